@@ -106,6 +106,18 @@ def test_labels_close_before_a_missing_pair_counts_as_none():
     assert "labelled 0" not in contradictions["why"].tolist()
 
 
+def test_labels_close_groups_of_any_size():
+    names = lamps(40)
+    rows = [(100 * i + k, f"{names[i]} {'x' * k}") for i in range(40) for k in range(30 if i == 0 else 2)]
+    pairs = [(k, k + 1) for k in range(29)] + [(100 * i, 100 * i + 1) for i in range(1, 40)]
+    tables = pd.DataFrame(rows, columns=["id", "name"]), None, pd.DataFrame(pairs, columns=["left", "right"])
+    model = matcher(links="many", validation_fraction=0.1).fit(*tables)
+    ids = model.tables_.left.ids
+    same = ids[model.labelled_["left"]] // 100 == ids[model.labelled_["right"]] // 100
+    assert model.labelled_.loc[same, "match"].eq(1).all()
+    assert (~same).any()
+
+
 def test_contradictions_name_what_was_labelled_also_of_equal_rows():
     table, pairs = chains()
     table = pd.concat([table, table[table["id"] == 5].assign(id=900)], ignore_index=True)

@@ -76,6 +76,50 @@ def test_far_from_zero_no_digits_are_lost(generator):
     assert hits.ids[:, 0].tolist() == list(range(300))
 
 
+def shares(index, rows, queries, wanted):
+    """Of the ten nearest of each query, how many are found."""
+    found = index.search(queries, 10).ids
+    return torch.stack([torch.isin(one, other).float().mean() for one, other in zip(wanted, found, strict=True)]).mean()
+
+
+@pytest.mark.parametrize("similarity", ["l2", "squared_l2", "cosine"])
+@pytest.mark.parametrize("far", [1e6, 1e20, -3e38])
+@pytest.mark.parametrize("factory", [*FACTORIES, "IVF4,SQ8", "IVF4_HNSW8,Flat"])
+def test_a_few_far_rows_do_not_change_the_neighbors_of_others(factory, far, similarity, generator):
+    plain = torch.randn(300, 8, generator=generator)
+    rows, queries = plain.clone(), plain[100:130] + 0.01
+    rows[[0, 17, 298]] = far
+    if similarity == "cosine":
+        wanted = torch.nn.functional.normalize(queries) @ torch.nn.functional.normalize(rows.double()).float().T
+    else:
+        wanted = -torch.cdist(queries.double(), rows.double())
+    wanted = wanted.topk(10).indices
+    reached = []
+    for some in (plain, rows):
+        index = FaissIndex(8, similarity, factory=factory)
+        index.add(range(300), some)
+        reached.append(shares(index, some, queries, wanted))
+    assert reached[1] > reached[0] - 0.15  # codes are of other rows
+    scores = index.search(torch.cat([rows[:1], queries]), 300).scores
+    assert not scores.isnan().any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 70])
+def test_a_far_row_may_be_the_first_of_rows_that_come_one_after_the_other(size, generator):
+    rows = 3000 + torch.randn(150, 8, generator=generator)
+    rows[:3] = 1e20
+    index = FaissIndex(8)
+    for start in range(0, 150, size):
+        part = range(start, min(150, start + size))
+        index.add(part, rows[list(part)])
+        if start == 20:
+            index.remove([4, 20])
+            index.add([4], rows[4:5])
+    there = [row for row in range(3, 150) if index.has(torch.tensor([row]).numpy())[0]]
+    assert index.search(rows[there], 1).ids[:, 0].tolist() == there
+    assert len(index) == 150 if size == 70 else len(index) >= 149
+
+
 def test_candidates_are_scored_anew_from_a_bank(generator):
     vectors = torch.randn(400, 8, generator=generator)
     bank = NeighborBank(8, storage="int8")

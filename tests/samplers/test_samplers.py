@@ -229,7 +229,7 @@ def test_clusters_of_the_authors():
             r"^parents_per_batch: expected at most 1",
         ),
         (lambda: samplers.GroupBatches([0], batch_size=2, per_group=3), r"^per_group: expected at most 2"),
-        (lambda: samplers.StratumBatches([0.0, np.nan]), r"^targets: expected finite numbers, got nan in row 1"),
+        (lambda: samplers.StratumBatches([0.0, np.inf]), r"^targets: expected finite numbers, got inf in row 1"),
         (lambda: samplers.ClusterBatches([[0.0], [np.inf]]), r"^embeddings: expected finite numbers, .* in row 1"),
         (lambda: samplers.ClusterBatches([0.0]), r"^embeddings: expected a matrix"),
         (

@@ -1,5 +1,6 @@
 """What all other packages share: types, checks, row reduction, the safe log of a mask, the registry."""
 
+from vicinal.core.arrays import as_tensor
 from vicinal.core.checks import (
     ECHO,
     ColumnError,
@@ -36,6 +37,7 @@ __all__ = [
     "Entry",
     "ExtrapolationWarning",
     "Reduction",
+    "as_tensor",
     "check_between",
     "check_choice",
     "check_integer",

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from vicinal.core import check_labels, short
+from vicinal.core import as_tensor, check_labels, short
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank_storage import Array
@@ -79,7 +79,7 @@ def checked_weights(weights: object, rows: int) -> Array:
 
 def checked_labels(labels: Tensor | Array, rows: int, form: BankSchema | None) -> Array:
     """``labels`` of ``rows`` rows, in the dtype and width of a bank of this form."""
-    tensor = torch.as_tensor(labels).detach().cpu()
+    tensor = as_tensor("labels", labels).detach().cpu()
     check_labels(tensor, rows)
     known = None if form is None else form.labels
     if known is not None and _width(tensor) != known[1]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
+from vicinal.core import as_tensor, check_integer
 from vicinal.core.identity import check_distinct, shown, whole_ids
 from vicinal.index.pairs import similarity_name
 from vicinal.similarity import resolve_similarity
@@ -178,7 +178,7 @@ def check_vectors(name: str, values: Tensor | Array, dim: int, rows: int | None 
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "f":
             raise TypeError(f"{name}: expected a floating dtype, got {values.dtype}; call .astype('float32') on it")
-        values = torch.from_numpy(values if values.flags.writeable else values.copy())
+        values = as_tensor(name, values)
     if not isinstance(values, Tensor):
         raise TypeError(f"{name}: expected a tensor or a numpy array, got {type(values).__name__}")
     if not values.is_floating_point():
@@ -218,7 +218,7 @@ def padded(scores: Tensor, ids: Tensor | None, k: int) -> Hits:
 
 
 def _excluded(exclude: Tensor | Array, rows: int) -> Tensor:
-    hidden = torch.as_tensor(exclude)
+    hidden = as_tensor("exclude", exclude)
     if hidden.is_floating_point() or hidden.dtype == torch.bool:
         raise TypeError(f"exclude: expected whole numbers, got {hidden.dtype}")
     hidden = hidden[:, None] if hidden.ndim == 1 else hidden

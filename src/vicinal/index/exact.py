@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import register
+from vicinal.core import as_tensor, register
 from vicinal.core.folders import read_whole
 from vicinal.core.identity import shown, whole_ids
 from vicinal.index.bank import NeighborBank
@@ -67,7 +67,7 @@ class ExactIndex(Index):
 
     def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """See :meth:`Index.has`."""
-        is_there: np.ndarray[Any, np.dtype[np.bool_]] = self.bank.positions_of_keys(torch.from_numpy(ids)).numpy() >= 0
+        is_there: np.ndarray[Any, np.dtype[np.bool_]] = self.bank.positions_of_keys(as_tensor("ids", ids)).numpy() >= 0
         return is_there
 
     def add(self, ids: Any, vectors: Any) -> None:

@@ -27,6 +27,15 @@ _DATA, _STATE = "index.faiss", "state.safetensors"
 _CELLS = 128
 """Cells that a search visits by default, at most: an eighth of very many takes as long as comparing all rows."""
 
+_SAMPLE = 1 << 14
+"""Rows, at most, of which the median is taken."""
+
+_EARLY = 64
+"""Rows from which the median is kept for good."""
+
+_FAR, _FARTHEST = 1e4, 1e18
+"""Rows so many times as long as the median are not trained on; longer ones than the second are shortened to it."""
+
 _USUAL = re.compile(
     r"(PCA[RW]{0,2}\d{1,4},|OPQ\d{1,3}(_\d{1,4})?,)?(IVF\d{1,7}(_HNSW\d{1,2})?,)?"
     r"(Flat|SQ[468]|SQfp16|SQbf16|PQ\d{1,3}(x([4-9]|1[0-2]))?(fs|fsr|np)?|HNSW\d{1,3}(,Flat|_SQ8|_PQ\d{1,3})?)(,RFlat)?"
@@ -51,7 +60,8 @@ class FaissIndex(Index):
     (HNSW, NSG) cannot remove rows: these are no longer found, but stay in memory and in the saved file, so make a new
     index now and then.
 
-    Vectors are centered at the mean of the first rows for distances, since FAISS loses digits on data far from 0.
+    Vectors are centered at the median of the first rows for distances, since FAISS loses digits on data far from 0, and
+    a few far rows, such as fill values, must not move the others. Farther rows than 1e18 count as that far.
 
     Args:
         dim: width of the vectors.
@@ -82,6 +92,11 @@ class FaissIndex(Index):
         self.factory, self.settings, self.bank = factory, search, bank
         self.seed = check_integer("seed", seed, 0)
         self._external = external_metric(self.similarity, "faiss")
+        self._empty()
+        few = np.zeros(0, dtype=np.int64), torch.zeros(0, self.dim)
+        self._early: tuple[Array, Tensor] | None = few if self.trained and self._external.metric == "L2" else None
+
+    def _empty(self) -> None:
         self._places = IdMap(np.zeros(0, dtype=np.int64))
         self._ids = Columns()  # by the running numbers that rows have in FAISS; -1 for removed rows
         self._center: Tensor | None = None
@@ -119,11 +134,15 @@ class FaissIndex(Index):
         Raises:
             ValueError: if there are fewer rows than the index has cells or centroids.
         """
-        rows = check_vectors("vectors", vectors, self.dim)
-        if self._center is None:
-            self._center = rows.mean(dim=0).cpu() if self._external.metric == "L2" and len(rows) else None
+        self._early = None
+        self._train(check_vectors("vectors", vectors, self.dim))
+
+    def _train(self, rows: Tensor) -> None:
+        if self._center is None and self._external.metric == "L2" and len(rows):
+            self._center = rows[:: -(-len(rows) // _SAMPLE)].median(dim=0).values.cpu()
         if self._index.is_trained:
             return
+        rows = self._without_far(rows)
         for clustering, least in self._clusterings():
             clustering.seed, clustering.min_points_per_centroid = self.seed, 1
             if len(rows) < least:
@@ -133,9 +152,19 @@ class FaissIndex(Index):
                 )
         self._attempt(lambda: self._index.train(self._prepared(rows)))
 
+    def _without_far(self, rows: Tensor) -> Tensor:
+        """Rows that are not far beyond the others: a fill value would take the range of all codes."""
+        length = torch.linalg.vector_norm(torch.from_numpy(self._prepared(rows)).double(), dim=1)
+        near: Tensor = rows[(length <= _FAR * length.median()).to(rows.device)] if len(rows) else rows
+        return near
+
     def _add(self, ids: Array, vectors: Tensor) -> None:
+        if self._early is not None:  # a few rows may all be far from those that follow, so they are put in again
+            ids, vectors = np.r_[self._early[0], ids], torch.cat([self._early[1], vectors.cpu()])
+            self._early = (ids, vectors) if len(ids) < _EARLY else None
+            self._empty()
         if self._center is None or not self.trained:
-            self.train(vectors)
+            self._train(vectors)
         numbers = np.arange(len(self._ids), len(self._ids) + len(ids))
         self._index.add_with_ids(self._prepared(vectors), numbers)
         self._ids.append({"ids": ids})
@@ -149,6 +178,9 @@ class FaissIndex(Index):
             if "not implemented" not in str(cannot):
                 raise
         self._places.drop(ids)
+        if self._early is not None:
+            left = ~np.isin(self._early[0], ids)
+            self._early = self._early[0][left], self._early[1][torch.from_numpy(left)]
         self._ids.put(numbers, {"ids": np.full(len(ids), -1)})
 
     def _search(self, queries: Tensor, k: int) -> Hits:
@@ -197,7 +229,7 @@ class FaissIndex(Index):
         Raises:
             ValueError: if the files are not an index of this width and metric, or do not fit together.
         """
-        self._index = self._read(folder / _DATA)
+        self._index, self._early = self._read(folder / _DATA), None
         self._tune()
         state = map_tensors(folder / _STATE)
         ids, center = (state.get(name, np.zeros((0, 0))).copy() for name in ("ids", "center"))
@@ -257,6 +289,8 @@ class FaissIndex(Index):
         moved = as_float32(rows)
         if self._center is not None:
             moved = moved - self._center
+            length = torch.linalg.vector_norm(moved.double(), dim=1, keepdim=True)
+            moved = moved * (_FARTHEST / length.clamp(min=_FARTHEST)).float()  # squares of more overflow
         return self._external.rows(moved).contiguous().numpy()
 
     def _new_index(self) -> Any:

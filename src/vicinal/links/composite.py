@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between
+from vicinal.core import as_tensor, check_between
 from vicinal.links.curve import Curve
 from vicinal.links.numerics import exp_excess, score_inside, sigmoid_divergence, widen
 from vicinal.links.ranges import Landmark
@@ -80,7 +80,7 @@ def check_class_bias(class_bias: Sequence[float] | Tensor, scaling: Curve) -> Te
     Raises:
         ValueError: unless it is a row of finite numbers, and the scaling is monotone.
     """
-    biases = torch.as_tensor(class_bias, dtype=torch.float64).detach().clone()
+    biases = as_tensor("class_bias", class_bias, torch.float64).detach().clone()
     if biases.ndim != 1 or not len(biases) or not bool(biases.isfinite().all()):
         raise ValueError(f"class_bias: expected finite numbers [K], one a class, got shape {list(biases.shape)}")
     if not scaling.is_monotone:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, check_number
+from vicinal.core import as_tensor, check_choice, check_number
 from vicinal.links.curve import Cap, Curve, Tails
 from vicinal.links.numerics import Real, clip, number, ramp_divergence
 from vicinal.links.ranges import Landmark, Range
@@ -280,7 +280,7 @@ def Piecewise(
             raise ValueError("values: expected numbers for as many values as knots, got a curve; give one piece more")
         if len(knots) < 2:
             raise ValueError(f"knots: expected two or more for straight lines, got {len(knots)}")
-        return Interpolated(_tensor(knots), _tensor(values), tails=tails)
+        return Interpolated(_tensor("knots", knots), _tensor("values", values), tails=tails)
     if len(values) == len(knots) + 1:
         return Joined(list(knots), list(values), jumps=jumps)
     raise ValueError(f"values: expected {len(knots)} numbers or {len(knots) + 1} pieces, got {len(values)}")
@@ -302,5 +302,5 @@ def Staircase(knots: Sequence[float], values: Sequence[float]) -> Joined:
     return Joined(list(knots), list(values), jumps=True)
 
 
-def _tensor(values: object) -> Tensor:
-    return values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.float64)
+def _tensor(name: str, values: object) -> Tensor:
+    return values if isinstance(values, Tensor) else as_tensor(name, values, torch.float64)

@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 
 from vicinal.core import check_between, check_choice, check_integer, warn_caller
 from vicinal.core.checks import check_tensor
-from vicinal.losses.contract import RowTerms, check_reduction, prepare, reduce_terms
+from vicinal.losses.contract import RowTerms, check_reduction, prepare
 
 
 def exposed_relevance(
@@ -69,7 +69,7 @@ def exposed_relevance(
         terms = terms.relu() if nonnegative else terms
         mass = pairs.weight * (clicks + unclicked * (1 - clicks))
         part = RowTerms((pairs.weight * terms).sum(-1), mass.sum(-1), (mass * (terms.detach() != 0)).sum(-1))
-    return reduce_terms((part,), reduction)
+    return pairs.reduced((part,), reduction)
 
 
 def _check_propensity(propensity: Tensor, scores: Tensor, clip: float) -> Tensor:
@@ -134,9 +134,8 @@ def coupled_pooling(
             best = mine.detach().masked_fill(~related, -torch.inf).argmax(dim=-1, keepdim=True)
             weight = (theirs.gather(1, best) - theirs).detach().clamp(-math.log(cap), math.log(cap)).exp()
             values = values - (weight * mine * related).sum(-1)
-        if reduction == "none":
-            return values
-        return values.sum() / (max(1, int(rows.sum())) if reduction == "mean" else 1)
+        values = values.masked_fill(other.scores.isnan().any(-1), torch.nan)
+        return pairs.reduced((RowTerms(values, rows.to(values.dtype), rows.to(values.dtype)),), reduction)
 
 
 def warp(
@@ -194,7 +193,7 @@ def warp(
     zeros = torch.zeros_like(hardest[:, 0])
     counted = zeros.index_add(0, row, mass * (terms.detach() != 0))
     part = RowTerms(zeros.index_add(0, row, mass * terms), positive.sum(-1), counted)
-    return reduce_terms((part,), reduction)
+    return pairs.reduced((part,), reduction)
 
 
 def _count_above(scores: Tensor, row: Tensor, least: Tensor) -> Tensor:

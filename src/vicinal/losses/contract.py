@@ -16,6 +16,7 @@ from torch import Tensor
 from vicinal.blockwise.logsums import log_sum_exp
 from vicinal.core import Reduction, check_choice, check_number, register
 from vicinal.core.checks import check_tensor
+from vicinal.losses.honesty import tell_of_nothing
 from vicinal.ranks.pairs import check_relation
 
 
@@ -307,6 +308,22 @@ class Pairs:
         nonzero = empty.index_add(0, row, (terms.detach() != 0).to(empty.dtype)) if self.counting else number
         return RowTerms(empty.index_add(0, row, terms), number, nonzero)
 
+    def reduced(self, parts: tuple[RowTerms, ...], reduction: str) -> Tensor:
+        """:func:`reduce_terms` of a user's pairs: NaN in rows of NaN, and a warning if it is 0 with nothing to compare.
+
+        NaN is looked for in scores, relation and weight of what counts.
+        """
+        with torch.no_grad():
+            counted = self.positive.masked_fill(self.weight == 0, 0.0)
+            spoiled = self.scores.isnan().any(-1) | counted.isnan().any(-1)
+        factor = torch.ones_like(parts[0].total).masked_fill(spoiled, torch.nan)
+        value = reduce_terms(
+            tuple(RowTerms(part.total * factor, part.number, part.nonzero) for part in parts), reduction
+        )
+        if value.device.type == "cpu" and not torch.compiler.is_compiling():  # an accelerator would have to wait
+            tell_of_nothing(value, [(self.relation, self.weight)])
+        return value
+
     def terms(self, terms: Tensor, weight: Tensor) -> RowTerms:
         """:func:`pair_terms`, which counts the terms that are not 0 only if asked to."""
         return pair_terms(terms, weight, count=self.counting)
@@ -385,11 +402,11 @@ class PairLoss:
             hyper: settings of the loss.
         """
         check_reduction(reduction)
-        pairs = scores
-        if not isinstance(pairs, Pairs):
-            pairs = prepare(pairs, relation, weight)
-            pairs.counting = reduction == "mean_nonzero"
-        return reduce_terms(self.terms(pairs, **hyper), reduction)
+        if isinstance(scores, Pairs):
+            return reduce_terms(self.terms(scores, **hyper), reduction)
+        pairs = prepare(scores, relation, weight)
+        pairs.counting = reduction == "mean_nonzero"
+        return pairs.reduced(self.terms(pairs, **hyper), reduction)
 
     def terms(self, pairs: "Pairs", **hyper: Any) -> tuple[RowTerms, ...]:
         """The terms of each row, before they are reduced."""

@@ -70,7 +70,8 @@ class CRPS(nn.Module):
         r"""``[n, K]``: whether each label is at most each place between knots, $1[y \le t]$."""
         if not len(self.middles):
             raise ValueError("crps: expected knots, got none; call fit(labels) first")
-        return (labels[:, None] <= self.middles.to(labels.device)).to(labels.dtype)
+        below = (labels[:, None] <= self.middles.to(labels.device)).to(labels.dtype)
+        return below.masked_fill(labels.isnan()[:, None], torch.nan)
 
     def forward(self, cumulative: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """``[]`` or ``[b]``, in units of the labels.

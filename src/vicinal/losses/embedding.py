@@ -2,19 +2,20 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import block_rows
+from vicinal.blockwise import block_rows, row_slices
 from vicinal.blockwise.row_blocks import coded, equal_codes, others
 from vicinal.core import check_integer, check_matrices, entries, entry, gather_rows
 from vicinal.core.checks import check_tensor
 from vicinal.losses.contract import PairLoss, check_reduction, own_settings
 from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
+from vicinal.losses.honesty import tell_of_nothing, with_nan_of
 from vicinal.losses.kernels import class_kernel_of
 from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
 from vicinal.relation import label_distance, other_rows, same_class, shared_labels
@@ -130,6 +131,8 @@ class EmbeddingLoss(nn.Module):
     tensor(9.0599e-05)
     """
 
+    _looks = True  # for batches with nothing to compare, until one has a loss or a warning was given
+
     def __init__(
         self,
         loss: str | Loss,
@@ -198,7 +201,19 @@ class EmbeddingLoss(nn.Module):
             value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **hyper)
         if self.bank is not None and self.training and bank is None:
             self.bank.add(queries.vectors, queries.labels, queries.ids)
-        return value
+        if not torch.compiler.is_compiling() and self._looks:
+            self._looks = tell_of_nothing(value, self._relations(queries, columns))
+        inputs = [each for side in (queries, columns) for each in (side.vectors, side.labels)]
+        return with_nan_of(value, *inputs, column_log_probability, *self._tensors())
+
+    def _relations(
+        self, queries: LabelledEmbeddings, columns: LabelledEmbeddings
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Relation and weight of blocks of rows, before a miner."""
+        blocks = self._score_blocks(queries, columns, distinct=False)
+        rows = len(queries.vectors)
+        for part in row_slices(rows, block_rows(rows, len(columns.vectors), queries.vectors.device)):
+            yield blocks.relation(part), None if blocks.weight is None else blocks.weight(part)
 
     def _of_columns(self, column_log_probability: Tensor) -> Tensor:
         """Of the columns of all processes, if the loss takes it."""

@@ -324,7 +324,7 @@ def _share(scores: Tensor, low: float, high: float, bins: int) -> tuple[Tensor, 
     """Bin edge below each score, counted from ``low``, and the share ``[0, 1]`` that falls to the edge above it."""
     place = ((scores - low) * (bins / (high - low))).clamp(0, bins)
     edge = place.detach().floor().clamp(max=bins - 1)
-    return edge.long(), place - edge
+    return edge.long().clamp_(min=0), place - edge  # NaN is the least of whole numbers
 
 
 def _histogram(edge: Tensor, share: Tensor, weight: Tensor, bins: int) -> Tensor:

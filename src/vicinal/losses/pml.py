@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.losses.embedding import EmbeddingLoss
+from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy_loss import ProxyLoss
 from vicinal.relation import other_rows
 
@@ -125,7 +126,7 @@ class LossForPML(nn.Module):
             weight = mined if weight is None else mined * weight
         criterion = self.criterion
         value: Tensor = criterion.loss(scores, relation, weight, reduction=criterion.reduction, **criterion.hyper)
-        return value
+        return with_nan_of(value, queries.vectors, columns.vectors)
 
 
 class MinerForPML(nn.Module):

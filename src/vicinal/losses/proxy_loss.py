@@ -13,6 +13,7 @@ from vicinal.blockwise.row_blocks import equal_codes
 from vicinal.core import check_between, check_integer, check_matrices, gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction
 from vicinal.losses.embedding import Loss, resolve_loss, with_best
+from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy import REACH, SCALE
 from vicinal.losses.streaming import ScoreBlocks, as_inner_product, blocked_loss, is_inner_product
 from vicinal.miners.iqr_filter import check_reach
@@ -101,11 +102,13 @@ class ProxyLoss(nn.Module):
         if not isinstance(self.loss, PairLoss):
             every = slice(0, len(rows))
             further = {"reduction": self.reduction, **hyper, **settings(every, *tensors)}
-            return self.loss(self.similarity(rows, columns), relation(every), **further)
+            value: Tensor = self.loss(self.similarity(rows, columns), relation(every), **further)
+            return with_nan_of(value, rows, columns, labels)
         blocks = ScoreBlocks(
             self.similarity, rows, columns, relation, None, masks=labels.ndim == 1, column=column, size=size
         )
-        return blocked_loss(self.loss, blocks, self.reduction, hyper, row_settings=settings, setting_tensors=tensors)
+        value = blocked_loss(self.loss, blocks, self.reduction, hyper, row_settings=settings, setting_tensors=tensors)
+        return with_nan_of(value, rows, columns, labels)
 
     def _block_rows(self, rows: Tensor, columns: Tensor) -> int:
         """Rows of a block; all of them where settings are tensors, or a similarity is learned."""

@@ -146,7 +146,8 @@ def ranknet(
             _check_duplicates(duplicates, student)
             rows = _list_slices(student)
             taught = torch.cat([_one_of_each(student[r].detach(), taught[r], duplicates[r]) for r in rows])
-        return reduce(_ranknet_op(student, taught)[0], weight, None, reduction)
+        spoiled = taught.isnan().any(dim=1)  # it is before nothing, and nothing is before it
+        return reduce(_ranknet_op(student, taught)[0].masked_fill(spoiled, torch.nan), weight, None, reduction)
 
 
 def _list_slices(scores: Tensor) -> list[slice]:

@@ -247,6 +247,10 @@ def _flat(side: _Side, bins: int, limit: int, generator: torch.Generator | None)
     ends = [[float(end) for end in values.aminmax()] for _, values in side if len(values)]
     if not ends:
         return torch.zeros(0, dtype=torch.int64, device=side.scores.device)
+    if any(math.isnan(low) for low, _ in ends):  # these alone, so that the loss tells of them
+        columns = side.scores.shape[1]
+        blocks = zip(side.blocks, side, strict=True)
+        return torch.cat([place[values.isnan()] + part.start * columns for part, (place, values) in blocks])
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
     step = high - low if high > low else 1.0
 

@@ -69,10 +69,13 @@ def lowest(scores: Tensor, among: Tensor) -> Tensor:
 def kept_weight(scores: Tensor, weight: Tensor | None, chosen: Tensor) -> Tensor:
     """``weight`` (1 if None) where ``chosen``, else 0, in the dtype of ``weight`` if that is floating, or of scores.
 
+    Pairs whose score is NaN are kept, so that the loss tells of them.
+
     >>> kept_weight(torch.zeros(1, 2), None, torch.tensor([[True, False]]))
     tensor([[1., 0.]])
     """
     dtype = kept_dtype(scores, weight)
+    chosen = chosen.logical_or(scores.isnan())
     if weight is None:
         return chosen.to(dtype)
     if weight.dtype == torch.bool:

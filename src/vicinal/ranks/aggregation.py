@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import as_tensor, check_between, check_choice, check_integer
 
 Item = TypeVar("Item")
 Method = Literal["auto", "exact", "local"]
@@ -26,7 +26,7 @@ class Consensus(NamedTuple):
 
 def check_rankings(rankings: Tensor, count: int | None) -> tuple[Tensor, int]:
     """Rankings ``[v, m]``, best first and -1 for nothing, and the number of items; see :func:`kemeny`."""
-    rankings = torch.as_tensor(rankings)
+    rankings = as_tensor("rankings", rankings)
     if rankings.ndim != 2 or rankings.dtype != torch.int64 or not rankings.numel():
         raise ValueError(f"rankings: expected int64 [v, m], got {rankings.dtype} {tuple(rankings.shape)}")
     most = int(rankings.max()) + 1

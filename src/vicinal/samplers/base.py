@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vicinal.core import check_integer
 
@@ -92,14 +93,39 @@ def as_labels(name: str, labels: Any) -> NDArray[Any]:
     """``labels`` (tensor, array or list) as an array ``[n]``.
 
     Raises:
-        ValueError: if it is empty or not of one dimension.
+        ValueError: if it is empty or not of one dimension, or a row has none.
 
     >>> as_labels("labels", ["b", "a"]).shape
     (2,)
     """
-    values = np.asarray(labels)
+    values = without_gaps(name, labels)
     if values.ndim != 1 or len(values) == 0:
         raise ValueError(f"{name}: expected a list of at least one label, got shape {values.shape}")
+    return values
+
+
+def without_gaps(name: str, labels: Any) -> NDArray[Any]:
+    """``labels`` as an array.
+
+    Raises:
+        ValueError: for a row whose label is missing (None, NaN, NaT, NA, masked): rows without a label are not alike.
+
+    >>> without_gaps("labels", ["b", None])
+    Traceback (most recent call last):
+    ValueError: labels: expected one for each row, got none in row 1; leave such rows out
+    """
+    values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    missing = np.broadcast_to(labels.mask if isinstance(labels, np.ma.MaskedArray) else False, values.shape)
+    if values.dtype.kind in "fcmM":
+        missing = missing | (values != values)
+    elif values.dtype.kind not in "biu":
+        import pandas as pd  # slow to import
+
+        cells = np.asarray(labels, dtype=object)  # in an array of texts NaN is one of them
+        missing = missing | pd.isna(cells)
+    if missing.any():
+        row = np.argwhere(missing)[0, 0]
+        raise ValueError(f"{name}: expected one for each row, got none in row {row}; leave such rows out")
     return values
 
 

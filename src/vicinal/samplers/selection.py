@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal.core import check_between, check_choice, check_integer
-from vicinal.samplers.base import Rows
+from vicinal.samplers.base import Rows, without_gaps
 from vicinal.samplers.clusters import checked_embeddings, unit_rows
 
 Floats = NDArray[np.float64]
@@ -20,7 +20,7 @@ def label_bands(labels: ArrayLike, bands: int = 10) -> Rows:
     >>> label_bands([5.0, 1.0, 9.0, 7.0], 2).tolist()
     [0, 0, 1, 1]
     """
-    values = np.asarray(labels, dtype=np.float64)
+    values = without_gaps("labels", labels).astype(np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError(f"labels: expected finite numbers [n], got shape {values.shape}")
     levels = np.arange(1, check_integer("bands", bands)) / bands
@@ -88,7 +88,7 @@ def _to_centers(points: Floats, number: int, kind: str, seed: int) -> Floats:
 def _groups(groups: ArrayLike | None, rows: int) -> Rows:
     if groups is None:
         return np.zeros(rows, dtype=np.int64)
-    names = np.asarray(groups)
+    names = without_gaps("groups", groups)
     if names.shape != (rows,):
         raise ValueError(f"groups: expected one for each of {rows} rows, got shape {names.shape}")
     return np.asarray(np.unique(names, return_inverse=True)[1], dtype=np.int64)

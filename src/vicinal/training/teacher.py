@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between
+from vicinal.core import as_tensor, check_between
 from vicinal.core.checks import check_tensor
 from vicinal.similarity import resolve_similarity
 
@@ -46,7 +46,7 @@ class Teacher(nn.Module):
     ) -> None:
         super().__init__()
         check_tensor("predictions", predictions)
-        shares = torch.as_tensor(share, dtype=torch.float64).expand(len(predictions))
+        shares = as_tensor("share", share, torch.float64).expand(len(predictions))
         if not bool(((shares >= 0) & (shares <= 1)).all()):
             raise ValueError("share: expected numbers from 0 to 1, got some outside")
         if loss is not None and (vectors is None or len(vectors) != len(predictions)):
