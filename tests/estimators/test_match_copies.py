@@ -135,7 +135,7 @@ def test_contradictions_name_what_was_labelled_also_of_equal_rows():
 def test_what_follows_from_matches_of_two_tables():
     same = SameThings(np.array([[0, 0], [1, 0], [1, 2], [3, 1]]), (5, 3), is_single=False)
     pairs = np.array([[0, 2], [0, 1], [3, 1], [4, 2]])
-    assert same.say(pairs).tolist() == [True, False, True, False]
+    assert same.are_same(pairs).tolist() == [True, False, True, False]
     assert same.pairs(np.array([[0, 0], [1, 0], [1, 2], [3, 1]]), 20).tolist() == [[0, 2]]
     assert same.pairs(np.array([[0, 0], [1, 0], [1, 2]]), 3).tolist() == []  # four rows are too many
 
@@ -252,13 +252,13 @@ def test_a_folder_of_an_earlier_version_is_read(tmp_path):
     model = matcher(links="many").fit(table, None, pairs)
     model.save(tmp_path / "m")
     read = json.loads((tmp_path / "m" / "matcher.json").read_text())
-    for name in ("things", "forms", "given"):
+    for name in ("things", "forms", "labels"):
         del read[name]
     (tmp_path / "m" / "matcher.json").write_text(json.dumps(read))
     state = load_file(tmp_path / "m" / "matcher.safetensors")
     del state["left.thing"]
     save_file(state, tmp_path / "m" / "matcher.safetensors")
-    (tmp_path / "m" / "given.parquet").unlink()
+    (tmp_path / "m" / "labels.parquet").unlink()
     (tmp_path / "m" / "SHA256SUMS").unlink()
     _seal(tmp_path / "m")
     pd.testing.assert_frame_equal(RowMatcher.load(tmp_path / "m").link(), model.link())

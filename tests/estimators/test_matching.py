@@ -295,7 +295,7 @@ def test_copies_in_one_table_become_clusters_and_contradictions_are_told():
     name = clusters.set_index("id")["cluster"]
     assert np.mean([name[f"a{i}"] == name[f"b{1000 + i}"] for i in range(40, 60)]) > 0.85
     assert list(contradictions.columns) == ["left", "right", "cluster", "why"]
-    model.given_ = pd.DataFrame({"left": [0], "right": [60 + right["sku"].tolist().index("b1000")], "match": [0]})
+    model.labels_ = pd.DataFrame({"left": [0], "right": [60 + right["sku"].tolist().index("b1000")], "match": [0]})
     assert "labelled 0" in model.clusters()[1]["why"].tolist()
     with pytest.raises(ValueError, match=r"^right: expected a matcher of one table"):
         matcher().fit(*shops()).clusters()

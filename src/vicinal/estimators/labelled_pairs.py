@@ -113,7 +113,7 @@ class SameThings:
         self.shift = 0 if is_single else counts[0]
         self.of = connected(matches + np.array([0, self.shift]), counts[0] if is_single else sum(counts))
 
-    def say(self, at: Ids) -> Ids:
+    def are_same(self, at: Ids) -> Ids:
         """Whether each pair ``[n, 2]`` is of one thing by the labels."""
         return np.asarray(self.of[at[:, 0]] == self.of[at[:, 1] + self.shift])
 

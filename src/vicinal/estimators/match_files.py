@@ -36,7 +36,7 @@ from vicinal.version import __version__
 
 VERSION = 1
 CONFIG, TENSORS, SCORER = MARKERS["matcher"], "matcher.safetensors", "scorer"
-PAIRS, GIVEN = "labelled.parquet", "given.parquet"
+PAIRS, LABELS = "labelled.parquet", "labels.parquet"
 """Pairs that were learned from, and those that were labelled; a folder of an earlier version has not the second."""
 
 READER = "reader"
@@ -81,7 +81,7 @@ class SavedMatcher(Saved):
     things: list[PositiveInt] | None = Field(default=None, min_length=1, max_length=2)
     forms: list[TableForm] | None = Field(default=None, min_length=1, max_length=2)
     labelled: Annotated[int, Field(ge=0)]
-    given: Annotated[int, Field(ge=0)] | None = None
+    labels: Annotated[int, Field(ge=0)] | None = None
     temperature: Annotated[float, Field(gt=0)] | None
     turned: bool = False
     scorer: Literal["boosting", "neighbors"] | None
@@ -98,7 +98,7 @@ class LoadedMatcher(NamedTuple):
     config: SavedMatcher
     tables: MatchedTables
     labelled: pd.DataFrame
-    given: pd.DataFrame
+    labels: pd.DataFrame
     known: Floats | None
     scorer: PairScorer | None
     reader: PairReader | None
@@ -122,7 +122,7 @@ def write_matcher(
         known: features of the first ``[m, F]``.
         scorer: None without labelled pairs.
     """
-    encoder, (labelled, given) = tables.encoder, pairs
+    encoder, (labelled, labels) = tables.encoder, pairs
     settings = {
         "version": VERSION,
         "vicinal": __version__,
@@ -136,7 +136,7 @@ def write_matcher(
         "things": [len(table.first) for table in tables.tables],
         "forms": [table.form for table in tables.tables],
         "labelled": len(labelled),
-        "given": len(given),
+        "labels": len(labels),
         "temperature": tables.temperature,
         "turned": tables.weight is not None,
         **config,
@@ -157,7 +157,7 @@ def write_matcher(
     for table in tables.tables:
         _saved_rows(table, tables.columns).to_parquet(stage / f"{table.name}.parquet", index=False)
     labelled.to_parquet(stage / PAIRS, index=False)
-    given.to_parquet(stage / GIVEN, index=False)
+    labels.to_parquet(stage / LABELS, index=False)
     if scorer is not None:
         scorer.save(stage / SCORER)
 
@@ -186,7 +186,7 @@ def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
 
 
 def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
-    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, GIVEN, SCORER, READER, *(f"{name}.parquet" for name in SIDES))
+    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, LABELS, SCORER, READER, *(f"{name}.parquet" for name in SIDES))
     check_sums(folder, (CONFIG,), "matcher", LARGEST_SETTINGS)
     config = read_settings(folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=VERSION, oldest=VERSION)
     for each in (config.rows, config.things or config.rows, config.forms or config.rows):
@@ -211,7 +211,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         table.form = TableForm() if config.forms is None else config.forms[number]
         tables.tables.append(_with_things(table, state[f"{name}.vectors"], state.get(f"{name}.thing"), columns))
     tables.temperature, tables.weight = config.temperature, state.get("turn")
-    labelled, given = _pairs(folder, config)
+    labelled, labels = _pairs(folder, config)
     scorer: PairScorer | None = None
     if config.scorer is not None:
         if config.scorer == "boosting":
@@ -222,7 +222,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         named = {"pair": encoders["text"]} if "text" in encoders else {}
         reader = PairReader.load(folder / READER, config.reader, named)
     known = state["known"].numpy() if "known" in state else None
-    return LoadedMatcher(config, tables, labelled, given, known, scorer, reader)
+    return LoadedMatcher(config, tables, labelled, labels, known, scorer, reader)
 
 
 def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder | None:
@@ -291,10 +291,10 @@ def _with_things(table: MatchTable, vectors: Tensor, thing: Tensor | None, colum
 def _pairs(folder: Path, config: SavedMatcher) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The pairs that were learned from, and those that were labelled; an earlier version has the first alone."""
     labelled = _labelled(folder / PAIRS, config.labelled, config)
-    if config.given is None:
+    if config.labels is None:
         return labelled, labelled.copy()
-    check_sums(folder, (GIVEN,), "matcher")
-    return labelled, _labelled(folder / GIVEN, config.given, config)
+    check_sums(folder, (LABELS,), "matcher")
+    return labelled, _labelled(folder / LABELS, config.labels, config)
 
 
 def _labelled(path: Path, count: int, config: SavedMatcher) -> pd.DataFrame:

@@ -42,10 +42,10 @@ def pairs_to_label(tables: MatchedTables, count: int) -> tuple[Ids, Floats]:
     half = int(close.sum())
     parts = [np.arange(half), np.arange(half, len(at))]
     few = min(count // 2, half)
-    wanted = few, min(count - few, len(parts[1]))
+    sizes = few, min(count - few, len(parts[1]))
     chosen = [
         part[np.unique(np.linspace(0, len(part) - 1, k).astype(np.int64))]
-        for part, k in zip(parts, wanted, strict=True)
+        for part, k in zip(parts, sizes, strict=True)
         if k
     ]
     places = order[np.concatenate([np.zeros(0, dtype=np.int64), *chosen])]

@@ -282,7 +282,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.doubt_: tuple[float, float] = (0.0, 1.0)
         self.scores_: dict[str, float] = {}
         self.labelled_ = pd.DataFrame({"left": [], "right": [], "match": []}, dtype=np.int64)
-        self.given_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
+        self.labels_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
         if labelled is None:
             self.notes_.append(NOTHING_LEARNED)
         else:
@@ -344,7 +344,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _same_things(self) -> SameThings:
         """What the labels say of pairs that nobody labelled."""
-        matches = self.tables_.things(positions_of(self.given_[self.given_["match"] == 1]))
+        matches = self.tables_.things(positions_of(self.labels_[self.labels_["match"] == 1]))
         counts = len(self.tables_.left.first), len(self.tables_.right.first)
         return SameThings(matches, counts, is_single=self.tables_.is_single)
 
@@ -363,7 +363,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             rows, columns = (ids >= 0).nonzero(as_tuple=True)
             others = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
             others = np.unique(np.sort(others, axis=1), axis=0) if self.tables_.is_single else others
-            parts.append(self._as_pairs(others[~same.say(others)], 0))
+            parts.append(self._as_pairs(others[~same.are_same(others)], 0))
         both = pd.concat(parts, ignore_index=True).drop_duplicates(["left", "right"], ignore_index=True)
         if pairs.attrs["implicit"]:
             count = int((both["match"] == 0).sum() - (pairs["match"] == 0).sum())
@@ -667,7 +667,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         table = self.tables_.left
         names = connected(self._pair_positions(self.link()), len(table))
         clusters = pd.DataFrame({"id": table.ids, "cluster": names})
-        apart = positions_of(self.given_[self.given_["match"] == 0])
+        apart = positions_of(self.labels_[self.labels_["match"] == 0])
         apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
         parts = [self._named(apart, cluster=names[apart[:, 0]], why="labelled 0")]
         if self.scorer_ is not None:
@@ -676,7 +676,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             note = f"{len(inside)} of {there} pairs within clusters were looked at for contradictions"
             if len(inside) < there and note not in self.notes_:
                 self.notes_.append(note)
-            inside = inside[~self._same_things().say(inside)]
+            inside = inside[~self._same_things().are_same(inside)]
             doubtful = inside[self._chances(inside) < self.doubt_[0]]
             parts.append(self._named_first(doubtful, cluster=of[doubtful[:, 0]], why="improbable"))
         return clusters.sort_values("cluster", kind="stable", ignore_index=True), pd.concat(parts, ignore_index=True)
@@ -834,9 +834,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                 self.reader_ = None  # it has no pair left
             moved = np.arange(len(table)) - np.searchsorted(np.sort(gone), np.arange(len(table)))
             self.labelled_ = self.labelled_[keep].reset_index(drop=True)
-            self.given_ = self.given_[~self.given_[sides].isin(gone).any(axis=1)].reset_index(drop=True)
+            self.labels_ = self.labels_[~self.labels_[sides].isin(gone).any(axis=1)].reset_index(drop=True)
             for each in sides:
-                for pairs in (self.labelled_, self.given_):
+                for pairs in (self.labelled_, self.labels_):
                     pairs[each] = moved[pairs[each].to_numpy(dtype=np.int64)]
             if self.scorer_ is not None:
                 self.known_ = self.known_[keep]
@@ -866,7 +866,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             "notes": self.notes_,
         }
         known = self.known_ if self.scorer_ is not None else None
-        write_matcher(stage, config, self.tables_, (self.labelled_, self.given_), known, self.scorer_)
+        write_matcher(stage, config, self.tables_, (self.labelled_, self.labels_), known, self.scorer_)
         if self.reader_ is not None:
             self.reader_.save(stage / READER)
 
@@ -885,7 +885,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         saved = read_matcher(Path(folder), encoders or {})
         matcher = cls(**saved.config.parameters.model_dump())
         matcher.tables_, matcher.labelled_, matcher.scorer_ = saved.tables, saved.labelled, saved.scorer
-        matcher.given_ = saved.given
+        matcher.labels_ = saved.labels
         matcher.reader_ = saved.reader
         matcher.threshold_, matcher.notes_ = saved.config.threshold, list(saved.config.notes)
         matcher.doubt_, matcher.scores_ = saved.config.doubt, dict(saved.config.scores)
