@@ -300,4 +300,4 @@ def test_rows_that_share_little_are_no_guess():
     rng = np.random.default_rng(0)
     names = [f"{rng.choice(WORDS)} {rng.choice(WORDS)} lamp {rng.integers(100, 999)}" for _ in range(150)]
     links = matcher().fit(pd.DataFrame({"id": range(150), "name": names}), None).link()
-    assert len(links) <= 2  # one number, and all words but one
+    assert len(links) <= 6  # of 45 that are each other's best: one number, or all words but one
