@@ -3,6 +3,7 @@
 from vicinal.core.checks import (
     ECHO,
     ColumnError,
+    CalibrationWarning,
     ColumnWarning,
     ExtrapolationWarning,
     check_between,
@@ -32,6 +33,7 @@ __all__ = [
     "FACTS",
     "KINDS",
     "ColumnError",
+    "CalibrationWarning",
     "ColumnWarning",
     "Entry",
     "ExtrapolationWarning",

@@ -106,7 +106,9 @@ def cross_intervals(
         ranges.append(_fold_range(model, fold, queries, identity, coverage))
     lows, highs, units = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
     weights = None if model.bank_.weights is None else model.bank_.weights[positions].numpy()
-    ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units, weights=weights)
+    own_groups = model.bank_.store.group_codes
+    known = {"weights": weights, "groups": None if own_groups is None else own_groups[positions].numpy()}
+    ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units, **known)
     return torch.from_numpy(ends)
 
 
