@@ -12,8 +12,8 @@ def group_mass(groups: ArrayLike, weights: Floats | None = None) -> tuple[Floats
     Rows of a group (of a patient, a house) depend on one another, so only the groups are exchangeable: the errors of
     twelve rows of one group tell little more of a new group than one of them. The quantile of level $1 - \alpha$ is the
     lowest score up to which lies mass of $(1 - \alpha)(G + 1)$; it covers a row of a new group with probability of at
-    least $1 - \alpha$ (Lee, Barber and Willett 2023, arXiv:2306.06342; with one row drawn of each group: Dunn, Wasserman
-    and Ramdas 2022, arXiv:1809.07441).
+    least $1 - \alpha$ (Lee, Barber and Willett 2023, arXiv:2306.06342; with one row drawn of each group: Dunn,
+    Wasserman and Ramdas 2022, arXiv:1809.07441).
 
     Args:
         groups: ``[n]``, anything that can be sorted.

@@ -2,8 +2,8 @@
 
 from vicinal.core.checks import (
     ECHO,
-    ColumnError,
     CalibrationWarning,
+    ColumnError,
     ColumnWarning,
     ExtrapolationWarning,
     check_between,
@@ -32,8 +32,8 @@ __all__ = [
     "ECHO",
     "FACTS",
     "KINDS",
-    "ColumnError",
     "CalibrationWarning",
+    "ColumnError",
     "ColumnWarning",
     "Entry",
     "ExtrapolationWarning",

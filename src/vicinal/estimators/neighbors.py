@@ -37,7 +37,6 @@ from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_po
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.index import Index
 from vicinal.training.class_kernel import calibrate_scores
-from vicinal.training.rows import spread
 
 
 def _shares(prediction: Tensor) -> Ids:
