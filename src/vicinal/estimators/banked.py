@@ -144,7 +144,7 @@ class BankedEstimator(TunedEstimator):
     def calibrating_groups(self) -> int | None:
         """How many groups those rows are of; None of a model that was fitted without groups."""
         codes = self._calibrating_rows()[3]
-        return None if codes is None else len(codes.unique())
+        return None if codes is None else len(set(codes.tolist()))
 
     def calibrates(self, coverage: float) -> bool:
         """Whether enough rows calibrate for intervals or sets of this coverage, or enough groups where there are some.

@@ -22,7 +22,7 @@ from vicinal.data import LeakWarning, TableForm, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, embedded, fill_bank
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
-from vicinal.estimators.fold_readout import readouts_by_fold
+from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
 from vicinal.estimators.indexing import (
     NearBank,
     SavedNear,
@@ -468,16 +468,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             network.head = attention
         bank = self.bank_
         if tried is not None and bank.folds is not None:
-            self.fold_heads_ = readouts_by_fold(
-                kriging,
-                attention if compared else None,
-                tried,
-                (bank.vectors, self.bank_labels(), bank.folds),
-                self.members,
-                bank.store.group_codes,
-                numbers=self.targets_ is not None,
-                weights=bank.weights,
-            )
+            own = bank.store.group_codes, bank.weights, self.targets_ is not None
+            rows = FoldRows(bank.vectors, self.bank_labels(), bank.folds, *own)
+            members = FoldMembers(kriging, self.members, self.fold_members().folds)
+            self.fold_heads_ = readouts_by_fold(members, attention if compared else None, tried, rows)
         return network.head is not attention
 
     @torch.no_grad()

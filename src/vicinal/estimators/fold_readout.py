@@ -5,79 +5,83 @@ rows, would be too low: of noise, it is the luckiest of 36 errors. So the rows o
 predicts them that never saw them when it chose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.estimators.readout import Tried, tried_out_of_fold
+from vicinal.estimators.readout import MOST, Tried, tried_out_of_fold
 from vicinal.heads import FoldMembers, Kriging
 from vicinal.training import error_of
+from vicinal.training.rows import spread
 
-UNSEEN = 512
+UNSEEN = 100
 """Rows up to which those of a fold do not take part in predicting the rows that choose for it, either: a label has a
-part in the errors of its neighbors. Of more rows that is one of many, and each fold would cost another choice."""
+part in the errors of its neighbors. Of more rows it is one of many, and each fold would cost as much as the choice."""
+
+
+class FoldRows(NamedTuple):
+    """The rows of a bank whose members are folds.
+
+    Attributes:
+        vectors: ``[N, M * d]``.
+        labels: ``[N]``, ``[N, K]`` or ``[N, T]``.
+        folds: ``[N]``.
+        groups: ``[N]``, or None.
+        weights: ``[N]``, or None.
+        numbers: whether labels are several numbers a row.
+    """
+
+    vectors: Tensor
+    labels: Tensor
+    folds: Tensor
+    groups: Tensor | None
+    weights: Tensor | None
+    numbers: bool
+
+    def tried(self, members: FoldMembers, unseen: int | None = None) -> Tried:
+        """See :func:`vicinal.estimators.readout.tried_out_of_fold`."""
+        known: Mapping[str, Any] = {"numbers": self.numbers, "weights": self.weights, "unseen": unseen}
+        return tried_out_of_fold(members, self.vectors, self.labels, self.folds, self.groups, **known)
+
+    def errors(self, members: FoldMembers, unseen: int | None = None) -> tuple[Tensor, Tensor]:
+        """Errors ``[n]`` of rows out of fold by their own heads, and their folds, without the fold ``unseen``."""
+        there = torch.ones_like(self.folds, dtype=torch.bool) if unseen is None else self.folds != unseen
+        vectors, labels, folds, groups, weights = (None if one is None else one[there] for one in self[:5])
+        if vectors is None or labels is None or folds is None:
+            raise TypeError("rows: expected vectors, labels and folds")
+        at = spread(len(vectors), 4 * MOST)
+        known = {"query_groups": None if groups is None else groups[at], "bank_groups": groups}
+        known |= {} if weights is None else {"bank_weight": weights}
+        said = members.out_of_fold(vectors[at].double(), folds[at], vectors, labels, folds, **known)
+        error = error_of(said, labels[at].to(said), numbers=self.numbers).double()
+        return (error if weights is None else error * weights[at].to(error)), folds[at]
 
 
 @torch.no_grad()
 def readouts_by_fold(
-    kriging: Kriging,
-    attention: nn.Module | None,
-    tried: Tried,
-    rows: tuple[Tensor, Tensor, Tensor],
-    members: int,
-    groups: Tensor | None,
-    *,
-    numbers: bool,
-    weights: Tensor | None,
+    members: FoldMembers, attention: nn.Module | None, tried: Tried, rows: FoldRows
 ) -> list[nn.Module]:
     """The head of each fold, as the other folds choose it.
 
     Args:
-        kriging: whose scale and noise are chosen.
+        members: of the kriging head whose scale and noise are chosen.
         attention: what it is compared with, or None.
         tried: what was found for the choice by all folds.
-        rows: of the bank: vectors ``[N, M * d]``, labels, and folds ``[N]``.
-        members: their number, M.
-        groups: ``[N]``, or None.
-        numbers: whether labels are several numbers a row.
-        weights: ``[N]`` or None.
+        rows: of the bank.
     """
-    vectors, labels, folds = rows
-    count, heads = int(folds.max()) + 1, list[nn.Module]()
-    among = FoldMembers(kriging, members, count)
-    known = {"numbers": numbers, "weights": weights}
-    for fold in range(count):
-        few = tried.without(fold)
-        if len(vectors) <= UNSEEN and count > 2:  # of two folds nothing would be left to predict from
-            few = tried_out_of_fold(among, vectors, labels, folds, groups, unseen=fold, **known)  # type: ignore[arg-type]
+    heads = list[nn.Module]()
+    apart = len(rows.folds) <= UNSEEN and members.folds > 2  # of two folds nothing would be left to predict from
+    others = None if attention is None else FoldMembers(attention, members.members, members.folds)
+    known = None if others is None or apart else rows.errors(others)
+    for fold in range(members.folds):
+        few = rows.tried(members, fold) if apart else tried.without(fold)
         head, optimism = few.choice()
-        if attention is not None:
-            place = [id(one) for one in few.heads].index(id(head))
-            both = FoldMembers(attention, members, count), rows, groups, fold
-            if _attention_error(*both, **known) < optimism * float(few.error[place].sum()):  # type: ignore[arg-type]
-                heads.append(attention)
-                continue
         heads.append(head)
+        if attention is not None and others is not None:
+            error, codes = rows.errors(others, fold) if known is None else known
+            place = [id(one) for one in few.heads].index(id(head))
+            if float(error[codes != fold].sum()) < optimism * float(few.error[place].sum()):
+                heads[-1] = attention
     return heads
-
-
-def _attention_error(
-    members: FoldMembers,
-    rows: Sequence[Tensor],
-    groups: Tensor | None,
-    unseen: int,
-    *,
-    numbers: bool,
-    weights: Tensor | None,
-) -> float:
-    """The sum of the errors of attention for the rows of other folds than ``unseen``, which takes no part."""
-    there = rows[2] != unseen
-    vectors, labels, folds = (some[there] for some in rows)
-    codes = None if groups is None else groups[there]
-    known = {} if weights is None else {"bank_weight": weights[there]}
-    said = members.out_of_fold(
-        vectors.double(), folds, vectors, labels, folds, query_groups=codes, bank_groups=codes, **known
-    )
-    error = error_of(said, labels.to(said), numbers=numbers).double()
-    return float((error if weights is None else error * weights[there].to(error)).sum())
