@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.estimators.readout import MOST, Tried, tried_out_of_fold
-from vicinal.heads import FoldMembers, Kriging
+from vicinal.heads import FoldMembers
 from vicinal.training import error_of
 from vicinal.training.rows import spread
 
