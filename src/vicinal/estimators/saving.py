@@ -572,7 +572,7 @@ def fold_readouts(model: NeighborEstimator) -> list[tuple[float, float] | None] 
     heads = model.fold_heads_
     if heads is None:
         return None
-    return [(float(one.log_scale), float(one.log_noise)) if isinstance(one, Kriging) else None for one in heads]
+    return [(one.log_scale.item(), one.log_noise.item()) if isinstance(one, Kriging) else None for one in heads]
 
 
 def _fold_heads(config: SavedConfig, attention: torch.nn.Module) -> list[torch.nn.Module] | None:
