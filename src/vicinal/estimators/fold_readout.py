@@ -16,7 +16,7 @@ from vicinal.heads import FoldMembers
 from vicinal.training import error_of
 from vicinal.training.rows import spread
 
-UNSEEN = 100
+UNSEEN = 64
 """Rows up to which those of a fold do not take part in predicting the rows that choose for it, either: a label has a
 part in the errors of its neighbors. Of more rows it is one of many, and each fold would cost as much as the choice."""
 
