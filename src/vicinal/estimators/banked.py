@@ -121,8 +121,9 @@ class BankedEstimator(TunedEstimator):
         """What the model says of the rows that it was fitted on, each by the members that never saw it.
 
         Members are folds then (see ``validation_fraction``): a row is predicted by those that leave out its fold, from
-        the rows of other folds. So the error of these predictions is honest, as on new rows, though of fewer members
-        than a prediction has: see :meth:`NeighborRegressor.out_of_fold_error`.
+        the rows of other folds, by the readout, scale and noise that the other folds choose. So the error of these
+        predictions is honest, as on new rows, though of fewer members than a prediction has: see
+        :meth:`NeighborRegressor.out_of_fold_error`.
 
         Returns:
             ids ``[n]`` of the rows of the bank that were fitted on, and predictions: numbers ``[n]``, or

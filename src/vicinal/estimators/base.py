@@ -468,8 +468,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             network.head = attention
         bank = self.bank_
         if tried is not None and bank.folds is not None:
-            own = bank.store.group_codes, bank.weights, self.targets_ is not None
-            rows = FoldRows(bank.vectors, self.bank_labels(), bank.folds, *own)
+            others = bank.store.group_codes, bank.weights, self.targets_ is not None
+            rows = FoldRows(bank.vectors, self.bank_labels(), bank.folds, *others)
             members = FoldMembers(kriging, self.members, self.fold_members().folds)
             self.fold_heads_ = readouts_by_fold(members, attention if compared else None, tried, rows)
         return network.head is not attention

@@ -379,12 +379,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         queries, excess = rows.vectors, rows.farthest()
         query_identity = self._prediction_identity(len(queries), ids, groups)
         promised = [level for level in coverages if self._promises(level)]
-        found = {level: np.tile([-np.inf, np.inf], (len(queries), 1)) for level in coverages}
+        intervals = {level: np.tile([-np.inf, np.inf], (len(queries), 1)) for level in coverages}
         if self.folds_ is not None:
             identity = self.bank_.identity(**query_identity)
             crossed = {level: cross_intervals(self, queries, identity, level) for level in promised}
-            return found | {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
-        return found | self._split_intervals(queries, query_identity, promised, excess)
+            return intervals | {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
+        return intervals | self._split_intervals(queries, query_identity, promised, excess)
 
     def _split_intervals(
         self, queries: Tensor, identity: dict[str, Any], coverages: Sequence[float], excess: Tensor | None

@@ -79,10 +79,10 @@ def ensemble_share(model: NeighborEstimator) -> float:
         return 1.0
     unseen = model.in_label_units(out_of_fold(model, positions)).double()
     error = (unseen - model.bank_.labels[positions].double()).square()
-    disagreement, own = torch.zeros_like(error), model.fold_members()
-    for fold in range(own.folds):  # all members as those that leave the row out read it: one readout is told of
+    disagreement, members = torch.zeros_like(error), model.fold_members()
+    for fold in range(members.folds):  # all members as those that leave the row out read it: one readout is told of
         at = (_folds(model)[positions] == fold).nonzero()[:, 0]
-        alike = FoldMembers(own.heads[fold], own.members, own.folds)
+        alike = FoldMembers(members.heads[fold], members.members, members.folds)
         queries, who = model.bank_.vectors[positions[at]].double(), _identity(model, positions[at])
         each = fold_predictions(model, queries, who, alike)  # [b, F] or [b, F, T]
         said = torch.stack([model.in_label_units(one).double() for one in each.unbind(dim=1)])
