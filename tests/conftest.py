@@ -22,7 +22,7 @@ settings.register_profile("quick", settings.get_profile("thorough"), max_example
 BRIEF = "VICINAL_TEST_BRIEF"
 """Set by ``make test``, where the fits of most tests are brief: see ``brief_fits``."""
 
-CHOSEN = ("test_readout.py", "test_out_of_fold.py")
+CHOSEN = ("test_readout.py", "test_out_of_fold.py", "test_choices_out_of_fold.py")
 """What tests the choice of kriging's scale and noise: elsewhere it is made among four pairs."""
 
 BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks")

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vicinal.core import ColumnError
@@ -211,7 +211,6 @@ FILES = {
 }
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.floats(0, 10_000), min_size=3, max_size=12),
     st.sets(st.integers(0, 11), min_size=1),

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from vicinal.core import ColumnWarning
 from vicinal.estimators import NeighborRegressor, load_model
@@ -72,6 +74,88 @@ def test_a_part_in_any_file_predicts_as_the_whole_does(folder, table, tmp_path, 
     }[ending]()
     answers = predict_table(folder / "m", path)
     np.testing.assert_allclose(answers.columns["prediction"], whole[answers.rows], rtol=1e-9)
+
+
+SWAPPED = str.maketrans(",.", ".,")
+SPELLED = {
+    "day": ["%d/%m/%Y", "%Y-%m-%d", "%d.%m.%Y", "%b %d, %Y", "%m/%d/%Y", "%Y-%m-%dT%H:%M:%SZ"],
+    "number": ["{:.2f}", "${:,.2f}", "€ {:,.2f}", "{:,.2f}", "{:.2f}%", "CHF {:,.2f}"],
+    "truth": [("TRUE", "FALSE"), ("yes", "no"), ("true", "false"), ("ja", "nein"), ("Y", "N")],
+    "gap": ["n/a", "?", "-", "", "NA"],
+}
+WRITERS = {
+    "csv": lambda frame, path: frame.to_csv(path, index=False),
+    "tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    "jsonl": lambda frame, path: frame.to_json(path, orient="records", lines=True),
+    "parquet": lambda frame, path: frame.to_parquet(path, index=False),
+    "xlsx": lambda frame, path: frame.to_excel(path, index=False),
+}
+
+
+def written(seed, day, numbers, truth, gap, swapped):
+    """A table of 60 rows whose cells are spelled in one way."""
+    random = np.random.default_rng(seed)
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(random.integers(0, 900, 60), unit="D")
+    size, paid = random.uniform(5, 90_000, 60), random.random(60) < 0.5
+
+    def number(values):
+        cells = [numbers.format(value) for value in values]
+        return [cell.translate(SWAPPED) if swapped else cell for cell in cells]
+
+    label = 10 + size / 20 + 2000 * paid + (days - days.min()).days
+    frame = pd.DataFrame({"sold": days.strftime(day), "size": number(size), "paid": np.where(paid, *truth)})
+    frame["zip"] = [f"{value:05d}" for value in random.integers(0, 5, 60)]
+    frame.loc[random.random(60) < 0.1, "size"] = gap
+    return frame.assign(key=[f"k{place}" for place in range(60)], rent=number(label))
+
+
+FITS = settings(  # a fit each: fewer than of other properties, and too slow to shrink
+    max_examples=settings().max_examples // 4, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+
+
+@given(
+    seed=st.integers(0, 999),
+    day=st.sampled_from(SPELLED["day"]),
+    numbers=st.sampled_from(SPELLED["number"]),
+    truth=st.sampled_from(SPELLED["truth"]),
+    gap=st.sampled_from(SPELLED["gap"]),
+    swapped=st.booleans(),
+    whole=st.sampled_from(sorted(WRITERS)),
+    part=st.sampled_from(sorted(WRITERS)),
+    some=st.sets(st.integers(0, 59), min_size=1, max_size=9),
+)
+@FITS
+def test_the_file_that_was_fitted_gives_what_was_measured_and_any_part_of_it_the_same(
+    tmp_path_factory, whole, part, some, **ways
+):
+    table = written(**ways)
+    folder = tmp_path_factory.mktemp("ways")
+    WRITERS[whole](table, folder / f"t.{whole}")
+    job = TableJob(
+        folder / f"t.{whole}",
+        "rent",
+        id="key",
+        parameters={"metric": "kernel"},
+        baselines=False,
+    )
+    outcome = fit_table(job, folder / "m")
+    model = load_model(folder / "m")
+    assert model.kinds_ == {"sold": "number", "size": "number", "paid": "category", "zip": "category"}
+    answers = predict_table(folder / "m", folder / f"t.{whole}")
+    predicted = pd.Series(answers.columns["prediction"], answers.rows)
+    digits = table["rent"].str.replace(r"[^0-9.,]", "", regex=True)
+    truth = (digits.str.translate(SWAPPED) if ways["swapped"] else digits).str.replace(",", "").astype(float)
+    truth.index = table["key"]
+    tested = outcome.record.examples
+    assert len(tested)
+    for example in tested:
+        assert predicted[example.id] == pytest.approx(example.prediction, rel=1e-6)
+        assert truth[example.id] == pytest.approx(example.target, rel=1e-6)
+    rows = table.iloc[sorted(some)].drop(columns="rent")
+    WRITERS[part](rows, folder / f"part.{part}")
+    again = predict_table(folder / "m", folder / f"part.{part}")
+    np.testing.assert_allclose(again.columns["prediction"], predicted[again.rows], rtol=1e-9)
 
 
 def test_python_reads_as_the_command_line_does(folder, table):

@@ -5,6 +5,7 @@ from vicinal.calibration.classes import ConformalClasses, class_scores
 from vicinal.calibration.covariate_shift import ShiftedQuantile
 from vicinal.calibration.cross import cross_conformal_interval, cross_conformal_sets
 from vicinal.calibration.density import DensityIntervals, neighbor_density
+from vicinal.calibration.groups import group_mass
 from vicinal.calibration.label_shift import (
     ClassWeights,
     LabelShiftSets,
@@ -50,6 +51,7 @@ __all__ = [
     "cross_conformal_sets",
     "distance_scores",
     "f1_thresholds",
+    "group_mass",
     "interval_quality",
     "multicalibration_error",
     "neighbor_density",

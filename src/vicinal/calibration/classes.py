@@ -87,15 +87,22 @@ class ConformalClasses:
         self.penalty, self.allowed, self.seed = penalty, allowed, seed
         self.threshold: float | None = None
 
-    def fit(self, probabilities: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) -> "ConformalClasses":
+    def fit(
+        self,
+        probabilities: ArrayLike,
+        labels: ArrayLike,
+        weights: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> "ConformalClasses":
         """Set the threshold from rows ``[n, C]`` that the model was not trained on, and their classes ``[n]``.
 
-        With ``weights [n]`` it is a weighted quantile, see :func:`vicinal.calibration.conformal_quantile`.
+        With ``weights [n]`` or ``groups [n]`` it is another quantile, see
+        :func:`vicinal.calibration.conformal_quantile`.
         """
         shares = check_probabilities("probabilities", probabilities)
         classes = check_classes("labels", labels, shares.shape[1], size=len(shares))
         scores = self._scores(shares, "fit")[np.arange(len(shares)), classes]
-        self.threshold = conformal_quantile(scores, self.coverage, weights=weights)
+        self.threshold = conformal_quantile(scores, self.coverage, weights=weights, groups=groups)
         return self
 
     def predict(self, probabilities: ArrayLike) -> NDArray[np.bool_]:

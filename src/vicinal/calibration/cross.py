@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vicinal.calibration.checks import Floats, check_matrix, check_vector
 from vicinal.calibration.classes import METHODS, class_scores
+from vicinal.calibration.groups import group_mass
 from vicinal.calibration.split import too_few
 from vicinal.core import check_between, check_choice
 
@@ -23,6 +24,7 @@ def cross_conformal_interval(
     *,
     unit: ArrayLike | None = None,
     weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> Floats:
     r"""CV+ intervals from ranges of F models, each fitted without one fold of rows.
 
@@ -46,6 +48,8 @@ def cross_conformal_interval(
         unit: ``[b, F]``, > 0; None: 1.
         weights: ``[n]``, > 0, of the calibration rows: quantiles are then weighted, and a row to predict gets the mean
             weight, see :func:`vicinal.calibration.conformal_quantile`.
+        groups: ``[n]``, each within one fold: quantiles are then those of groups, and a row to predict is of a new one,
+            see :func:`vicinal.calibration.group_mass`.
 
     Returns:
         ``[b, 2]``; where the ends would cross, both are set to their midpoint.
@@ -56,7 +60,7 @@ def cross_conformal_interval(
     >>> cross_conformal_interval([[0.0, 1.0]], [[0.0, 1.0]], [1.0, 2.0, 1.0, 2.0], [0, 0, 1, 1], 0.6).tolist()
     [[-1.0, 2.0]]
     """
-    lows, highs, misses, codes, mass, least = _checked(low, high, scores, folds, coverage, weights)
+    lows, highs, misses, codes, mass, least = _checked(low, high, scores, folds, coverage, weights, groups)
     units = np.ones_like(lows) if unit is None else check_matrix("unit", unit, rows=len(lows), columns=lows.shape[1])
     ends = np.empty((len(lows), 2))
     step = max(1, _NUMBERS // len(misses))
@@ -78,6 +82,7 @@ def cross_conformal_sets(
     *,
     method: str = "lac",
     weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> NDArray[np.bool_]:
     r"""CV+ sets of classes: class c is in where $\#\{i : s_i < s_{f(i)}(x, c)\} < (1 - \alpha)(n + 1)$.
 
@@ -92,6 +97,7 @@ def cross_conformal_sets(
         coverage: $1 - \alpha$, between 0 and 1.
         method: "lac", "aps" or "raps".
         weights: ``[n]``, see :func:`cross_conformal_interval`.
+        groups: ``[n]``, see there.
 
     Returns:
         ``[b, C]``.
@@ -108,7 +114,7 @@ def cross_conformal_sets(
     truth = np.asarray(labels, dtype=np.int64)
     scores = calibration_scores[np.arange(len(truth)), truth]
     ends = shares[:, :, 0], shares[:, :, 0]
-    _, _, misses, codes, mass, least = _checked(*ends, scores, folds, coverage, weights)
+    _, _, misses, codes, mass, least = _checked(*ends, scores, folds, coverage, weights, groups)
     below = np.zeros((len(shares), shares.shape[2]))
     for fold in range(shares.shape[1]):
         inside = np.flatnonzero(codes == fold)
@@ -134,6 +140,7 @@ def _checked(
     folds: ArrayLike,
     coverage: float,
     weights: ArrayLike | None,
+    groups: ArrayLike | None,
 ) -> tuple[Floats, Floats, Floats, NDArray[np.int64], Floats | None, float]:
     """The arrays, checked, and how much mass lies up to the end; without weights which of the n values it is."""
     lows = check_matrix("low", low)
@@ -149,6 +156,12 @@ def _checked(
     mass = None if weights is None else check_vector("weights", weights, size=count)
     if mass is not None and not (mass > 0).all():
         raise ValueError("weights: expected numbers above 0, got others")
+    if groups is not None:
+        mass, number = group_mass(groups, np.ones(count) if mass is None else mass)
+        least = (number + 1) * share - 1e-9  # sums of shares are rounded
+        if least > number:
+            raise too_few(coverage, number / (number + 1), number, "groups")
+        return lows, highs, misses, codes, mass, min(least, number - 1e-9)
     least = math.ceil((count + 1) * share - 1e-9) if mass is None else (mass.sum() + mass.mean()) * share - 1e-12
     if least > (count if mass is None else mass.sum()):
         raise too_few(coverage, count / (count + 1), count)

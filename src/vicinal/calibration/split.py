@@ -6,10 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vicinal.calibration.checks import Floats, check_vector
+from vicinal.calibration.groups import group_mass
 from vicinal.core import check_between
 
 
-def conformal_quantile(scores: ArrayLike, coverage: float, *, weights: ArrayLike | None = None) -> float:
+def conformal_quantile(
+    scores: ArrayLike, coverage: float, *, weights: ArrayLike | None = None, groups: ArrayLike | None = None
+) -> float:
     r"""Threshold q with P(score of a new row <= q) >= ``coverage``.
 
     Without weights it is the $\lceil (n+1)\,\mathrm{coverage} \rceil$-th smallest of n calibration scores. With
@@ -21,40 +24,46 @@ def conformal_quantile(scores: ArrayLike, coverage: float, *, weights: ArrayLike
         scores: ``[n]``, of calibration rows that are exchangeable with new ones; larger = stranger.
         coverage: between 0 and 1.
         weights: ``[n]``, >= 0, not all 0.
+        groups: ``[n]``; then groups are exchangeable and not rows, the new row is of a new group, and the quantile is
+            that of :func:`vicinal.calibration.group_mass`.
 
     Raises:
-        ValueError: if there are too few rows for any finite threshold.
+        ValueError: if there are too few rows, or groups, for any finite threshold.
 
     >>> conformal_quantile(range(1, 20), 0.9)
     18.0
     >>> conformal_quantile([1.0, 2.0, 3.0, 4.0], 0.5, weights=[0.0, 0.0, 1.0, 1.0])
     4.0
+    >>> conformal_quantile([1.0, 2.0, 3.0, 4.0], 0.5, groups=[0, 0, 0, 1])
+    4.0
     """
     values = check_vector("scores", scores)
     check_between("coverage", coverage, 0, 1)
     count = len(values)
-    if weights is None:
+    if weights is None and groups is None:
         rank = math.ceil((count + 1) * coverage - 1e-9)
         if rank <= count:
             return float(np.partition(values, rank - 1)[rank - 1])
         raise too_few(coverage, count / (count + 1), count)
-    mass = check_vector("weights", weights, size=count)
+    mass = np.ones(count) if weights is None else check_vector("weights", weights, size=count)
     if (mass < 0).any() or not mass.any():
         raise ValueError("weights: expected numbers >= 0, not all of them 0")
-    mean_mass = mass.sum() / np.count_nonzero(mass)
+    new_mass, units = mass.sum() / np.count_nonzero(mass), "rows"
+    if groups is not None:
+        (mass, count), new_mass, units = group_mass(groups, mass), 1.0, "groups"
     order = np.argsort(values, kind="stable")
-    share = np.cumsum(mass[order]) / (mass.sum() + mean_mass)
+    share = np.cumsum(mass[order]) / (mass.sum() + new_mass)
     reached = int(np.searchsorted(share, coverage - 1e-12))
-    if reached == count:
-        raise too_few(coverage, float(share[-1]), count)
+    if reached == len(values):
+        raise too_few(coverage, float(share[-1]), count, units)
     return float(values[order[reached]])
 
 
-def too_few(coverage: float, most: float, count: int) -> ValueError:
-    """The error for ``count`` rows, of which the threshold of ``most`` at most can be one."""
+def too_few(coverage: float, most: float, count: int, units: str = "rows") -> ValueError:
+    """The error for ``count`` rows or groups, of which the threshold of ``most`` at most can be one."""
     return ValueError(
-        f"coverage: expected at most {most:.3f} with {count} calibration rows, got {coverage}; "
-        "ask for less, or fit on more rows"
+        f"coverage: expected at most {most:.3f} with {count} calibration {units}, got {coverage}; "
+        f"ask for less, or fit on more {units}"
     )
 
 

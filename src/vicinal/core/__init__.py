@@ -3,6 +3,7 @@
 from vicinal.core.arrays import as_tensor
 from vicinal.core.checks import (
     ECHO,
+    CalibrationWarning,
     ColumnError,
     ColumnWarning,
     ExtrapolationWarning,
@@ -32,6 +33,7 @@ __all__ = [
     "ECHO",
     "FACTS",
     "KINDS",
+    "CalibrationWarning",
     "ColumnError",
     "ColumnWarning",
     "Entry",

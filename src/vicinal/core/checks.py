@@ -36,6 +36,10 @@ class ColumnWarning(UserWarning):
     """What a person may want to know of a column: left out, read in one of two ways, with values never seen."""
 
 
+class CalibrationWarning(UserWarning):
+    """Too few groups calibrate an interval or a set of classes for it to rule anything out."""
+
+
 class ExtrapolationWarning(UserWarning):
     """Rows to predict lie far beyond those of the fit, so that the model has seen nothing like them."""
 

@@ -12,7 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.core import check_choice, check_integer, listed, short
+from vicinal.calibration.split import too_few
+from vicinal.core import CalibrationWarning, check_choice, check_integer, listed, short, warn_caller
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings
@@ -120,8 +121,9 @@ class BankedEstimator(TunedEstimator):
         """What the model says of the rows that it was fitted on, each by the members that never saw it.
 
         Members are folds then (see ``validation_fraction``): a row is predicted by those that leave out its fold, from
-        the rows of other folds. So the error of these predictions is honest, as on new rows, though of fewer members
-        than a prediction has: see :meth:`NeighborRegressor.out_of_fold_error`.
+        the rows of other folds, by the readout, scale and noise that the other folds choose. So the error of these
+        predictions is honest, as on new rows, though of fewer members than a prediction has: see
+        :meth:`NeighborRegressor.out_of_fold_error`.
 
         Returns:
             ids ``[n]`` of the rows of the bank that were fitted on, and predictions: numbers ``[n]``, or
@@ -137,8 +139,51 @@ class BankedEstimator(TunedEstimator):
         return self.bank_.ids[positions.numpy()], predictions.numpy()
 
     def calibrating_rows(self) -> int:
-        """How many rows calibrate intervals or sets: those that folds leave out, or those that were held out."""
-        return min(MOST, len(self.calibration_)) if self.folds_ is None else len(fold_positions(self, MOST))
+        """How many rows calibrate intervals or sets: see :meth:`calibrates` for which."""
+        return len(self._calibrating_rows()[1])
+
+    def calibrating_groups(self) -> int | None:
+        """How many groups those rows are of; None of a model that was fitted without groups."""
+        codes = self._calibrating_rows()[3]
+        return None if codes is None else len(set(codes.tolist()))
+
+    def calibrates(self, coverage: float) -> bool:
+        """Whether enough rows calibrate for intervals or sets of this coverage, or enough groups where there are some.
+
+        These are the rows that folds leave out, or those that were held out; for ``metric="kernel"`` with groups all
+        rows, each predicted from other groups.
+        """
+        groups = self.calibrating_groups()
+        count = self.calibrating_rows() if groups is None else groups
+        return bool(count and (count + 1) * coverage <= count + 1e-9)
+
+    def check_calibrates(self, coverage: float) -> None:
+        """Raise ValueError if too few groups calibrate for finite intervals of this coverage."""
+        groups = self.calibrating_groups()
+        if groups is not None and not self.calibrates(coverage):
+            raise too_few(coverage, groups / (groups + 1), groups, "groups")
+
+    def _promises(self, coverage: float) -> bool:
+        """The same for predictions, which without groups raise ValueError later; with groups a warning says it."""
+        groups = self.calibrating_groups()
+        if groups is None or self.calibrates(coverage):
+            return True
+        more = "hold out more of them, or fit with validation_fraction=0, which lets all of them calibrate"
+        warn_caller(
+            f"coverage: expected at most {groups / (groups + 1):.3f} with {groups} groups that calibrate, got "
+            f"{coverage}, so nothing is ruled out; ask for less, or {more}",
+            CalibrationWarning,
+        )
+        return False
+
+    def _calibrating_rows(self) -> tuple[Bank, Tensor, dict[str, Ids | None], Tensor | None]:
+        """The bank whose rows calibrate, their positions ``[n]``, 4,096 at most, who they are, and codes of groups."""
+        grouped = self.bank_.store.group_codes is not None
+        rows = self.bank_ if self.folds_ is not None or (grouped and self.metric_ == "kernel") else self.calibration_
+        at = fold_positions(self, MOST) if self.folds_ is not None else spread(len(rows), MOST)
+        groups, codes = (rows.groups, rows.store.group_codes) if grouped else (None, None)
+        known = {"ids": rows.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
+        return rows, at, known, None if codes is None else codes[at]
 
     @usual_settings()
     def explain(

@@ -22,6 +22,7 @@ from vicinal.data import LeakWarning, TableForm, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, embedded, fill_bank
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
+from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
 from vicinal.estimators.indexing import (
     NearBank,
     SavedNear,
@@ -65,7 +66,7 @@ from vicinal.estimators.network import (
     training_settings,
 )
 from vicinal.estimators.plan import TuningPlan
-from vicinal.estimators.readout import COMPARED, MOST, Choice, choose_kriging, choose_out_of_fold, local_weights
+from vicinal.estimators.readout import COMPARED, MOST, Choice, Tried, choose_kriging, local_weights, tried_out_of_fold
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import FoldMembers, Kriging
 from vicinal.index import Index, NeighborBank
@@ -84,7 +85,7 @@ _MANY = 64
 _CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
 
-FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_", "target_transform_")
+FITTED = ("network_", "bank_", "calibration_", "folds_", "fold_heads_", "history_", "metric_", "target_transform_")
 """What a fit leaves behind."""
 
 LONE_GROUPS = (
@@ -104,6 +105,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     kinds_: dict[str, Kind]
     notes_: dict[str, Any]
     folds_: int | None = None
+    fold_heads_: list[torch.nn.Module] | None = None  # by which rows are read out of fold, where readouts were chosen
     encoder_choices_: Sequence[EncoderChoice] = ()
     metric_: str = "network"
     multilabel_: bool = False
@@ -416,6 +418,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         network.projector.double()
         network.head.double()
         self.folds_, self.metric_ = None if held_out.folds is None else int(held_out.folds.max()) + 1, "network"
+        self.fold_heads_ = None
         self._fill_banks(stores, network, inputs, rows)
         if kriging is not None and not self._choose_readout(kriging) and indexes:
             drop_indexes(indexes)
@@ -460,9 +463,15 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         network, attention = self.network_, self.network_.head
         compared = self.readout == "auto" and len(self.bank_) <= COMPARED
         error = self._honest_error() if compared else torch.inf
-        network.head, optimism = self._chosen(kriging)
+        (network.head, optimism), tried = self._chosen(kriging)
         if compared and error < optimism * self._honest_error():
             network.head = attention
+        bank = self.bank_
+        if tried is not None and bank.folds is not None:
+            others = bank.store.group_codes, bank.weights, self.targets_ is not None
+            rows = FoldRows(bank.vectors, self.bank_labels(), bank.folds, *others)
+            members = FoldMembers(kriging, self.members, self.fold_members().folds)
+            self.fold_heads_ = readouts_by_fold(members, attention if compared else None, tried, rows)
         return network.head is not attention
 
     @torch.no_grad()
@@ -526,7 +535,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
                 "validation_fraction: expected a model fitted with 0, whose members are folds, got one that held rows "
                 "out, and so has no predictions out of fold"
             )
-        return FoldMembers(self.network_.head, self.members, self.folds_)
+        return FoldMembers(self.network_.head, self.members, self.folds_, self.fold_heads_)
 
     def _held_out(
         self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
@@ -587,7 +596,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         else:
             fit_class_network(network, RowSubset(inputs, train), scaled[train], known, seed, weights)
         self._fill_banks(stores, network, inputs, rows)
-        self.metric_, self.folds_ = "kernel", None
+        self.metric_, self.folds_, self.fold_heads_ = "kernel", None, None
         self._calibrate_scores()
         unit = self._label_unit() ** 2
         some = held_out.train[spread(len(held_out.train), _CURVE).numpy()]
@@ -619,14 +628,18 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         low, high = (self._label_ends() if self.targets_ is None else None) or (0.0, 1.0)
         return float(high - low)
 
-    def _chosen(self, kriging: Kriging) -> Choice:
-        """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""
+    def _chosen(self, kriging: Kriging) -> tuple[Choice, Tried | None]:
+        """The kriging head with the scale and noise that predict the rows held out, or out of fold, best.
+
+        With folds also what it was chosen by.
+        """
         if self.folds_ is not None:
             members, bank = FoldMembers(kriging, self.members, self.folds_), self.bank_
             codes = bank.store.group_codes
             numbers = self.targets_ is not None
             rows_of_bank = bank.vectors, self.bank_labels(), bank.folds, codes
-            return choose_out_of_fold(members, *rows_of_bank, numbers=numbers, weights=bank.weights)
+            tried = tried_out_of_fold(members, *rows_of_bank, numbers=numbers, weights=bank.weights)
+            return tried.choice(), tried
         rows, groups = self.calibration_, self.calibration_.groups
         identity = self.bank_.identity(
             ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None
@@ -634,7 +647,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         truth, labels = (self._as_predicted(bank.labels) for bank in (rows, self.bank_))
         banks = rows.vectors, truth, self.bank_.vectors, labels
         numbers = self.targets_ is not None
-        return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.weights)
+        return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.weights), None
 
     def _class_count(self) -> int | None:
         classes = getattr(self, "classes_", None)

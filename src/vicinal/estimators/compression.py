@@ -201,13 +201,14 @@ def _shorter_members(model: BankedEstimator, keep: float) -> Cut:
         return Cut("vectors of the bank", vectors.numel(), vectors.numel(), f"left, as {why}")
     parts = vectors.double().reshape(-1, members, width)
     shifted = isinstance(head, Kriging) or _ROTATED[model.similarity]
-    heads: list[nn.Module] = list(head.heads) if isinstance(head, Ensemble) else [head]
+    read = [one for one in (head, *(model.fold_heads_ or ())) if not isinstance(one, Kriging)][:1]  # all the same one
+    heads: list[nn.Module] = [part for one in read for part in (one.heads if isinstance(one, Ensemble) else [one])]
     turns = []
     for member in range(members):
         rows = parts[:, member]
         turn = low_rank(rows, size, outputs=rows if shifted else None).right.T  # [d, r]
         mean = rows.mean(0) if shifted else torch.zeros(width, dtype=torch.float64)
-        mask = None if isinstance(head, Kriging) else getattr(heads[member], "mask", None)
+        mask = getattr(heads[member], "mask", None) if heads else None
         if isinstance(mask, SoftStep) and mask.parameters_from == "pointwise":
             _turn_mask(mask, turn, mean - turn @ (turn.T @ mean))
         turns.append(turn)

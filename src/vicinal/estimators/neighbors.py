@@ -37,7 +37,6 @@ from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_po
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.index import Index
 from vicinal.training.class_kernel import calibrate_scores
-from vicinal.training.rows import spread
 
 
 def _shares(prediction: Tensor) -> Ids:
@@ -344,6 +343,13 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         mild reuse. For the dense head the range is the prediction itself. Rows far beyond those of the fit get wider
         intervals, see ``docs/uncertainty.md``.
 
+        Of a model that was fitted with groups every row counts as one of a new group, whether its group is given or
+        not: the groups are what is exchangeable, so G groups calibrate, each as one (see
+        :func:`vicinal.calibration.group_mass`), and the promise is for a row of a new group. For ``metric="kernel"``
+        these are all groups of the bank, each predicted from the others, as a kernel has few numbers that they could
+        bend; else those held out, or out of fold. Where ``coverage`` is above G / (G + 1), intervals are infinite, and
+        a :class:`vicinal.core.CalibrationWarning` says so.
+
         Args:
             X: rows.
             coverage: between 0 and 1.
@@ -351,7 +357,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             groups: see :meth:`predict`.
 
         Raises:
-            ValueError: if too few rows were held out for that coverage.
+            ValueError: if too few rows were held out for that coverage, of a model that was fitted without groups.
         """
         return self.predict_intervals(X, (coverage,), ids=ids, groups=groups)[coverage]
 
@@ -371,11 +377,20 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
         queries, excess = rows.vectors, rows.farthest()
+        query_identity = self._prediction_identity(len(queries), ids, groups)
+        promised = [level for level in coverages if self._promises(level)]
+        intervals = {level: np.tile([-np.inf, np.inf], (len(queries), 1)) for level in coverages}
         if self.folds_ is not None:
-            identity = self.bank_.identity(**self._prediction_identity(len(queries), ids, groups))
-            crossed = {level: cross_intervals(self, queries, identity, level) for level in coverages}
-            return {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
-        identity, intervals, spans = self._prediction_identity(len(queries), ids, groups), {}, {}
+            identity = self.bank_.identity(**query_identity)
+            crossed = {level: cross_intervals(self, queries, identity, level) for level in promised}
+            return intervals | {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
+        return intervals | self._split_intervals(queries, query_identity, promised, excess)
+
+    def _split_intervals(
+        self, queries: Tensor, identity: dict[str, Any], coverages: Sequence[float], excess: Tensor | None
+    ) -> dict[float, np.ndarray[Any, Any]]:
+        """Intervals ``[n, 2]`` by coverage whose margin is calibrated, of embedded queries."""
+        intervals, spans = {}, {}
         for level in coverages:
             margin = self._margin(level)
             one = 0.0 if isinstance(self.network_.head, Kriging) else level  # whose range is that of all levels
@@ -408,24 +423,21 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
 
     def _margin(self, coverage: float) -> float:
-        """By how much ranges are widened, from at most 4,096 rows held out; the same until the rows change."""
-        rows = self.calibration_
-        if len(rows) == 0:
+        """By how much ranges are widened, from at most 4,096 rows; the same until the rows change."""
+        rows, at, known, codes = self._calibrating_rows()
+        if len(at) == 0:
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-        state = self.bank_.state, rows.state, self.network_.head
+        state = self.bank_.state, self.calibration_.state, self.network_.head
         if self._calibrated is None or self._calibrated[0] != state:
             self._calibrated = state, {}, []
         _, margins, misses = self._calibrated
         if coverage not in margins:
-            at = spread(len(rows), MOST)
             labels = self.target_transform_.forward(rows.labels[at])
-            groups = rows.groups if self.bank_.store.group_codes is not None else None
-            known = {"ids": rows.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
             if not (misses and isinstance(self.network_.head, Kriging)):  # whose range is that of all coverages
                 low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
                 misses[:] = [torch.maximum(low - labels, labels - high) / unit]
             mass = None if rows.weights is None else rows.weights[at]
-            margins[coverage] = conformal_margin(misses[0], coverage, mass)
+            margins[coverage] = conformal_margin(misses[0], coverage, mass, codes)
         return margins[coverage]
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -743,7 +755,9 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """Sets of classes ``[n, K]``, true for those in it, that hold the true class at least ``coverage`` of the time.
 
         Calibrated on the rows that folds leave out (see :func:`vicinal.calibration.cross_conformal_sets`), or on the
-        held-out rows (:class:`vicinal.calibration.ConformalClasses`). A set may be empty.
+        held-out rows (:class:`vicinal.calibration.ConformalClasses`). A set may be empty. Of a model that was fitted
+        with groups it is groups that calibrate, as in :meth:`NeighborRegressor.predict_interval`; where there are too
+        few of them for ``coverage``, sets hold all classes.
 
         Args:
             X: rows.
@@ -753,36 +767,37 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             groups: see :meth:`predict_proba`.
 
         Raises:
-            ValueError: if there are too few calibration rows for that coverage, or if rows may have several classes.
+            ValueError: if there are too few calibration rows for that coverage, of a model that was fitted without
+                groups, or if rows may have several classes.
         """
         check_between("coverage", coverage, 0, 1)
         queries = self.query_rows(X, ids).vectors
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
         query_identity = self._prediction_identity(len(queries), ids, groups)
-        known, truth, weights = self._calibrating()
+        if not self._promises(coverage):
+            return np.ones((len(queries), len(self.classes_)), dtype=bool)
+        known, truth, weights, own_groups = self._calibrating()
         labels = truth.long().numpy()
         if self.folds_ is None:
-            fitted = ConformalClasses(method, coverage=coverage, seed=0).fit(_shares(known), labels, weights)
+            fitted = ConformalClasses(method, coverage=coverage, seed=0)
+            fitted.fit(_shares(known), labels, weights, own_groups)
             return fitted.predict(_shares(self.in_label_units(self._answer(queries, query_identity)[0])))
         folds = self.bank_.folds
         codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(self, MOST)].numpy()
         shares = fold_predictions(self, queries, self.bank_.identity(**query_identity))
-        settings: dict[str, Any] = {"method": method, "weights": weights}
+        settings: dict[str, Any] = {"method": method, "weights": weights, "groups": own_groups}
         return cross_conformal_sets(_shares(shares), _shares(known), labels, codes, coverage, **settings)
 
-    def _calibrating(self) -> tuple[Tensor, Tensor, Ids | None]:
-        """Honest predictions ``[n, K]`` of at most 4,096 rows, held out or out of fold, their labels and weights."""
-        if self.folds_ is not None:
-            bank, positions = self.bank_, fold_positions(self, MOST)
-            weights = None if bank.weights is None else bank.weights[positions].numpy()
-            return out_of_fold(self, positions), bank.labels[positions], weights
-        rows, at = self.calibration_, spread(len(self.calibration_), MOST)
-        own_groups = rows.groups if self.bank_.store.group_codes is not None else None
-        known = {"ids": rows.ids[at.numpy()], "groups": None if own_groups is None else own_groups[at.numpy()]}
+    def _calibrating(self) -> tuple[Tensor, Tensor, Ids | None, Ids | None]:
+        """Honest predictions ``[n, K]`` of at most 4,096 rows, their labels, weights and codes of groups."""
+        rows, at, known, codes = self._calibrating_rows()
         weights = None if rows.weights is None else rows.weights[at].numpy()
+        own_groups = None if codes is None else codes.numpy()
+        if self.folds_ is not None:
+            return out_of_fold(self, at), rows.labels[at], weights, own_groups
         said = self.in_label_units(self._answer(rows.vectors[at].double(), known)[0])
-        return said, rows.labels[at], weights
+        return said, rows.labels[at], weights, own_groups
 
     @property
     @usual_settings()
@@ -798,7 +813,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         if self._thresholds is None or self._thresholds[0] != state:
             chosen = np.full(len(self.classes_), 0.5)
             if self.calibrating_rows():
-                known, truth, weights = self._calibrating()
+                known, truth, weights, _ = self._calibrating()
                 chosen = f1_thresholds(known.double().numpy(), truth.numpy(), weights)
             self._thresholds = state, chosen
         return self._thresholds[1]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vicinal.calibration import cross_conformal_interval, range_scores
 from vicinal.estimators.attention import INWARD, head_range
 from vicinal.estimators.base import NeighborEstimator
-from vicinal.heads import Kriging
+from vicinal.heads import FoldMembers, Kriging
 from vicinal.training.rows import spread
 
 MOST = 4096
@@ -46,9 +46,22 @@ def out_of_fold(model: NeighborEstimator, positions: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def fold_predictions(model: NeighborEstimator, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
-    """Predictions ``[b, F]`` or ``[b, F, K]`` of embedded queries, in the head's units, by the members of each fold."""
-    members, vectors, labels, folds = model.fold_members(), model.bank_.vectors, model.bank_labels(), _folds(model)
+def fold_predictions(
+    model: NeighborEstimator,
+    queries: Tensor,
+    identity: Mapping[str, Tensor | None],
+    members: FoldMembers | None = None,
+) -> Tensor:
+    """Predictions ``[b, F]`` or ``[b, F, K]`` of embedded queries, in the head's units, by the members of each fold.
+
+    Args:
+        model: whose members are folds.
+        queries: ``[b, M * d]``.
+        identity: as heads take it.
+        members: with other heads than those of the model.
+    """
+    members = model.fold_members() if members is None else members
+    vectors, labels, folds = model.bank_.vectors, model.bank_labels(), _folds(model)
     blocks = []
     for part, known in model.query_blocks(queries, identity):
         each = [members.predict(fold, part, vectors, labels, folds, **known) for fold in range(members.folds)]
@@ -64,12 +77,16 @@ def ensemble_share(model: NeighborEstimator) -> float:
     positions = fold_positions(model, MOST)
     if not len(positions):
         return 1.0
-    queries, who = model.bank_.vectors[positions].double(), _identity(model, positions)
-    each = fold_predictions(model, queries, who)  # [n, F] or [n, F, T]
-    said = torch.stack([model.in_label_units(one).double() for one in each.unbind(dim=1)])  # [F, n] or [F, n, T]
     unseen = model.in_label_units(out_of_fold(model, positions)).double()
     error = (unseen - model.bank_.labels[positions].double()).square()
-    disagreement = said.var(dim=0, unbiased=False)
+    disagreement, members = torch.zeros_like(error), model.fold_members()
+    for fold in range(members.folds):  # all members as those that leave the row out read it: one readout is told of
+        at = (_folds(model)[positions] == fold).nonzero()[:, 0]
+        alike = FoldMembers(members.heads[fold], members.members, members.folds)
+        queries, who = model.bank_.vectors[positions[at]].double(), _identity(model, positions[at])
+        each = fold_predictions(model, queries, who, alike)  # [b, F] or [b, F, T]
+        said = torch.stack([model.in_label_units(one).double() for one in each.unbind(dim=1)])
+        disagreement[at] = said.var(dim=0, unbiased=False)
     if model.bank_.weights is not None:
         mass = model.bank_.weights[positions].double().reshape(-1, *[1] * (error.ndim - 1))
         error, disagreement = error * mass, disagreement * mass
@@ -106,7 +123,9 @@ def cross_intervals(
         ranges.append(_fold_range(model, fold, queries, identity, coverage))
     lows, highs, units = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
     weights = None if model.bank_.weights is None else model.bank_.weights[positions].numpy()
-    ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units, weights=weights)
+    own_groups = model.bank_.store.group_codes
+    known = {"weights": weights, "groups": None if own_groups is None else own_groups[positions].numpy()}
+    ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units, **known)
     return torch.from_numpy(ends)
 
 

@@ -53,6 +53,31 @@ class Choice(NamedTuple):
     optimism: float
 
 
+class Tried(NamedTuple):
+    """What candidates said of rows by the members that leave out their folds.
+
+    Attributes:
+        heads: the candidates.
+        error: of each for each row ``[T, n]``.
+        shares: weight of its five strongest rows ``[T, n]``.
+        codes: the fold ``[n]`` of each row.
+    """
+
+    heads: Sequence[Kriging]
+    error: Tensor
+    shares: Tensor
+    codes: Tensor
+
+    def without(self, fold: int) -> "Tried":
+        """The same of the rows of other folds."""
+        others = self.codes != fold
+        return Tried(self.heads, self.error[:, others], self.shares[:, others], self.codes[others])
+
+    def choice(self) -> Choice:
+        """The best of them by the least error of all rows, and its optimism."""
+        return _choice(self.heads, self.error, self.shares, parts=self.codes)
+
+
 @torch.no_grad()
 def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[str, Tensor | None]) -> KrigingWeights:
     """The weights of the bank's rows for embedded queries ``[b, d]``, with what the bank holds prepared.
@@ -135,23 +160,52 @@ def choose_out_of_fold(
         numbers: whether labels are several numbers a row.
         weights: ``[N]`` or None.
     """
+    return tried_out_of_fold(members, bank, labels, folds, groups, numbers=numbers, weights=weights).choice()
+
+
+@torch.no_grad()
+def tried_out_of_fold(
+    members: FoldMembers,
+    bank: Tensor,
+    labels: Tensor,
+    folds: Tensor | None,
+    groups: Tensor | None,
+    *,
+    numbers: bool = False,
+    weights: Tensor | None = None,
+    unseen: int | None = None,
+) -> Tried:
+    """What that choice is made by; see there for the arguments.
+
+    Args:
+        members: see there.
+        bank: see there.
+        labels: see there.
+        folds: see there.
+        groups: see there.
+        numbers: see there.
+        weights: see there.
+        unseen: a fold whose rows are not there at all, neither predicted nor predicted from.
+    """
     if folds is None or not isinstance(members.head, Kriging):
         raise TypeError("readout: expected a kriging head, and rows with folds")
     tried = _candidates(members.head, bank)
     each: list[tuple[Tensor, Tensor]] = []
-    chosen = spread(len(bank), 4 * MOST)
-    for fold in range(members.folds):
+    chosen, codes = spread(len(bank), 4 * MOST), [fold for fold in range(members.folds) if fold != unseen]
+    for fold in codes:
         queries = chosen[folds[chosen] == fold]
         mass = torch.ones(len(queries)) if weights is None else weights[queries]
-        identity = {"query_groups": None if groups is None else groups[queries], "bank_groups": groups}
-        identity |= {} if weights is None else {"bank_weight": weights}
-        rows, known_labels, known = members.bank(fold, bank, labels, folds, identity)
+        there = torch.ones_like(folds, dtype=torch.bool) if unseen is None else folds != unseen
+        identity = {"query_groups": None if groups is None else groups[queries]}
+        identity |= {"bank_groups": None if groups is None else groups[there]}
+        identity |= {} if weights is None else {"bank_weight": weights[there]}
+        rows, known_labels, known = members.bank(fold, bank[there], labels[there], folds[there], identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
         of_fold = members.columns(fold, bank[queries]), labels[queries]
         each.append(_errors(parts, *of_fold, rows, known_labels, known, mass, numbers=numbers))
     error, shares = (torch.cat(some, dim=1) for some in zip(*each, strict=True))
-    codes = torch.arange(len(each)).repeat_interleave(torch.tensor([some.shape[1] for some, _ in each]))
-    return _choice(tried, error, shares, parts=codes)
+    counts = torch.tensor([some.shape[1] for some, _ in each])
+    return Tried(tried, error, shares, torch.tensor(codes).repeat_interleave(counts))
 
 
 def _choice(tried: Sequence[Kriging], error: Tensor, shares: Tensor, *, parts: Tensor) -> Choice:

@@ -63,6 +63,7 @@ _ROLES = ("name", "target", "id", "group", "time", "weight")
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Positive = Annotated[float, Field(gt=0)]
+_Finite = Annotated[float, Field(ge=-100, le=100)]
 _Text = Annotated[str, Field(max_length=1000)]
 
 
@@ -140,6 +141,7 @@ class SavedConfig(Saved):
     validation_error: list[float]
     best_epoch: NonNegativeInt
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
+    fold_readouts: list[tuple[_Finite, _Finite] | None] | None = None
     kriging: bool | None = None
     neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
     whole_up_to: Annotated[int, Field(ge=0, le=WHOLE)] = 0
@@ -190,6 +192,14 @@ class SavedConfig(Saved):
             raise ValueError(f"parameters of another task than {self.task}")
         if self.folds is not None and self.folds > self.parameters.members:
             raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
+        return self
+
+    @model_validator(mode="after")
+    def _agree_on_readouts(self) -> Self:
+        if self.fold_readouts is not None and len(self.fold_readouts) != self.folds:
+            raise ValueError(f"{len(self.fold_readouts)} readouts of {self.folds} folds")
+        if None in (self.fold_readouts or ()) and self.parameters.readout != "auto":
+            raise ValueError("readouts of folds other than the readout")
         return self
 
     @model_validator(mode="after")
@@ -505,7 +515,8 @@ def _load(
     model.plan_, model.weight_unit_ = config.plan, config.weight_unit
     model.changes_ = Changes(config.sequence)
     with seeded():  # a model of the hub draws weights that it overwrites
-        model.network_ = _read_network(folder / MODEL, config)
+        model.network_, attention = _read_network(folder / MODEL, config)
+    model.fold_heads_ = _fold_heads(config, attention)
     width = embedding_width(model.network_)
     model.bank_, model.calibration_ = (
         _load_bank(part, config, width, verify=verify) for part in (folder, folder / HELD_OUT)
@@ -530,40 +541,71 @@ def _former_form(config: SavedConfig) -> TableForm:
     return TableForm(columns=columns)
 
 
-def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
-    """The network of a model: first without memory, to compare the file with it, then with the weights of the file."""
+def _read_network(path: Path, config: SavedConfig) -> tuple[NeighborNetwork, torch.nn.Module]:
+    """The network of a model: first without memory, to compare the file with it, then with the weights of the file.
+
+    Returns:
+        the network, and the attention by which some folds are read.
+    """
     encoder = TableEncoder.from_config(config.encoder.model_dump(), empty=True)
     check_encoder_columns(encoder, config)
-    network = _empty_network(path, config, encoder)
-    network.projector.double()
-    network.head.double()
+    network, attention = _empty_network(path, config, encoder)
+    parts = {"projector": network.projector.double(), "head": network.head.double()}
+    if config.reads_by_kriging and None in (config.fold_readouts or ()):
+        parts["attention"] = attention.double()
     template = {f"encoder.{name}": value for name, value in encoder.trained_state().items()}
-    for part in ("projector", "head"):
-        template |= {f"{part}.{name}": value for name, value in getattr(network, part).state_dict().items()}
+    for part, module in parts.items():
+        template |= {f"{part}.{name}": value for name, value in module.state_dict().items()}
     state = read_tensors(path, template)
-    for part in ("encoder", "projector", "head"):
+    for part in ("encoder", *parts):
         weights = {name.removeprefix(f"{part}."): value for name, value in state.items() if name.startswith(f"{part}.")}
         if part == "encoder":
             encoder.load_trained_state(weights)
         else:
-            getattr(network, part).load_state_dict(weights, assign=True)
-    return network.eval()
+            parts[part].load_state_dict(weights, assign=True)
+    network.eval()
+    return network, attention.eval() if "attention" in parts else network.head
 
 
-def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> NeighborNetwork:
-    """The network of a model without memory for its weights."""
+def fold_readouts(model: NeighborEstimator) -> list[tuple[float, float] | None] | None:
+    """Of the readout of each fold the logarithms of scale and noise, None for attention; None: that of the model."""
+    heads = model.fold_heads_
+    if heads is None:
+        return None
+    return [(one.log_scale.item(), one.log_noise.item()) if isinstance(one, Kriging) else None for one in heads]
+
+
+def _fold_heads(config: SavedConfig, attention: torch.nn.Module) -> list[torch.nn.Module] | None:
+    """The heads of which :func:`fold_readouts` tells."""
+    if config.fold_readouts is None:
+        return None
+    settings, heads = config.parameters.model_dump() | {"metric": config.fitted_metric}, list[torch.nn.Module]()
+    for each in config.fold_readouts:
+        head = None if each is None else make_kriging(settings)
+        if head is not None and each is not None:
+            with torch.no_grad():
+                head.double().log_scale.fill_(each[0])
+                head.log_noise.fill_(each[1])
+        heads.append(attention if head is None else head.eval())
+    return heads
+
+
+def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tuple[NeighborNetwork, torch.nn.Module]:
+    """The network of a model without memory for its weights, and its attention if it is read out by kriging."""
     settings = config.parameters.model_dump() | {"metric": config.fitted_metric, "rank": config.rank}
     former = _FORMER_NEIGHBORS if config.fitted_metric == "kernel" else None
     settings["max_neighbors"] = config.neighbors or settings["max_neighbors"] or former
     if config.task == "similarity":
         width = (tensor_header(path).get("projector.weight") or ((0,),))[0][-1]
         with torch.device("meta"):
-            return similarity_network(encoder, max(1, min(width, settings["dim"])))
+            network = similarity_network(encoder, max(1, min(width, settings["dim"])))
+            return network, network.head
     if config.fitted_metric == "kernel":
         by_scores = config.classes is not None
         check_kernel_kinds(config.kinds, encoder if by_scores else None)
         with torch.device("meta"):
-            return make_kernel_network(settings, encoder, classes=by_scores, whole_up_to=config.whole_up_to)
+            network = make_kernel_network(settings, encoder, classes=by_scores, whole_up_to=config.whole_up_to)
+            return network, network.head
     gain = tensor_header(path).get("projector.gain")
     if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
         raise ValueError(f"{path.name}: expected the weights of {config.parameters.members} members, got others")
@@ -571,9 +613,10 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> Ne
     start = torch.zeros(()) if outputs is None else torch.zeros(len(outputs))
     with torch.device("meta"):
         network = make_network(settings, encoder, encoder.dim, start, multilabel=config.multilabel, numbers=several)
+        attention = network.head
         if config.reads_by_kriging:
             network.head = make_kriging(settings) or network.head
-    return network
+    return network, attention
 
 
 def _load_bank(folder: Path, config: SavedConfig, width: int, *, verify: bool) -> Bank:
@@ -615,6 +658,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "validation_error": model.history_.validation_error,
             "best_epoch": model.history_.best_epoch,
             "folds": model.folds_,
+            "fold_readouts": fold_readouts(model),
             "kriging": isinstance(model.network_.head, Kriging),
             "neighbors": model.network_.head.k if isinstance(model.network_.head, Kriging) else None,
             "whole_up_to": getattr(model.network_.head, "whole_up_to", 0),
@@ -648,6 +692,9 @@ def _weights(model: NeighborEstimator) -> dict[str, Tensor]:
     for part in ("projector", "head"):
         for name, value in getattr(network, part).state_dict().items():
             state[f"{part}.{name}"] = value
+    others = [one for one in model.fold_heads_ or () if not isinstance(one, Kriging)]
+    if others and isinstance(network.head, Kriging):
+        state |= {f"attention.{name}": value for name, value in others[0].state_dict().items()}
     return {name: value.detach().contiguous().clone() for name, value in state.items()}
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ class FoldMembers:
         head: an :class:`Ensemble`, or a :class:`Kriging` over embeddings of ``members`` members.
         members: their number, M.
         folds: F, from 2 to M.
+        heads: the head of each fold's members, F of them, where they have others than ``head``; None: it is that.
 
     >>> from vicinal.heads import NONA
     >>> members = FoldMembers(Ensemble([NONA(), NONA()]), 2, 2)
@@ -32,9 +34,12 @@ class FoldMembers:
     tensor([2.5000, 0.5000])
     """
 
-    def __init__(self, head: nn.Module, members: int, folds: int) -> None:
+    def __init__(self, head: nn.Module, members: int, folds: int, heads: Sequence[nn.Module] | None = None) -> None:
         self.head, self.members = head, check_integer("members", members)
         self.folds = check_integer("folds", folds, 2, members)
+        self.heads = [head] * self.folds if heads is None else list(heads)
+        if len(self.heads) != self.folds:
+            raise ValueError(f"heads: expected {self.folds}, one for each fold, got {len(self.heads)}")
 
     def member_folds(self, device: torch.device | None = None) -> Tensor:
         """The fold ``[M]`` that each member leaves out."""
@@ -48,12 +53,13 @@ class FoldMembers:
 
     def part(self, fold: int) -> nn.Module:
         """The head of the members of ``fold``."""
-        if isinstance(self.head, Ensemble):
-            heads = list(self.head.heads)[fold :: self.folds]
+        head = self.heads[fold]
+        if isinstance(head, Ensemble):
+            heads = list(head.heads)[fold :: self.folds]
             return heads[0] if len(heads) == 1 else Ensemble(heads)
-        if not isinstance(self.head, Kriging):
-            raise TypeError(f"head: expected an Ensemble or a Kriging head, got {type(self.head).__name__}")
-        part = copy.deepcopy(self.head)
+        if not isinstance(head, Kriging):
+            raise TypeError(f"head: expected an Ensemble or a Kriging head, got {type(head).__name__}")
+        part = copy.deepcopy(head)
         with torch.no_grad():
             part.log_scale.sub_(math.log(self.folds) / 2)
         return part

@@ -103,7 +103,9 @@ def neighbor_range(weights: Tensor, labels: Tensor, coverage: float) -> tuple[Te
     return weighted_quantile(weights, labels, tail), weighted_quantile(weights, labels, 1 - tail)
 
 
-def conformal_margin(misses: Tensor, coverage: float, weights: Tensor | None = None) -> float:
+def conformal_margin(
+    misses: Tensor, coverage: float, weights: Tensor | None = None, groups: Tensor | None = None
+) -> float:
     r"""Margin that makes ranges cover: the $\lceil (n+1)\,\mathrm{coverage} \rceil$-th smallest of ``misses``.
 
     Args:
@@ -111,6 +113,7 @@ def conformal_margin(misses: Tensor, coverage: float, weights: Tensor | None = N
             (negative: inside). The rows must be exchangeable with those to be predicted.
         coverage: between 0 and 1; a new label lies in [low - margin, high + margin] at least that often.
         weights: ``[n]``, see :func:`vicinal.calibration.conformal_quantile`.
+        groups: integers ``[n]``, see there.
 
     Raises:
         ValueError: if there are too few calibration rows for any finite margin.
@@ -119,4 +122,5 @@ def conformal_margin(misses: Tensor, coverage: float, weights: Tensor | None = N
     18.0
     """
     mass = None if weights is None else weights.detach().cpu().numpy()
-    return conformal_quantile(misses.detach().cpu().numpy(), coverage, weights=mass)
+    codes = None if groups is None else groups.cpu().numpy()
+    return conformal_quantile(misses.detach().cpu().numpy(), coverage, weights=mass, groups=codes)

@@ -285,10 +285,11 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or calibrates(model, level))]
     if uncovered:
-        count = model.calibrating_rows()
+        groups = model.calibrating_groups()
+        count, units = (model.calibrating_rows(), "rows") if groups is None else (groups, "groups")
         notes.append(
-            f"{count} rows calibrate: too few for {what} that cover {', '.join(uncovered)}, which "
-            "are not shown. Fit on more rows for them."
+            f"{count} {units} calibrate: too few for {what} that cover {', '.join(uncovered)}, which "
+            f"are not shown. Fit on more {units} for them."
         )
     return notes
 

@@ -156,8 +156,9 @@ class Explainer:
         if hasattr(self.model, "classes_"):
             return [None] * len(rows.vectors)
         try:
+            self.model.check_calibrates(self.coverage)
             return list(map(tuple, self.model.predict_interval(rows, self.coverage, **identity).tolist()))
-        except ValueError as wrong:  # too few rows calibrate
+        except ValueError as wrong:  # too few rows or groups calibrate
             self.log(f"no interval: {wrong}")
             return [None] * len(rows.vectors)
 

@@ -266,9 +266,8 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, oth
 
 
 def calibrates(model: BankedEstimator, level: float) -> bool:
-    """Whether enough rows calibrate for intervals or sets of this coverage."""
-    count = model.calibrating_rows()
-    return bool(count and np.ceil((count + 1) * level - 1e-9) <= count)
+    """Whether enough rows, or groups, calibrate for intervals or sets of this coverage."""
+    return model.calibrates(level)
 
 
 def score(

@@ -283,6 +283,7 @@ def _answers(
     if coverage is not None:
         if classes is not None:
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
+        model.check_calibrates(coverage)
         bounds = model.predict_interval(rows, coverage, **identity)
         columns |= _by_target(model, "low", bounds[..., 0]) | _by_target(model, "high", bounds[..., 1])
     ids = identity["ids"]

@@ -1,0 +1,122 @@
+"""Rows out of fold are read by what the other folds choose, so that no choice is told by the errors that made it."""
+
+import numpy as np
+import pytest
+import torch
+
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.fold_readout import UNSEEN, FoldRows, readouts_by_fold
+from vicinal.heads import NONA, Ensemble, FoldMembers, Kriging
+from vicinal.workflows.measuring import out_of_fold_scores
+
+SETTINGS = {"metric": "network", "validation_fraction": 0, "members": 4, "hidden": (8, 3), "max_epochs": 3}
+
+
+def noise(seed, rows=36, members=4):
+    """Embeddings that no training has made, and labels that nothing tells."""
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(rows, 2 * members, generator=generator, dtype=torch.float64)
+    labels = torch.randn(rows, generator=generator, dtype=torch.float64)
+    folds = torch.arange(rows) % members
+    return FoldRows(vectors, labels, folds, None, None, numbers=False)
+
+
+def choose(rows, attention=None):
+    members = FoldMembers(Kriging(8), 4, 4)
+    tried = rows.tried(members)
+    return tried, readouts_by_fold(members, attention, tried, rows)
+
+
+def told(rows, head, heads=None):
+    with torch.no_grad():
+        return float(rows.errors(FoldMembers(head, 4, 4, heads))[0].mean())
+
+
+def settings_of(heads):
+    return [(one.log_scale.item(), one.log_noise.item()) if isinstance(one, Kriging) else None for one in heads]
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_labels_of_a_fold_do_not_reach_its_readout(compared):
+    attention = Ensemble([NONA() for _ in range(4)]) if compared else None
+    rows = noise(1)
+    before = settings_of(choose(rows, attention)[1])
+    chosen = []
+    for seed in range(2, 5):
+        other = torch.where(rows.folds == 2, 9 * noise(seed).labels, rows.labels)
+        chosen.append(settings_of(choose(rows._replace(labels=other), attention)[1]))
+    assert all(one[2] == before[2] for one in chosen)
+    assert any(one != before for one in chosen)
+
+
+def test_of_many_rows_a_fold_has_the_head_of_least_error_on_the_others():
+    rows = noise(3, UNSEEN + 20)
+    rows = rows._replace(labels=rows.labels + 2 * rows.vectors[:, 0])
+    tried, heads = choose(rows)
+    assert len({settings_of([one])[0] for one in heads}) > 1 or len(heads) == 4
+    for fold, head in enumerate(heads):
+        error = tried.error[:, tried.codes != fold].sum(dim=1)
+        assert float(error[[id(one) for one in tried.heads].index(id(head))]) <= 1.01 * float(error.min())
+
+
+def test_noise_is_not_told_by_its_luckiest_readout():
+    lucky, honest = [], []
+    for seed in range(10, 18):
+        rows = noise(seed)
+        tried, heads = choose(rows)
+        variance = float(rows.labels.square().mean())
+        lucky.append(told(rows, tried.choice().head) - variance)
+        honest.append(told(rows, heads[0], heads) - variance)
+    assert np.mean(honest) > np.mean(lucky) + 0.03
+    assert np.mean(honest) > 0.02
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(4)
+    return NeighborRegressor(**SETTINGS, random_state=1).fit(rng.normal(size=(40, 3)), rng.normal(size=40))
+
+
+def test_predictions_are_those_of_the_chosen_readout_and_all_errors_are_one_number(model):
+    fresh = np.random.default_rng(5).normal(size=(20, 3))
+    said, error, single = model.predict(fresh), model.out_of_fold_error(), model.out_of_fold_predictions()[1]
+    assert out_of_fold_scores(model)["mse"] == pytest.approx(error, rel=1e-9)
+    heads, model.fold_heads_ = model.fold_heads_, None
+    np.testing.assert_array_equal(model.predict(fresh), said)
+    assert (model.out_of_fold_predictions()[1] != single).any()
+    model.fold_heads_ = heads
+
+
+@pytest.mark.parametrize("read", ["kriging", "attention"])
+def test_readouts_of_folds_are_saved(model, read, tmp_path):
+    attention = NeighborRegressor(**{**SETTINGS, "readout": "attention"}, random_state=1)
+    attention.fit(model.bank_.rows.to_numpy(), model.bank_.labels.numpy())
+    head, heads = model.network_.head, model.fold_heads_
+    other = attention.network_.head
+    try:
+        model.network_.head = head if read == "kriging" else other
+        model.network_.head = model.network_.head if isinstance(head, Kriging) == (read == "kriging") else Kriging(30)
+        krigings = [one for one in heads if isinstance(one, Kriging)] or [Kriging(30, noise=0.1)]
+        model.fold_heads_ = [other, krigings[0], other, krigings[-1]]
+        model.save(tmp_path / "model")
+        again = load_model(tmp_path / "model")
+        assert settings_of(again.fold_heads_) == settings_of(model.fold_heads_)
+        x = np.random.default_rng(7).normal(size=(5, 3))
+        assert again.out_of_fold_error() == pytest.approx(model.out_of_fold_error(), rel=1e-9)
+        np.testing.assert_allclose(again.predict_interval(x), model.predict_interval(x))
+    finally:
+        model.network_.head, model.fold_heads_ = head, heads
+
+
+def test_classes_targets_groups_and_weights_have_readouts_by_fold():
+    rng = np.random.default_rng(6)
+    x, y, weights = rng.normal(size=(48, 3)), rng.normal(size=48), rng.uniform(0.5, 2, 48)
+    kriging = {**SETTINGS, "readout": "kriging"}
+    named = NeighborClassifier(**kriging).fit(x, y > 0, sample_weight=weights)
+    several = NeighborRegressor(**SETTINGS).fit(x, np.c_[y, -x[:, 0]], groups=np.arange(48) // 3)
+    for one in (named, several):
+        assert len(one.fold_heads_) == 4
+        assert np.isfinite(one.out_of_fold_predictions()[1]).all()
+    each = [several.of_target(name).out_of_fold_error() for name in several.targets_]
+    np.testing.assert_allclose(np.mean(each), several.out_of_fold_error(), rtol=1e-6)
+    assert NeighborRegressor(**{**SETTINGS, "readout": "attention"}).fit(x, y).fold_heads_ is None
