@@ -217,8 +217,8 @@ def answers(name: str, model: Any) -> dict[str, Any]:
     result = {"predict": model.predict(fresh, **new).tolist(), "embedding": model.embed(fresh).tolist()}
     if "classes" in case:
         result["probabilities"] = model.predict_proba(fresh, **new).tolist()
-    else:
-        result["interval"] = model.predict_interval(fresh, 0.8, **new).tolist()
+    elif not new:  # rows of new groups are covered since: their intervals are wider than those of then
+        result["interval"] = model.predict_interval(fresh, 0.8).tolist()
     if names:
         known = table()[case["use"]].iloc[:FRESH]
         predict = model.predict_proba if "classes" in case else model.predict
