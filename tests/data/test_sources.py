@@ -260,7 +260,7 @@ def test_a_query_is_answered_and_changes_nothing(tmp_path, monkeypatch):
         (text_of("csv"), "stdin.csv"),
         (b"\xef\xbb\xbf " + text_of("jsonl"), "stdin.jsonl"),
         (text_of("json"), "stdin.json"),
-        (gzip.compress(text_of("jsonl")), "stdin.jsonl.gz"),
+        (gzip.compress(text_of("jsonl"), mtime=0), "stdin.jsonl.gz"),
         (TABLE.to_parquet(), "stdin.parquet"),
     ],
 )
