@@ -54,6 +54,12 @@ def test_equal_rows_are_one_cluster_without_labels_whatever_their_number(sizes, 
     assert (things == 1).all()
 
 
+def test_equal_rows_are_not_joined_with_those_of_other_numbers():
+    rows = [(4 * i + copy, f"brass lamp model {i * 37 % 101} type {i}") for i in range(40) for copy in range(4)]
+    model = matcher().fit(pd.DataFrame(rows, columns=["id", "name"]), None)
+    assert (model.clusters()[0]["cluster"].value_counts() == 4).all()
+
+
 @pytest.mark.parametrize("links", ["many", "one-to-many", "one-to-one"])
 def test_a_row_links_to_all_equal_rows_that_its_kind_allows(links):
     names = lamps(60)
