@@ -112,7 +112,6 @@ def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]
     dtype = column.dtype
     if is_numeric_dtype(dtype):
         return column.astype(np.float64) if is_bool_dtype(dtype) else column
-    _check_dtype(column, "numbers")
     plain = _plain_numbers(form, column)
     if plain is not None:
         return plain
@@ -122,17 +121,6 @@ def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]
     if cells and all(isinstance(cell, int) and abs(cell) < 1 << 63 for cell in cells):
         return _with_index(cells, column, np.int64)
     return _with_index([as_float(cell) for cell in cells], column, np.float64)
-
-
-def _check_dtype(column: "pd.Series[Any]", expected: str) -> None:
-    """Refuse a column whose type says that it is of another unit, unless all its cells are missing."""
-    dtype = column.dtype
-    units = {"lengths of time": is_timedelta64_dtype(dtype), "numbers": is_numeric_dtype(dtype)}
-    units["dates"] = is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype)
-    there = column.notna().to_numpy(dtype=bool)
-    for unit, is_so in units.items():
-        if is_so and unit != expected and there.any():
-            raise _other_unit(column, expected, unit, int(there.argmax()))
 
 
 def _plain_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any] | None":
@@ -221,7 +209,6 @@ def _read_dates(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
     dtype = column.dtype
-    _check_dtype(column, "dates")
     if is_datetime64_any_dtype(dtype):
         if getattr(dtype, "tz", None) is not None:
             column = column.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -273,7 +260,6 @@ def _date_in(form: ColumnForm, text: str) -> Any:
 
 def _read_durations(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
     del form
-    _check_dtype(column, "lengths of time")
     if is_timedelta64_dtype(column.dtype):
         return column
     cells = _unrefused(column, _each(column, _one_duration))
