@@ -37,11 +37,11 @@ def blocks(page, language):
 
 
 def runnable(page):
-    """The Python blocks of a page but those behind ``<!-- needs: PACKAGE -->`` whose package is not installed."""
+    """Language and code of the blocks of a page but those of ``<!-- needs: PACKAGE -->`` that is not installed."""
     text = page.read_text(encoding="utf-8")
     marked = re.compile(r"^<!-- needs: (\w+) -->\n```python\n.*?^```\n", re.DOTALL | re.MULTILINE)
     text = marked.sub(lambda found: found[0] if importlib.util.find_spec(found[1]) else "", text)
-    return [code for language, code in FENCED.findall(text) if language == "python"]
+    return FENCED.findall(text)
 
 
 def commands(page):
@@ -76,8 +76,11 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": page.stem}
     with mpl.rc_context():
-        for number, code in enumerate(runnable(page), start=1):
-            exec(compile(code, f"{page.name}, Python block {number}", "exec"), names)
+        for language, code in runnable(page):
+            if language == "python":
+                exec(compile(code, f"{page.name}, Python block", "exec"), names)
+            for line in code.splitlines() if language == "sh" and "digits" in code and page.name == "guide.md" else ():
+                assert run(shlex.split(line)[1:]) == 0, line  # a later block reads what it writes
 
 
 @pytest.mark.slow
