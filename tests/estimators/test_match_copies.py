@@ -302,6 +302,25 @@ def test_guesses_are_right_and_there_is_something_to_label(seed):
     assert model.explain(links.head(1))[0].resembles == []
 
 
+@pytest.mark.parametrize("kinds", [[0], [0, 0, 0, 0, 0, 0], [1, 0]])
+def test_a_review_with_few_labels_goes_on(kinds):
+    table = people(0)
+    first = matcher().fit(table, None)
+    review = first.review()
+    answers = review[["left", "right"]].head(len(kinds)).assign(match=kinds)
+    again = matcher().fit(table, None, answers=answers)
+    assert "too few to learn from: expected some that match and some that do not" in again.notes_[-1]
+    assert again.link()["probability"].isna().all()
+    named = {frozenset(pair) for pair in again.review()[["left", "right"]].to_numpy().tolist()}
+    apart = {frozenset(pair) for pair in answers.loc[answers["match"] == 0, ["left", "right"]].to_numpy().tolist()}
+    links = {frozenset(pair) for pair in again.link()[["left", "right"]].to_numpy().tolist()}
+    assert len(named) > 20
+    assert not named & {frozenset(pair) for pair in answers[["left", "right"]].to_numpy().tolist()}
+    assert not links & apart
+    with pytest.raises(ValueError, match=r"^pairs: expected"):  # pairs that were named are to be learned from
+        matcher().fit(table, None, answers)
+
+
 def test_rows_that_share_little_are_no_guess():
     rng = np.random.default_rng(0)
     names = [f"{rng.choice(WORDS)} {rng.choice(WORDS)} lamp {rng.integers(100, 999)}" for _ in range(150)]

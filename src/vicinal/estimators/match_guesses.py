@@ -1,6 +1,7 @@
 """Guesses where nothing was labelled: rows that are each other's best candidate and clearly alike."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
@@ -38,9 +39,14 @@ def guesses(tables: MatchedTables) -> tuple[Ids, Floats]:
     return at[order], scores[order]
 
 
-def pairs_to_label(tables: MatchedTables, count: int) -> tuple[Ids, Floats]:
-    """Best candidates of their rows ``[count, 2]``, evenly from the most to the least alike, half of them guesses."""
+def pairs_to_label(tables: MatchedTables, count: int, labelled: Callable[[Ids], Ids]) -> tuple[Ids, Floats]:
+    """Best candidates of their rows ``[count, 2]``, evenly from the most to the least alike, half of them guesses.
+
+    ``labelled`` says which of some pairs ``[n, 2]`` have a label already and are left out.
+    """
     at, scores, likeness, close = _best_pairs(tables)
+    new = ~labelled(at)
+    at, scores, likeness, close = at[new], scores[new], likeness[new], close[new]
     order = np.lexsort((-likeness, ~close))
     half = int(close.sum())
     parts = [np.arange(half), np.arange(half, len(at))]

@@ -142,6 +142,18 @@ class PairExplanation:
         return f"{self.left} and {self.right}: {sure}; {cells}{like}"
 
 
+def _lack(learned: pd.DataFrame, held_out: pd.DataFrame, *_: Any) -> str:
+    """What labelled pairs lack to learn from and to choose the threshold by; "" if nothing."""
+    for part, rows in (("learn from", learned), ("choose the threshold by", held_out)):
+        if rows["match"].nunique() < 2:
+            right = int(rows["match"].sum())
+            return (
+                f"expected some that match and some that do not to {part}, got {right} and {len(rows) - right}; label "
+                "more pairs"
+            )
+    return ""
+
+
 class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Links the rows of two tables that are the same thing, and says how sure it is and why.
 
@@ -285,8 +297,15 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.labels_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
         if labelled is None:
             self.notes_.append(NOTHING_LEARNED)
+            return self
+        parts = self._learned_and_held_out(labelled, chosen)
+        lack = _lack(*parts)
+        if lack and pairs is not None:
+            raise ValueError(f"pairs: {lack}")
+        if lack:  # of a review that is not done yet
+            self.notes_ += [NOTHING_LEARNED, f"labels of the review are too few to learn from: {lack}"]
         else:
-            self._learn(labelled, chosen, progress)
+            self._learn(*parts, progress)
         return self
 
     def _check_parameters(self) -> None:
@@ -304,22 +323,19 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             check_between("precision", self.precision, 0, 1)
         check_index(self.index)
 
-    def _learn(self, labelled: pd.DataFrame, chosen: pd.DataFrame | None, log: Log) -> None:
-        """The hub correction, the scorer and the threshold, from labelled pairs."""
+    def _learned_and_held_out(
+        self, labelled: pd.DataFrame, chosen: pd.DataFrame | None
+    ) -> tuple[pd.DataFrame, pd.DataFrame, np.random.Generator]:
+        """Pairs of things to learn from and to choose the threshold by, and the generator that drew them."""
         random = np.random.default_rng(self.random_state)
         labelled = self._closed(labelled)
-        if chosen is None:
-            train = pairs_to_learn_from(labelled, self.validation_fraction, random)
-            labelled, held_out = labelled[train], labelled[~train]
-        else:
-            held_out = self._closed(chosen)
-        for part, rows in (("learn from", labelled), ("choose the threshold by", held_out)):
-            if rows["match"].nunique() < 2:
-                right = int(rows["match"].sum())
-                raise ValueError(
-                    f"pairs: expected some that match and some that do not to {part}, got {right} and "
-                    f"{len(rows) - right}; label more pairs"
-                )
+        if chosen is not None:
+            return labelled, self._closed(chosen), random
+        train = pairs_to_learn_from(labelled, self.validation_fraction, random)
+        return labelled[train], labelled[~train], random
+
+    def _learn(self, labelled: pd.DataFrame, held_out: pd.DataFrame, random: np.random.Generator, log: Log) -> None:
+        """The hub correction, the scorer and the threshold, from labelled pairs."""
         same = labelled[labelled["match"] == 1]
         if self.learn_candidates and self.tables_.encoder is not None:
             same = self._learn_candidates(same, log)
@@ -608,6 +624,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         least = self.threshold_ or 0.0
         if self.scorer_ is None:
             at, scores = guesses(self.tables_)
+            apart = self._labelled(at, self.labels_[self.labels_["match"] == 0])
+            at, scores = at[~apart], scores[~apart]
             chances = np.full(len(at), np.nan)
         else:
             at, scores, chances = (part[self._scored()[2] >= least] for part in self._scored())
@@ -641,17 +659,22 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             labelled: pairs to leave out, as they are labelled already: a table of ``left`` and ``right``.
         """
         if self.scorer_ is None:
-            at, scores = pairs_to_label(self.tables_, _TO_LABEL)
+            at, scores = pairs_to_label(self.tables_, _TO_LABEL, lambda pairs: self._labelled(pairs, self.labels_))
             return self._named_first(at, score=scores, probability=np.nan)
         at, scores, chances = self._scored()
         inside = (chances >= self.doubt_[0]) & (chances < self.doubt_[1])
         if labelled is not None and len(labelled):
-            sides = at, self.tables_.things(self._pair_positions(labelled))
-            places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in sides)
-            inside &= ~np.isin(places, known)
+            rows = self._pair_positions(labelled)
+            inside &= ~self._labelled(at, pd.DataFrame(rows, columns=["left", "right"]))
         far = np.abs(log_odds(chances) - log_odds(np.array([self.threshold_ or 0.5])))
         nearest = np.flatnonzero(inside)[np.argsort(far[inside], kind="stable")]
         return self._named_first(at[nearest], score=scores[nearest], probability=chances[nearest])
+
+    def _labelled(self, at: Ids, pairs: pd.DataFrame) -> Ids:
+        """Which things ``[n, 2]`` are among pairs of rows."""
+        sides = at, self.tables_.things(positions_of(pairs))
+        places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in sides)
+        return np.asarray(np.isin(places, known))
 
     def clusters(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows of one table that are the same thing, by the links between them, and what speaks against it.

@@ -141,10 +141,7 @@ def match_findings(record: MatchRecord) -> list[str]:
     """The findings as sentences, the most important first."""
     sentences = []
     if record.threshold is None:
-        return [
-            "Nothing was learned, as no labelled pairs were given: links are guesses, rows that are each other's best "
-            "candidate and clearly alike."
-        ]
+        return ["Nothing was learned: links are guesses, rows that are each other's best candidate and clearly alike."]
     share = record.recall.get(record.candidates)
     promise = f"; at least {percent(record.promised)} was promised" if record.promised is not None else ""
     sentences.append(
