@@ -47,17 +47,15 @@ BANNED = frozenset(
 """Words that are no names of results, arguments, functions or files: say what the thing is."""
 
 AIMS: dict[str, Any] = {
-    "files": 190,
-    "lines": 34_000,
+    "files": 340,
+    "lines": 66_000,
     "import circles": 0,
     "private reaches": 0,
-    "public names": 380,
+    "public names": 600,
     "public names used nowhere else": 0,
     "banned names": 0,
-    "files per package": {"losses": 20, "heads": 10, "index": 11, "estimators": 6, "workflows": 5},
-    "imports between files of a package": {"losses": 45},
 }
-"""What was aimed at when the rooms were rebuilt; ``docs/developing.md`` says why some of it was not reached."""
+"""What is aimed at; ``docs/developing.md`` says where it stands."""
 
 SELVES = frozenset({"self", "cls"})
 
