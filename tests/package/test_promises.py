@@ -1,4 +1,4 @@
-"""No promise by name is lost: what was there before the rooms were rebuilt is there, or the changelog leads to it.
+"""No promise by name is lost: what was there before the house was made smaller is there, or the changelog leads to it.
 
 If a test fails, something went that has no row in the table of CHANGELOG.md: scripts/promises.py says how to write one.
 """
@@ -8,6 +8,9 @@ import json
 import pytest
 
 from promises import BEFORE, HEADING, PROJECT, lost, promises, resolves, unexplained
+
+WENT: list[str] = []
+"""Methods, commands and options that went, each with its row in the changelog."""
 
 CHANGELOG = (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
 
@@ -29,8 +32,7 @@ def test_each_name_that_went_has_a_row_that_leads_to_what_took_its_place(before,
 def test_no_method_command_or_option_went_without_a_successor(before, now):
     """``removed:`` is for public names; the same method under another name is registered under it."""
     gone = [name for name in lost(before, now) if name in before["registry"] or name in before["options"]]
-    assert gone == ["miner whiskers"]
-    assert "miner iqr_filter" in now["registry"]
+    assert sorted(gone) == sorted(WENT)
 
 
 @pytest.mark.parametrize(
