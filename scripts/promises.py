@@ -12,8 +12,8 @@ written with its package, and several at once may be ``of`` one package or funct
     | `found=` of `samplers.with_relevant`, `samplers.draw_negatives` | `results=` |
     | `miner whiskers` | `miner iqr_filter` |
 
-``scripts/before/promises.json`` holds the promises of commit 38fc2b1, before the house was made smaller. It was written by
-this script: it reads any state of the library that it is run on (``PYTHONPATH=OTHER/src python scripts/promises.py``).
+``scripts/before/promises.json`` holds the promises of commit 38fc2b1, before the house was made smaller. It was written
+by this script: it reads any state of the library that it runs on (``PYTHONPATH=OTHER/src python scripts/promises.py``).
 """
 
 import argparse

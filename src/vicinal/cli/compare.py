@@ -82,7 +82,7 @@ def compare(
         int | None, typer.Option(help="Workers of the engine; default: one per processor.", rich_help_panel=o.TRAIN)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would run, and how long; nothing is trained or written.")
+        bool, typer.Option("--dry-run", help="Only show what would run; nothing is trained or written.")
     ] = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
@@ -139,7 +139,7 @@ def compare(
     if dry_run:
         with shown_progress(quiet=quiet, as_json=as_json) as shown:
             plans = plan_compare(jobs, folder, **settings, log=shown.log)
-        print_json(plans_json(plans)) if as_json else print_plans(plans, workers)
+        print_json(plans_json(plans)) if as_json else print_plans(plans)
         return
     with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
         comparison = compare_tables(jobs, folder, **settings, engine=engine, workers=workers, log=shown.log)
@@ -173,22 +173,19 @@ def plans_json(plans: "list[ComparePlan]") -> dict[str, Any]:
         "tables": [
             {
                 "name": plan.fit.opened.table.name,
-                **{name: value for name, value in plan_json(plan.fit).items() if name not in ("training", "estimate")},
+                **{name: value for name, value in plan_json(plan.fit).items() if name != "training"},
                 "fits": [{"methods": list(names), "left": count} for names, count in plan.fits.items()],
                 "finished": plan.finished,
-                "seconds": plan.seconds,
             }
             for plan in plans
         ],
-        "total_seconds": [sum(ends) for ends in zip(*(plan.seconds for plan in plans), strict=True)],
     }
 
 
-def print_plans(plans: "list[ComparePlan]", workers: int | None) -> None:
+def print_plans(plans: "list[ComparePlan]") -> None:
     """Print the plans of a comparison."""
     from vicinal.cli.fit import print_columns
     from vicinal.core import counted
-    from vicinal.core.progress import span_words
 
     for plan in plans:
         print_columns(plan.fit, output)
@@ -196,9 +193,6 @@ def print_plans(plans: "list[ComparePlan]", workers: int | None) -> None:
             output.print(f"{counted(count, 'fit')} of {', '.join(names)}", markup=False)
         if plan.finished:
             output.print(f"{counted(plan.finished, 'fit')} are finished, and are not run again", markup=False)
-    low, high = (span_words(sum(ends) / (workers or 1)) for ends in zip(*(plan.seconds for plan in plans), strict=True))
-    each = f"each of {workers} processors" if workers else "a processor"
-    output.print(f"it will take about {low} to {high} of {each} (a rough estimate, from a few steps)", markup=False)
     output.print("nothing was trained or written", markup=False)
 
 

@@ -86,7 +86,7 @@ def fit(
     database: o.Database = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only show columns, rows and the expected time; nothing is trained or written."),
+        typer.Option("--dry-run", help="Only show columns, rows and what would be trained; nothing is written."),
     ] = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
@@ -140,7 +140,6 @@ def fit(
     with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
 
         def first(plan: "FitPlan") -> None:
-            shown.expect(plan.estimate.middle)
             if as_json:
                 shown.event("plan", plan_json(plan))
             elif not quiet:
@@ -194,19 +193,11 @@ def plan_json(plan: "FitPlan") -> dict[str, Any]:
         "leaks": [leak.sentence for leak in plan.opened.leaks],
         "notes": list(plan.opened.notes),
         "training": plan.steps,
-        "estimate": {
-            "seconds": plan.estimate.seconds,
-            "total_seconds": plan.estimate.total,
-            "bytes": plan.estimate.memory,
-        },
     }
 
 
 def print_plan(plan: "FitPlan", console: "Console") -> None:
     """Print the plan of a fit on ``console``."""
-    from vicinal.core.progress import span_words
-    from vicinal.workflows.show import size_words
-
     steps, lines = plan.steps, []
     print_columns(plan, console)
     trained = {"only": "a kernel", "tried": "a kernel and a network, of which the better one is taken"}
@@ -216,15 +207,6 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
             f"the network: {steps['members']} members together, at most {steps['max_epochs']} epochs of "
             f"{steps['steps']} steps; it stops after {steps['patience']} epochs without a better error"
         )
-    low, high = map(span_words, plan.estimate.total)
-    memory = (
-        ""
-        if plan.estimate.memory is None
-        else " and " + " to ".join(size_words(int(size)) for size in plan.estimate.memory)
-    )
-    lines.append(
-        f"it will take about {low} to {high} of a processor{memory} of memory (a rough estimate, from a few steps)"
-    )
     for line in lines:
         console.print(line, markup=False)
 

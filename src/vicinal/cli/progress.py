@@ -1,4 +1,4 @@
-"""Progress of a long command: one line with the time left, on standard error."""
+"""Progress of a long command: one line with the time left of its phase, on standard error."""
 
 import json
 import time
@@ -31,15 +31,10 @@ class Display:
         self.changing = progress.is_terminal and not (verbose or as_json)
         self.every = 1.0 if verbose else 0.2 if self.changing else 10.0
         self.as_json, self.clock = as_json, clock
-        self._expected: dict[str, float] = {}
-        self._seen: list[str] = []
+        self._phase = ""
         self._begun = self._shown = clock()
         self._first = 0.0
         self._line = ""
-
-    def expect(self, seconds: Mapping[str, float]) -> None:
-        """Set the expected seconds of the phases, in order."""
-        self._expected = dict(seconds)
 
     def log(self, line: str) -> None:
         """Print a line that stays."""
@@ -56,9 +51,8 @@ class Display:
     def step(self, step: "Step") -> None:
         """Show the progress, if enough time has passed since the last line."""
         now = self.clock()
-        if not self._seen or step.phase != self._seen[-1]:
-            self._seen.append(step.phase)
-            self._begun, self._first = now, step.done
+        if step.phase != self._phase:
+            self._phase, self._begun, self._first = step.phase, now, step.done
         if now - self._shown < self.every:
             return
         self._shown, left = now, self.seconds_left(step, now)
@@ -73,16 +67,10 @@ class Display:
             print_progress(line_of(step, left))
 
     def seconds_left(self, step: "Step", now: float) -> float | None:
-        """Seconds left: this phase by its pace, later phases as expected; None if nothing is known."""
-        gone, left = now - self._begun, None
-        if step.total is not None and step.done > self._first and gone > 0:
-            left = max(0.0, step.total - step.done) * gone / (step.done - self._first)
-        elif step.phase in self._expected:
-            left = max(0.0, self._expected[step.phase] - gone)
-        names = list(self._expected)
-        later = names[names.index(step.phase) + 1 :] if step.phase in names else []
-        coming = [self._expected[name] for name in later if name not in self._seen]
-        return left if not coming else (left or 0.0) + sum(coming)
+        """Seconds left of this phase, by its pace; None before its first step, and if its length is unknown."""
+        if step.total is None or step.done <= self._first or now <= self._begun:
+            return None
+        return max(0.0, step.total - step.done) * (now - self._begun) / (step.done - self._first)
 
     def clear(self) -> None:
         """Remove the changing line."""
@@ -126,7 +114,7 @@ def shown_progress(*, quiet: bool, verbose: bool = False, as_json: bool = False)
 
 
 def line_of(step: "Step", left: float | None) -> str:
-    """A step as a line: phase, progress, time left, and as much of the note as fits."""
+    """A step as a line: phase, progress, its time left, and as much of the note as fits."""
     from vicinal.core.progress import span_words
 
     share = "" if step.total is None else f"  {_count(step.done)} of {_count(step.total)}"

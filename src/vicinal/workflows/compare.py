@@ -34,7 +34,6 @@ from vicinal.evaluation import (
 from vicinal.report import CompareRecord
 from vicinal.version import __version__
 from vicinal.workflows.engines import FITTING, check_engine, done_together
-from vicinal.workflows.estimating import Range
 from vicinal.workflows.fit import FitPlan, plan_opened
 from vicinal.workflows.measuring import (
     baseline_names,
@@ -90,13 +89,11 @@ class ComparePlan:
         fit: the plan of one fit of the first head, with columns and rows.
         fits: names of the methods of a fit -> number of fits still to run.
         finished: number of fits that the folder has already.
-        seconds: estimate for all remaining fits on one processor, lowest and highest.
     """
 
     fit: FitPlan
     fits: dict[tuple[str, ...], int]
     finished: int
-    seconds: Range
 
 
 @rows_of_the_table()
@@ -167,25 +164,17 @@ def plan_compare(
     plans = []
     for job, table in zip(jobs, opened, strict=True):
         drawn = _drawn_splits(job, table, splits, out)[: 1 if job.time else splits]
-        fits, seconds, finished = {}, [(0.0, 0.0)], 0
+        fits, finished = {}, 0
         named = _fits(job, table, heads, out)
         left = [(number, one.names) for number in range(len(drawn)) for one in named]
         if store is not None:
             store.enter(table.table.name, _of_table(job, table))
             left = fits_left([one.names for one in named], drawn, store, table.table.name)
-        first: FitPlan | None = None
         for one in named:
             fits[one.names] = sum(names == one.names for _, names in left)
             finished += len(drawn) - fits[one.names]
-            part = plan_opened(replace(one.job(drawn[0].seed), baselines=one.base is None), table, drawn[0])
-            spans = [
-                span for phase, span in part.estimate.seconds.items() if (one.base is None) == (phase == "baselines")
-            ]
-            seconds += [(fits[one.names] * low, fits[one.names] * high) for low, high in spans]
-            first = first or part
-        if first is not None:
-            low, high = map(sum, zip(*seconds, strict=True))
-            plans.append(ComparePlan(first, fits, finished, (low, high)))
+        plan = plan_opened(named[0].job(drawn[0].seed), table, drawn[0])
+        plans.append(ComparePlan(plan, fits, finished))
     return plans
 
 

@@ -36,7 +36,6 @@ from vicinal.estimators.saving import write_model
 from vicinal.estimators.tuning import PLAN
 from vicinal.report import FitRecord, write_card, write_page
 from vicinal.version import __version__
-from vicinal.workflows.estimating import Estimate, estimate_fit
 from vicinal.workflows.measuring import (
     Measured,
     by_class,
@@ -80,7 +79,6 @@ class FitPlan:
             folds) and to test on ("test").
         steps: "steps" of an epoch, "max_epochs", "patience", "members", "batch_size"; and "kernel": "only", "tried"
             (besides a network) or "none".
-        estimate: of time and memory.
     """
 
     opened: OpenTable
@@ -89,7 +87,6 @@ class FitPlan:
     duplicates: str
     sizes: dict[str, int]
     steps: dict[str, Any]
-    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -133,10 +130,7 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     kernel = "only" if model.metric == "kernel" else "tried" if _tries_kernel(model, opened, encoders) else "none"
     steps = {"kernel": kernel, "steps": -(-sizes["train"] // model.batch_size)}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
-    classes = len(opened.table.classes or [])
-    of_table = opened.table.root, frame, opened.kinds, encoders
-    estimate = estimate_fit(*of_table, settings, sizes, kernel=kernel, classes=classes, baselines=job.baselines)
-    return FitPlan(opened, split, encoders, leak.sentence, sizes, steps, estimate)
+    return FitPlan(opened, split, encoders, leak.sentence, sizes, steps)
 
 
 @rows_of_the_table()
