@@ -38,8 +38,10 @@ PHASES = {
         "training.module.NeighborModule.on_validation_epoch_end",
     ],
     "readout, errors held out": [
-        f"estimators.base.NeighborEstimator.{name}"
-        for name in ("_fill_banks", "_choose_readout", "_honest_error", "_error_at")
+        "estimators.fitting.fill_banks",
+        "estimators.fitting._with_readout",
+        "estimators.fitted.FittedModel.honest_error",
+        "estimators.fitted.FittedModel.error_at",
     ],
     "baselines": ["evaluation.tuned._fitted", "workflows.measuring.untuned_features"],
     "predictions and intervals of test rows": [

@@ -102,7 +102,7 @@ class Job:
         ends, truth = model.predict_interval(rows, COVERAGE, **who), self.labels[self.test]
         groups = canonical_ids("groups", who["groups"]) if who else None
         identity = model.bank_.identity(ids=None, groups=groups)
-        weights = model.bank_weights(torch.from_numpy(model.embed(rows)), identity)
+        weights = model.fitted_.bank_weights(torch.from_numpy(model.embed(rows)), identity)
         row = {
             "kriging": float(isinstance(model.network_.head, Kriging)),
             "error": float(np.mean((prediction - truth) ** 2) / self.unit),
@@ -151,8 +151,8 @@ class Job:
         started, model = time.process_time(), self.fit(METHODS["auto"])
         rows, train, truth = model.calibration_, self.split.train, self.labels[self.test]
         groups = rows.groups if model.bank_.store.group_codes is not None else None
-        said = model.predict_embedded(rows.vectors.double(), model.bank_.identity(ids=rows.ids, groups=groups))
-        held, first = self.known[rows.ids.astype(int)], model.in_label_units(said).double().numpy()
+        said = model.fitted_.predict_embedded(rows.vectors.double(), model.bank_.identity(ids=rows.ids, groups=groups))
+        held, first = self.known[rows.ids.astype(int)], model.fitted_.in_label_units(said).double().numpy()
         x, y, unit = self.vectors, self.labels, np.median(pdist(self.vectors[train[:1000]]))
         inner, outer = np.split(np.random.default_rng(0).permutation(train), [len(train) // 8])
 

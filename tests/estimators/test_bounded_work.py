@@ -1,6 +1,7 @@
 """What fits and intervals do to many rows is bounded, and done once."""
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from vicinal.estimators import NeighborRegressor
+from vicinal.estimators.fitted import FittedModel
 from vicinal.training import fit as fitting
 from vicinal.training.rows import Rows, spread
 
@@ -87,7 +89,7 @@ def test_margins_are_calibrated_once_for_a_state_of_the_rows(readout, monkeypatc
     for change in (lambda: model.add(x[220:], y[220:]), lambda: model.forget(range(40))):
         change()
         anew = copy.copy(model)
-        anew._calibrated = None
+        anew.fitted_ = dataclasses.replace(model.fitted_)
         np.testing.assert_array_equal(model.predict_interval(x[200:220]), anew.predict_interval(x[200:220]))
     assert model.calibrating_rows() == len(model.calibration_)
 
@@ -113,11 +115,11 @@ def test_margins_go_with_a_copy_until_its_rows_change(way, monkeypatch):
 
 def test_a_large_bank_is_read_by_kriging_without_a_comparison(monkeypatch):
     errors = []
-    honest = NeighborRegressor._honest_error
-    monkeypatch.setattr(NeighborRegressor, "_honest_error", lambda self: (errors.append(1), honest(self))[1])
+    honest = FittedModel.honest_error
+    monkeypatch.setattr(FittedModel, "honest_error", lambda self: (errors.append(1), honest(self))[1])
     small = NeighborRegressor(**SETTINGS).fit(*rows())
     assert len(errors) == 2
-    monkeypatch.setattr("vicinal.estimators.base.COMPARED", 199)
+    monkeypatch.setattr("vicinal.estimators.fitting.COMPARED", 199)
     large = NeighborRegressor(**SETTINGS).fit(*rows())
     assert len(errors) == 2
     assert large.readout_ == "kriging"

@@ -10,6 +10,7 @@ import torch
 from sklearn.datasets import load_iris, load_wine
 
 from vicinal.estimators import NeighborClassifier, load_model
+from vicinal.estimators.fitted import FittedModel
 from vicinal.evaluation import classification_scores
 from vicinal.workflows import TableJob, fit_table
 
@@ -120,7 +121,7 @@ def test_sets_hold_the_class_as_often_as_promised():
 
 def test_more_rows_than_one_inverse_holds_are_read_by_the_nearest(monkeypatch):
     x, y = wine()
-    monkeypatch.setattr("vicinal.estimators.base.WHOLE", 50)
+    monkeypatch.setattr("vicinal.estimators.fitting.WHOLE", 50)
     near = NeighborClassifier(**KERNEL).fit(x[:130], y[:130])
     assert near.network_.head.whole_up_to == 50
     assert near.bank_._whole is None
@@ -260,7 +261,7 @@ def test_edited_settings_are_refused(model, tmp_path, change, sentence):
 def test_other_uses_of_the_whole_bank(model, monkeypatch):
     x, y = wine()
     queries = torch.from_numpy(model.embed(x[130:133]))
-    dense = model.bank_weights(queries, model.bank_.identity(None, None))
+    dense = model.fitted_.bank_weights(queries, model.bank_.identity(None, None))
     direct = model.network_.head.weights(queries, model.bank_.vectors.double())
     torch.testing.assert_close(dense, direct.detach())
     vectors = model.embedded_rows(x[130:140])[1]
@@ -277,11 +278,11 @@ def test_a_network_is_taken_if_it_is_surely_better(monkeypatch):
         known = {}
 
         def errors(model):
-            if model.network_.head not in known:
-                known[model.network_.head] = next(each)
-            return known[model.network_.head], torch.ones(len(gains), dtype=torch.float64)
+            if model.network.head not in known:
+                known[model.network.head] = next(each)
+            return known[model.network.head], torch.ones(len(gains), dtype=torch.float64)
 
-        monkeypatch.setattr(NeighborClassifier, "_honest_errors", errors)
+        monkeypatch.setattr(FittedModel, "honest_errors", property(errors))
         return NeighborClassifier(max_epochs=1, members=2, hidden=(8, 4)).fit(x[:60], y[:60]).metric_
 
     assert fitted([0.2] * 20) == "network"

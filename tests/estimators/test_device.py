@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from references.models import tiny_bert
-from vicinal.estimators import NeighborRegressor, base
+from vicinal.estimators import NeighborRegressor, fitting
 from vicinal.estimators.bank import embedded
 from vicinal.training.settings import encoding_device
 
@@ -30,7 +30,7 @@ def test_many_rows_are_encoded_on_the_accelerator_and_few_on_the_processor(tmp_p
         asked.append(name)
         return torch.device("cpu")
 
-    monkeypatch.setattr(base, "encoding_device", device)
+    monkeypatch.setattr(fitting, "encoding_device", device)
     frame = pd.DataFrame({"text": [f"{'red ' * (1 + i % 3)}hat {'old' * (i % 2)}" for i in range(90)]})
     settings = {"columns": {"text": "text"}, "encoders": {"text": f"folder:{tiny_bert(tmp_path)}"}, "tune": tune}
     model = NeighborRegressor(members=2, hidden=(4, 2), max_epochs=1, **settings).fit(frame, np.sin(np.arange(90)))

@@ -18,6 +18,7 @@ from vicinal.estimators import (
     NeighborRegressor,
     load_model,
 )
+from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.forgetting import classes_without, range_without
 from vicinal.estimators.target_transform import TargetTransform
 
@@ -188,14 +189,14 @@ def test_formulas_of_what_is_left():
 @pytest.fixture
 def overflows(monkeypatch):
     """A bank with the row "far", or the label 77, cannot be predicted with, as if distances were beyond floats."""
-    usual = NeighborRegressor._answer
+    usual = FittedModel.answer
 
     def answer(self, *given):
-        if "far" in self.bank_.ids or (self.bank_.labels == 77).any():
+        if "far" in self.bank.ids or (self.bank.labels == 77).any():
             raise ValueError("predictions: expected finite values, got nan")
         return usual(self, *given)
 
-    monkeypatch.setattr(NeighborRegressor, "_answer", answer)
+    monkeypatch.setattr(FittedModel, "answer", answer)
 
 
 @pytest.mark.filterwarnings("ignore")

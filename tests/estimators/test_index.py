@@ -7,6 +7,7 @@ from sklearn.base import clone
 from references.tables import QUICK as LONGER
 from references.tables import table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.fitted import FittedModel
 
 pytestmark = pytest.mark.sweep(3)
 
@@ -153,7 +154,7 @@ def test_a_large_bank_is_read_in_blocks_with_the_same_result(rows, members, mask
     whole = model.explain(fresh, 3, **asked), model.predict_interval(fresh, 0.7, **asked), model.kneighbors(fresh, 3)[0]
     own = model.kneighbors(n_neighbors=3)[0]
     monkeypatch.setattr("vicinal.estimators.attention.LARGE", 100)
-    monkeypatch.setattr(model, "bank_weights", None)  # is not called
+    monkeypatch.setattr(FittedModel, "bank_weights", None)  # is not called
     blocks = (
         model.explain(fresh, 3, **asked),
         model.predict_interval(fresh, 0.7, **asked),

@@ -46,7 +46,7 @@ def test_intervals_of_several_coverages_are_those_of_each(model):
     fresh = houses(30, seed=9)[0]
     together = model.predict_intervals(fresh, (0.5, 0.9))
     for coverage, ends in together.items():
-        model._calibrated = None  # calibrated again, for this coverage alone
+        model.fitted_.margins.clear()  # calibrated again, for this coverage alone
         np.testing.assert_array_equal(ends, model.predict_interval(fresh, coverage))
     with pytest.raises(ValueError, match=r"^coverage: expected a number between 0 and 1, got 1"):
         model.predict_intervals(fresh, (0.5, 1.0))
@@ -360,7 +360,7 @@ def test_a_folder_says_by_how_many_rows_it_is_read_out(tmp_path, monkeypatch):
     assert model.network_.head.k == 256
     model.save(tmp_path / "m")
     assert load_model(tmp_path / "m").network_.head.k == 256
-    monkeypatch.setattr("vicinal.estimators.base.kernel_neighbors", lambda rows: 99)
+    monkeypatch.setattr("vicinal.estimators.fitting.kernel_neighbors", lambda rows: 99)
     NeighborRegressor(metric="kernel").fit(x, x[:, 0]).save(tmp_path / "m")
     again = load_model(tmp_path / "m")
     assert (again.network_.head.k, again.max_neighbors) == (99, None)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.out_of_fold import fold_predictions
 from vicinal.estimators.readout import NOISES, SCALES, choose_out_of_fold
 from vicinal.heads import FoldMembers, Kriging
@@ -103,14 +104,14 @@ def test_the_error_of_all_members_is_that_of_one_less_their_disagreement(readout
     every = np.zeros((4, len(y)))
     for fold, row in np.ndindex(every.shape):
         seen = (one.bank_.folds != fold).numpy() & (groups != groups[row])
-        members = one.fold_members()
+        members = one.fitted_.fold_members()
         members.heads = [members.heads[int(one.bank_.folds[row])]] * 4  # as those that leave the row out read it
         head = members.part(fold)
         query, rows = (members.columns(fold, v.double()) for v in (one.bank_.vectors[[row]], one.bank_.vectors[seen]))
         who = {"bank_weight": one.bank_.weights[seen]} if head.uses_bank else {}
         with torch.no_grad():
-            said = head(query, rows, one.bank_labels()[seen], **who)
-        every[fold, row] = one.in_label_units(said)[0]
+            said = head(query, rows, one.fitted_.bank_labels()[seen], **who)
+        every[fold, row] = one.fitted_.in_label_units(said)[0]
     disagreement = np.average(every.var(axis=0), weights=weights)
     error = np.average((single - y - 5) ** 2, weights=weights)
     assert disagreement > 0.02 * error
@@ -124,8 +125,8 @@ def test_all_members_gain_on_new_rows_what_out_of_fold_rows_tell(model, other):
         ids, said = one.out_of_fold_predictions()
         share = one.out_of_fold_error() / np.mean((said - y[ids]) ** 2)
         queries = torch.from_numpy(one.embed(fresh)).double()
-        single = fold_predictions(one, queries, one.bank_.identity(ids=None, groups=None)).double()
-        single = one.in_label_units(single).numpy()
+        single = fold_predictions(one.fitted_, queries, one.bank_.identity(ids=None, groups=None)).double()
+        single = one.fitted_.in_label_units(single).numpy()
         new = np.mean((one.predict(fresh) - truth) ** 2) / np.mean((single - truth[:, None]) ** 2)
         assert new < 0.97
         assert abs(share - new) < 0.5 * (1 - new)
@@ -279,7 +280,7 @@ def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeyp
         if fraction:
             rows = one.calibration_
             known = one.bank_.identity(ids=rows.ids, groups=None)
-            said, truth = one.predict_embedded(rows.vectors.double(), known), rows.labels
+            said, truth = one.fitted_.predict_embedded(rows.vectors.double(), known), rows.labels
         else:
             ids, said = one.out_of_fold_predictions()
             said, truth = torch.from_numpy(said), torch.from_numpy(y[ids])
@@ -295,11 +296,11 @@ def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeyp
 @pytest.mark.parametrize("worse", ["attention", "kriging"])
 def test_auto_with_an_index_finds_the_rows_of_whichever_readout(worse, monkeypatch):
     x, y = table()
-    honest = NeighborRegressor._honest_error
+    honest = FittedModel.honest_error
     monkeypatch.setattr(
-        NeighborRegressor,
-        "_honest_error",
-        lambda self: honest(self) + 100 * (isinstance(self.network_.head, Kriging) == (worse == "kriging")),
+        FittedModel,
+        "honest_error",
+        lambda self: honest(self) + 100 * (isinstance(self.network.head, Kriging) == (worse == "kriging")),
     )
     settings = {**SETTINGS, "validation_fraction": 0.2, "readout": "auto"}
     plain, indexed = (NeighborRegressor(**settings, index=index).fit(x, y) for index in (None, "exact"))

@@ -187,7 +187,7 @@ def test_the_error_that_a_choice_has_is_told_by_rows_that_did_not_choose(grouped
 @pytest.mark.parametrize(("optimism", "kind"), [(1e-9, "Kriging"), (1e9, "Ensemble")])
 def test_kriging_is_compared_by_its_error_on_rows_that_did_not_choose(optimism, kind, rows, monkeypatch):
     monkeypatch.setattr(
-        "vicinal.estimators.base.choose_kriging", lambda *a, **b: choose_kriging(*a, **b)._replace(optimism=optimism)
+        "vicinal.estimators.fitting.choose_kriging", lambda *a, **b: choose_kriging(*a, **b)._replace(optimism=optimism)
     )
     model = NeighborRegressor(**{**BRIEF, "metric": "network", "readout": "auto"}).fit(rows[0], rows[1])
     assert type(model.network_.head).__name__ == kind

@@ -68,12 +68,12 @@ def test_predictions_of_logarithms_do_not_run_far_beyond_the_labels(tmp_path):
     unlimited = TargetTransform(name="log")
     assert unlimited.inverse(torch.tensor([30.0])).item() == pytest.approx(np.exp(30.0))
     model.add([[2.1]], [1e6], ids=[900])  # a new label is within the limits
-    assert model.limited_transform().ends == [(y.min(), 1e6)]
+    assert model.fitted_.limited_transform().ends == [(y.min(), 1e6)]
     assert model.predict(far)[0] > limits[0]
     model.relabel([900], [2e6])
-    assert model.limited_transform().ends == [(y.min(), 2e6)]
+    assert model.fitted_.limited_transform().ends == [(y.min(), 2e6)]
     model.forget([900])
-    assert model.limited_transform().ends == model.target_transform_.ends == [(y.min(), y.max())]
+    assert model.fitted_.limited_transform().ends == model.target_transform_.ends == [(y.min(), y.max())]
 
 
 def test_contributions_sum_to_the_prediction_on_its_scale_and_weights_to_1(model, rows):

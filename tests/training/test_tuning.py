@@ -107,7 +107,7 @@ def test_the_linear_schedule_rises_and_falls(folder, monkeypatch):
 
     monkeypatch.setattr(NeighborModule, "on_train_batch_end", note)
     monkeypatch.setattr(
-        "vicinal.estimators.base.training_settings",
+        "vicinal.estimators.fitting.training_settings",
         lambda settings, seed: TrainingSettings(max_epochs=4, batch_size=10, learning_rate=1e-2, schedule="linear"),
     )
     model(folder).fit(*table())

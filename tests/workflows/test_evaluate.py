@@ -149,7 +149,7 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     model = load_model(tmp_path / "model")
     fresh = frame[~model.bank_.has(frame["key"].tolist())]
     vectors, heads = torch.from_numpy(model.embed(fresh[list(model.kinds_)])), model.network_.head.heads
-    bank, labels = model.bank_.vectors.double().chunk(len(heads), 1), model.bank_labels()
+    bank, labels = model.bank_.vectors.double().chunk(len(heads), 1), model.fitted_.bank_labels()
     pairs = zip(heads, vectors.chunk(len(heads), 1), bank, strict=True)
     chances = torch.stack([head(some, rows, labels) for head, some, rows in pairs]).detach()
     decided = chances.argmax(-1) != chances.mean(0).argmax(-1)

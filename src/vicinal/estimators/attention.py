@@ -10,10 +10,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.readout import LARGE, local_weights
-from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import NONA, Ensemble, Kriging, neighbor_range, streamed_quantiles
 from vicinal.heads.admissible import Identity
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
@@ -58,24 +57,24 @@ def streams(head: torch.nn.Module, rows: int, weight: Tensor | None) -> bool:
     return rows >= LARGE and known and bool(head.can_stream)
 
 
-def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str, Any], k: int) -> Iterator[Attended]:
+def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any], k: int) -> Iterator[Attended]:
     """The ``k`` rows of highest weight of each query, for some queries after the other."""
-    near, head = model.near_bank(), model.network_.head
-    k = min(k, len(model.bank_))
+    near, head = model.near, model.network.head
+    k = min(k, len(model.bank))
     if near is not None:
         for start in range(0, len(queries), _QUERIES):
             answer = near.predict(queries[start : start + _QUERIES], **_part(query_identity, start, _QUERIES), top=k)
             yield Attended(answer.weights, answer.positions, answer.prediction)
         return
-    identity = model.bank_.identity(**query_identity)
+    identity = model.bank.identity(**query_identity)
     if isinstance(head, Kriging):
         labels = model.bank_labels()
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
-            local = local_weights(head, model.bank_, part, part_identity)
+            local = local_weights(head, model.bank, part, part_identity)
             yield Attended(*local.largest(k), local.mean(labels), (local.weights != 0).sum(dim=1))
         return
-    if streams(head, len(model.bank_), model.bank_.weights):
-        vectors = model.bank_.vectors
+    if streams(head, len(model.bank), model.bank.weights):
+        vectors = model.bank.vectors
         for some, keys in model.query_blocks(queries, identity, _QUERIES):
             if isinstance(head, Ensemble):
                 top = ensemble_top_weights(head, some, vectors, k, **keys)
@@ -90,34 +89,32 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
         yield Attended(best.values, best.indices, prediction, (weights > 0).sum(dim=1))
 
 
-def kriging_prediction(
-    model: NeighborEstimator, queries: Tensor, query_identity: dict[str, Any]
-) -> tuple[Tensor, Tensor]:
+def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]) -> tuple[Tensor, Tensor]:
     """Predictions ``[b]`` of a kriging readout, and their deviations ``[b]`` up to one factor for all queries.
 
     Raises:
         TypeError: if the model has another readout.
     """
-    head = model.network_.head
+    head = model.network.head
     if not isinstance(head, Kriging):
         raise TypeError(f"readout: expected a kriging head, got {type(head).__name__}")
-    near, labels = model.near_bank(), model.bank_labels()
+    near, labels = model.near, model.bank_labels()
     if near is not None:
         local = near.local_weights(queries, **query_identity)
         return local.mean(labels), local.variance.clamp(min=0).sqrt()
     predictions, deviations = [], []
-    for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), _QUERIES):
-        local = local_weights(head, model.bank_, part, part_identity)
+    for part, part_identity in model.query_blocks(queries, model.bank.identity(**query_identity), _QUERIES):
+        local = local_weights(head, model.bank, part, part_identity)
         predictions.append(local.mean(labels))
         deviations.append(local.variance.clamp(min=0).sqrt())
     return torch.cat(predictions), torch.cat(deviations)
 
 
 def label_range(
-    model: NeighborEstimator, queries: Tensor, query_identity: dict[str, Any], coverage: float
+    model: FittedModel, queries: Tensor, query_identity: dict[str, Any], coverage: float
 ) -> tuple[Tensor, Tensor]:
     """The central range of the labels that each query attends to, on their scale: ``[b]`` and ``[b]``."""
-    near, head, labels = model.near_bank(), model.network_.head, model.bank_labels()
+    near, head, labels = model.near, model.network.head, model.bank_labels()
     tail = (1 - coverage) / 2
     ranges = []
     if near is not None:
@@ -125,9 +122,9 @@ def label_range(
             near_labels = labels[one.positions.clamp(min=0)]
             ranges.append(_row_quantiles(one.weights, near_labels, (tail, 1 - tail)))
     else:
-        vectors = model.bank_.vectors
-        step = _QUERIES if streams(head, len(model.bank_), model.bank_.weights) else None
-        for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), step):
+        vectors = model.bank.vectors
+        step = _QUERIES if streams(head, len(model.bank), model.bank.weights) else None
+        for part, part_identity in model.query_blocks(queries, model.bank.identity(**query_identity), step):
             ranges.append(head_range(head, part, vectors, labels, coverage, part_identity))
     both = torch.cat(ranges)
     return both[:, 0], both[:, 1]
@@ -185,7 +182,7 @@ def _nearest_by_distance(
     """Scores and positions ``[n, k]``, best first; -1 where there are no more rows that a query may see."""
     bank, rooted = model.bank_, score_kernel(model.fitted_similarity()).bound == "l2"
     blocks = []
-    for part, part_identity in model.query_blocks(queries, bank.identity(**query_identity), _QUERIES):
+    for part, part_identity in model.fitted_.query_blocks(queries, bank.identity(**query_identity), _QUERIES):
         squared, places = bank.nearest(part, k, part_identity)
         scores = -(squared.sqrt() if rooted else squared)
         blocks.append((scores, places.masked_fill(squared == torch.inf, -1)))
@@ -217,7 +214,7 @@ def _nearest_of_all(
     """The same from all scores."""
     bank, similarity = model.bank_, model.fitted_similarity()
     blocks = []
-    for part, part_identity in model.query_blocks(queries, bank.identity(**query_identity)):
+    for part, part_identity in model.fitted_.query_blocks(queries, bank.identity(**query_identity)):
         with torch.no_grad():
             scores = similarity(part, bank.vectors)
         allowed = Identity(**part_identity).allowed(len(part), len(bank))
@@ -348,22 +345,16 @@ def _cell(neighbor: Neighbor) -> str:
     return f"{neighbor.name or neighbor.id}: {_short(neighbor.label)} ({neighbor.weight:.2f})"
 
 
-def explain_rows(
-    top: Attended,
-    bank: Bank,
-    classes: np.ndarray[Any, Any] | None,
-    text: str | None = None,
-    transform: TargetTransform = PLAIN,
-) -> list[Explanation]:
+def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> list[Explanation]:
     """Explanations of some queries.
 
     Args:
         top: their highest weights, where these rows stand in the bank, and their predictions.
-        bank: the rows.
-        classes: names of the classes that the bank's labels count, or None for numbers.
+        model: whose rows they are; contributions are on the scale of its labels' transform.
         text: the column that rows are called by; None: by their ids.
-        transform: of the labels; contributions are on its scale.
     """
+    bank, transform = model.bank, model.limited_transform()
+    classes = model.codec.classes if model.codec.kind == "classes" else None
     known = top.positions >= 0
     places, where = torch.unique(top.positions[known], return_inverse=True)
     slots = torch.full_like(top.positions, -1).masked_scatter_(known, where)

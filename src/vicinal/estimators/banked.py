@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,16 +21,16 @@ from vicinal.core.seeding import seeded, usual_settings
 from vicinal.estimators.attention import Explanation, Explanations, attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import Bank, check_known
 from vicinal.estimators.elements import with_elements
-from vicinal.estimators.forgetting import forget_cells
+from vicinal.estimators.fitting import fit_network, with_index
+from vicinal.estimators.forgetting import forget_cells, rescale
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
+from vicinal.estimators.label_codec import LabelCodec, label_frame
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import Hit, query_table, search_rows
-from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.tuning import TunedEstimator
-from vicinal.training import error_of
 from vicinal.training.rows import spread
 
 CELLS = ("number", "category", "text")
@@ -133,9 +134,10 @@ class BankedEstimator(TunedEstimator):
             ValueError: if rows were held out in place of folds.
         """
         check_is_fitted(self, "bank_")
-        self.fold_members()
-        positions = fold_positions(self)
-        predictions = self.in_label_units(out_of_fold(self, positions)).double()
+        model = self.fitted_
+        model.fold_members()
+        positions = fold_positions(model)
+        predictions = model.in_label_units(out_of_fold(model, positions)).double()
         return self.bank_.ids[positions.numpy()], predictions.numpy()
 
     def calibrating_rows(self) -> int:
@@ -180,7 +182,7 @@ class BankedEstimator(TunedEstimator):
         """The bank whose rows calibrate, their positions ``[n]``, 4,096 at most, who they are, and codes of groups."""
         grouped = self.bank_.store.group_codes is not None
         rows = self.bank_ if self.folds_ is not None or (grouped and self.metric_ == "kernel") else self.calibration_
-        at = fold_positions(self, MOST) if self.folds_ is not None else spread(len(rows), MOST)
+        at = fold_positions(self.fitted_, MOST) if self.folds_ is not None else spread(len(rows), MOST)
         groups, codes = (rows.groups, rows.store.group_codes) if grouped else (None, None)
         known = {"ids": rows.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
         return rows, at, known, None if codes is None else codes[at]
@@ -208,11 +210,11 @@ class BankedEstimator(TunedEstimator):
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
         query_identity = self._prediction_identity(len(queries), ids, groups)
-        classes = getattr(self, "classes_", None)
+        model = self.opened()
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
-        for part in attended(self, queries, query_identity, k):
-            explanations += explain_rows(part, self.bank_, classes, text, self.limited_transform())
+        for part in attended(model, queries, query_identity, k):
+            explanations += explain_rows(part, model, text)
         return Explanations(with_elements(self, frame, explanations, query_identity) if elements else explanations)
 
     @usual_settings()
@@ -264,7 +266,7 @@ class BankedEstimator(TunedEstimator):
         """
         frame, vectors = self.embedded_rows(X)
         known = {"ids": ids, "groups": groups, "new_classes": new_classes}
-        before = self._labels_now()
+        before = self.fitted_.codec
         names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
         try:
             self.check_predicts(names)
@@ -272,7 +274,7 @@ class BankedEstimator(TunedEstimator):
             near, keys = self.near_bank(), self.bank_.remove(names)
             if near is not None:
                 near.remove(keys)
-            self._take_back(before)
+            self._take_codec(before)
             raise
         return self
 
@@ -293,8 +295,9 @@ class BankedEstimator(TunedEstimator):
         changed = changed[changed >= 0]
         positions = torch.cat([changed[spread(len(changed), _CHECKED)], spread(len(self.bank_), _CHECKED)])
         try:
-            said = self._answer(self.bank_.vectors[positions].double(), {"ids": None, "groups": None})[0]
-            fine = bool(self.in_label_units(said).isfinite().all())
+            model = self.opened()
+            said = model.answer(self.bank_.vectors[positions].double(), {"ids": None, "groups": None})[0]
+            fine = bool(model.in_label_units(said).isfinite().all())
         except (ValueError, RuntimeError, ArithmeticError):  # torch and numpy differ in what they say of it
             fine = False
         if not fine:
@@ -343,25 +346,26 @@ class BankedEstimator(TunedEstimator):
                 sample_weight = self.weights_for(vectors, y, groups)
             sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
-        before = self._labels_now()
+        before = self.fitted_.codec
         try:
             if new_classes:
-                self._learn_classes(y, len(frame))
+                model = self.fitted_
+                self._take_codec(model.codec.with_new(y, len(frame), uses_bank=model.uses_bank))
             return self._add_embedded(frame, vectors, y, ids, groups, sample_weight)
         except BaseException:  # nothing was added, so no class is new, and no end of labels
-            self._take_back(before)
+            self._take_codec(before)
             raise
 
-    def _labels_now(self) -> tuple[Any, TargetTransform]:
-        """What rows that are added or relabelled may change beside the bank."""
-        return getattr(self, "classes_", None), self.target_transform_
+    def _renew(self) -> None:
+        """Let go of what was computed of the rows as they were."""
+        self.fitted_ = replace(self.fitted_)
 
-    def _take_back(self, before: tuple[Any, TargetTransform]) -> None:
-        """Be as before a change of the bank that was refused."""
-        classes, self.target_transform_ = before
-        if classes is not None:
-            self.classes_ = classes
-            self._tell_index_of_classes()
+    def _take_codec(self, codec: LabelCodec) -> None:
+        """Read labels by this codec from now on; an index is told how many classes there are."""
+        self.fitted_ = replace(self.fitted_, codec=codec)
+        near = self.near_bank()
+        if near is not None:
+            near.set_classes(codec.class_count)
 
     @usual_settings()
     @torch.no_grad()
@@ -385,35 +389,25 @@ class BankedEstimator(TunedEstimator):
             raise ValueError("sample_weight: expected none for a model with an index, got weights")
         bank, count = self.bank_, len(vectors)
         values = torch.from_numpy(np.array(self._known_labels(y, count), dtype=np.float64))
-        labels, at = self._as_predicted(values), spread(count, WEIGHED)
+        model = self.fitted_
+        labels, at = model.codec.as_predicted(values), spread(count, WEIGHED)
         keys = torch.arange(len(bank) + count)
         identity: dict[str, Any] = {"query_ids": keys[len(bank) + at], "bank_ids": keys}
         if groups is not None and bank.groups is not None:
             names = [*map(str, bank.groups.tolist()), *map(str, canonical_ids("groups", groups, count).tolist())]
             codes = torch.from_numpy(np.unique(names, return_inverse=True)[1])
             identity |= {"query_groups": codes[len(bank) + at], "bank_groups": codes}
-        rows = vectors[at].double(), torch.cat([bank.vectors, vectors]), torch.cat([self.bank_labels(), labels])
+        rows = vectors[at].double(), torch.cat([bank.vectors, vectors]), torch.cat([model.bank_labels(), labels])
         mass = torch.ones(len(bank)).double() if bank.weights is None else bank.weights
-        kind = {"multilabel": self.multilabel_, "numbers": self.targets_ is not None}
         errors = []
         for weight in WEIGHTS:
             identity["bank_weight"] = torch.cat([mass, torch.full((count,), weight).double()])
-            said = self._as_trained(predicted_over(self.network_, *rows, identity))
-            errors.append(error_of(said, labels[at], **kind).double())
+            said = predicted_over(model.network, *rows, identity)
+            errors.append(model.codec.errors(said, labels[at]).double())
         best = int(torch.stack(errors).mean(dim=1).argmin())
         gain = errors[0] - errors[best]
         sure = len(gain) > 1 and float(gain.mean()) > float(gain.std()) / len(gain) ** 0.5
         return np.full(count, (WEIGHTS[best] if sure else 1.0) * self.weight_unit_)
-
-    def _learn_classes(self, y: Any, rows: int) -> None:
-        """Take the classes of rows that are to be added."""
-        if not hasattr(self, "classes_"):
-            raise ValueError("new_classes: expected a model of classes, got one of numbers")
-
-    def _tell_index_of_classes(self) -> None:
-        near = self.near_bank()
-        if near is not None:
-            near.set_classes(self._class_count())
 
     def _add_embedded(
         self, frame: pd.DataFrame, vectors: Tensor, y: Any, ids: Any, groups: Any, raw: Ids | None
@@ -436,6 +430,7 @@ class BankedEstimator(TunedEstimator):
             raise ValueError("sample_weight: expected none for a model with an index, got weights")
         values = torch.from_numpy(labels.astype(np.float64))
         keys = self.bank_.add(new_ids, vectors, values, frame, new_groups, weights)
+        self._renew()
         if near is not None:
             try:
                 near.add(keys, vectors)
@@ -472,26 +467,27 @@ class BankedEstimator(TunedEstimator):
         check_is_fitted(self, "bank_")
         names = canonical_ids("ids", ids, distinct=True)
         check_known(self.bank_, self.calibration_, names)
-        before, former = self._labels_now(), self.labels_of(names)
+        before, former = self.fitted_.codec, self.labels_of(names)
         self._relabel(names, y)
         try:
             self.check_predicts(names)
         except ValueError:
             self._relabel(names, former)
-            self._take_back(before)
+            self._take_codec(before)
             raise
         return self
 
     def _relabel(self, names: Ids, y: Any) -> None:
-        before = self._labels_now()
+        before = self.fitted_.codec
         try:
             labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
         except BaseException:
-            self._take_back(before)
+            self._take_codec(before)
             raise
         for bank in self._banks():
             there = bank.has(names)
             bank.relabel(names[there], labels[torch.from_numpy(there)])
+        self._renew()
 
     def labels_of(self, ids: Iterable[Any]) -> list[Any]:
         """The labels of rows, as users give them: numbers, classes, or a list of classes for each row.
@@ -505,7 +501,7 @@ class BankedEstimator(TunedEstimator):
         labels = self.bank_.labels[here]
         if (here < 0).any():
             labels[here < 0] = self.calibration_.labels[there[here < 0]]
-        values = self._given_labels(labels.numpy()) if len(names) else []
+        values = self.fitted_.codec.written(labels.numpy()) if len(names) else []
         return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
 
     def apply_change(self, change: Change) -> None:
@@ -567,8 +563,11 @@ class BankedEstimator(TunedEstimator):
         weights = None if bank.weights is None else bank.weights.numpy()
         held_out = self._held_out_with(np.sort(new), seed)
         rows = LabelledRows(bank.rows, bank.labels.clone(), bank.ids, bank.groups, held_out, weights)
+        codec = self.fitted_.codec.fitted(rows.labels[torch.from_numpy(held_out.train)])
+        settings, encoder = self.get_params(deep=False), copy.deepcopy(self.table_encoder)
         with seeded(seed):
-            self._take_indexes(self._train_network(rows, seed, copy.deepcopy(self.table_encoder), epochs))
+            fit = fit_network(rows, codec, encoder, settings, seed, self.network_, epochs)
+            self.fitted_ = with_index(*fit, settings)
         return self
 
     def check_trains_on(self, epochs: int) -> None:
@@ -624,17 +623,13 @@ class BankedEstimator(TunedEstimator):
             self.train_on(self.bank_.ids[before:], epochs)
         if refit:
             bank = self.bank_
-            labels = self._given_labels(bank.labels.numpy())
-            labels = labels if self.targets_ is None else pd.DataFrame(labels, columns=list(self.targets_))
+            labels = label_frame(self.fitted_.codec, bank.labels.numpy())
             self.fit(bank.rows, labels, ids=bank.ids, groups=bank.groups, sample_weight=self.given_weights())
         return self
 
-    def _given_labels(self, labels: Ids) -> Any:
-        """Labels of the bank as ``fit`` takes them."""
-        return labels
-
     def _known_labels(self, y: Any, rows: int) -> Ids:
-        return self._take_labels(y, rows)
+        """Labels of rows that are added, as the bank keeps them."""
+        return self.fitted_.codec.take(y, rows)
 
     def forget(self, ids: Iterable[Any]) -> Self:
         """Remove rows: later predictions and intervals are those of a bank that never had them.
@@ -673,11 +668,20 @@ class BankedEstimator(TunedEstimator):
         return self.bank_, self.calibration_
 
     def _forget_labels(self, gone: list[Any]) -> None:
-        """Let go of what is fitted to single labels.
+        """Let go of what is fitted to single labels of rows that were forgotten, also to earlier ones."""
+        before, left = self.fitted_.codec, [bank.labels for bank in self._banks() if len(bank)]
+        codec = before.without(gone, left)
+        self._take_codec(codec)
+        if not self.network_.head.uses_bank and codec.kind == "numbers":
+            old, new = (_label_ends(one) for one in (before, codec))
+            width = new[1] - new[0]
+            rescale(self.network_.head, (old[1] - old[0]) / width, (old[0] - new[0]) / width)
 
-        Args:
-            gone: labels of rows that were forgotten, as users give them, also earlier ones; other rows may have them.
-        """
+
+def _label_ends(codec: LabelCodec) -> tuple[Tensor, Tensor]:
+    """What a head without a bank has been trained to call 0 and 1, ``[T]`` each."""
+    low, high = (torch.as_tensor(end).double().reshape(-1) for end in codec.label_ends() or (0.0, 1.0))
+    return low, high
 
 
 def load_model(

@@ -1,7 +1,6 @@
 """What the neighbor estimators share: parameters, fitting, and the head on embedded queries."""
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,24 +13,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.blockwise import policy, query_rows
 from vicinal.core import ExtrapolationWarning, short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.data import LeakWarning, TableForm, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
-from vicinal.estimators.bank import Bank, embedded, fill_bank
+from vicinal.estimators.bank import Bank, embedded
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
-from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
-from vicinal.estimators.indexing import (
-    NearBank,
-    SavedNear,
-    drop_indexes,
-    fill_indexes,
-    load_near,
-    start_indexes,
-    storage_of,
-)
+from vicinal.estimators.fitted import FittedModel, Part, check_finite
+from vicinal.estimators.fitting import device_of, fit_on_scale, prepared
+from vicinal.estimators.indexing import NearBank, SavedNear, load_near
 from vicinal.estimators.inputs import (
     EmbeddedRows,
     HeldOut,
@@ -48,45 +39,13 @@ from vicinal.estimators.inputs import (
     warn_of_unseen,
 )
 from vicinal.estimators.journal import Changes
-from vicinal.estimators.kernel_metric import (
-    PATIENCE,
-    WHOLE,
-    check_kernel_kinds,
-    fit_class_network,
-    fit_kernel_network,
-    kernel_neighbors,
-    make_kernel_network,
-    may_be_kernel,
-)
-from vicinal.estimators.network import (
-    check_settings,
-    embedding_width,
-    make_kriging,
-    make_network,
-    training_settings,
-)
+from vicinal.estimators.label_codec import LabelCodec
+from vicinal.estimators.network import check_settings, training_settings
 from vicinal.estimators.plan import TuningPlan
-from vicinal.estimators.readout import COMPARED, MOST, Choice, Tried, choose_kriging, local_weights, tried_out_of_fold
-from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.heads import FoldMembers, Kriging
-from vicinal.index import Index, NeighborBank
+from vicinal.estimators.target_transform import TargetTransform
+from vicinal.heads import Kriging
 from vicinal.similarity import resolve_similarity
-from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, error_of
-from vicinal.training.rows import spread
-from vicinal.training.settings import encoding_device
-
-SCORES = 1 << 22
-"""Scores or weights held at a time while many queries are looked up, explained or calibrated."""
-
-
-_MANY = 64
-"""Rows from which on it pays to run encoders on a GPU."""
-
-_CURVE = 256
-"""Rows trained on whose error the history of a kernel tells, at most."""
-
-FITTED = ("network_", "bank_", "calibration_", "folds_", "fold_heads_", "history_", "metric_", "target_transform_")
-"""What a fit leaves behind."""
+from vicinal.training import NeighborNetwork, TrainingHistory
 
 LONE_GROUPS = (
     "groups: expected some rows to share one, got another for every row, so nothing is kept together; "
@@ -98,26 +57,26 @@ LONE_GROUPS = (
 class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Base of :class:`NeighborRegressor` and :class:`NeighborClassifier`; see there for the parameters."""
 
-    network_: NeighborNetwork
-    bank_: Bank
-    calibration_: Bank
-    history_: TrainingHistory
+    fitted_: FittedModel
+    network_ = Part[NeighborNetwork]("network")
+    bank_ = Part[Bank]("bank")
+    calibration_ = Part[Bank]("held_out")
+    history_ = Part[TrainingHistory]("history")
+    folds_ = Part[int | None]("folds")
+    fold_heads_ = Part[Sequence[torch.nn.Module] | None]("fold_heads")
+    metric_ = Part[str]("metric")
+    classes_ = Part[Ids]("classes", of_codec=True)
+    multilabel_ = Part[bool]("multilabel", of_codec=True)
+    targets_ = Part[Sequence[str] | None]("targets", of_codec=True)
+    target_transform_ = Part[TargetTransform]("transform", of_codec=True)
     kinds_: dict[str, Kind]
     notes_: dict[str, Any]
-    folds_: int | None = None
-    fold_heads_: list[torch.nn.Module] | None = None  # by which rows are read out of fold, where readouts were chosen
     encoder_choices_: Sequence[EncoderChoice] = ()
-    metric_: str = "network"
-    multilabel_: bool = False
-    targets_: Sequence[str] | None = None
     plan_: TuningPlan | None = None
-    target_transform_: TargetTransform = PLAIN
     form_: TableForm = TableForm()
     changes_: Changes = Changes()
     weight_unit_: float = 1.0
-    _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
-    _known_errors: dict[torch.nn.Module, tuple[Tensor, Tensor]] | None = None  # of the heads of a fit, while it lasts
 
     def __init__(
         self,
@@ -218,31 +177,15 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: the index of a loaded model is read first, so that the folder is needed no more."""
-        if hasattr(self, "bank_"):
-            self.near_bank()
+        if hasattr(self, "fitted_"):
+            self.opened()
         state: dict[str, Any] = super().__getstate__()
         return state
 
-    # What the two tasks define.
+    # What the tasks define.
 
-    def _take_labels(self, y: Any, rows: int) -> Ids:
-        """Checked labels: values ``[n]``, places of classes ``[n]``, or of several classes a row 0 and 1 ``[n, K]``."""
-        raise TypeError(f"estimator: expected NeighborRegressor or NeighborClassifier, got {type(self).__name__}")
-
-    def _fit_labels(self, y: Any, rows: int) -> Ids:
-        """As :meth:`_take_labels`, for the rows that are fitted on."""
-        return self._take_labels(y, rows)
-
-    def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
-        """Labels as training sees them: on [0, 1] by the range of the training rows, or one-hot."""
-        raise TypeError(f"estimator: expected NeighborRegressor or NeighborClassifier, got {type(self).__name__}")
-
-    def _label_ends(self) -> tuple[Any, Any] | None:
-        """What training has scaled to 0 and 1, on the scale of the transform; None of classes."""
-        return None
-
-    def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
-        """Where the bias of a dense head starts, by weights ``[n]`` of mean 1."""
+    def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
+        """The codec of the labels of a fit, not fitted yet, and these as a bank keeps them."""
         raise TypeError(f"estimator: expected NeighborRegressor or NeighborClassifier, got {type(self).__name__}")
 
     # Fitting.
@@ -253,16 +196,15 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         frame = as_frame(self, x, reset=True)
         self.form_ = form_of(frame, x, self.form, self.columns)
         frame = self.form_.read(frame)
-        labels = self._fit_labels(y, len(frame))
+        codec, labels = self._codec_of(y, len(frame))
         check_rows(len(frame))
-        kind = "classes" if hasattr(self, "classes_") else "numbers"
-        self._check_loss(kind)
+        self._check_loss(codec)
         own_ids = canonical_ids("ids", range(len(frame)) if ids is None else ids, len(frame), distinct=True)
         own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
         if own_groups is not None and len(set(own_groups.tolist())) == len(frame):
             warn_of_identity(LONE_GROUPS)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        classes = None if kind == "numbers" else np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
+        classes = None if codec.kind == "numbers" else np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
         self.kinds_ = kinds_of(frame, x, self.columns)
         if isinstance(x, pd.DataFrame):
             for each in list(labels.reshape(len(labels), -1).T) if classes is None else [classes]:
@@ -279,18 +221,19 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             relative = None if even or weights is None else weights / self.weight_unit_
             attribute = None if self.fair is None else fair_groups(x, self.fair)
             rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
-            self._train(rows, seed, encoder)
+            self.changes_, self._near_saved = Changes(), None
+            self.fitted_ = self._train(rows, codec, seed, encoder)
         return self
 
     def _check_settings(self) -> None:
         """Check parameters, before anything is done."""
         check_settings(self.get_params(deep=False), classes=isinstance(self, ClassifierMixin))
 
-    def _check_loss(self, kind: str) -> None:
-        """Check that the loss is there and takes labels of this kind."""
+    def _check_loss(self, codec: LabelCodec) -> None:
+        """Check that the loss is there and takes such labels."""
         from vicinal.estimators.loss import check_loss  # the losses take a while to import; only training needs them
 
-        check_loss(self.loss, kind, self.head, multilabel=self.multilabel_)
+        check_loss(self.loss, codec.kind, self.head, multilabel=codec.multilabel)
 
     def _check_weighted(self) -> None:
         """Check that all settings know rows of different weights.
@@ -341,201 +284,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Encoders by column or kind: those of the parameter, and those that the fit chose."""
         return {**(self.encoders or {}), **{choice.column: choice.encoder for choice in self.encoder_choices_}}
 
-    def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
+    def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
-        self.changes_, self._known_errors = Changes(), {}
-        encoder.fit(rows.frame.iloc[rows.held_out.train])
-        settings, frozen = self.get_params(deep=False), encoder.untrained if hasattr(self, "classes_") else None
-        tried = self.metric == "auto" and not self.multilabel_
-        if tried and may_be_kernel(settings, self.kinds_, encoder.dim, frozen=frozen):
-            with seeded():
-                indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
-            kernel, error = {name: getattr(self, name) for name in FITTED}, self._honest_error()
-            each = self._honest_errors()[0]
-            self._start_scale()
-            others = self._train_network(rows, seed, encoder)
-            if (1 - PATIENCE) * error <= self._honest_error() or (frozen is not None and not self._surely_below(each)):
-                self.__dict__ |= kernel
-            else:
-                indexes, others = others, indexes
-            drop_indexes(others)
-        else:
-            indexes = (self._train_kernel if self.metric == "kernel" else self._train_network)(rows, seed, encoder)
-        self._take_indexes(indexes)
-        self._known_errors = None
-
-    def _take_indexes(self, indexes: list[Index]) -> None:
-        """Fill the indexes of a head that was trained, and predict by them."""
-        self._near_head, self._near_saved = None, None
-        if indexes:
-            head, store, tolerance = self.network_.head, self.bank_.store, self.index_tolerance
-            fill_indexes(indexes, head, store)
-            self._near_head = NearBank(head, store, indexes, self._class_count(), tolerance)
-
-    def _train_network(
-        self, rows: LabelledRows, seed: int, encoder: TableEncoder, epochs: int | None = None
-    ) -> list[Index]:
-        """Train encoder, projector and head, and fill the bank; gives the indexes of the head, empty.
-
-        With ``epochs`` it goes on from the fitted weights, for so many at most.
-        """
-        from vicinal.estimators.loss import make_added, make_criterion, make_fair, make_targets
-        from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
-
-        held_out = rows.held_out
-        train_rows = torch.from_numpy(held_out.train)
-        inputs = self._prepare(encoder, rows.frame)
-        scaled = self._scaled(rows.labels, rows.labels[train_rows])
-        settings = self.get_params(deep=False)
-        weights = None if rows.weights is None else torch.from_numpy(rows.weights)
-        mass = None if weights is None else weights[train_rows] / weights[train_rows].mean()
-        start, multilabel, numbers = self._start(scaled[train_rows], mass), self.multilabel_, self.targets_ is not None
-        network = make_network(settings, encoder, encoder.dim, start, multilabel=multilabel, numbers=numbers)
-        by = training_settings(settings, seed)
-        if epochs is not None:
-            network.start_at(self.network_)
-            by = replace(by, max_epochs=epochs, folder=None)
-        width = embedding_width(network)
-        stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
-        kriging = make_kriging(settings) if self.readout != "auto" or self._may_choose() else None
-        head = network.head if kriging is None else kriging
-        indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], self.index_tolerance)
-        codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
-        label_range, classes = self._label_ends(), getattr(self, "classes_", None)
-        criterion = make_criterion(
-            settings, label_range, multilabel=multilabel, numbers=numbers, by_row=weights is not None
-        )
-        targets = make_targets(criterion, scaled, train_rows, self.loss, label_range, self.target_transform_)
-        parts = []
-        for at in (train_rows, torch.from_numpy(held_out.validation)):
-            known, of_folds = (None if values is None else values[at] for values in (codes, folds))
-            mass = None if weights is None or not len(at) else (weights[at] / weights[at].mean()).float()
-            parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds, mass))
-        added = make_added(settings, label_range, None if classes is None else len(classes), multilabel=multilabel)
-        validation = parts[1] if folds is None else None
-        fair = make_fair(settings, rows.attribute, numbers=classes is None, multilabel=multilabel)
-        self.history_ = train(network, parts[0], validation, by, criterion, added, fair=fair)
-        network.projector.double()
-        network.head.double()
-        self.folds_, self.metric_ = None if held_out.folds is None else int(held_out.folds.max()) + 1, "network"
-        self.fold_heads_ = None
-        self._fill_banks(stores, network, inputs, rows)
-        if kriging is not None and not self._choose_readout(kriging) and indexes:
-            drop_indexes(indexes)
-            indexes = start_indexes(str(self.index), network.head, stores[0], self.index_tolerance)
-        return indexes
-
-    def _fill_banks(
-        self,
-        stores: tuple[NeighborBank, NeighborBank],
-        network: NeighborNetwork,
-        inputs: TableInputs,
-        rows: LabelledRows,
-    ) -> None:
-        """Take a trained network; all rows stand in the first bank, those held out in the second, too."""
-        self.network_ = network.eval()
-        everything = np.arange(len(rows.frame))  # rows held out, too: an id keeps each from its own label
-        for positions, store in zip((everything, rows.held_out.validation), stores, strict=True):
-            device = self._device(len(positions))
-            fill_bank(store, network, RowSubset(inputs, torch.from_numpy(positions)), rows, positions, device)
-        self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
-
-    def _may_choose(self) -> bool:
-        """Whether "auto" may read out by kriging, which goes by distances and is chosen by the default error.
-
-        Not for classes: few rows give most classes probability 0, and a log-loss on the rows held out seldom shows it.
-        """
-        from vicinal.estimators.loss import predicts_by_default
-
-        return (
-            not hasattr(self, "classes_")
-            and self.fair is None
-            and self.similarity in ("l2", "squared_l2")
-            and predicts_by_default(self.loss)
-        )
-
-    def _choose_readout(self, kriging: Kriging) -> bool:
-        """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose.
-
-        Returns:
-            whether kriging was taken.
-        """
-        network, attention = self.network_, self.network_.head
-        compared = self.readout == "auto" and len(self.bank_) <= COMPARED
-        error = self._honest_error() if compared else torch.inf
-        (network.head, optimism), tried = self._chosen(kriging)
-        if compared and error < optimism * self._honest_error():
-            network.head = attention
-        bank = self.bank_
-        if tried is not None and bank.folds is not None:
-            others = bank.store.group_codes, bank.weights, self.targets_ is not None
-            rows = FoldRows(bank.vectors, self.bank_labels(), bank.folds, *others)
-            members = FoldMembers(kriging, self.members, self.fold_members().folds)
-            self.fold_heads_ = readouts_by_fold(members, attention if compared else None, tried, rows)
-        return network.head is not attention
-
-    @torch.no_grad()
-    def _honest(self) -> tuple[Tensor, Bank, Tensor]:
-        """Predictions of the fitted head for rows held out, or out of fold: of which bank, and where they stand."""
-        bank, labels, codes = self.bank_, self.bank_labels(), self.bank_.store.group_codes
-        if bank.folds is not None:
-            at = spread(len(bank), 4 * MOST)
-            who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
-            who |= {} if bank.weights is None else {"bank_weight": bank.weights}
-            queries, of_queries = bank.vectors[at].double(), bank.folds[at]
-            prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
-            return prediction, bank, at
-        rows, at = self.calibration_, spread(len(self.calibration_), MOST)
-        groups = rows.groups[at.numpy()] if codes is not None and rows.groups is not None else None
-        identity = bank.identity(ids=rows.ids[at.numpy()], groups=groups)
-        return self.predict_embedded(rows.vectors[at].double(), identity), rows, at
-
-    def _honest_error(self) -> float:
-        """Mean error of these predictions, as training sees labels: kriging is chosen by it."""
-        return _weighted_mean(*self._honest_errors())
-
-    def _honest_errors(self) -> tuple[Tensor, Tensor]:
-        """Those errors ``[b]``, and the weights ``[b]`` of their rows."""
-        known, head = self._known_errors, self.network_.head
-        if known is not None and head in known:
-            return known[head]
-        prediction, rows, at = self._honest()
-        errors = self._errors(prediction, self._as_predicted(rows.labels[at]).to(prediction)).double()
-        both = errors, torch.ones_like(errors) if rows.weights is None else rows.weights[at].to(errors)
-        if known is not None:
-            known[head] = both
-        return both
-
-    def _surely_below(self, others: Tensor) -> bool:
-        """Whether errors on the rows held out are below ``others [b]`` by more than the standard error of that."""
-        errors, mass = self._honest_errors()
-        gains, share = others - errors, mass / mass.sum()
-        gain = (gains * share).sum()
-        spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
-        return bool(gain > spread_of_rows.sqrt())
-
-    def _errors(self, prediction: Tensor, truth: Tensor) -> Tensor:
-        """Of each row ``[b]``, as training sees labels."""
-        prediction = self._as_trained(prediction)
-        return error_of(prediction, truth, multilabel=self.multilabel_, numbers=self.targets_ is not None)
-
-    def _mean_error(self, prediction: Tensor, truth: Tensor, weights: Tensor | None, at: Tensor) -> float:
-        """Mean of the errors of rows at positions ``at [b]``, by ``weights [n]`` of all rows if there are any."""
-        errors = self._errors(prediction, truth)
-        return _weighted_mean(errors, torch.ones_like(errors) if weights is None else weights[at].to(errors))
-
-    def fold_members(self) -> FoldMembers:
-        """The members of the fitted head by the folds that they leave out.
-
-        Raises:
-            ValueError: if rows were held out in place of folds.
-        """
-        if self.folds_ is None:
-            raise ValueError(
-                "validation_fraction: expected a model fitted with 0, whose members are folds, got one that held rows "
-                "out, and so has no predictions out of fold"
-            )
-        return FoldMembers(self.network_.head, self.members, self.folds_, self.fold_heads_)
+        return fit_on_scale(rows, codec, encoder, self.get_params(deep=False), self.kinds_, seed)
 
     def _held_out(
         self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
@@ -571,110 +322,25 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             if shared:
                 raise ValueError(f"validation_fraction: expected a share above 0 for {reason}, got 0")
 
-    def _train_kernel(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
-        """The same for ``metric="kernel"``, whose likelihood is of the rows that are not held out."""
-        classes = self._class_count()
-        check_kernel_kinds(self.kinds_, None if classes is None else encoder)
-        for part in encoder.encoders:
-            if not part.frozen:  # vectors of empty sets stay as they are
-                part.hold()
-        held_out, train = rows.held_out, torch.from_numpy(rows.held_out.train)
-        scaled = self._scaled(rows.labels, rows.labels[train])
-        k = self.max_neighbors or kernel_neighbors(len(rows.frame))
-        settings = self.get_params(deep=False) | {"metric": "kernel", "max_neighbors": k}
-        whole = WHOLE if classes is not None and self.max_neighbors is None and self.index is None else 0
-        network = make_kernel_network(settings, encoder, classes=classes is not None, whole_up_to=whole)
-        width = embedding_width(network)
-        stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
-        indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], self.index_tolerance)
-        inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
-        known = None if codes is None else codes[train]
-        weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
-        if classes is None:
-            labels = self.target_transform_.forward(rows.labels[train])
-            fit_kernel_network(network, RowSubset(inputs, train), labels, known, seed, weights)
-        else:
-            fit_class_network(network, RowSubset(inputs, train), scaled[train], known, seed, weights)
-        self._fill_banks(stores, network, inputs, rows)
-        self.metric_, self.folds_, self.fold_heads_ = "kernel", None, None
-        self._calibrate_scores()
-        unit = self._label_unit() ** 2
-        some = held_out.train[spread(len(held_out.train), _CURVE).numpy()]
-        self.history_ = TrainingHistory([self._error_at(some)], [self._honest_error() / unit])
-        return indexes
-
-    def _start_scale(self) -> None:
-        """Forget the scale that a kernel found for its scores."""
-
-    def _calibrate_scores(self) -> None:
-        """Find the scale of scores of classes, from rows of the bank that are each predicted from the others."""
-
-    def _left_out(self, positions: Ids) -> tuple[Tensor, Bank, Tensor]:
-        """Predictions of some of these rows of the bank, each from all others: of which bank, and where they stand."""
-        some = positions[spread(len(positions), MOST).numpy()]
-        at, bank = torch.from_numpy(some), self.bank_
-        groups = None if bank.groups is None else bank.groups[some]
-        queries = bank.vectors[at].double()
-        return self.predict_embedded(queries, bank.identity(bank.ids[some], groups)), bank, at
-
-    def _error_at(self, positions: Ids) -> float:
-        """Mean error, as training sees labels, of these predictions."""
-        predicted, bank, at = self._left_out(positions)
-        labels, unit = self.bank_labels(), self._label_unit()
-        return self._mean_error(predicted / unit, labels[at] / unit, bank.weights, at)
-
-    def _label_unit(self) -> float:
-        """What labels of the bank are divided by where training sees them; those of several targets are scaled."""
-        low, high = (self._label_ends() if self.targets_ is None else None) or (0.0, 1.0)
-        return float(high - low)
-
-    def _chosen(self, kriging: Kriging) -> tuple[Choice, Tried | None]:
-        """The kriging head with the scale and noise that predict the rows held out, or out of fold, best.
-
-        With folds also what it was chosen by.
-        """
-        if self.folds_ is not None:
-            members, bank = FoldMembers(kriging, self.members, self.folds_), self.bank_
-            codes = bank.store.group_codes
-            numbers = self.targets_ is not None
-            rows_of_bank = bank.vectors, self.bank_labels(), bank.folds, codes
-            tried = tried_out_of_fold(members, *rows_of_bank, numbers=numbers, weights=bank.weights)
-            return tried.choice(), tried
-        rows, groups = self.calibration_, self.calibration_.groups
-        identity = self.bank_.identity(
-            ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None
-        )
-        truth, labels = (self._as_predicted(bank.labels) for bank in (rows, self.bank_))
-        banks = rows.vectors, truth, self.bank_.vectors, labels
-        numbers = self.targets_ is not None
-        return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.weights), None
-
-    def _class_count(self) -> int | None:
-        classes = getattr(self, "classes_", None)
-        return None if classes is None else len(classes)
+    def opened(self) -> FittedModel:
+        """The fitted model with its index; a saved one in a database is opened when it is first asked for."""
+        if self._near_saved is not None and self.index is not None:
+            store, classes = self.bank_.store, self.fitted_.codec.class_count
+            near = load_near(self.index, self._near_saved, self.network_.head, store, classes, self.index_tolerance)
+            self.fitted_, self._near_saved = replace(self.fitted_, near=near), None
+        return self.fitted_
 
     def near_bank(self) -> NearBank | None:
-        """The head over its index, or None without; a saved one in a database is opened when it is first asked for."""
-        if self._near_saved is not None and self.index is not None:
-            store, classes = self.bank_.store, self._class_count()
-            head, tolerance = self.network_.head, self.index_tolerance
-            self._near_head = load_near(self.index, self._near_saved, head, store, classes, tolerance)
-            self._near_saved = None
-        return self._near_head
+        """The head over its index, or None without."""
+        return self.opened().near
 
     def attach_saved_index(self, saved: SavedNear) -> None:
         """Take the index of a saved model, which is read when it is first asked for."""
         self._near_saved = saved
 
     def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
-        """Prepared rows, those of frozen networks run once (and kept in ``cache_dir`` if there is one)."""
-        inputs = encoder.prepare(frame, None if self.root is None else Path(self.root))
-        store = None if self.cache_dir is None else EmbeddingCache(self.cache_dir)
-        return encoder.cache(inputs, store=store, device=self._device(len(frame)))
-
-    def _device(self, rows: int) -> torch.device:
-        """Where encoders run for so many rows: few are done before weights have come to a GPU."""
-        return encoding_device(self.accelerator if rows >= _MANY else "cpu")
+        """Prepared rows, those of frozen networks run once."""
+        return prepared(self.get_params(deep=False), encoder, frame)
 
     @property
     def table_encoder(self) -> TableEncoder:
@@ -697,8 +363,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         frame = self.form_.read(as_frame(self, x, reset=False))
         warn_of_unseen(self.table_encoder.unseen(frame), len(frame))
         inputs = self._prepare(self.table_encoder, frame)
-        vectors = embedded(self.network_, inputs, dtype, self._device(len(frame)))
-        _check_finite("embeddings", vectors)
+        vectors = embedded(self.network_, inputs, dtype, device_of(self.get_params(deep=False), len(frame)))
+        check_finite("embeddings", vectors)
         return EmbeddedRows(frame, vectors, self.table_encoder.excess(inputs))
 
     @usual_settings()
@@ -749,50 +415,6 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             )
         return query_identity
 
-    def _answer(self, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-        """Predictions ``[b]`` or ``[b, K]``, and ``[b]`` how far each may be from that over the whole bank."""
-        near = self.near_bank()
-        if near is not None:
-            approximation = near.predict(queries, **query_identity)
-            prediction, error = approximation.prediction, approximation.error
-        else:
-            prediction = self.predict_embedded(queries, self.bank_.identity(**query_identity))
-            error = torch.zeros(len(queries), dtype=torch.float64)
-        _check_finite("predictions", prediction)
-        return prediction, error
-
-    def predict_embedded(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
-        """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
-        head = self.network_.head
-        if isinstance(head, Kriging):
-            blocks, labels = self.query_blocks(queries, identity, policy().batch_queries), self.bank_labels()
-            return torch.cat([local_weights(head, self.bank_, *block).mean(labels) for block in blocks])
-        return self.network_.predict(queries, self.bank_.vectors, self.bank_labels(), **identity)
-
-    def bank_labels(self) -> Tensor:
-        """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
-        return self._as_predicted(self.bank_.labels)
-
-    def limited_transform(self) -> TargetTransform:
-        """The transform of the labels, whose predictions keep near the labels of the bank as they are now."""
-        return self.target_transform_
-
-    def in_label_units(self, prediction: Tensor) -> Tensor:
-        """Predictions of the head in the units of the labels; for classes probabilities."""
-        return prediction
-
-    def _as_trained(self, prediction: Tensor) -> Tensor:
-        """Predictions of the head as errors are measured while a model is fitted: numbers on their scale."""
-        return prediction
-
-    def on_label_scale(self, prediction: Tensor) -> Tensor:
-        """Predictions of the head on the scale of the transform, on which intervals are made."""
-        return prediction
-
-    def _as_predicted(self, labels: Tensor) -> Tensor:
-        """Labels as the head takes them."""
-        return labels
-
     def fitted_similarity(self) -> torch.nn.Module:
         """The similarity of the fitted head; for one without, that of the parameter.
 
@@ -817,35 +439,3 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             raise ValueError(
                 f"{name}: expected head='nona', got head={short(self.head)}, which has no neighbors to show"
             )
-
-    def bank_weights(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
-        """Weights ``[b, N]`` of the bank's rows for embedded queries ``[b, d]``."""
-        head = self.network_.head
-        if isinstance(head, Kriging) and head.by_one_inverse(len(self.bank_)):
-            return local_weights(head, self.bank_, queries, identity).weights
-        with torch.no_grad():
-            weights: Tensor = head.weights(queries, self.bank_.vectors, **identity)  # type: ignore[operator]
-        return weights
-
-    def query_blocks(
-        self, queries: Tensor, identity: Mapping[str, Tensor | None], step: int | None = None
-    ) -> Iterator[tuple[Tensor, dict[str, Tensor | None]]]:
-        """Queries with their share of ``identity``, ``step`` at a time; None: so many that their weights fit."""
-        step = query_rows(SCORES, len(self.bank_)) if step is None else step
-        for start in range(0, len(queries), step):
-            part = slice(start, start + step)
-            part_identity = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}
-            yield queries[part], part_identity
-
-
-def _weighted_mean(errors: Tensor, mass: Tensor) -> float:
-    """Of errors ``[b]`` by weights ``[b]``."""
-    return float((errors * mass).sum() / mass.sum())
-
-
-def _check_finite(what: str, values: Tensor) -> None:
-    """Raise ValueError if some of ``values [n, ...]`` are not finite, by weights or numbers in X that are too large."""
-    bad = ~values.isfinite().reshape(len(values), -1).all(dim=1)
-    if bool(bad.any()):
-        row = int(bad.nonzero()[0])
-        raise ValueError(f"X: expected finite {what} by this model, got NaN or infinity for the row at {row}")

@@ -100,9 +100,9 @@ def _answers(
 ) -> Iterator[tuple[float, dict[Any, float]]]:
     """Of each row the number, or the probability of the class that is named, and weights of neighbors by id."""
     queries, store = torch.from_numpy(model.embed(table)), model.bank_.store
-    codes = {name: code for code, name in enumerate(getattr(model, "classes_", np.zeros(0)).tolist())}
+    codes = {name: code for code, name in enumerate(model.fitted_.codec.classes.tolist())}
     said = iter(predictions)
-    for part in attended(model, queries, identity, _LISTED):
+    for part in attended(model.opened(), queries, identity, _LISTED):
         ids = store.ids_of_keys(store.keys[part.positions.clamp(min=0)].flatten()).reshape(part.positions.shape)
         for at, weights in enumerate(part.weights.tolist()):
             total, name = part.prediction[at], next(said)

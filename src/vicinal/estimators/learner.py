@@ -22,8 +22,11 @@ from vicinal.data.target import SEPARATOR
 from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder, check_tune
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import installed_encoders
+from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.fitting import fill_banks
 from vicinal.estimators.inputs import HeldOut, Ids, LabelledRows, as_frame, as_table, hold_out
 from vicinal.estimators.kernel_metric import encoded
+from vicinal.estimators.label_codec import LabelCodec, LikenessCodec
 from vicinal.estimators.labels import label_cells, read_numbers
 from vicinal.estimators.network import embedding_width, similarity_network
 from vicinal.estimators.search import Hit, search_rows
@@ -235,7 +238,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
 
     def as_known(self, y: Any, rows: int) -> Tensor:
         """Labels as losses take them; new classes become known."""
-        return self._targets(torch.from_numpy(self._known_labels(y, rows)))
+        codes = torch.from_numpy(self._known_labels(y, rows))
+        return self.fitted_.codec.as_predicted(codes)
 
     @usual_settings()
     def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:  # type: ignore[override]
@@ -286,11 +290,11 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         check_between("validation_fraction", self.validation_fraction, 0, 1)
         self._training(0)
 
-    def _check_loss(self, kind: str) -> None:
+    def _check_loss(self, codec: LabelCodec) -> None:
         from vicinal.estimators.loss import check_loss
         from vicinal.losses import read_loss
 
-        check_loss(self.trained_by, kind)
+        check_loss(self.trained_by, codec.kind)
         written = read_loss(self.trained_by)
         if written.main is not None:
             raise ValueError(
@@ -319,25 +323,25 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             seed=seed,
         )
 
-    def _fit_labels(self, y: Any, rows: int) -> Ids:
+    def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
         self.labels_ = _kind_of(y) if self.labels == "auto" else self.labels
         if self.labels_ == "numbers":
-            self.__dict__.pop("classes_", None)
             values = read_numbers(y, rows)
             if values.min() == values.max():
                 raise ValueError(f"y: expected numbers that vary, got {values[0]:g} in every row")
-            return values
+            return LikenessCodec(), values
         names = _names(y, rows, several=self.labels_ == "several")
-        self.classes_ = np.unique(names)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y: expected at least two classes, got one class, {short(self.classes_[0])}")
-        return np.unique(names, return_inverse=True)[1].astype(np.float64)
+        classes, places = np.unique(names, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
+        return LikenessCodec(classes=classes, several=self.labels_ == "several"), places.astype(np.float64)
 
     def _forget_labels(self, gone: list[Any]) -> None:
         """Let go of all classes that no row has any more."""
-        if self.labels_ == "numbers":
+        codec = self.fitted_.codec
+        if codec.kind == "numbers":
             return
-        banks, names = (self.bank_, self.calibration_), self.classes_.tolist()
+        banks, names = (self.bank_, self.calibration_), codec.classes.tolist()
         used = {int(code) for bank in banks for code in np.unique(bank.labels.numpy()).tolist()}
         for code in sorted(set(range(len(names))) - used, reverse=True):
             last = len(names) - 1
@@ -346,40 +350,22 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
                 bank.relabel(bank.ids[rows], torch.full((int(rows.sum()),), float(code), dtype=torch.float64))
             names[code] = names[last]
             names.pop()
-        self.classes_ = np.array(names)
-
-    def _given_labels(self, labels: Ids) -> Any:
-        if self.labels_ == "numbers":
-            return labels
-        names = self.classes_[labels.astype(np.int64)]
-        return names if self.labels_ == "classes" else [str(one).split(SEPARATOR) if one else [] for one in names]
+        self.fitted_ = replace(self.fitted_, codec=replace(codec, classes=np.array(names)))
 
     def _known_labels(self, y: Any, rows: int) -> Ids:
-        if self.labels_ == "numbers":
+        """Labels of rows that are added, as the bank keeps them; classes that are new become known."""
+        codec = self.fitted_.codec
+        if codec.kind == "numbers":
             return read_numbers(y, rows)
-        names = _names(y, rows, several=self.labels_ == "several")
-        known = self.classes_
+        names, known = _names(y, rows, several=self.labels_ == "several"), codec.classes
         if names.dtype.kind != known.dtype.kind:
             names, known = as_texts(names).astype(str), as_texts(known).astype(str)
         place = {name: code for code, name in enumerate(known.tolist())}
         for name in names.tolist():
             place.setdefault(name, len(place))
         if len(place) > len(known):
-            self.classes_ = np.array(list(place))
+            self.fitted_ = replace(self.fitted_, codec=replace(codec, classes=np.array(list(place))))
         return np.array([place[name] for name in names.tolist()], dtype=np.float64)
-
-    def _targets(self, codes: Tensor) -> Tensor:
-        """Labels of the bank as losses take them: classes ``[n]``, several ``[n, C]``, or numbers ``[n]``."""
-        if self.labels_ == "numbers":
-            return codes
-        if self.labels_ == "classes":
-            return codes.long()
-        sets = [name.split(SEPARATOR) if name else [] for name in map(str, self.classes_)]
-        column = {name: place for place, name in enumerate(sorted({name for names in sets for name in names}))}
-        table = torch.zeros(len(sets), max(1, len(column)), dtype=torch.int64)
-        for row, names in enumerate(sets):
-            table[row, [column[name] for name in names]] = 1
-        return table[codes.long()]
 
     def _choose_encoders(
         self,
@@ -403,11 +389,11 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             return HeldOut(np.setdiff1d(np.arange(rows), held_out), held_out)
         return hold_out(rows, validation, self.validation_fraction, groups, None, seed)
 
-    def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
+    def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Start at principal components, train, and fill the bank."""
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model searches without it
 
-        held_out, targets = rows.held_out, self._targets(rows.labels)
+        held_out, targets = rows.held_out, codec.as_predicted(rows.labels)
         encoder.fit(rows.frame.iloc[held_out.train])
         inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
         learned_from = targets[torch.from_numpy(held_out.train)]
@@ -420,15 +406,15 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         goal = self._goal(network, parts)
         start = copy.deepcopy({name: value for name, value in network.state_dict().items()})
         error = goal.judge(network.eval().embed_all(parts[1].inputs, torch.device("cpu")), parts[1].labels)
-        self.history_ = train(network, parts[0], parts[1], self._training(seed), goal=goal)
-        self.learned_ = min(self.history_.validation_error) < error - _ROUNDING
+        history = train(network, parts[0], parts[1], self._training(seed), goal=goal)
+        self.learned_ = min(history.validation_error) < error - _ROUNDING
         if not self.learned_:
             network.load_state_dict(start)
         network.projector.double()
         network.head.double()
         width, self.hidden = embedding_width(network), (self.dim,)
-        self.folds_, self.metric_ = None, "network"
-        self._fill_banks((NeighborBank(width), NeighborBank(width)), network, inputs, rows)
+        stores = NeighborBank(width), NeighborBank(width)
+        return fill_banks(stores, network, inputs, rows, codec, history, self.get_params(deep=False))
 
     def _network(self, encoder: TableEncoder, parts: list[Rows]) -> NeighborNetwork:
         """Encoder and map, at the start that is best on the rows held out."""

@@ -7,23 +7,18 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_between, check_choice, listed, short
-from vicinal.core.seeding import seeded, usual_settings
-from vicinal.data.target import LARGEST
-from vicinal.encoders import TableEncoder
+from vicinal.core.seeding import usual_settings
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.base import FITTED
-from vicinal.estimators.forgetting import classes_without, range_without, rescale
-from vicinal.estimators.inputs import Ids, LabelledRows, as_series
-from vicinal.estimators.kernel_metric import may_be_kernel
-from vicinal.estimators.labels import check_length, read_classes, read_numbers
+from vicinal.estimators.fitted import Part
+from vicinal.estimators.inputs import Ids, as_series
+from vicinal.estimators.label_codec import ClassCodec, LabelCodec, NumberCodec
+from vicinal.estimators.labels import read_classes
 from vicinal.estimators.out_of_fold import (
     MOST,
     cross_intervals,
@@ -32,28 +27,14 @@ from vicinal.estimators.out_of_fold import (
     fold_predictions,
     out_of_fold,
 )
-from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
-from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
+from vicinal.estimators.several import is_multilabel
 from vicinal.heads import Kriging, conformal_margin
-from vicinal.index import Index
-from vicinal.training.class_kernel import calibrate_scores
 
 
 def _shares(prediction: Tensor) -> Ids:
     """Predictions as probabilities: rows of float64 that sum to 1, but for rounding."""
     shares = prediction.double()
     return np.asarray((shares / shares.sum(dim=-1, keepdim=True)).numpy())
-
-
-def _check_range(low: float, high: float, of: str = "") -> None:
-    """Raise ValueError for ends of the training labels between which there is nothing to learn."""
-    if low == high:
-        raise ValueError(f"y: expected labels that differ, got {low:g} in every training row{of}; nothing to learn")
-    if high - low < 1 / LARGEST:
-        raise ValueError(
-            f"y: expected labels that differ by more than {1 / LARGEST:g}, got {low:g} to {high:g}{of}; give them in a "
-            "smaller unit"
-        )
 
 
 class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]  # scikit-learn has no types
@@ -191,13 +172,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     1.0
     """
 
-    label_range_: tuple[Any, Any]
-    _of_targets: tuple[Any, dict[str, "NeighborRegressor"]] | None = None  # of a state of the rows
-    _place: int | None = None  # among several targets, of the model of one of them
-    _calibrated: tuple[Any, dict[float, float], list[Tensor]] | None = None
-    """Of a state of the rows: margins by coverage, and by how much each row held out was missed."""
-
-    _kernel: dict[str, Any] | None = None  # what a fit has left behind that is the next one, too
+    label_range_ = Part[tuple[Any, Any]]("ends", of_codec=True)
 
     def fit(
         self,
@@ -291,8 +266,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
                 index; for an approximate index it assumes that the index found the best rows.
         """
         queries = self.query_rows(X, ids).vectors
-        prediction, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
-        values = self.in_label_units(prediction).numpy()
+        model = self.opened()
+        prediction, error = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
+        values = model.in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
 
     @usual_settings()
@@ -324,7 +300,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         at = self.bank_.keys_of(ids)
         error = (single - self.bank_.labels[at].double().numpy()) ** 2
         weights = None if self.bank_.weights is None else self.bank_.weights[at].numpy()
-        return float(np.average(error, axis=0, weights=weights).mean() * ensemble_share(self))
+        return float(np.average(error, axis=0, weights=weights).mean() * ensemble_share(self.fitted_))
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, ids: Any = None, groups: Any = None
@@ -382,7 +358,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         intervals = {level: np.tile([-np.inf, np.inf], (len(queries), 1)) for level in coverages}
         if self.folds_ is not None:
             identity = self.bank_.identity(**query_identity)
-            crossed = {level: cross_intervals(self, queries, identity, level) for level in promised}
+            crossed = {level: cross_intervals(self.fitted_, queries, identity, level) for level in promised}
             return intervals | {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
         return intervals | self._split_intervals(queries, query_identity, promised, excess)
 
@@ -409,7 +385,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         Each end goes the share $e / (1 + e)$ of its way to the limit of all predictions: half of it for a row one range
         beyond, and a row infinitely far is only promised what any row is.
         """
-        limits = self.limited_transform().limits()
+        limits = self.fitted_.limited_transform().limits()
         if excess is None or limits is None:
             return ends
         share = 1 - 1 / (1 + excess)
@@ -419,7 +395,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def _in_units(self, ends: Tensor) -> np.ndarray[Any, Any]:
         """Ends ``[n, 2]`` of intervals in the units of the labels; those of logarithms keep to the limits, too."""
-        scale = self.limited_transform() if self.target_transform_.name == "log" else self.target_transform_
+        model = self.fitted_
+        scale = model.limited_transform() if model.codec.transform.name == "log" else model.codec.transform
         return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
 
     def _margin(self, coverage: float) -> float:
@@ -427,48 +404,31 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         rows, at, known, codes = self._calibrating_rows()
         if len(at) == 0:
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-        state = self.bank_.state, self.calibration_.state, self.network_.head
-        if self._calibrated is None or self._calibrated[0] != state:
-            self._calibrated = state, {}, []
-        _, margins, misses = self._calibrated
-        if coverage not in margins:
-            labels = self.target_transform_.forward(rows.labels[at])
-            if not (misses and isinstance(self.network_.head, Kriging)):  # whose range is that of all coverages
+        model = self.fitted_
+        if coverage not in model.margins:
+            labels, by_deviation = (
+                model.codec.transform.forward(rows.labels[at]),
+                isinstance(model.network.head, Kriging),
+            )
+            if not (model.misses and by_deviation):  # whose range is that of all coverages
                 low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
-                misses[:] = [torch.maximum(low - labels, labels - high) / unit]
+                model.misses[:] = [torch.maximum(low - labels, labels - high) / unit]
             mass = None if rows.weights is None else rows.weights[at]
-            margins[coverage] = conformal_margin(misses[0], coverage, mass, codes)
-        return margins[coverage]
+            model.margins[coverage] = conformal_margin(model.misses[0], coverage, mass, codes)
+        return model.margins[coverage]
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
         """Uncalibrated range of each query, and in which unit its margin counts, on the scale of labels."""
-        if isinstance(self.network_.head, Kriging):
-            prediction, deviation = kriging_prediction(self, queries, query_identity)
+        model = self.opened()
+        if isinstance(model.network.head, Kriging):
+            prediction, deviation = kriging_prediction(model, queries, query_identity)
             return prediction, prediction, deviation
-        prediction = self.on_label_scale(self._answer(queries, query_identity)[0])
+        prediction = model.on_label_scale(model.answer(queries, query_identity)[0])
         unit = torch.ones_like(prediction)
-        if not self.network_.head.uses_bank:
+        if not model.network.head.uses_bank:
             return prediction, prediction, unit
-        low, high = label_range(self, queries, query_identity, coverage)
+        low, high = label_range(model, queries, query_identity, coverage)
         return torch.lerp(low, prediction.to(low), INWARD), torch.lerp(high, prediction.to(high), INWARD), unit
-
-    def in_label_units(self, prediction: Tensor) -> Tensor:
-        """Predictions of the head in the units of the labels."""
-        return self.limited_transform().inverse(self.on_label_scale(prediction))
-
-    def limited_transform(self) -> TargetTransform:
-        """The transform, whose predictions leave the range of the bank's labels by at most half of it."""
-        return self.target_transform_.within(self.bank_.labels)
-
-    def on_label_scale(self, prediction: Tensor) -> Tensor:
-        """Predictions of the head on the scale of ``target_transform``."""
-        if self.network_.head.uses_bank and self.targets_ is None:
-            return prediction
-        low, high = self._label_ends()
-        if self._place is not None:  # a head without neighbors gives all targets
-            prediction = prediction[:, self._place]
-        values: Tensor = low + prediction.double() * (high - low)
-        return values
 
     def of_target(self, name: str) -> "NeighborRegressor":
         """This model for one of several targets alone: what it predicts, explains, promises and is measured by.
@@ -487,24 +447,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.targets_ is None:
             raise ValueError("of_target: expected a model of several targets, got one of a single target")
         place = list(self.targets_).index(check_choice("name", name, self.targets_))
-        state = self.bank_.state, self.calibration_.state, self.network_
-        if self._of_targets is None or self._of_targets[0] != state:
-            self._of_targets = state, {}
-        models = self._of_targets[1]
+        models = self.fitted_.of_targets
         if name not in models:
-            (low, high), model = self.label_range_, copy.copy(self)
-            model.__dict__ |= {
-                "bank_": self.bank_.of_target(place),
-                "calibration_": self.calibration_.of_target(place),
-                "targets_": None,
-                "label_range_": (float(low[place]), float(high[place])),
-                "target_transform_": self.target_transform_.of_target(place),
-                "_place": None if self.network_.head.uses_bank else place,
-                "_of_targets": None,
-                "_calibrated": None,
-            }
-            models[name] = model
-        return models[name]
+            models[name] = copy.copy(self)
+            models[name].fitted_ = self.opened().of_target(place)
+        model: NeighborRegressor = models[name]
+        return model
 
     def explain(
         self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
@@ -513,6 +461,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
         See :meth:`BankedEstimator.explain`.
         """
+        check_is_fitted(self, "bank_")
         if self.targets_ is not None:
             raise ValueError(
                 f"explain: expected one target, got a model of {len(self.targets_)} ({listed(self.targets_)}); say "
@@ -520,115 +469,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             )
         return super().explain(X, k, ids=ids, groups=groups, elements=elements)
 
-    def _take_labels(self, y: Any, rows: int) -> Ids:
-        values = read_numbers(y, rows) if self.targets_ is None else several_numbers(y, self.targets_, rows)
-        if self.target_transform_.name == "log":
-            for name, column in zip(self.targets_ or ["y"], values.reshape(rows, -1).T, strict=True):
-                check_positive(column, name)
-        return values
-
-    def _fit_labels(self, y: Any, rows: int) -> Ids:
-        self.targets_ = target_names(y)
-        self.target_transform_ = TargetTransform(name="log" if self.target_transform == "log" else "none")
-        for setting in ("index", "loss") if self.targets_ is not None else ():
+    def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
+        codec = NumberCodec.of(y, self.target_transform)
+        for setting in ("index", "loss") if codec.targets is not None else ():
             if getattr(self, setting) is not None:
                 raise ValueError(f"{setting}: expected None for several targets, got {short(getattr(self, setting))}")
-        return self._take_labels(y, rows)
-
-    def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
-        if self.targets_ is not None:
-            self.label_range_ = train_labels.amin(dim=0), train_labels.amax(dim=0)
-            for name, low, high in zip(self.targets_, *(ends.tolist() for ends in self.label_range_), strict=True):
-                _check_range(low, high, f" of {short(name)}, which may be left out")
-            return self._as_predicted(labels)
-        low, high = float(train_labels.min()), float(train_labels.max())
-        _check_range(low, high)
-        self.label_range_ = (low, high)
-        low, high = self._label_ends()
-        scaled: Tensor = (self._as_predicted(labels) - low) / (high - low)
-        return scaled
-
-    def _label_ends(self) -> tuple[Any, Any]:
-        if self.target_transform_.name == "none":
-            return self.label_range_
-        ends = torch.stack([torch.as_tensor(end, dtype=torch.float64) for end in self.label_range_])
-        low, high = self.target_transform_.forward(ends)
-        return (float(low), float(high)) if self.targets_ is None else (low, high)
-
-    def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
-        """Train on the scale of ``target_transform``."""
-        train = rows.labels[torch.from_numpy(rows.held_out.train)]
-        self.target_transform_ = PLAIN
-        self._scaled(rows.labels, train)  # raises where labels do not differ
-        name = self._better_transform(rows, seed, encoder) if self.target_transform == "auto" else self.target_transform
-        self.target_transform_ = TargetTransform.fitted(name, train).widened(rows.labels)
-        super()._train(rows, seed, encoder)
-
-    def _better_transform(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> str:
-        """What a kernel predicts all rows better by, each from the others: "none" or "log"; "none" where there is none.
-
-        The rows held out are too few to tell, and a network has seen the others.
-        """
-        part = copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
-        plain = self.metric == "auto" and may_be_kernel(self.get_params(deep=False), self.kinds_, part.dim)
-        if self.index is not None or not (plain or self.metric == "kernel") or not bool((rows.labels > 0).all()):
-            return "none"
-        errors, fitted = {}, {}
-        for name in ("none", "log"):
-            self.target_transform_ = TargetTransform.fitted(name, rows.labels)
-            with seeded():
-                self._train_kernel(rows, seed, copy.deepcopy(part))
-            errors[name] = self._error_in_label_units()
-            fitted[name] = {one: getattr(self, one) for one in FITTED}
-        best = min(errors, key=lambda name: errors[name])
-        self._kernel = fitted[best]
-        return best
-
-    def _train_kernel(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
-        """The kernel that has been fitted for the choice of the scale, or one that is fitted now."""
-        known, self._kernel = self._kernel, None
-        if known is None:
-            return super()._train_kernel(rows, seed, encoder)
-        self.__dict__ |= known
-        return []
-
-    @torch.no_grad()
-    def _error_in_label_units(self) -> float:
-        """Mean squared error of labels on [0, 1], of all rows, each predicted from the others."""
-        low, high = self.label_range_
-        said, rows, at = self._left_out(np.arange(len(self.bank_)))
-        said, known = ((values - low) / (high - low) for values in (self.in_label_units(said), rows.labels[at]))
-        return self._mean_error(said, known.to(said), rows.weights, at)
-
-    def _forget_labels(self, gone: list[Any]) -> None:
-        """Range and transform without them; a head that reads no bank says the same numbers by its new range."""
-        width = len(self.targets_ or ["y"])
-        labels = [np.asarray(bank.labels).reshape(-1, width) for bank in self._banks() if len(bank)]
-        lost, left = np.array(gone, dtype=np.float64).reshape(-1, width), np.concatenate(labels)
-        before = [torch.as_tensor(end).double().reshape(-1) for end in self._label_ends()]
-        self.target_transform_ = self.target_transform_.without(lost, left)
-        ends = [np.asarray(end, dtype=np.float64).reshape(-1) for end in self.label_range_]
-        low, high = range_without(ends[0], ends[1], lost, left)
-        several = self.targets_ is not None
-        self.label_range_ = (
-            (torch.from_numpy(low), torch.from_numpy(high)) if several else (float(low[0]), float(high[0]))
-        )
-        if not self.network_.head.uses_bank:
-            after = [torch.as_tensor(end).double().reshape(-1) for end in self._label_ends()]
-            width_of = after[1] - after[0]
-            rescale(self.network_.head, (before[1] - before[0]) / width_of, (before[0] - after[0]) / width_of)
-
-    def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
-        return scaled.mean(dim=0) if weights is None else torch.einsum("n,n...->...", weights, scaled) / len(scaled)
-
-    def _as_predicted(self, labels: Tensor) -> Tensor:
-        """Labels as the head takes them, transformed; several ``[N, T]`` on [0, 1] by the range of training rows."""
-        labels = self.target_transform_.forward(labels)
-        if self.targets_ is None:
-            return labels
-        low, high = self._label_ends()
-        scaled: Tensor = (labels - low) / (high - low)
-        return scaled
+        return codec, codec.take(y, rows)
 
 
 class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]  # scikit-learn has no types
@@ -660,7 +506,6 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     ((2, 2), ['sea', 'sun'])
     """
 
-    _thresholds: tuple[Any, Ids] | None = None  # of a state of the rows
     _expected_classes: Any = None  # of the rows that partial_fit may get later
 
     def __sklearn_tags__(self) -> Any:
@@ -743,8 +588,9 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
         queries = self.query_rows(X, ids).vectors
-        shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
-        shares = self.in_label_units(shares)
+        model = self.opened()
+        shares, error = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
+        shares = model.in_label_units(shares)
         probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
         return (probabilities, error.numpy()) if return_error else probabilities
 
@@ -777,15 +623,16 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         query_identity = self._prediction_identity(len(queries), ids, groups)
         if not self._promises(coverage):
             return np.ones((len(queries), len(self.classes_)), dtype=bool)
+        model = self.opened()
         known, truth, weights, own_groups = self._calibrating()
         labels = truth.long().numpy()
         if self.folds_ is None:
             fitted = ConformalClasses(method, coverage=coverage, seed=0)
             fitted.fit(_shares(known), labels, weights, own_groups)
-            return fitted.predict(_shares(self.in_label_units(self._answer(queries, query_identity)[0])))
+            return fitted.predict(_shares(model.in_label_units(model.answer(queries, query_identity)[0])))
         folds = self.bank_.folds
-        codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(self, MOST)].numpy()
-        shares = fold_predictions(self, queries, self.bank_.identity(**query_identity))
+        codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(model, MOST)].numpy()
+        shares = fold_predictions(model, queries, self.bank_.identity(**query_identity))
         settings: dict[str, Any] = {"method": method, "weights": weights, "groups": own_groups}
         return cross_conformal_sets(_shares(shares), _shares(known), labels, codes, coverage, **settings)
 
@@ -795,8 +642,9 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         weights = None if rows.weights is None else rows.weights[at].numpy()
         own_groups = None if codes is None else codes.numpy()
         if self.folds_ is not None:
-            return out_of_fold(self, at), rows.labels[at], weights, own_groups
-        said = self.in_label_units(self._answer(rows.vectors[at].double(), known)[0])
+            return out_of_fold(self.fitted_, at), rows.labels[at], weights, own_groups
+        model = self.opened()
+        said = model.in_label_units(model.answer(rows.vectors[at].double(), known)[0])
         return said, rows.labels[at], weights, own_groups
 
     @property
@@ -809,14 +657,14 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """
         if not self.multilabel_:
             raise AttributeError("thresholds_: expected a model of several classes a row, got one of a class each")
-        state = self.bank_.state, self.calibration_.state, self.network_.head
-        if self._thresholds is None or self._thresholds[0] != state:
+        thresholds = self.fitted_.thresholds
+        if not thresholds:
             chosen = np.full(len(self.classes_), 0.5)
             if self.calibrating_rows():
                 known, truth, weights, _ = self._calibrating()
                 chosen = f1_thresholds(known.double().numpy(), truth.numpy(), weights)
-            self._thresholds = state, chosen
-        return self._thresholds[1]
+            thresholds.append(chosen)
+        return thresholds[0]
 
     @usual_settings()
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
@@ -831,114 +679,10 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         named: np.ndarray[Any, Any] = np.asarray(self.classes_)[chances.argmax(axis=1)]
         return named
 
-    def in_label_units(self, prediction: Tensor) -> Tensor:
-        """Probabilities ``[b, K]``, computed from scores if a kernel gives those."""
-        return self.target_transform_.inverse(prediction)
-
-    def _as_trained(self, prediction: Tensor) -> Tensor:
-        return self.in_label_units(prediction)
-
-    def _start_scale(self) -> None:
-        self.target_transform_ = PLAIN
-
-    def _calibrate_scores(self) -> None:
-        self.target_transform_ = PLAIN
-        scores, bank, at = self._left_out(np.arange(len(self.bank_)))
-        mass = None if bank.weights is None else bank.weights[at]
-        fitted = calibrate_scores(scores, self.bank_labels()[at], mass)
-        known = {"name": "softmax", "slope": fitted.slope, "biases": fitted.biases.tolist()}
-        self.target_transform_ = TargetTransform.model_validate(known)
-
-    def _fit_labels(self, y: Any, rows: int) -> Ids:
-        y = as_series("y", y)
-        self.multilabel_, self.target_transform_ = is_multilabel(y), PLAIN
-        if self.multilabel_:
-            return self._fit_several(y, rows)
-        values = read_classes(y, rows)
-        check_classification_targets(values)
-        expected = self._expected_classes
-        classes = np.array(sorted(set((values if expected is None else expected).tolist())))
-        if len(classes) < 2:
-            raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
-        self.classes_ = classes
-        return self._take_labels(values, rows)
-
-    def _fit_several(self, y: Any, rows: int) -> Ids:
-        check_length(y, rows)
-        if self.readout not in ("auto", "attention"):
+    def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
+        several = is_multilabel(as_series("y", y))
+        if several and self.readout not in ("auto", "attention"):
             raise ValueError(f"readout: expected 'attention' for several classes a row, got {short(self.readout)}")
-        if self.metric == "kernel":
+        if several and self.metric == "kernel":
             raise ValueError("metric: expected 'network' for several classes a row, got 'kernel'")
-        self.classes_, labels = read_multilabel(y, self._expected_classes)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y: expected at least two classes in the lists of all rows, got {len(self.classes_)}")
-        if not (labels != labels[0]).any():
-            raise ValueError("y: expected classes that differ from row to row, got the same in every row")
-        return labels
-
-    def _given_labels(self, labels: Ids) -> Any:
-        """Labels of the bank as ``fit`` takes them."""
-        if self.multilabel_:
-            return [self.classes_[row > 0].tolist() for row in labels]
-        return self.classes_.astype(object)[labels.astype(np.int64)]
-
-    def _take_labels(self, y: Any, rows: int) -> Ids:
-        y = as_series("y", y)
-        if self.multilabel_:
-            check_length(y, rows)
-            return read_multilabel(y, self.classes_)[1]
-        values = read_classes(y, rows)
-        positions = {name: position for position, name in enumerate(self.classes_.tolist())}
-        codes = []
-        for row, value in enumerate(values.tolist()):
-            if value not in positions:
-                raise ValueError(
-                    f"y: expected a class that the model was fitted with, got {short(value)} in row {row}; new classes "
-                    "are added by new_classes=True (vicinal add --new-classes)"
-                )
-            codes.append(positions[value])
-        return np.array(codes, dtype=np.float64)
-
-    def _learn_classes(self, y: Any, rows: int) -> None:
-        """Take new classes of rows that are to be added, in their order, behind the others."""
-        if self.multilabel_ or not self.network_.head.uses_bank:
-            raise ValueError(
-                "new_classes: expected a model of one class a row that predicts from neighbors, got another; fit it "
-                "again with rows of the new classes"
-            )
-        values = read_classes(y, rows)
-        known = self.classes_.tolist()
-        kind = type(known[0])
-        for row, value in enumerate(values.tolist()):
-            if type(value) is not kind:
-                raise ValueError(
-                    f"y: expected classes of type {kind.__name__}, as those of the fit, got {short(value)} in row {row}"
-                )
-        self.classes_ = np.array(list(dict.fromkeys([*known, *values.tolist()])), self.classes_.dtype.type)
-        self._tell_index_of_classes()
-
-    def _forget_labels(self, gone: list[Any]) -> None:
-        """Classes without the names of those that no row has any more."""
-        banks = [bank.labels for bank in self._banks() if len(bank)]
-        if self.multilabel_:
-            used = {place for labels in banks for place in labels.any(dim=0).nonzero()[:, 0].tolist()}
-        else:
-            used = {int(place) for labels in banks for place in np.unique(labels.numpy()).tolist()}
-        names = {name for label in gone for name in (label if self.multilabel_ else [label])}
-        fitted = len(self.target_transform_.biases) or len(self.classes_)
-        left = classes_without(self.classes_.tolist(), names, used, fitted)
-        if left != self.classes_.tolist():
-            self.classes_ = np.array(left, self.classes_.dtype.type)
-            self._tell_index_of_classes()
-
-    def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
-        return self._as_predicted(labels)
-
-    def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
-        least = 1.0 / (2 * len(scaled))
-        shares = scaled.mean(dim=0) if weights is None else weights @ scaled / len(scaled)
-        return shares.logit(eps=least) if self.multilabel_ else shares.clamp(min=least).log()
-
-    def _as_predicted(self, labels: Tensor) -> Tensor:
-        """One-hot, or 0 and 1 of several classes, ``[N, K]``, float64."""
-        return labels.double() if self.multilabel_ else one_hot(labels.long(), len(self.classes_)).double()
+        return ClassCodec.of(y, rows, self._expected_classes)

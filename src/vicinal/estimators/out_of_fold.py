@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.calibration import cross_conformal_interval, range_scores
 from vicinal.estimators.attention import INWARD, head_range
-from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.fitted import FittedModel
 from vicinal.heads import FoldMembers, Kriging
 from vicinal.training.rows import spread
 
@@ -15,9 +15,9 @@ MOST = 4096
 """Rows that calibrate intervals, at most, spread evenly over the bank; more would hardly move their ends."""
 
 
-def fold_positions(model: NeighborEstimator, most: int | None = None) -> Tensor:
+def fold_positions(model: FittedModel, most: int | None = None) -> Tensor:
     """Positions ``[n]`` of the bank's rows that a fold leaves out, ``most`` of them spread evenly; None: all."""
-    folds = model.bank_.folds
+    folds = model.bank.folds
     if folds is None:
         return torch.zeros(0, dtype=torch.int64)
     positions = (folds >= 0).nonzero()[:, 0]
@@ -25,14 +25,14 @@ def fold_positions(model: NeighborEstimator, most: int | None = None) -> Tensor:
 
 
 @torch.no_grad()
-def out_of_fold(model: NeighborEstimator, positions: Tensor) -> Tensor:
+def out_of_fold(model: FittedModel, positions: Tensor) -> Tensor:
     """Predictions ``[n]`` or ``[n, K]`` of bank rows, in the head's units, by the members that leave out their folds.
 
     Args:
         model: whose members are folds.
         positions: ``[n]``, of rows that a fold leaves out.
     """
-    bank, members = model.bank_, model.fold_members()
+    bank, members = model.bank, model.fold_members()
     folds, vectors, labels = _folds(model), bank.vectors, model.bank_labels()
     prediction: Tensor | None = None
     for fold in sorted(set(folds[positions].tolist())):
@@ -47,7 +47,7 @@ def out_of_fold(model: NeighborEstimator, positions: Tensor) -> Tensor:
 
 @torch.no_grad()
 def fold_predictions(
-    model: NeighborEstimator,
+    model: FittedModel,
     queries: Tensor,
     identity: Mapping[str, Tensor | None],
     members: FoldMembers | None = None,
@@ -61,7 +61,7 @@ def fold_predictions(
         members: with other heads than those of the model.
     """
     members = model.fold_members() if members is None else members
-    vectors, labels, folds = model.bank_.vectors, model.bank_labels(), _folds(model)
+    vectors, labels, folds = model.bank.vectors, model.bank_labels(), _folds(model)
     blocks = []
     for part, known in model.query_blocks(queries, identity):
         each = [members.predict(fold, part, vectors, labels, folds, **known) for fold in range(members.folds)]
@@ -69,7 +69,7 @@ def fold_predictions(
     return torch.cat(blocks) if blocks else labels.new_zeros(0, members.folds, *labels.shape[1:])
 
 
-def ensemble_share(model: NeighborEstimator) -> float:
+def ensemble_share(model: FittedModel) -> float:
     """The squared error of all members together as a share of that of the members that never saw a row; at most 1.
 
     See :meth:`vicinal.estimators.NeighborRegressor.out_of_fold_error`.
@@ -78,24 +78,24 @@ def ensemble_share(model: NeighborEstimator) -> float:
     if not len(positions):
         return 1.0
     unseen = model.in_label_units(out_of_fold(model, positions)).double()
-    error = (unseen - model.bank_.labels[positions].double()).square()
+    error = (unseen - model.bank.labels[positions].double()).square()
     disagreement, members = torch.zeros_like(error), model.fold_members()
     for fold in range(members.folds):  # all members as those that leave the row out read it: one readout is told of
         at = (_folds(model)[positions] == fold).nonzero()[:, 0]
         alike = FoldMembers(members.heads[fold], members.members, members.folds)
-        queries, who = model.bank_.vectors[positions[at]].double(), _identity(model, positions[at])
+        queries, who = model.bank.vectors[positions[at]].double(), _identity(model, positions[at])
         each = fold_predictions(model, queries, who, alike)  # [b, F] or [b, F, T]
         said = torch.stack([model.in_label_units(one).double() for one in each.unbind(dim=1)])
         disagreement[at] = said.var(dim=0, unbiased=False)
-    if model.bank_.weights is not None:
-        mass = model.bank_.weights[positions].double().reshape(-1, *[1] * (error.ndim - 1))
+    if model.bank.weights is not None:
+        mass = model.bank.weights[positions].double().reshape(-1, *[1] * (error.ndim - 1))
         error, disagreement = error * mass, disagreement * mass
     total = float(error.sum())
     return max(0.0, 1 - float(disagreement.sum()) / total) if total > 0 else 1.0
 
 
 def cross_intervals(
-    model: NeighborEstimator, queries: Tensor, identity: Mapping[str, Tensor | None], coverage: float
+    model: FittedModel, queries: Tensor, identity: Mapping[str, Tensor | None], coverage: float
 ) -> Tensor:
     """CV+ intervals ``[b, 2]`` of embedded queries: see :func:`vicinal.calibration.cross_conformal_interval`.
 
@@ -116,14 +116,14 @@ def cross_intervals(
         at = (codes == fold).nonzero()[:, 0]
         rows_of_fold = positions[at]
         low, high, unit = _fold_range(
-            model, fold, model.bank_.vectors[rows_of_fold].double(), _identity(model, rows_of_fold), coverage
+            model, fold, model.bank.vectors[rows_of_fold].double(), _identity(model, rows_of_fold), coverage
         )
         misses = range_scores(model.bank_labels()[rows_of_fold].numpy(), low.numpy(), high.numpy())
         scores[at] = torch.from_numpy(misses) / unit
         ranges.append(_fold_range(model, fold, queries, identity, coverage))
     lows, highs, units = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
-    weights = None if model.bank_.weights is None else model.bank_.weights[positions].numpy()
-    own_groups = model.bank_.store.group_codes
+    weights = None if model.bank.weights is None else model.bank.weights[positions].numpy()
+    own_groups = model.bank.store.group_codes
     known = {"weights": weights, "groups": None if own_groups is None else own_groups[positions].numpy()}
     ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units, **known)
     return torch.from_numpy(ends)
@@ -131,10 +131,10 @@ def cross_intervals(
 
 @torch.no_grad()
 def _fold_range(
-    model: NeighborEstimator, fold: int, queries: Tensor, identity: Mapping[str, Tensor | None], coverage: float
+    model: FittedModel, fold: int, queries: Tensor, identity: Mapping[str, Tensor | None], coverage: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The uncalibrated range of each query ``[b]`` by the members of a fold, and in which unit its margin counts."""
-    bank, members = model.bank_, model.fold_members()
+    bank, members = model.bank, model.fold_members()
     rows, labels, known = members.bank(fold, bank.vectors, model.bank_labels(), _folds(model), dict(identity))
     head, parts = members.part(fold), model.query_blocks(members.columns(fold, queries), known)
     blocks = [_block_range(model, head, part, rows, labels, some, coverage) for part, some in parts]
@@ -145,7 +145,7 @@ def _fold_range(
 
 
 def _block_range(
-    model: NeighborEstimator,
+    model: FittedModel,
     head: nn.Module,
     queries: Tensor,
     bank: Tensor,
@@ -165,19 +165,19 @@ def _block_range(
     return torch.lerp(low, prediction, INWARD), torch.lerp(high, prediction, INWARD), unit
 
 
-def _folds(model: NeighborEstimator) -> Tensor:
-    folds = model.bank_.folds
+def _folds(model: FittedModel) -> Tensor:
+    folds = model.bank.folds
     if folds is None:
         raise ValueError("folds: expected a model whose members are folds, got one that holds rows out")
     return folds
 
 
-def _identity(model: NeighborEstimator, positions: Tensor) -> dict[str, Tensor | None]:
+def _identity(model: FittedModel, positions: Tensor) -> dict[str, Tensor | None]:
     """Who bank rows are, so that none is predicted from its own group, also of rows that were added later."""
-    groups, weights = model.bank_.store.group_codes, model.bank_.weights
+    groups, weights = model.bank.store.group_codes, model.bank.weights
     known = {
         "query_ids": positions,
-        "bank_ids": torch.arange(len(model.bank_)),
+        "bank_ids": torch.arange(len(model.bank)),
         "query_groups": None if groups is None else groups[positions],
         "bank_groups": groups,
     }

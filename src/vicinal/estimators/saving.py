@@ -33,9 +33,11 @@ from vicinal.encoders.kinds import is_gap, is_list
 from vicinal.encoders.names import chosen_encoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.journal import Changes, read_changes, write_changes
 from vicinal.estimators.kernel_metric import WHOLE, check_kernel_kinds, make_kernel_network
+from vicinal.estimators.label_codec import ClassCodec, LabelCodec, LikenessCodec, NumberCodec
 from vicinal.estimators.network import (
     MOST_NEIGHBORS,
     check_readout,
@@ -501,29 +503,41 @@ def _load(
     model.n_features_in_ = config.n_features
     if config.features is not None:
         model.feature_names_in_ = np.array(config.features, dtype=object)
-    if config.classes is not None:
-        model.classes_, model.multilabel_ = np.array(config.classes), config.multilabel
-    model.target_transform_ = config.transform
     model.form_ = _former_form(config) if config.form is None else config.form
-    if config.label_range is not None:
-        model.targets_ = config.targets
-        model.label_range_ = config.label_range
-        if config.targets is not None:
-            model.label_range_ = tuple(torch.tensor(ends, dtype=torch.float64) for ends in config.label_range)
-    model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
-    model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
-    model.plan_, model.weight_unit_ = config.plan, config.weight_unit
+    model.notes_, model.plan_, model.weight_unit_ = config.notes, config.plan, config.weight_unit
     model.changes_ = Changes(config.sequence)
     with seeded():  # a model of the hub draws weights that it overwrites
-        model.network_, attention = _read_network(folder / MODEL, config)
-    model.fold_heads_ = _fold_heads(config, attention)
-    width = embedding_width(model.network_)
-    model.bank_, model.calibration_ = (
-        _load_bank(part, config, width, verify=verify) for part in (folder, folder / HELD_OUT)
-    )
-    if len(model.bank_) == 0:
+        network, attention = _read_network(folder / MODEL, config)
+    width = embedding_width(network)
+    bank, held_out = (_load_bank(part, config, width, verify=verify) for part in (folder, folder / HELD_OUT))
+    if len(bank) == 0:
         raise ValueError(f"bank.json: expected rows to predict from in {folder}, got none")
+    history = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
+    model.fitted_ = FittedModel(
+        _codec(config),
+        network,
+        bank,
+        held_out,
+        config.fitted_metric,
+        history,
+        config.parameters.members,
+        config.folds,
+        _fold_heads(config, attention),
+    )
     return model
+
+
+def _codec(config: SavedConfig) -> LabelCodec:
+    """The codec of the labels of a saved model."""
+    classes, ends = np.array(config.classes or [], dtype=None if config.classes else object), config.label_range
+    if config.task == "similarity":
+        return LikenessCodec(config.transform, classes, several=config.parameters.labels == "several")
+    if config.classes is not None:
+        return ClassCodec(config.transform, classes, multilabel=config.multilabel)
+    if config.targets is None:
+        return NumberCodec(config.transform, ends=ends or (0.0, 1.0))
+    low, high = (torch.tensor(each, dtype=torch.float64) for each in ends or ())
+    return NumberCodec(config.transform, targets=config.targets, ends=(low, high))
 
 
 def _former_form(config: SavedConfig) -> TableForm:
@@ -636,7 +650,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
         parameters["random_state"] = None
     sets = {part.columns[0]: part.name for part in model.table_encoder.encoders if part.kind == "set"}
     parameters["encoders"] = (model.named_encoders() | sets) or None
-    classes = getattr(model, "classes_", None)
+    codec = model.fitted_.codec
     names = getattr(model, "feature_names_in_", None)
     return saved_config(
         {
@@ -648,12 +662,12 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "encoder": model.table_encoder.config(),
             "features": None if names is None else [str(name) for name in names],
             "n_features": model.n_features_in_,
-            "classes": None if classes is None else classes.tolist(),
-            "multilabel": model.multilabel_,
-            "targets": model.targets_,
-            "transform": model.target_transform_.model_dump(),
+            "classes": codec.classes.tolist() or None,
+            "multilabel": codec.multilabel,
+            "targets": codec.targets,
+            "transform": codec.transform.model_dump(),
             "form": model.form_.model_dump(exclude_defaults=True),
-            "label_range": _ends(getattr(model, "label_range_", None)),
+            "label_range": _ends(codec.ends) if isinstance(codec, NumberCodec) else None,
             "train_error": model.history_.train_error,
             "validation_error": model.history_.validation_error,
             "best_epoch": model.history_.best_epoch,
@@ -683,7 +697,7 @@ def task_of(model: NeighborEstimator) -> str:
     """The task by which a folder names what it holds."""
     if hasattr(model, "start_"):
         return "similarity"
-    return "classification" if hasattr(model, "classes_") else "regression"
+    return "classification" if model.fitted_.codec.kind == "classes" else "regression"
 
 
 def _weights(model: NeighborEstimator) -> dict[str, Tensor]:

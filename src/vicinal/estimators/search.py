@@ -135,8 +135,8 @@ def vectors_of(model: NeighborEstimator, ids: Sequence[Any]) -> tuple[Tensor, An
 
 
 def _named(model: NeighborEstimator, labels: Tensor) -> list[Any]:
-    classes = getattr(model, "classes_", None)
-    names = None if classes is None else classes.astype(object)  # Python's own texts and numbers
+    codec = model.fitted_.codec
+    names = codec.classes.astype(object) if codec.kind == "classes" else None  # Python's own texts and numbers
     return [named_label(label, names) for label in labels.tolist()]
 
 

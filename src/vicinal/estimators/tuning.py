@@ -5,6 +5,7 @@ import importlib
 import logging
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,8 @@ from vicinal.data import LeakWarning
 from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
-from vicinal.estimators.indexing import NearBank, fill_indexes, start_indexes, storage_of
+from vicinal.estimators.fitting import with_index
+from vicinal.estimators.indexing import start_indexes, storage_of
 from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
@@ -124,7 +126,7 @@ class TunedEstimator(NeighborEstimator):
 
     def honest_error(self) -> float:
         """Mean squared error (of classes log-loss) on the rows held out, or out of fold, as training sees labels."""
-        return self._honest_error()
+        return self.fitted_.honest_error()
 
     def _stored_plan(
         self, frozen: Any, pretrained: list[PretrainedEncoder], x: Any, seed: int, started: float
@@ -199,12 +201,9 @@ class TunedEstimator(NeighborEstimator):
 
     def _index_all(self) -> None:
         """Make the index of a bank that was filled without one."""
-        store, head, classes = self.bank_.store, self.network_.head, getattr(self, "classes_", None)
+        store, head = self.bank_.store, self.network_.head
         bank = NeighborBank(store.dim, storage=storage_of(self.index))
         folds = None if store.folds is None else store.folds.numpy()
         bank.add(store.ids, store.vectors, self.bank_.labels, groups=store.groups, rows=self.bank_.rows, folds=folds)
         indexes = start_indexes(str(self.index), head, bank, self.index_tolerance)
-        fill_indexes(indexes, head, bank)
-        self.bank_ = Bank.over(bank)
-        count = None if classes is None else len(classes)
-        self._near_head = NearBank(head, bank, indexes, count, self.index_tolerance)
+        self.fitted_ = with_index(replace(self.fitted_, bank=Bank.over(bank)), indexes, self.get_params(deep=False))

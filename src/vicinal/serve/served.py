@@ -198,7 +198,9 @@ def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray
     known = None if groups is None else groups[at.numpy()]
     identity = model.bank_.identity(names, known)
     with torch.no_grad():
-        said: Tensor = model.in_label_units(model.predict_embedded(model.bank_.vectors[at].double(), identity))
+        said: Tensor = model.fitted_.in_label_units(
+            model.fitted_.predict_embedded(model.bank_.vectors[at].double(), identity)
+        )
     classes = getattr(model, "classes_", None)
     if classes is None:
         return said.double().numpy()

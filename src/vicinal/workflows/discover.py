@@ -196,7 +196,7 @@ def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any
             trained = torch.from_numpy(np.flatnonzero(~rows.has(bank.ids)))
             chances = np.maximum(chances, _beside(model, bank, trained, scores)[0])
         return chances, count
-    members, at = model.fold_members(), fold_positions(model, MOST)
+    members, at = model.fitted_.fold_members(), fold_positions(model.fitted_, MOST)
     folds: Tensor = torch.zeros(0) if bank.folds is None else bank.folds
     above = np.zeros(len(queries))
     for fold in range(members.folds):
@@ -225,7 +225,7 @@ def _strangeness(model: BankedEstimator, queries: Tensor, identity: Mapping[str,
 def _strangeness_in(model: BankedEstimator, queries: Tensor, others: Tensor) -> Array:
     """Strangeness among the rows and columns that the members of a fold know."""
     similarity, k = model.fitted_similarity(), min(NEAREST, len(others))
-    blocks = [similarity(part, others).topk(k).values.mean(1) for part, _ in model.query_blocks(queries, {})]
+    blocks = [similarity(part, others).topk(k).values.mean(1) for part, _ in model.fitted_.query_blocks(queries, {})]
     return -torch.cat(blocks).numpy() if blocks else np.zeros(0)
 
 

@@ -18,7 +18,7 @@ from vicinal.data import check_column, find_duplicates, table_name
 from vicinal.data.table import Table, prepare_table, without_weightless
 from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.base import SCORES
+from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.evaluation import (
@@ -318,10 +318,10 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table) -> dict
         return {}
     places = {name: place for place, name in enumerate(classes.tolist())}
     known = np.flatnonzero([label in places for label in fresh.target.tolist()])
-    bank, labels, members = model.bank_.vectors, model.bank_labels(), len(head.heads)
+    bank, labels, members = model.bank_.vectors, model.fitted_.bank_labels(), len(head.heads)
     groups = None if fresh.groups is None or model.bank_.groups is None else fresh.groups[known]
     identity = model.bank_.identity(None, groups)
-    blocks = model.query_blocks(vectors[known], identity, max(1, SCORES // (members * len(bank))))
+    blocks = model.fitted_.query_blocks(vectors[known], identity, max(1, SCORES // (members * len(bank))))
     each = [head.each(part, bank, labels, **part_identity) for part, part_identity in blocks]
     if not each:
         return {}
@@ -526,18 +526,18 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
     ids[new] = None  # a new row may bear the number of another one in the bank
     bank, size = model.bank_, len(model.bank_)
     identity = bank.identity(ids, table.groups if bank.groups is not None else None)
-    labels, numbers = model.bank_labels().double().numpy(), bank.labels.numpy()
+    labels, numbers = model.fitted_.bank_labels().double().numpy(), bank.labels.numpy()
     expected, spread = [], []
     served, weight, start = np.zeros(size, dtype=np.int64), np.zeros(size), 0
-    for part, part_identity in model.query_blocks(vectors, identity):
-        weights = model.bank_weights(part, part_identity)
+    for part, part_identity in model.fitted_.query_blocks(vectors, identity):
+        weights = model.fitted_.bank_weights(part, part_identity)
         fresh = weights[torch.from_numpy(new[start : start + len(part)])]
         served += np.bincount(fresh.topk(min(FIRST, size), dim=1).indices.flatten().numpy(), minlength=size)
         weight += fresh.sum(0).numpy()
         expected.append(weights.numpy() @ labels)
         spread.append(np.zeros(len(part)) if numbers.ndim == 2 else neighbor_spread(weights.numpy(), numbers))
         start += len(part)
-    said = model.in_label_units(torch.from_numpy(np.concatenate(expected))).numpy()
+    said = model.fitted_.in_label_units(torch.from_numpy(np.concatenate(expected))).numpy()
     return BankUse(said, np.concatenate(spread), served, weight / max(int(new.sum()), 1))
 
 

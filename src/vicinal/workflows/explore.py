@@ -446,14 +446,14 @@ class Explorer:
         model, bank = self.model, self.model.bank_
         most = max(_LEAST, min(_DOUBTED, _PAIRS // len(bank)))
         if model.folds_ is not None:
-            at = fold_positions(model, most)
-            said = out_of_fold(model, at)
+            at = fold_positions(model.fitted_, most)
+            said = out_of_fold(model.fitted_, at)
         else:
             at = spread(len(bank), most)
             groups = None if bank.groups is None else bank.groups[at.numpy()]
             identity = bank.identity(bank.ids[at.numpy()], groups)
-            said = model.predict_embedded(bank.vectors[at].double(), identity)
-        return bank.ids[at.numpy()], model.in_label_units(said).double().numpy()
+            said = model.fitted_.predict_embedded(bank.vectors[at].double(), identity)
+        return bank.ids[at.numpy()], model.fitted_.in_label_units(said).double().numpy()
 
 
 def _sparse(at: np.ndarray[Any, Any], values: np.ndarray[Any, Any], rows: int) -> list[float | None]:

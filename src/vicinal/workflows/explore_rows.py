@@ -101,7 +101,9 @@ class TableRows:
     def predict(self, model: BankedEstimator) -> Tensor:
         """Predictions ``[n]`` or ``[n, K]`` of all rows."""
         identity = model.bank_.identity(None, None if self.groups is None else canonical_ids("groups", self.groups))
-        return model.in_label_units(model.predict_embedded(self.embedded(model).vectors.double(), identity)).double()
+        return model.fitted_.in_label_units(
+            model.fitted_.predict_embedded(self.embedded(model).vectors.double(), identity)
+        ).double()
 
 
 def _is_embedded_by(model: BankedEstimator, rows: EmbeddedRows) -> bool:

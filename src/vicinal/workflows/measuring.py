@@ -213,7 +213,7 @@ def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
 
 def share_of_all(model: BankedEstimator) -> float:
     """Of the squared error of a model's out-of-fold predictions, the share that the whole model has; 1 for classes."""
-    return ensemble_share(model) if isinstance(model, NeighborRegressor) else 1.0
+    return ensemble_share(model.fitted_) if isinstance(model, NeighborRegressor) else 1.0
 
 
 def of_all_members(scores: Mapping[str, float], share: float) -> dict[str, float]:
@@ -245,7 +245,7 @@ def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -
         held_out = model.calibration_.vectors.numpy(), named_labels(model, model.calibration_.labels)
         return knn_grid(vectors.numpy()[trained], labels[trained], *held_out, test, classes=classes)
     left_out = (model.bank_.folds == 0).numpy()
-    of_members = model.fold_members().columns(0, vectors).numpy()
+    of_members = model.fitted_.fold_members().columns(0, vectors).numpy()
     rows = of_members[~left_out], labels[~left_out], of_members[left_out], labels[left_out]
     chosen = knn_grid(*rows, of_members[:1], classes=classes).settings
     return knn_baseline(vectors.numpy(), labels, test, chosen, classes=classes)

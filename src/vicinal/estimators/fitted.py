@@ -1,0 +1,260 @@
+"""What a fit leaves behind: a metric, a readout, and the rows that predictions are made from, as one value."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vicinal.blockwise import policy, query_rows
+from vicinal.estimators.bank import Bank
+from vicinal.estimators.indexing import NearBank
+from vicinal.estimators.inputs import Ids
+from vicinal.estimators.label_codec import LabelCodec, NumberCodec
+from vicinal.estimators.readout import MOST, local_weights
+from vicinal.estimators.target_transform import TargetTransform
+from vicinal.heads import FoldMembers, Kriging
+from vicinal.training import NeighborNetwork, TrainingHistory
+from vicinal.training.rows import spread
+
+T = TypeVar("T")
+
+SCORES = 1 << 22
+"""Scores or weights held at a time while many queries are looked up, explained or calibrated."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A metric with its readout, over the rows of a bank: predictions, weights and honest errors are functions of it.
+
+    It is a value: a change of the rows or of the readout makes another one, and with it goes what was computed of the
+    rows as they were (margins, thresholds, errors). Banks alone change in place, as they may be large.
+
+    Attributes:
+        codec: between labels and what the head takes and gives.
+        network: encoder, projector and head.
+        bank: the rows that predictions are made from: all of them.
+        held_out: the rows that were held out of training; none where members are folds.
+        metric: "network" or "kernel".
+        history: error curves of training; a single point for a kernel.
+        members: how many projectors and heads there are side by side.
+        folds: how many folds the members leave out; None where rows were held out.
+        fold_heads: by which rows are read out of fold, where readouts were chosen for each; None: the head.
+        near: the head over its index; None without one.
+        margins: of intervals, by coverage, and by how much each calibrating row is missed, once they were computed.
+        thresholds: at which each class is predicted, once they were computed.
+        of_targets: this model for single targets, once they were asked for.
+    """
+
+    codec: LabelCodec
+    network: NeighborNetwork
+    bank: Bank
+    held_out: Bank
+    metric: str
+    history: TrainingHistory
+    members: int = 1
+    folds: int | None = None
+    fold_heads: Sequence[nn.Module] | None = None
+    near: NearBank | None = None
+    margins: dict[float, float] = field(default_factory=dict, init=False)
+    misses: list[Tensor] = field(default_factory=list, init=False)
+    thresholds: list[Ids] = field(default_factory=list, init=False)
+    of_targets: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def with_head(self, head: nn.Module) -> Self:
+        """The same metric with another readout."""
+        network = NeighborNetwork(self.network.encoder, self.network.projector, head)
+        return replace(self, network=network.eval())
+
+    def of_target(self, place: int) -> Self:
+        """This model for one of several targets."""
+        if not isinstance(self.codec, NumberCodec):
+            raise TypeError(f"codec: expected numbers, got {type(self.codec).__name__}")
+        return replace(
+            self,
+            codec=self.codec.of_target(place, uses_bank=self.uses_bank),
+            bank=self.bank.of_target(place),
+            held_out=self.held_out.of_target(place),
+        )
+
+    @property
+    def uses_bank(self) -> bool:
+        """Whether the head predicts from rows, and is no plain layer."""
+        return bool(self.network.head.uses_bank)
+
+    # Labels and predictions.
+
+    def bank_labels(self) -> Tensor:
+        """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
+        return self.codec.as_predicted(self.bank.labels)
+
+    def limited_transform(self) -> TargetTransform:
+        """The transform of the labels, whose predictions keep near the labels of the bank as they are now."""
+        return self.codec.limited(self.bank.labels)
+
+    def on_label_scale(self, prediction: Tensor) -> Tensor:
+        """Predictions of the head on the scale of the transform, on which intervals are made."""
+        return self.codec.on_scale(prediction, uses_bank=self.uses_bank)
+
+    def in_label_units(self, prediction: Tensor) -> Tensor:
+        """Predictions of the head in the units of the labels; for classes probabilities."""
+        return self.limited_transform().inverse(self.on_label_scale(prediction))
+
+    def answer(self, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        """Predictions ``[b]`` or ``[b, K]``, and ``[b]`` how far each may be from that over the whole bank."""
+        if self.near is not None:
+            approximation = self.near.predict(queries, **query_identity)
+            prediction, error = approximation.prediction, approximation.error
+        else:
+            prediction = self.predict_embedded(queries, self.bank.identity(**query_identity))
+            error = torch.zeros(len(queries), dtype=torch.float64)
+        check_finite("predictions", prediction)
+        return prediction, error
+
+    def predict_embedded(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
+        """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
+        head = self.network.head
+        if isinstance(head, Kriging):
+            blocks, labels = self.query_blocks(queries, identity, policy().batch_queries), self.bank_labels()
+            return torch.cat([local_weights(head, self.bank, *block).mean(labels) for block in blocks])
+        return self.network.predict(queries, self.bank.vectors, self.bank_labels(), **identity)
+
+    def bank_weights(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
+        """Weights ``[b, N]`` of the bank's rows for embedded queries ``[b, d]``."""
+        head = self.network.head
+        if isinstance(head, Kriging) and head.by_one_inverse(len(self.bank)):
+            return local_weights(head, self.bank, queries, identity).weights
+        with torch.no_grad():
+            weights: Tensor = head.weights(queries, self.bank.vectors, **identity)  # type: ignore[operator]
+        return weights
+
+    def query_blocks(
+        self, queries: Tensor, identity: Mapping[str, Tensor | None], step: int | None = None
+    ) -> Iterator[tuple[Tensor, dict[str, Tensor | None]]]:
+        """Queries with their share of ``identity``, ``step`` at a time; None: so many that their weights fit."""
+        step = query_rows(SCORES, len(self.bank)) if step is None else step
+        for start in range(0, len(queries), step):
+            part = slice(start, start + step)
+            part_identity = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}
+            yield queries[part], part_identity
+
+    # Honest predictions: of rows held out, out of fold, or each from all others.
+
+    def fold_members(self) -> FoldMembers:
+        """The members of the fitted head by the folds that they leave out.
+
+        Raises:
+            ValueError: if rows were held out in place of folds.
+        """
+        if self.folds is None:
+            raise ValueError(
+                "validation_fraction: expected a model fitted with 0, whose members are folds, got one that held rows "
+                "out, and so has no predictions out of fold"
+            )
+        return FoldMembers(self.network.head, self.members, self.folds, self.fold_heads)
+
+    @torch.no_grad()
+    def honest_predictions(self) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of the fitted head for rows held out, or out of fold: of which bank, and where they stand."""
+        bank, labels, codes = self.bank, self.bank_labels(), self.bank.store.group_codes
+        if bank.folds is not None:
+            at = spread(len(bank), 4 * MOST)
+            who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
+            who |= {} if bank.weights is None else {"bank_weight": bank.weights}
+            queries, of_queries = bank.vectors[at].double(), bank.folds[at]
+            prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
+            return prediction, bank, at
+        rows, at = self.held_out, spread(len(self.held_out), MOST)
+        groups = rows.groups[at.numpy()] if codes is not None and rows.groups is not None else None
+        identity = bank.identity(ids=rows.ids[at.numpy()], groups=groups)
+        return self.predict_embedded(rows.vectors[at].double(), identity), rows, at
+
+    @cached_property
+    def honest_errors(self) -> tuple[Tensor, Tensor]:
+        """Errors ``[b]`` of these predictions, as training sees labels, and the weights ``[b]`` of their rows."""
+        prediction, rows, at = self.honest_predictions()
+        errors = self.codec.errors(prediction, self.codec.as_predicted(rows.labels[at]).to(prediction)).double()
+        return errors, torch.ones_like(errors) if rows.weights is None else rows.weights[at].to(errors)
+
+    def honest_error(self) -> float:
+        """Their weighted mean: readouts are chosen by it, and kernels against networks."""
+        return weighted_mean(*self.honest_errors)
+
+    def surely_below(self, other: Self) -> bool:
+        """Whether these errors are below those of another model by more than the standard error of that."""
+        errors, mass = self.honest_errors
+        gains, share = other.honest_errors[0] - errors, mass / mass.sum()
+        gain = (gains * share).sum()
+        spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
+        return bool(gain > spread_of_rows.sqrt())
+
+    def left_out(self, positions: Ids) -> tuple[Tensor, Tensor]:
+        """Predictions of some of these rows of the bank, each from all others, and where these rows stand."""
+        some = positions[spread(len(positions), MOST).numpy()]
+        at, bank = torch.from_numpy(some), self.bank
+        groups = None if bank.groups is None else bank.groups[some]
+        return self.predict_embedded(bank.vectors[at].double(), bank.identity(bank.ids[some], groups)), at
+
+    def error_at(self, positions: Ids) -> float:
+        """Mean error, as training sees labels, of these predictions."""
+        predicted, at = self.left_out(positions)
+        unit = self.codec.unit()
+        return self.mean_error(predicted / unit, self.bank_labels()[at] / unit, at)
+
+    def error_in_label_units(self) -> float:
+        """Mean squared error of labels on [0, 1], of all rows, each predicted from the others."""
+        (low, high), (said, at) = self.codec.ends, self.left_out(np.arange(len(self.bank)))
+        both = self.in_label_units(said), self.bank.labels[at]
+        said, truth = ((values - low) / (high - low) for values in both)
+        return self.mean_error(said, truth.to(said), at)
+
+    def mean_error(self, prediction: Tensor, truth: Tensor, at: Tensor) -> float:
+        """Mean of the errors of rows of the bank at positions ``at [b]``, by their weights."""
+        errors, weights = self.codec.errors(prediction, truth), self.bank.weights
+        return weighted_mean(errors, torch.ones_like(errors) if weights is None else weights[at].to(errors))
+
+
+class Part(Generic[T]):
+    """An attribute of an estimator that is a part of its fitted model, as scikit-learn names what a fit has left.
+
+    It is there once the estimator is fitted; to set it makes another fitted model, with that part.
+
+    Args:
+        name: of the part.
+        of_codec: whether it is one of the codec.
+    """
+
+    def __init__(self, name: str, *, of_codec: bool = False) -> None:
+        self.name, self.of_codec = name, of_codec
+
+    def __get__(self, estimator: Any, owner: type) -> T:
+        if estimator is None:
+            return self  # type: ignore[return-value]  # of the class
+        fitted = vars(estimator).get("fitted_")
+        if fitted is None:
+            raise AttributeError(f"{owner.__name__}: expected a fitted one, got one without {self.name}; call fit")
+        part: T = getattr(fitted.codec if self.of_codec else fitted, self.name)
+        if self.name == "classes" and not len(fitted.codec.classes):
+            raise AttributeError(f"{owner.__name__}: expected one of classes, got one of numbers")
+        return part
+
+    def __set__(self, estimator: Any, value: T) -> None:
+        fitted, part = estimator.fitted_, {self.name: value}
+        part = {"codec": replace(fitted.codec, **part)} if self.of_codec else part
+        estimator.fitted_ = replace(fitted, **part)
+
+
+def weighted_mean(errors: Tensor, mass: Tensor) -> float:
+    """Of errors ``[b]`` by weights ``[b]``."""
+    return float((errors * mass).sum() / mass.sum())
+
+
+def check_finite(what: str, values: Tensor) -> None:
+    """Raise ValueError if some of ``values [n, ...]`` are not finite, by weights or numbers in X that are too large."""
+    bad = ~values.isfinite().reshape(len(values), -1).all(dim=1)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        raise ValueError(f"X: expected finite {what} by this model, got NaN or infinity for the row at {row}")

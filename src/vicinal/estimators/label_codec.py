@@ -1,0 +1,372 @@
+"""Labels as users write them, as a bank keeps them, and as a head takes and gives them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from vicinal.core import short
+from vicinal.data.target import LARGEST, SEPARATOR
+from vicinal.estimators.forgetting import classes_without, range_without
+from vicinal.estimators.inputs import Ids, as_series
+from vicinal.estimators.labels import check_length, read_classes, read_numbers
+from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
+from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
+from vicinal.training import error_of
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCodec:
+    """Labels of which nothing is predicted: a bank keeps them as they are.
+
+    A label goes three ways: as a user writes it, as a bank keeps it (float64 ``[n]``, of several ``[n, T]``), and as a
+    head takes it and gives predictions. A codec is a value: rows that bring or take classes make another one.
+
+    Attributes:
+        transform: the scale that a head works on.
+        classes: names of the classes ``[K]``; none of numbers.
+        targets: names of several numbers a row; None: one.
+        multilabel: whether rows may have several classes.
+        ends: the lowest and highest label of the training rows, of several targets ``[T]`` each.
+    """
+
+    transform: TargetTransform = field(default_factory=lambda: PLAIN)
+    classes: Ids = field(default_factory=lambda: np.zeros(0, dtype=object))
+    targets: Sequence[str] | None = None
+    multilabel: bool = False
+    ends: tuple[Any, Any] = (0.0, 1.0)
+
+    @property
+    def kind(self) -> str:
+        """What losses call them: "numbers" or "classes"."""
+        return "classes" if len(self.classes) else "numbers"
+
+    @property
+    def class_count(self) -> int | None:
+        """How many classes there are; None of numbers."""
+        return len(self.classes) or None
+
+    def fitted(self, train: Tensor) -> Self:
+        """The codec of a fit on labels ``[n]`` or ``[n, T]`` of the bank; raises ValueError where none can be."""
+        return self
+
+    def as_predicted(self, labels: Tensor) -> Tensor:
+        """Labels of the bank as a head takes them."""
+        return labels
+
+    def scaled(self, labels: Tensor) -> Tensor:
+        """Labels of the bank as training takes them: on [0, 1] by the range of the training rows, or one-hot."""
+        return labels
+
+    def label_ends(self) -> tuple[Any, Any] | None:
+        """What training has scaled to 0 and 1, on the scale of the transform; None of classes."""
+        return None
+
+    def unit(self) -> float:
+        """What labels of one number a row are divided by where training takes them; 1 of all others."""
+        return 1.0
+
+    def start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
+        """Where the bias of a dense head starts, by weights ``[n]`` of mean 1."""
+        raise TypeError("labels: expected those that a head predicts, got others")
+
+    def on_scale(self, prediction: Tensor, *, uses_bank: bool) -> Tensor:
+        """Predictions of a head on the scale of the transform, on which intervals are made."""
+        return prediction
+
+    def limited(self, labels: Tensor) -> TargetTransform:
+        """The transform whose predictions keep near the labels of the bank as they are now."""
+        return self.transform
+
+    def as_trained(self, prediction: Tensor) -> Tensor:
+        """Predictions of a head as errors are measured while a model is fitted: numbers on their scale."""
+        return prediction
+
+    def errors(self, prediction: Tensor, truth: Tensor) -> Tensor:
+        """Of each row ``[b]``, as training has them, of labels as a head takes them."""
+        said = self.as_trained(prediction)
+        return error_of(said, truth, multilabel=self.multilabel, numbers=self.targets is not None)
+
+    def take(self, y: Any, rows: int) -> Ids:
+        """Checked labels as the bank keeps them."""
+        raise TypeError("labels: expected those that a head predicts, got others")
+
+    def written(self, labels: Ids) -> Any:
+        """Labels of the bank as ``fit`` takes them."""
+        return labels
+
+    def with_new(self, y: Any, rows: int, *, uses_bank: bool) -> Self:
+        """The codec with the classes of rows that are to be added, which a head that uses a bank predicts from."""
+        if self.kind == "numbers":
+            raise ValueError("new_classes: expected a model of classes, got one of numbers")
+        return self
+
+    def without(self, gone: list[Any], left: Sequence[Tensor]) -> Self:
+        """The codec after rows were forgotten, which had the labels ``gone``, and ``left`` those of the other rows."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class NumberCodec(LabelCodec):
+    """Numbers, one a row or several: a head takes them on the scale of a transform.
+
+    Attributes:
+        place: which of several numbers is meant where the head gives them all.
+    """
+
+    place: int | None = None
+
+    @classmethod
+    def of(cls, y: Any, transform: str) -> Self:
+        """The codec of the labels of a fit, as users write them, before anything is fitted."""
+        return cls(TargetTransform(name="log" if transform == "log" else "none"), targets=target_names(y))
+
+    def take(self, y: Any, rows: int) -> Ids:
+        """Numbers ``[n]`` or ``[n, T]``."""
+        values = read_numbers(y, rows) if self.targets is None else several_numbers(y, self.targets, rows)
+        if self.transform.name == "log":
+            for name, column in zip(self.targets or ["y"], values.reshape(rows, -1).T, strict=True):
+                check_positive(column, name)
+        return values
+
+    def fitted(self, train: Tensor) -> Self:
+        """With the range of the training labels."""
+        if self.targets is None:
+            low, high = float(train.min()), float(train.max())
+            _check_range(low, high)
+            return replace(self, ends=(low, high))
+        ends = train.amin(dim=0), train.amax(dim=0)
+        for name, low, high in zip(self.targets, *(end.tolist() for end in ends), strict=True):
+            _check_range(low, high, f" of {short(name)}, which may be left out")
+        return replace(self, ends=ends)
+
+    def as_predicted(self, labels: Tensor) -> Tensor:
+        """Transformed; several ``[N, T]`` on [0, 1] by the range of training rows."""
+        labels = self.transform.forward(labels)
+        return labels if self.targets is None else self._on_range(labels)
+
+    def scaled(self, labels: Tensor) -> Tensor:
+        """On [0, 1] by the range of training rows."""
+        labels = self.as_predicted(labels)
+        return self._on_range(labels) if self.targets is None else labels
+
+    def _on_range(self, labels: Tensor) -> Tensor:
+        low, high = self.label_ends()
+        scaled: Tensor = (labels - low) / (high - low)
+        return scaled
+
+    def label_ends(self) -> tuple[Any, Any]:
+        """The ends of the training labels on the scale of the transform."""
+        if self.transform.name == "none":
+            return self.ends
+        ends = torch.stack([torch.as_tensor(end, dtype=torch.float64) for end in self.ends])
+        low, high = self.transform.forward(ends)
+        return (float(low), float(high)) if self.targets is None else (low, high)
+
+    def unit(self) -> float:
+        """The range of the training labels; several are on [0, 1] as the head takes them."""
+        low, high = self.label_ends() if self.targets is None else (0.0, 1.0)
+        return float(high - low)
+
+    def start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
+        """The mean of the labels."""
+        return scaled.mean(dim=0) if weights is None else torch.einsum("n,n...->...", weights, scaled) / len(scaled)
+
+    def on_scale(self, prediction: Tensor, *, uses_bank: bool) -> Tensor:
+        """A head without a bank, and one of several targets, gives shares of the range of training labels."""
+        if uses_bank and self.targets is None:
+            return prediction
+        low, high = self.label_ends()
+        if self.place is not None:
+            prediction = prediction[:, self.place]
+        values: Tensor = low + prediction.double() * (high - low)
+        return values
+
+    def limited(self, labels: Tensor) -> TargetTransform:
+        """Predictions leave the range of the bank's labels by at most half of it."""
+        return self.transform.within(labels)
+
+    def without(self, gone: list[Any], left: Sequence[Tensor]) -> Self:
+        """Range and transform without labels that only forgotten rows had."""
+        width = len(self.targets or ["y"])
+        lost = np.array(gone, dtype=np.float64).reshape(-1, width)
+        others = np.concatenate([np.asarray(labels).reshape(-1, width) for labels in left])
+        ends = [np.asarray(end, dtype=np.float64).reshape(-1) for end in self.ends]
+        low, high = range_without(ends[0], ends[1], lost, others)
+        several = self.targets is not None
+        new = (torch.from_numpy(low), torch.from_numpy(high)) if several else (float(low[0]), float(high[0]))
+        return replace(self, ends=new, transform=self.transform.without(lost, others))
+
+    def of_target(self, place: int, *, uses_bank: bool) -> Self:
+        """The codec of one of several targets."""
+        low, high = self.ends
+        return replace(
+            self,
+            targets=None,
+            ends=(float(low[place]), float(high[place])),
+            transform=self.transform.of_target(place),
+            place=None if uses_bank else place,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCodec(LabelCodec):
+    """Classes, one a row (a bank keeps its place) or several (0 and 1 of each): a head takes 0 and 1 ``[N, K]``."""
+
+    @classmethod
+    def of(cls, y: Any, rows: int, expected: Ids | None = None) -> tuple[Self, Ids]:
+        """The codec of the labels of a fit, and these as the bank keeps them.
+
+        Args:
+            y: as users write them.
+            rows: how many there are.
+            expected: all classes that later rows may have; None: those of ``y``.
+
+        Raises:
+            ValueError: for fewer than two classes, or labels that are none.
+        """
+        y = as_series("y", y)
+        if is_multilabel(y):
+            return cls._of_several(y, rows, expected)
+        values = read_classes(y, rows)
+        check_classification_targets(values)
+        classes = np.array(sorted(set((values if expected is None else expected).tolist())))
+        if len(classes) < 2:
+            raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
+        codec = cls(classes=classes)
+        return codec, codec.take(values, rows)
+
+    @classmethod
+    def _of_several(cls, y: Any, rows: int, expected: Ids | None) -> tuple[Self, Ids]:
+        check_length(y, rows)
+        classes, labels = read_multilabel(y, expected)
+        if len(classes) < 2:
+            raise ValueError(f"y: expected at least two classes in the lists of all rows, got {len(classes)}")
+        if not (labels != labels[0]).any():
+            raise ValueError("y: expected classes that differ from row to row, got the same in every row")
+        return cls(classes=classes, multilabel=True), labels
+
+    def take(self, y: Any, rows: int) -> Ids:
+        """Places of classes ``[n]``, or 0 and 1 of each ``[n, K]``."""
+        y = as_series("y", y)
+        if self.multilabel:
+            check_length(y, rows)
+            return read_multilabel(y, self.classes)[1]
+        values = read_classes(y, rows)
+        positions = {name: position for position, name in enumerate(self.classes.tolist())}
+        codes = []
+        for row, value in enumerate(values.tolist()):
+            if value not in positions:
+                raise ValueError(
+                    f"y: expected a class that the model was fitted with, got {short(value)} in row {row}; new classes "
+                    "are added by new_classes=True (vicinal add --new-classes)"
+                )
+            codes.append(positions[value])
+        return np.array(codes, dtype=np.float64)
+
+    def written(self, labels: Ids) -> Any:
+        """Names of classes, or a list of them for each row."""
+        if self.multilabel:
+            return [self.classes[row > 0].tolist() for row in labels]
+        return self.classes.astype(object)[labels.astype(np.int64)]
+
+    def as_predicted(self, labels: Tensor) -> Tensor:
+        """One-hot, or 0 and 1 of several classes, ``[N, K]``, float64."""
+        return labels.double() if self.multilabel else one_hot(labels.long(), len(self.classes)).double()
+
+    def scaled(self, labels: Tensor) -> Tensor:
+        """The same."""
+        return self.as_predicted(labels)
+
+    def start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
+        """The logarithm of each class's share, or the log odds of each."""
+        least = 1.0 / (2 * len(scaled))
+        shares = scaled.mean(dim=0) if weights is None else weights @ scaled / len(scaled)
+        return shares.logit(eps=least) if self.multilabel else shares.clamp(min=least).log()
+
+    def as_trained(self, prediction: Tensor) -> Tensor:
+        """Probabilities, computed from scores if a kernel gives those."""
+        return self.transform.inverse(prediction)
+
+    def with_new(self, y: Any, rows: int, *, uses_bank: bool) -> Self:
+        """With the classes of rows that are to be added, in their order, behind the others."""
+        if self.multilabel or not uses_bank:
+            raise ValueError(
+                "new_classes: expected a model of one class a row that predicts from neighbors, got another; fit it "
+                "again with rows of the new classes"
+            )
+        values, known = read_classes(y, rows), self.classes.tolist()
+        kind = type(known[0])
+        for row, value in enumerate(values.tolist()):
+            if type(value) is not kind:
+                raise ValueError(
+                    f"y: expected classes of type {kind.__name__}, as those of the fit, got {short(value)} in row {row}"
+                )
+        return replace(self, classes=np.array(list(dict.fromkeys([*known, *values.tolist()])), self.classes.dtype.type))
+
+    def without(self, gone: list[Any], left: Sequence[Tensor]) -> Self:
+        """Classes without the names of those that no row has any more."""
+        if self.multilabel:
+            used = {place for labels in left for place in labels.any(dim=0).nonzero()[:, 0].tolist()}
+        else:
+            used = {int(place) for labels in left for place in np.unique(labels.numpy()).tolist()}
+        names = {name for label in gone for name in (label if self.multilabel else [label])}
+        fitted = len(self.transform.biases) or len(self.classes)
+        some = classes_without(self.classes.tolist(), names, used, fitted)
+        if some == self.classes.tolist():
+            return self
+        return replace(self, classes=np.array(some, self.classes.dtype.type))
+
+
+@dataclass(frozen=True, eq=False)
+class LikenessCodec(LabelCodec):
+    """What makes rows alike: numbers, classes, or several classes a row, each combination of which has a place.
+
+    Attributes:
+        several: whether classes are combinations, their names joined.
+    """
+
+    several: bool = False
+
+    def as_predicted(self, labels: Tensor) -> Tensor:
+        """Labels of the bank as losses take them: classes ``[n]``, several ``[n, C]``, or numbers ``[n]``."""
+        if self.kind == "numbers":
+            return labels
+        if not self.several:
+            return labels.long()
+        sets = [name.split(SEPARATOR) if name else [] for name in map(str, self.classes)]
+        column = {name: place for place, name in enumerate(sorted({name for names in sets for name in names}))}
+        table = torch.zeros(len(sets), max(1, len(column)), dtype=torch.int64)
+        for row, names in enumerate(sets):
+            table[row, [column[name] for name in names]] = 1
+        return table[labels.long()]
+
+    def written(self, labels: Ids) -> Any:
+        """Numbers, names of classes, or a list of them for each row."""
+        if self.kind == "numbers":
+            return labels
+        names = self.classes[labels.astype(np.int64)]
+        return [str(one).split(SEPARATOR) if one else [] for one in names] if self.several else names
+
+
+def label_frame(codec: LabelCodec, labels: Ids) -> Any:
+    """Labels of the bank as ``fit`` takes them, several numbers as a table of named columns."""
+    values = codec.written(labels)
+    return values if codec.targets is None else pd.DataFrame(values, columns=list(codec.targets))
+
+
+def _check_range(low: float, high: float, of: str = "") -> None:
+    """Raise ValueError for ends of the training labels between which there is nothing to learn."""
+    if low == high:
+        raise ValueError(f"y: expected labels that differ, got {low:g} in every training row{of}; nothing to learn")
+    if high - low < 1 / LARGEST:
+        raise ValueError(
+            f"y: expected labels that differ by more than {1 / LARGEST:g}, got {low:g} to {high:g}{of}; give them in a "
+            "smaller unit"
+        )
