@@ -512,5 +512,7 @@ def test_a_missing_package_is_named(monkeypatch, capsys, folders):
     from vicinal.cli import run
 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert run(["serve", str(folders / "houses")]) == 2
-    assert "say pip install vicinal[serve]" in capsys.readouterr().err
+    monkeypatch.delitem(sys.modules, "vicinal.serve.explore", raising=False)
+    for command in ("serve", "explore"):
+        assert run([command, str(folders / "houses")]) == 2
+        assert f"{command}: expected the packages of the extra serve, got no uvicorn" in capsys.readouterr().err

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
-from vicinal.workflows import ExplorePage, Explorer
+from vicinal.workflows import Explorer
 from vicinal.workflows.explore_rows import page_cells, sound_address
 
 PLANTED = "<script>document.title = 'taken over'</script>"
@@ -49,6 +49,9 @@ def folder(fitted, tmp_path):
 
 @pytest.fixture
 def page(folder):
+    pytest.importorskip("fastapi", reason="the page is of the extra serve")
+    from vicinal.serve import ExplorePage
+
     page = ExplorePage(Explorer(folder))
     thread = threading.Thread(target=page.serve, daemon=True)
     thread.start()

@@ -10,7 +10,10 @@ import soundfile
 from PIL import Image
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
-from vicinal.workflows import ExplorePage, Explorer
+from vicinal.workflows import Explorer
+
+pytest.importorskip("fastapi", reason="the page is of the extra serve")
+from vicinal.serve import ExplorePage
 
 PLANTED = "<script>document.title = 'taken over'</script>"
 ROWS = 40

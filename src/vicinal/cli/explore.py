@@ -34,7 +34,8 @@ def explore(
     """
     from vicinal.core import check_integer, local_path
     from vicinal.data import table_source
-    from vicinal.workflows import ExplorePage, Explorer
+    from vicinal.serve import ExplorePage
+    from vicinal.workflows import Explorer
 
     check_integer("-k", k)
     check_integer("--port", port, 0, 65535)

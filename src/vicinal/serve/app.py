@@ -23,21 +23,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vicinal.core import ECHO, nearest, short, short_text
 from vicinal.serve.measures import Measures
-from vicinal.serve.requests import Refused, typed
+from vicinal.serve.requests import Add, Body, Explain, Forget, Predict, Refused, Relabel, Search, typed
 from vicinal.serve.served import ServedModel
 from vicinal.serve.settings import SETTINGS, TOKEN, ServeSettings
 from vicinal.version import __version__
 
-ASKS = ("predict", "explain", "search")
-CHANGES = ("add", "relabel", "forget")
-_EXAMPLES: dict[str, dict[str, Any]] = {
-    "predict": {"rows": [{"column": 1.5}], "interval": 0.9},
-    "explain": {"rows": [{"column": 1.5}], "k": 5},
-    "search": {"query": "words", "k": 10},
-    "add": {"rows": [{"id": "a7", "column": 1.5, "target": 3.0}]},
-    "relabel": {"ids": ["a7"], "labels": [4.0]},
-    "forget": {"ids": ["a7"]},
+BODIES: dict[str, type[Body]] = {
+    "predict": Predict,
+    "explain": Explain,
+    "search": Search,
+    "add": Add,
+    "relabel": Relabel,
+    "forget": Forget,
 }
+CHANGES = ("add", "relabel", "forget")
 _LOG = logging.getLogger("vicinal.serve")
 _ADDRESSES = 10_000
 """Client addresses whose requests are counted at a time, at most."""
@@ -161,9 +160,9 @@ class Application:
                 status = 200
                 return result
             except Exception as wrong:
-                refused = _refused(wrong)
-                status = refused.status
-                raise refused from wrong
+                refusal = refused(wrong)
+                status = refusal.status
+                raise refusal from wrong
             finally:
                 self.measures.requests.labels(what, str(status)).inc()
                 self.measures.seconds.labels(what).observe(time.perf_counter() - begun)
@@ -189,9 +188,8 @@ def make_app(settings: ServeSettings) -> FastAPI:
     of = Application(settings)
     app = FastAPI(title="vicinal", version=__version__, docs_url=None, redoc_url=None, lifespan=of.life)
     app.add_middleware(Limits, hosts=settings.is_own_host, most_bytes=settings.most_bytes, rate=settings.rate)
-    for error in (Refused, HTTPException, Exception):
-        app.add_exception_handler(error, _refusal)
-    for what in (*ASKS, *CHANGES):
+    add_refusals(app)
+    for what in BODIES:
         for path in (f"/{what}", f"/models/{{name}}/{what}"):
             app.add_api_route(
                 path,
@@ -207,15 +205,21 @@ def make_app(settings: ServeSettings) -> FastAPI:
     return app
 
 
+def add_refusals(app: FastAPI) -> None:
+    """Let every error be answered by one sentence."""
+    for error in (Refused, HTTPException, Exception):
+        app.add_exception_handler(error, _refusal)
+
+
 def _done(work: Callable[[bytes], dict[str, Any]], content: bytes) -> dict[str, Any]:
     """The result of a request; no error leaves the thread as it is, since a StopIteration would never arrive."""
     try:
         return work(content)
     except Exception as wrong:
-        raise _refused(wrong) from wrong
+        raise refused(wrong) from wrong
 
 
-def _refused(wrong: Exception) -> Refused:
+def refused(wrong: Exception) -> Refused:
     """The refusal that an error of any type becomes: whatever a body brings about, the request is what was wrong.
 
     What no check has foreseen is logged with its traceback, and the client is told nothing of it.
@@ -288,8 +292,8 @@ async def _refusal(request: Request, wrong: Exception) -> Response:
 
 def _described(what: str, *, named: bool) -> dict[str, Any]:
     """The OpenAPI description of an endpoint, besides its name."""
-    content = {"application/json": {"schema": {"type": "object"}, "example": _EXAMPLES[what]}}
-    described: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
+    schema = BODIES[what].model_json_schema()
+    described: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
     if named:
         described["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
     if what in CHANGES:
@@ -303,7 +307,7 @@ def _page(described: dict[str, Any], models: list[str]) -> str:
     for path, methods in described["paths"].items():
         for method, about in methods.items():
             content = about.get("requestBody", {}).get("content", {}).get("application/json", {})
-            example = json.dumps(content["example"]) if content else ""
+            example = json.dumps(content["schema"]["example"]) if content else ""
             need = " <em>needs the token</em>" if about.get("security") else ""
             lines.append(
                 f"<dt><code>{method.upper()} {html.escape(path)}</code>{need}</dt>"

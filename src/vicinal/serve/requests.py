@@ -6,15 +6,19 @@ import contextlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vicinal.core import listed, nearest, short, short_text
 from vicinal.estimators.banked import BankedEstimator
 
 MEDIA = ("image", "audio")
 """Kinds of columns whose cells are files."""
+
+_MOST_HITS = 1000
+"""Most rows that a search or an explanation returns."""
 
 
 class Refused(Exception):
@@ -70,39 +74,108 @@ def typed(text: str) -> int | float | str:
     return text
 
 
-def known_keys(body: Mapping[str, Any], *names: str) -> None:
-    """Raise ValueError if a request has keys other than ``names``."""
-    for key in body:
-        if key not in names:
-            raise ValueError(f"body: expected the keys {listed(names, 200)}, got {short(key)}{nearest(key, names)}")
+_ITEMS = {"rows": "objects of cells by column", "ids": "texts or whole numbers", "query": "a text or a list of texts"}
+"""What an error expects of the items of a field."""
+
+Rows = Annotated[
+    list[Annotated[dict[str, Any], Field(min_length=1)]], Field(min_length=1, description="a list of at least one")
+]
+Ids = Annotated[list[int | str], Field(min_length=1, description="a list of at least one")]
 
 
-def listed_values(name: str, value: Any, most: int) -> list[Any]:
-    """``value`` if it is a list of 1 to ``most`` items."""
-    if not isinstance(value, list) or not value:
-        raise ValueError(f"{name}: expected a list of at least one, got {short(value)}")
-    if len(value) > most:
-        raise Refused(413, f"{name}: expected at most {most} in a request, got {len(value)}")
-    return value
+def _like(example: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"example": example})
 
 
-def whole_number(name: str, value: Any, most: int) -> int:
-    """``value`` if it is a whole number from 1 to ``most``."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise ValueError(f"{name}: expected a whole number from 1 to {most}, got {short(value)}")
-    return value
+class Body(BaseModel):
+    """What a request may hold; the description of a field is what its error expects."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def coverage_of(value: Any) -> float | None:
-    """The coverage of an interval, between 0 and 1, or None."""
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
-        raise ValueError(f"interval: expected a number between 0 and 1, got {short(value)}")
-    return float(value)
+class Predict(Body):
+    """Rows to predict."""
+
+    model_config = _like({"rows": [{"column": 1.5}], "interval": 0.9})
+
+    rows: Rows
+    interval: float | None = Field(None, gt=0, lt=1, description="a number between 0 and 1")
 
 
-def table_of(model: BankedEstimator, rows: list[Any], *, whole: bool = True) -> pd.DataFrame:
+class Explain(Predict):
+    """Rows to predict, and how many rows behind each prediction to list."""
+
+    model_config = _like({"rows": [{"column": 1.5}], "k": 5})
+
+    k: int = Field(5, ge=1, le=_MOST_HITS, description=f"a whole number from 1 to {_MOST_HITS}")
+
+
+class Search(Body):
+    """Texts or rows to search for."""
+
+    model_config = _like({"query": "words", "k": 10})
+
+    query: str | Annotated[list[str], Field(min_length=1)] | None = Field(None, description=_ITEMS["query"])
+    rows: Rows | None = None
+    k: int = Field(10, ge=1, le=_MOST_HITS, description=f"a whole number from 1 to {_MOST_HITS}")
+
+
+class Add(Body):
+    """Rows with their labels, and their ids if the model has a column of them."""
+
+    model_config = _like({"rows": [{"id": "a7", "column": 1.5, "target": 3.0}]})
+
+    rows: Rows
+
+
+class Forget(Body):
+    """Ids of bank rows."""
+
+    model_config = _like({"ids": ["a7"]})
+
+    ids: Ids
+
+
+class Relabel(Forget):
+    """Ids of bank rows, and a label for each."""
+
+    model_config = _like({"ids": ["a7"], "labels": [4.0]})
+
+    labels: list[Any] = Field(min_length=1, description="a list of at least one")
+
+
+AnyBody = TypeVar("AnyBody", bound=Body)
+
+
+def read_body(kind: type[AnyBody], content: bytes, most: int) -> AnyBody:
+    """The body of a request, with at most ``most`` rows, ids or queries.
+
+    Raises:
+        ValueError: if it is not what ``kind`` says.
+        Refused: if it cannot be read, or holds more.
+    """
+    value = read_json(content)
+    for name, values in value.items():
+        if isinstance(values, list) and len(values) > most:
+            raise Refused(413, f"{name}: expected at most {most} in a request, got {len(values)}")
+    try:
+        return kind.model_validate(value)
+    except ValidationError as wrong:
+        raise ValueError(_sentence(kind, wrong.errors(include_url=False)[0])) from wrong
+
+
+def _sentence(kind: type[Body], error: Any) -> str:
+    """What is wrong with a field, or with an item of it."""
+    name, *inside = error["loc"]
+    if error["type"] == "extra_forbidden":
+        names = list(kind.model_fields)
+        return f"body: expected the keys {listed(names, 200)}, got {short(name)}{nearest(name, names)}"
+    place = f" at {inside[0]}" if inside and isinstance(inside[0], int) else ""
+    expected = _ITEMS[name] if inside else kind.model_fields[name].description
+    return f"{name}: expected {expected}, got {short(None if error['type'] == 'missing' else error['input'])}{place}"
+
+
+def table_of(model: BankedEstimator, rows: list[dict[str, Any]], *, whole: bool = True) -> pd.DataFrame:
     """Rows as a table, with cells as the model takes them; a cell cannot name a file of this machine.
 
     Args:
@@ -113,11 +186,7 @@ def table_of(model: BankedEstimator, rows: list[Any], *, whole: bool = True) -> 
     Raises:
         ValueError: for a cell that cannot be used, with its row and column.
     """
-    columns: dict[str, None] = {}
-    for place, row in enumerate(rows):
-        if not isinstance(row, dict) or not row:
-            raise ValueError(f"rows: expected objects of cells by column, got {short(row)} at {place}")
-        columns |= dict.fromkeys(row)
+    columns = {name: None for row in rows for name in row}
     read = [str(name) for name in model.feature_names_in_] if whole else []
     derived = {str(name) for name in (*(model.notes_.get("sets") or {}), *(model.notes_.get("chunked") or []))}
     for place, row in enumerate(rows):

@@ -6,7 +6,8 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from vicinal.estimators import ModelFolder
@@ -17,6 +18,39 @@ _PATIENCE = 30
 """Seconds for running requests to finish after a stop."""
 
 
+_OPTIONS: dict[str, Any] = {"ws": "none", "log_level": "warning", "server_header": False, "access_log": False}
+
+
+@contextmanager
+def needs_extra(command: str) -> Iterator[None]:
+    """Raises ValueError where a package of the extra serve is missing."""
+    try:
+        yield
+    except ImportError as missing:
+        raise ValueError(
+            f"{command}: expected the packages of the extra serve, got no {missing.name}; "
+            "say pip install vicinal[serve]"
+        ) from missing
+
+
+def configured(app: Any, **options: Any) -> Any:
+    """The configuration of uvicorn for an application."""
+    import uvicorn
+
+    from vicinal.serve.connections import Connection
+
+    return uvicorn.Config(app, http=Connection, **_OPTIONS, **options)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens, so that who asks before the models are open waits; OSError if the port is in use."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    taken = socket.create_server((host, port), family=family, backlog=2048)
+    taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or an answer waits 40 ms for its second part
+    taken.set_inheritable(True)  # by the workers
+    return taken
+
+
 def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: None) -> None:
     """Answer requests until SIGTERM or Ctrl-C; then finish running requests and write journals into their folders.
 
@@ -24,16 +58,11 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
         ValueError: if a package is missing, or a folder does not hold a model.
         OSError: if the port is in use.
     """
-    try:
+    with needs_extra("serve"):
         import uvicorn
         from uvicorn.supervisors import Multiprocess
 
         import vicinal.serve.app  # noqa: F401  as the workers do
-        from vicinal.serve.connections import Connection
-    except ImportError as missing:
-        raise ValueError(
-            f"serve: expected the packages of the extra serve, got no {missing.name}; say pip install vicinal[serve]"
-        ) from missing
     folders = [ModelFolder(f, index=settings.index, encoders=settings.encoders) for f in settings.models.values()]
     del folders  # that they can be read is known before a port is taken
     measures = tempfile.mkdtemp(prefix="vicinal-measures-")
@@ -41,29 +70,19 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
     if settings.workers > 1:  # one process counts in its memory: its counters were made before this folder was
         environment[MEASURES] = measures
     os.environ |= environment
-    options: dict[str, Any] = {
-        "http": Connection,
-        "ws": "none",
-        "log_level": "warning",
-        "server_header": False,
-        "access_log": False,
-        "timeout_graceful_shutdown": _PATIENCE,
-    }
-    options |= {"factory": True, "host": settings.host, "port": settings.port, "workers": settings.workers}
-    config = uvicorn.Config(_APP, **options)
+    address = {"host": settings.host, "port": settings.port, "workers": settings.workers}
+    config = configured(_APP, factory=True, timeout_graceful_shutdown=_PATIENCE, **address)
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises the signal again at its end
     try:
-        listening = config.bind_socket()
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or an answer waits 40 ms for its second part
-        listening.listen(config.backlog)  # who asks before the models are open waits
-        port = listening.getsockname()[1]
+        taken = listening(settings.host, settings.port)
+        port = taken.getsockname()[1]
         log(f"serving {', '.join(settings.models)} at http://{settings.host}:{port} with {settings.workers} workers")
         server = uvicorn.Server(config)
         if settings.workers == 1:
-            server.run(sockets=[listening])
+            server.run(sockets=[taken])
         else:
             named = {"target": server.run} if "target" in inspect.signature(Multiprocess).parameters else {}  # of old
-            Multiprocess(config, sockets=[listening], **named).run()
+            Multiprocess(config, sockets=[taken], **named).run()
     finally:
         signal.signal(signal.SIGTERM, before)
         for name in environment:

@@ -16,12 +16,9 @@ from vicinal.estimators import ModelFolder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.saving import shown_cell
 from vicinal.serve.measures import Measures
-from vicinal.serve.requests import coverage_of, known_keys, listed_values, plain, read_json, table_of, whole_number
+from vicinal.serve.requests import Add, Explain, Forget, Predict, Relabel, Search, plain, read_body, table_of
 from vicinal.serve.settings import ServeSettings
 from vicinal.workflows.predict import Answers, answer_rows, features_of, made_rows
-
-_MOST_HITS = 1000
-"""Most rows that a search or an explanation returns."""
 
 
 class ServedModel:
@@ -61,17 +58,14 @@ class ServedModel:
 
     def predict(self, content: bytes) -> dict[str, Any]:
         """Predict rows, with an interval if a coverage is given."""
-        model, body = self._current(), read_json(content)
-        known_keys(body, "rows", "interval")
-        answers = self._answers(model, body, 0, coverage_of(body.get("interval")))
+        model, body = self._current(), read_body(Predict, content, self.most)
+        answers = self._answers(model, body, 0)
         return {"predictions": [_prediction(one, model) for one in answers.records()]}
 
     def explain(self, content: bytes) -> dict[str, Any]:
         """Predict rows, each with the k bank rows of most weight."""
-        model, body = self._current(), read_json(content)
-        known_keys(body, "rows", "interval", "k")
-        k = whole_number("k", body.get("k", 5), _MOST_HITS)
-        answers = self._answers(model, body, k, coverage_of(body.get("interval")))
+        model, body = self._current(), read_body(Explain, content, self.most)
+        answers = self._answers(model, body, body.k)
         records = [_prediction(one, model) for one in answers.records()]
         for record, explanation in zip(records, answers.explanations, strict=True):
             for neighbor, one in zip(record["neighbors"], explanation.neighbors, strict=True):
@@ -80,19 +74,14 @@ class ServedModel:
 
     def search(self, content: bytes) -> dict[str, Any]:
         """Find the bank rows most similar to a text, or to each of several rows."""
-        model, body = self._current(), read_json(content)
-        known_keys(body, "query", "rows", "k")
-        k = whole_number("k", body.get("k", 10), _MOST_HITS)
-        if ("query" in body) == ("rows" in body):
-            raise ValueError("body: expected one of the keys query and rows, got both or neither")
-        if "query" in body:
-            texts = body["query"] if isinstance(body["query"], list) else [body["query"]]
-            if not all(isinstance(text, str) for text in listed_values("query", texts, self.most)):
-                raise ValueError(f"query: expected a text or a list of texts, got {short(body['query'])}")
-            hits = model.search(texts, k)
+        model, body = self._current(), read_body(Search, content, self.most)
+        if body.query is not None and body.rows is None:
+            hits = model.search([body.query] if isinstance(body.query, str) else body.query, body.k)
+        elif body.rows is not None and body.query is None:
+            frame = made_rows(model, table_of(model, body.rows, whole=False))
+            hits = model.search(frame, body.k, ids=_column(frame, model.notes_.get("id")))
         else:
-            frame = made_rows(model, table_of(model, listed_values("rows", body["rows"], self.most), whole=False))
-            hits = model.search(frame, k, ids=_column(frame, model.notes_.get("id")))
+            raise ValueError("body: expected one of the keys query and rows, got both or neither")
         return {
             "hits": [
                 [{"id": h.id, "score": h.score, "label": h.label, "row": _cells(h.row)} for h in some] for some in hits
@@ -103,10 +92,8 @@ class ServedModel:
 
     def add(self, content: bytes) -> dict[str, Any]:
         """Add labelled rows to the bank; they are on disk when this returns."""
-        model, body = self._current(), read_json(content)
-        known_keys(body, "rows")
-        rows = listed_values("rows", body.get("rows"), self.most)
-        frame = table_of(model, rows)
+        model, body = self._current(), read_body(Add, content, self.most)
+        frame = table_of(model, body.rows)
         labels = self._labels(model, frame)
         frame = made_rows(model, frame)
         ids = _column(frame, model.notes_.get("id") or "id")
@@ -126,13 +113,11 @@ class ServedModel:
 
     def relabel(self, content: bytes) -> dict[str, Any]:
         """Change the labels of bank rows."""
-        model, body = self._current(), read_json(content)
-        known_keys(body, "ids", "labels")
-        ids = self._ids(body)
-        labels = listed_values("labels", body.get("labels"), self.most)
-        if len(labels) != len(ids):
-            raise ValueError(f"labels: expected {len(ids)}, one for each id, got {len(labels)}")
-        labels = _known_classes(model, labels)
+        model, body = self._current(), read_body(Relabel, content, self.most)
+        ids = body.ids
+        if len(body.labels) != len(ids):
+            raise ValueError(f"labels: expected {len(ids)}, one for each id, got {len(body.labels)}")
+        labels = _known_classes(model, body.labels)
         names = canonical_ids("ids", ids, distinct=True)
         inside = hasattr(model, "predict") and bool(model.bank_.has(names).all())
         before = _left_out(model, names) if inside else None
@@ -143,10 +128,8 @@ class ServedModel:
 
     def forget(self, content: bytes) -> dict[str, Any]:
         """Remove rows from the bank and from every file of the folder."""
-        body = read_json(content)
+        ids = read_body(Forget, content, self.most).ids
         self._current()
-        known_keys(body, "ids")
-        ids = self._ids(body)
         self.folder.forget(ids)
         return {"forgotten": len(set(map(str, ids))), "rows": len(self.folder.model.bank_)}
 
@@ -155,20 +138,13 @@ class ServedModel:
         model = self._current()
         return {"task": _task(model), "rows": len(model.bank_), "changes": model.changes_.sequence}
 
-    def _answers(self, model: BankedEstimator, body: dict[str, Any], k: int, coverage: float | None) -> Answers:
+    def _answers(self, model: BankedEstimator, body: Predict, k: int) -> Answers:
         if not hasattr(model, "predict"):
             raise ValueError(f"model: expected one that predicts, got {short(self.name)}, which only searches")
-        frame = made_rows(model, table_of(model, listed_values("rows", body.get("rows"), self.most)))
-        settings: dict[str, Any] = {"explain": k, "elements": False, "coverage": coverage, "keep": ()}
+        frame = made_rows(model, table_of(model, body.rows))
+        settings: dict[str, Any] = {"explain": k, "elements": False, "coverage": body.interval, "keep": ()}
         settings["include_own"] = True  # there is nobody who reads a log
         return answer_rows(model, frame, **settings, log=lambda line: None)
-
-    def _ids(self, body: dict[str, Any]) -> list[Any]:
-        ids = listed_values("ids", body.get("ids"), self.most)
-        for one in ids:
-            if isinstance(one, bool) or not isinstance(one, int | str):
-                raise ValueError(f"ids: expected texts or whole numbers, got {short(one)}")
-        return ids
 
     def _labels(self, model: BankedEstimator, frame: pd.DataFrame) -> list[Any]:
         if model.targets_ is not None:

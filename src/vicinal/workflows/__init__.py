@@ -13,7 +13,6 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.evaluate import audit_table, audit_targets
     from vicinal.workflows.explain import Explained, Explainer, explained_record
     from vicinal.workflows.explore import Explorer
-    from vicinal.workflows.explore_page import ExplorePage
     from vicinal.workflows.export import GraphInput, export_onnx, graph_inputs
     from vicinal.workflows.fit import FitOutcome, FitPlan, fit_table, plan_fit
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
@@ -38,7 +37,6 @@ _FILES = {
     "export": ("GraphInput", "export_onnx", "graph_inputs"),
     "fit": ("FitOutcome", "FitPlan", "fit_table", "plan_fit"),
     "explore": ("Explorer",),
-    "explore_page": ("ExplorePage",),
     "learn": ("LearnJob", "LearnOutcome", "learn_table"),
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
     "mlflow_model": ("PyfuncModel", "log_mlflow", "save_mlflow"),
@@ -63,7 +61,6 @@ __all__ = [
     "Distilled",
     "Explained",
     "Explainer",
-    "ExplorePage",
     "Explorer",
     "FitOutcome",
     "FitPlan",
