@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vicinal.core import ECHO, nearest, short, short_text
 from vicinal.serve.measures import Measures
-from vicinal.serve.requests import Add, Body, Explain, Forget, Predict, Refused, Relabel, Search, typed
+from vicinal.serve.requests import Add, Body, Explain, Forget, Predict, Refused, Relabel, Search, as_json, typed
 from vicinal.serve.served import ServedModel
 from vicinal.serve.settings import SETTINGS, TOKEN, ServeSettings
 from vicinal.version import __version__
@@ -156,7 +156,7 @@ class Application:
                 if what in CHANGES:
                     _check_token(request)
                 work = getattr(self.served(request.path_params.get("name")), what)
-                result = JSONResponse(await self._in_turn(_done, work, await _content(request)))
+                result = as_json(await self._in_turn(_done, work, await _content(request)))
                 status = 200
                 return result
             except Exception as wrong:

@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from vicinal.serve.app import Limits, add_refusals, refused
-from vicinal.serve.requests import Refused, plain
+from vicinal.serve.requests import Refused, as_json
 from vicinal.serve.run import configured, listening
 from vicinal.workflows.explore import Explorer
 
@@ -112,7 +112,7 @@ class ExplorePage:
             answer = await run_in_threadpool(self.answer, what, await request.body())
         except Exception as wrong:
             raise refused(wrong) from wrong
-        return Response(json.dumps(answer, default=plain), media_type="application/json")
+        return as_json(answer)
 
 
 async def _closed(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:

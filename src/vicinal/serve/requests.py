@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import pandas as pd
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
 
 from vicinal.core import listed, nearest, short, short_text
 from vicinal.estimators.banked import BankedEstimator
@@ -269,14 +271,7 @@ def _uploaded(cell: dict[str, Any], at: str) -> dict[str, bytes]:
         raise ValueError(f"{at} base64, got other text") from wrong
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON; numbers that are not finite become null, and other objects text."""
-    if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
+def as_json(answer: Any) -> Response:
+    """An answer as JSON; numbers that are not finite become null, and objects that JSON has not become text."""
+    content = to_json(answer, inf_nan_mode="null", fallback=lambda v: v.tolist() if hasattr(v, "tolist") else str(v))
+    return Response(content, media_type="application/json")

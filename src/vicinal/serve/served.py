@@ -16,7 +16,7 @@ from vicinal.estimators import ModelFolder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.saving import shown_cell
 from vicinal.serve.measures import Measures
-from vicinal.serve.requests import Add, Explain, Forget, Predict, Relabel, Search, plain, read_body, table_of
+from vicinal.serve.requests import Add, Explain, Forget, Predict, Relabel, Search, read_body, table_of
 from vicinal.serve.settings import ServeSettings
 from vicinal.workflows.predict import Answers, answer_rows, features_of, made_rows
 
@@ -109,7 +109,7 @@ class ServedModel:
             self._count_errors("add", np.asarray(before), labels)
         if self.folder.due:
             self.folder.compact()
-        return {"added": len(names), "ids": plain(names), "rows": len(self.folder.model.bank_)}
+        return {"added": len(names), "ids": names, "rows": len(self.folder.model.bank_)}
 
     def relabel(self, content: bytes) -> dict[str, Any]:
         """Change the labels of bank rows."""
@@ -124,7 +124,7 @@ class ServedModel:
         old = self.folder.relabel(ids, labels)
         if before is not None:
             self._count_errors("relabel", before, labels)
-        return {"relabelled": len(old), "before": plain(old)}
+        return {"relabelled": len(old), "before": old}
 
     def forget(self, content: bytes) -> dict[str, Any]:
         """Remove rows from the bank and from every file of the folder."""
@@ -213,18 +213,16 @@ def _column(frame: pd.DataFrame, name: Any) -> list[Any] | None:
 
 
 def _cells(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: plain(shown_cell(cell, None) if isinstance(cell, bytes | dict) else cell) for name, cell in row.items()
-    }
+    return {name: shown_cell(cell, None) if isinstance(cell, bytes | dict) else cell for name, cell in row.items()}
 
 
 def _prediction(record: dict[str, Any], model: BankedEstimator) -> dict[str, Any]:
     """A prediction as in responses, with the probabilities of classes in one object."""
     classes = getattr(model, "classes_", None)
     if classes is None:
-        return dict(plain(record))
+        return record
     chances = {str(name): record.pop(f"probability_{name}") for name in classes}
-    return dict(plain({**record, "probabilities": chances}))
+    return {**record, "probabilities": chances}
 
 
 def _task(model: BankedEstimator) -> str:
