@@ -71,8 +71,7 @@ HEAVY = (
     "faiss",
     "pymilvus",
 )
-"""What takes seconds to import, and is imported where it is needed; scikit-learn itself loads scipy.stats, which the
-program puts off."""
+"""What takes seconds to import, and is imported where it is needed; scikit-learn itself loads scipy.stats."""
 
 
 LIGHT = {
@@ -83,11 +82,6 @@ LIGHT = {
     "from vicinal import NONA, EmbeddingLoss, SoftStep": HEAVY,
     "import vicinal.index": (*HEAVY, "pandas", "pyarrow"),
     "import vicinal.encoders": HEAVY,
-    "from vicinal.cli.later import load_later; load_later(); import vicinal.workflows.predict": (
-        *HEAVY,
-        "scipy.stats._stats_py",
-        "scipy.optimize._optimize",
-    ),
 }
 """What each must not load. The first two do without torch; it is imported once for the others."""
 

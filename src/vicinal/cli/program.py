@@ -36,7 +36,6 @@ from vicinal.cli import (
     show,
 )
 from vicinal.cli.app import app
-from vicinal.cli.later import load_later
 from vicinal.cli.output import print_progress, progress
 
 COMMANDS = (
@@ -75,7 +74,6 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 def main() -> None:
     """Run the program; errors of the user end it with one sentence and exit code 2."""
     gc.set_threshold(10_000, 10, 10)  # imports make a million objects that stay: no need to look for garbage so often
-    load_later()
     sys.exit(run(sys.argv[1:]))
 
 
