@@ -66,6 +66,12 @@ def test_nemenyi_agrees_with_the_critical_difference():
     assert p[0, 3] == pytest.approx(scipy.stats.studentized_range.sf(q, 4, np.inf))
 
 
+def test_nemenyi_of_ties_is_that_of_scikit_posthocs():
+    """Figures of ``posthoc_nemenyi_friedman`` of scikit-posthocs 0.17."""
+    p = nemenyi([[1, 2, 3], [1, 3, 2], [2, 1, 3], [1, 2, 3], [1, 2.5, 2.5]])
+    np.testing.assert_allclose(p[[0, 0, 1], [1, 2, 2]], [0.32897126, 0.04655978, 0.60941072], atol=1e-8)
+
+
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 30))
 def test_paired_tests_equal_scipy(seed, n):

@@ -78,7 +78,7 @@ LIGHT = {
     "import vicinal": (*HEAVY, "torch", "numpy", "pandas", "sklearn", "pyarrow", "scipy"),
     "from vicinal.cli import run; run(['--help'])": (*HEAVY, "torch", "numpy", "pandas", "sklearn", "scipy"),
     "from vicinal import NeighborRegressor": (*HEAVY, "vicinal.losses"),
-    "import vicinal.workflows.predict": (*HEAVY, "vicinal.losses", "vicinal.report", "scikit_posthocs", "jinja2"),
+    "import vicinal.workflows.predict": (*HEAVY, "vicinal.losses", "vicinal.report", "jinja2"),
     "from vicinal import NONA, EmbeddingLoss, SoftStep": HEAVY,
     "import vicinal.index": (*HEAVY, "pandas", "pyarrow"),
     "import vicinal.encoders": HEAVY,

@@ -45,9 +45,11 @@ def friedman(scores: ArrayLike) -> Outcome:
 
 def nemenyi(scores: ArrayLike) -> NDArray[np.float64]:
     """p-values ``[k, k]`` of Nemenyi's test on every pair of methods, to follow Friedman's; 1 on the diagonal."""
-    import scikit_posthocs  # it brings matplotlib, and only comparisons need it
-
-    return np.asarray(scikit_posthocs.posthoc_nemenyi_friedman(_blocks(scores)), dtype=np.float64)
+    ranks = average_ranks(scores)
+    n, k = len(_blocks(scores)), len(ranks)
+    apart = np.abs(ranks[:, None] - ranks) / math.sqrt(k * (k + 1) / (12 * n))  # in units of the studentized range
+    p_values = scipy.stats.studentized_range.sf(apart, k, np.inf)
+    return np.asarray(np.where(np.eye(k, dtype=bool), 1.0, p_values), dtype=np.float64)
 
 
 def critical_difference(methods: int, blocks: int, *, alpha: float = 0.05) -> float:
