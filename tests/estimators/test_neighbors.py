@@ -263,6 +263,17 @@ def test_unknown_ids_and_classes_are_refused(regressor, classifier, data):
         regressor.predict_interval(frame, 0.999)
 
 
+def test_dir_shows_what_a_user_calls(regressor):
+    before, after = dir(NeighborRegressor()), dir(regressor)
+    assert {"fit", "predict", "explain", "add", "forget", "save", "set_params"} <= set(before) <= set(after)
+    assert {"bank_", "label_range_", "fitted_"} <= set(after) - set(before)
+    assert len(before) <= 45
+    assert "classes_" not in after
+    assert not {"near_bank", "hidden", "max_epochs", "_fit"} & set(after)
+    for name in after:
+        getattr(regressor, name)
+
+
 def test_an_unfitted_model_says_so(data):
     with pytest.raises(NotFittedError):
         NeighborRegressor().explain(data[0])

@@ -54,6 +54,37 @@ LONE_GROUPS = (
 """What is said of groups such as a copy of the ids."""
 
 
+OF_COMMANDS = frozenset(
+    [
+        "add_embedded",
+        "apply_change",
+        "attach_saved_index",
+        "by_task",
+        "calibrating_groups",
+        "calibrating_rows",
+        "check_calibrates",
+        "check_folds",
+        "check_neighbor_head",
+        "check_predicts",
+        "check_trains_on",
+        "embedded_rows",
+        "fitted_similarity",
+        "get_metadata_routing",
+        "given_weights",
+        "honest_error",
+        "identity_of",
+        "named_encoders",
+        "near_bank",
+        "next_ids",
+        "opened",
+        "query_rows",
+        "start_",
+        "trained_by",
+    ]
+)
+"""Methods that commands and folders call, and nobody else: a list of what a model can do is shorter without them."""
+
+
 class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Base of :class:`NeighborRegressor` and :class:`NeighborClassifier`; see there for the parameters."""
 
@@ -174,6 +205,12 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def __dir__(self) -> list[str]:
+        """What a user calls, and what a fit has left; parameters are listed by ``get_params()``."""
+        names = {name for one in (*type(self).__mro__, self) for name in vars(one)}
+        shown = {name for name in names if not name.startswith(("_", "set_")) and hasattr(self, name)} | {"set_params"}
+        return sorted(shown - OF_COMMANDS - set(self.get_params(deep=False)))
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: the index of a loaded model is read first, so that the folder is needed no more."""
