@@ -159,7 +159,7 @@ def by_kriging(model: NeighborRegressor, ids: np.ndarray) -> NeighborRegressor:
     model, bank = copy.deepcopy(model), model.bank_
     at, who = bank.store.positions(ids), bank.identity(ids=ids, groups=None)
     rows = bank.vectors[at], bank.labels[at], bank.vectors, bank.labels
-    model.network_.head = choose_kriging(Kriging(30), *rows, who)
+    model.network_.head = choose_kriging(Kriging(30), *rows, who, mass=torch.ones(len(rows[0]))).head
     return model
 
 

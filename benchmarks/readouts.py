@@ -126,7 +126,9 @@ class Job:
         who = bank.identity(ids=rows.ids, groups=groups)
         other.network_ = copy.copy(model.network_)
         other.network_._modules = dict(model.network_._modules)
-        head = choose_kriging(Kriging(k, convex=convex), rows.vectors, rows.labels, bank.vectors, bank.labels, who).head
+        head = choose_kriging(
+            Kriging(k, convex=convex), rows.vectors, rows.labels, bank.vectors, bank.labels, who, mass=rows.mass
+        ).head
         other.network_.head = head
         return other
 

@@ -18,7 +18,7 @@ def noise(seed, rows=36, members=4):
     vectors = torch.randn(rows, 2 * members, generator=generator, dtype=torch.float64)
     labels = torch.randn(rows, generator=generator, dtype=torch.float64)
     folds = torch.arange(rows) % members
-    return FoldRows(vectors, labels, folds, None, None, numbers=False)
+    return FoldRows(vectors, labels, folds, None, torch.ones(len(vectors)), numbers=False)
 
 
 def choose(rows, attention=None):

@@ -8,7 +8,7 @@ import torch
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.out_of_fold import fold_predictions
-from vicinal.estimators.readout import NOISES, SCALES, choose_out_of_fold
+from vicinal.estimators.readout import NOISES, SCALES, tried_out_of_fold
 from vicinal.heads import FoldMembers, Kriging
 
 SETTINGS = {
@@ -51,7 +51,7 @@ def test_what_a_choice_flatters_itself_by_is_told_fold_by_fold():
     labels = (5 * bank[:, 0]).sin() + torch.randn(90, generator=generator, dtype=torch.float64) / 4
     folds = torch.arange(90) // 30
     head = Kriging(8, convex=False)
-    choice = choose_out_of_fold(FoldMembers(head, 4, 3), bank, labels, folds, None)
+    choice = tried_out_of_fold(FoldMembers(head, 4, 3), bank, labels, folds, None, mass=torch.ones(len(bank))).choice()
     unit = float(torch.pdist(bank).median())
     heads = [Kriging(8, scale=unit * scale, noise=noise, convex=False) for scale in SCALES for noise in NOISES]
     with torch.no_grad():

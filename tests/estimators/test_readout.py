@@ -37,6 +37,10 @@ def model(request, rows):
     return NeighborRegressor(readout=request.param, max_neighbors=12, **QUICK).fit(frame, price)
 
 
+def choose(head, queries, *rest):
+    return choose_kriging(head, queries, *rest, mass=torch.ones(len(queries)))
+
+
 def test_at_most_so_many_rows_make_the_whole_prediction(model, rows):
     fresh, price = houses(80, seed=1)
     assert model.score(fresh, price) > 0.9
@@ -137,8 +141,8 @@ def test_scale_and_noise_are_those_of_least_error_on_the_rows_held_out():
     bank, queries = (torch.rand(count, 1, generator=generator, dtype=torch.float64) for count in (400, 100))
     smooth, truth = (6 * bank[:, 0]).sin(), (6 * queries[:, 0]).sin()
     noisy = torch.randn(400, generator=generator, dtype=torch.float64)
-    clear = choose_kriging(Kriging(16), queries, truth, bank, smooth).head
-    blurred = choose_kriging(Kriging(16), queries, truth + noisy[:100], bank, smooth + 3 * noisy).head
+    clear = choose(Kriging(16), queries, truth, bank, smooth).head
+    blurred = choose(Kriging(16), queries, truth + noisy[:100], bank, smooth + 3 * noisy).head
     assert clear.log_noise < -4
     assert blurred.log_noise > -2
     assert clear.k == blurred.k == 16
@@ -153,9 +157,7 @@ def test_signed_weights_are_chosen_by_error_alone():
     def error(head):
         return float((head(queries, bank, labels).detach() - truth).square().mean())
 
-    signed, convex = (
-        choose_kriging(Kriging(16, convex=form), queries, truth, bank, labels).head for form in (False, True)
-    )
+    signed, convex = (choose(Kriging(16, convex=form), queries, truth, bank, labels).head for form in (False, True))
     convex.convex = False
     assert error(signed) < 0.99 * error(convex)  # fewer rows would cost more than a hundredth here
 
@@ -169,7 +171,7 @@ def test_the_error_that_a_choice_has_is_told_by_rows_that_did_not_choose(grouped
     )
     groups = torch.arange(40) // 4
     identity = {"query_groups": groups, "bank_groups": torch.arange(100, 180)} if grouped else {}
-    choice = choose_kriging(Kriging(8, convex=False), queries, truth, bank, labels, identity)
+    choice = choose(Kriging(8, convex=False), queries, truth, bank, labels, identity)
     unit = float(torch.pdist(bank).median())
     heads = [Kriging(8, scale=unit * scale, noise=noise, convex=False) for scale in SCALES for noise in NOISES]
     with torch.no_grad():
@@ -181,7 +183,7 @@ def test_the_error_that_a_choice_has_is_told_by_rows_that_did_not_choose(grouped
     assert choice.optimism == pytest.approx(float(crossed / errors.sum(dim=1).min()), rel=1e-9)
     assert choice.optimism > 1
     one = {"query_groups": torch.zeros(40, dtype=torch.int64), "bank_groups": torch.arange(100, 180)}
-    assert choose_kriging(Kriging(8), queries, truth, bank, labels, one).optimism == 1
+    assert choose(Kriging(8), queries, truth, bank, labels, one).optimism == 1
 
 
 @pytest.mark.parametrize(("optimism", "kind"), [(1e-9, "Kriging"), (1e9, "Ensemble")])

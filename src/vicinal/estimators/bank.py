@@ -122,6 +122,20 @@ class Bank:
         """``[N]`` float64: how many equal rows each counts as, in units of the fit; None where all count as one."""
         return self.store.weights
 
+    @property
+    def mass(self) -> Tensor:
+        """``[N]`` float64: how many equal rows each counts as, 1 where nothing else was said."""
+        return torch.ones(len(self), dtype=torch.float64) if self.weights is None else self.weights
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have groups."""
+        return self.store.group_codes is not None
+
+    def who(self, at: Tensor) -> dict[str, Ids | None]:
+        """Ids and groups of the rows at these positions, as queries of a bank have them."""
+        return {"ids": self.ids[at.numpy()], "groups": None if self.groups is None else self.groups[at.numpy()]}
+
     def of_target(self, place: int) -> Self:
         """The same rows with one of their several targets as label ``[N]``; valid until a row changes."""
         bank = copy.copy(self)

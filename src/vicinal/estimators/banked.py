@@ -180,12 +180,11 @@ class BankedEstimator(TunedEstimator):
 
     def _calibrating_rows(self) -> tuple[Bank, Tensor, dict[str, Ids | None], Tensor | None]:
         """The bank whose rows calibrate, their positions ``[n]``, 4,096 at most, who they are, and codes of groups."""
-        grouped = self.bank_.store.group_codes is not None
+        grouped = self.bank_.grouped
         rows = self.bank_ if self.folds_ is not None or (grouped and self.metric_ == "kernel") else self.calibration_
         at = fold_positions(self.fitted_, MOST) if self.folds_ is not None else spread(len(rows), MOST)
-        groups, codes = (rows.groups, rows.store.group_codes) if grouped else (None, None)
-        known = {"ids": rows.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
-        return rows, at, known, None if codes is None else codes[at]
+        codes = rows.store.group_codes
+        return rows, at, rows.who(at), None if codes is None else codes[at]
 
     @usual_settings()
     def explain(
@@ -398,10 +397,9 @@ class BankedEstimator(TunedEstimator):
             codes = torch.from_numpy(np.unique(names, return_inverse=True)[1])
             identity |= {"query_groups": codes[len(bank) + at], "bank_groups": codes}
         rows = vectors[at].double(), torch.cat([bank.vectors, vectors]), torch.cat([model.bank_labels(), labels])
-        mass = torch.ones(len(bank)).double() if bank.weights is None else bank.weights
         errors = []
         for weight in WEIGHTS:
-            identity["bank_weight"] = torch.cat([mass, torch.full((count,), weight).double()])
+            identity["bank_weight"] = torch.cat([bank.mass, torch.full((count,), weight).double()])
             said = predicted_over(model.network, *rows, identity)
             errors.append(model.codec.errors(said, labels[at]).double())
         best = int(torch.stack(errors).mean(dim=1).argmin())

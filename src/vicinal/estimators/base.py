@@ -55,7 +55,7 @@ LONE_GROUPS = (
 
 
 OF_COMMANDS = frozenset(
-    [
+    {
         "add_embedded",
         "apply_change",
         "attach_saved_index",
@@ -80,7 +80,7 @@ OF_COMMANDS = frozenset(
         "query_rows",
         "start_",
         "trained_by",
-    ]
+    }
 )
 """Methods that commands and folders call, and nobody else: a list of what a model can do is shorter without them."""
 

@@ -168,16 +168,14 @@ class FittedModel:
             prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
             return prediction, bank, at
         rows, at = self.held_out, spread(len(self.held_out), MOST)
-        groups = rows.groups[at.numpy()] if codes is not None and rows.groups is not None else None
-        identity = bank.identity(ids=rows.ids[at.numpy()], groups=groups)
-        return self.predict_embedded(rows.vectors[at].double(), identity), rows, at
+        return self.predict_embedded(rows.vectors[at].double(), bank.identity(**rows.who(at))), rows, at
 
     @cached_property
     def honest_errors(self) -> tuple[Tensor, Tensor]:
         """Errors ``[b]`` of these predictions, as training sees labels, and the weights ``[b]`` of their rows."""
         prediction, rows, at = self.honest_predictions()
         errors = self.codec.errors(prediction, self.codec.as_predicted(rows.labels[at]).to(prediction)).double()
-        return errors, torch.ones_like(errors) if rows.weights is None else rows.weights[at].to(errors)
+        return errors, rows.mass[at]
 
     def honest_error(self) -> float:
         """Their weighted mean: readouts are chosen by it, and kernels against networks."""
@@ -193,10 +191,8 @@ class FittedModel:
 
     def left_out(self, positions: Ids) -> tuple[Tensor, Tensor]:
         """Predictions of some of these rows of the bank, each from all others, and where these rows stand."""
-        some = positions[spread(len(positions), MOST).numpy()]
-        at, bank = torch.from_numpy(some), self.bank
-        groups = None if bank.groups is None else bank.groups[some]
-        return self.predict_embedded(bank.vectors[at].double(), bank.identity(bank.ids[some], groups)), at
+        at, bank = torch.from_numpy(positions[spread(len(positions), MOST).numpy()]), self.bank
+        return self.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at))), at
 
     def error_at(self, positions: Ids) -> float:
         """Mean error, as training sees labels, of these predictions."""
@@ -213,8 +209,8 @@ class FittedModel:
 
     def mean_error(self, prediction: Tensor, truth: Tensor, at: Tensor) -> float:
         """Mean of the errors of rows of the bank at positions ``at [b]``, by their weights."""
-        errors, weights = self.codec.errors(prediction, truth), self.bank.weights
-        return weighted_mean(errors, torch.ones_like(errors) if weights is None else weights[at].to(errors))
+        errors = self.codec.errors(prediction, truth)
+        return weighted_mean(errors, self.bank.mass[at].to(errors))
 
 
 class Part(Generic[T]):

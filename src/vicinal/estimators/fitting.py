@@ -254,7 +254,7 @@ def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> F
     bank = model.bank
     if tried is None or bank.folds is None:
         return chosen
-    others = bank.store.group_codes, bank.weights, model.codec.targets is not None
+    others = bank.store.group_codes, bank.mass, model.codec.targets is not None
     rows = FoldRows(bank.vectors, model.bank_labels(), bank.folds, *others)
     members = FoldMembers(kriging, model.members, model.fold_members().folds)
     heads = readouts_by_fold(members, model.network.head if compared else None, tried, rows)
@@ -270,13 +270,13 @@ def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]
     if model.folds is not None:
         members = FoldMembers(kriging, model.members, model.folds)
         rows_of_bank = bank.vectors, model.bank_labels(), bank.folds, bank.store.group_codes
-        tried = tried_out_of_fold(members, *rows_of_bank, numbers=numbers, weights=bank.weights)
+        tried = tried_out_of_fold(members, *rows_of_bank, numbers=numbers, mass=bank.mass)
         return tried.choice(), tried
     rows = model.held_out
-    identity = bank.identity(ids=rows.ids, groups=rows.groups if bank.store.group_codes is not None else None)
+    identity = bank.identity(ids=rows.ids, groups=rows.groups)
     truth, labels = (model.codec.as_predicted(one.labels) for one in (rows, bank))
     banks = rows.vectors, truth, bank.vectors, labels
-    return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.weights), None
+    return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.mass), None
 
 
 def fit_kernel(
@@ -317,7 +317,6 @@ def fit_kernel(
 def _with_scale(model: FittedModel) -> LabelCodec:
     """The codec with the scale of a kernel's scores of classes, from rows that are each predicted from the others."""
     scores, at = model.left_out(np.arange(len(model.bank)))
-    mass = None if model.bank.weights is None else model.bank.weights[at]
-    fitted = calibrate_scores(scores, model.bank_labels()[at], mass)
+    fitted = calibrate_scores(scores, model.bank_labels()[at], model.bank.mass[at])
     scale = {"name": "softmax", "slope": fitted.slope, "biases": fitted.biases.tolist()}
     return replace(model.codec, transform=TargetTransform.model_validate(scale))

@@ -29,7 +29,7 @@ class FoldRows(NamedTuple):
         labels: ``[N]``, ``[N, K]`` or ``[N, T]``.
         folds: ``[N]``.
         groups: ``[N]``, or None.
-        weights: ``[N]``, or None.
+        mass: how many rows each counts as ``[N]``.
         numbers: whether labels are several numbers a row.
     """
 
@@ -37,26 +37,26 @@ class FoldRows(NamedTuple):
     labels: Tensor
     folds: Tensor
     groups: Tensor | None
-    weights: Tensor | None
+    mass: Tensor
     numbers: bool
 
     def tried(self, members: FoldMembers, unseen: int | None = None) -> Tried:
         """See :func:`vicinal.estimators.readout.tried_out_of_fold`."""
-        known: Mapping[str, Any] = {"numbers": self.numbers, "weights": self.weights, "unseen": unseen}
+        known: Mapping[str, Any] = {"numbers": self.numbers, "mass": self.mass, "unseen": unseen}
         return tried_out_of_fold(members, self.vectors, self.labels, self.folds, self.groups, **known)
 
     def errors(self, members: FoldMembers, unseen: int | None = None) -> tuple[Tensor, Tensor]:
         """Errors ``[n]`` of rows out of fold by their own heads, and their folds, without the fold ``unseen``."""
         there = torch.ones_like(self.folds, dtype=torch.bool) if unseen is None else self.folds != unseen
-        vectors, labels, folds, groups, weights = (None if one is None else one[there] for one in self[:5])
-        if vectors is None or labels is None or folds is None:
-            raise TypeError("rows: expected vectors, labels and folds")
+        vectors, labels, folds, groups, mass = (None if one is None else one[there] for one in self[:5])
+        if vectors is None or labels is None or folds is None or mass is None:
+            raise TypeError("rows: expected vectors, labels, folds and mass")
         at = spread(len(vectors), 4 * MOST)
         known = {"query_groups": None if groups is None else groups[at], "bank_groups": groups}
-        known |= {} if weights is None else {"bank_weight": weights}
+        known |= {"bank_weight": mass} if bool((mass != 1).any()) else {}  # attention reads a plain bank in blocks
         said = members.out_of_fold(vectors[at].double(), folds[at], vectors, labels, folds, **known)
         error = error_of(said, labels[at].to(said), numbers=self.numbers).double()
-        return (error if weights is None else error * weights[at].to(error)), folds[at]
+        return error * mass[at].to(error), folds[at]
 
 
 @torch.no_grad()

@@ -299,8 +299,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         ids, single = self.out_of_fold_predictions()
         at = self.bank_.keys_of(ids)
         error = (single - self.bank_.labels[at].double().numpy()) ** 2
-        weights = None if self.bank_.weights is None else self.bank_.weights[at].numpy()
-        return float(np.average(error, axis=0, weights=weights).mean() * ensemble_share(self.fitted_))
+        return float(
+            np.average(error, axis=0, weights=self.bank_.mass[at].numpy()).mean() * ensemble_share(self.fitted_)
+        )
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, ids: Any = None, groups: Any = None

@@ -87,11 +87,9 @@ def ensemble_share(model: FittedModel) -> float:
         each = fold_predictions(model, queries, who, alike)  # [b, F] or [b, F, T]
         said = torch.stack([model.in_label_units(one).double() for one in each.unbind(dim=1)])
         disagreement[at] = said.var(dim=0, unbiased=False)
-    if model.bank.weights is not None:
-        mass = model.bank.weights[positions].double().reshape(-1, *[1] * (error.ndim - 1))
-        error, disagreement = error * mass, disagreement * mass
-    total = float(error.sum())
-    return max(0.0, 1 - float(disagreement.sum()) / total) if total > 0 else 1.0
+    mass = model.bank.mass[positions].reshape(-1, *[1] * (error.ndim - 1))
+    total = float((error * mass).sum())
+    return max(0.0, 1 - float((disagreement * mass).sum()) / total) if total > 0 else 1.0
 
 
 def cross_intervals(

@@ -112,7 +112,7 @@ def choose_kriging(
     identity: Mapping[str, Tensor | None] | None = None,
     *,
     numbers: bool = False,
-    mass: Tensor | None = None,
+    mass: Tensor,
 ) -> Choice:
     """The kriging head whose scale and noise do best on rows that the metric was not trained on.
 
@@ -127,40 +127,15 @@ def choose_kriging(
         labels: of those, ``[N]``, ``[N, K]`` or ``[N, T]``.
         numbers: whether labels are several numbers a row.
         identity: ids, groups and weights of the bank, as heads take them.
-        mass: weights of the rows held out ``[n]``; None: one each.
+        mass: how many rows each of those held out counts as ``[n]``.
     """
     at = spread(len(queries), MOST)
     queries, truth = queries[at], truth[at]
     identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
-    tried, mass = _candidates(head, bank), torch.ones(len(queries)) if mass is None else mass[at]
+    tried, mass = _candidates(head, bank), mass[at]
     errors = _errors(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
     groups = identity.get("query_groups")
     return _choice(tried, *errors, parts=(torch.arange(len(queries)) if groups is None else groups) % PARTS)
-
-
-@torch.no_grad()
-def choose_out_of_fold(
-    members: FoldMembers,
-    bank: Tensor,
-    labels: Tensor,
-    folds: Tensor | None,
-    groups: Tensor | None,
-    *,
-    numbers: bool = False,
-    weights: Tensor | None = None,
-) -> Choice:
-    """The same where members are folds: the least error of all rows, each by the members that leave out its fold.
-
-    Args:
-        members: of a kriging head, whose other settings are kept.
-        bank: all rows, embedded ``[N, M * d]``.
-        labels: ``[N]``, ``[N, K]`` or ``[N, T]``.
-        folds: ``[N]``.
-        groups: ``[N]``, or None.
-        numbers: whether labels are several numbers a row.
-        weights: ``[N]`` or None.
-    """
-    return tried_out_of_fold(members, bank, labels, folds, groups, numbers=numbers, weights=weights).choice()
 
 
 @torch.no_grad()
@@ -172,19 +147,19 @@ def tried_out_of_fold(
     groups: Tensor | None,
     *,
     numbers: bool = False,
-    weights: Tensor | None = None,
+    mass: Tensor,
     unseen: int | None = None,
 ) -> Tried:
-    """What that choice is made by; see there for the arguments.
+    """What the choice is made by where members are folds: each row is predicted by those that leave out its fold.
 
     Args:
-        members: see there.
-        bank: see there.
-        labels: see there.
-        folds: see there.
-        groups: see there.
-        numbers: see there.
-        weights: see there.
+        members: of a kriging head, whose other settings are kept.
+        bank: all rows, embedded ``[N, M * d]``.
+        labels: ``[N]``, ``[N, K]`` or ``[N, T]``.
+        folds: ``[N]``.
+        groups: ``[N]``, or None.
+        numbers: whether labels are several numbers a row.
+        mass: how many rows each counts as ``[N]``.
         unseen: a fold whose rows are not there at all, neither predicted nor predicted from.
     """
     if folds is None or not isinstance(members.head, Kriging):
@@ -194,15 +169,13 @@ def tried_out_of_fold(
     chosen, codes = spread(len(bank), 4 * MOST), [fold for fold in range(members.folds) if fold != unseen]
     for fold in codes:
         queries = chosen[folds[chosen] == fold]
-        mass = torch.ones(len(queries)) if weights is None else weights[queries]
         there = torch.ones_like(folds, dtype=torch.bool) if unseen is None else folds != unseen
         identity = {"query_groups": None if groups is None else groups[queries]}
-        identity |= {"bank_groups": None if groups is None else groups[there]}
-        identity |= {} if weights is None else {"bank_weight": weights[there]}
+        identity |= {"bank_groups": None if groups is None else groups[there], "bank_weight": mass[there]}
         rows, known_labels, known = members.bank(fold, bank[there], labels[there], folds[there], identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
         of_fold = members.columns(fold, bank[queries]), labels[queries]
-        each.append(_errors(parts, *of_fold, rows, known_labels, known, mass, numbers=numbers))
+        each.append(_errors(parts, *of_fold, rows, known_labels, known, mass[queries], numbers=numbers))
     error, shares = (torch.cat(some, dim=1) for some in zip(*each, strict=True))
     counts = torch.tensor([some.shape[1] for some, _ in each])
     return Tried(tried, error, shares, torch.tensor(codes).repeat_interleave(counts))
