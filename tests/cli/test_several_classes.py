@@ -15,7 +15,8 @@ from vicinal.estimators import load_model
 from vicinal.evaluation import several_scores
 from vicinal.evaluation.scores import several_hot
 from vicinal.workflows import TableJob
-from vicinal.workflows.measuring import score, unknown_classes
+from vicinal.workflows.measured import measured_of
+from vicinal.workflows.measuring import unknown_classes
 from vicinal.workflows.opening import open_table
 
 NAMES = ["folk", "jazz", "rock"]
@@ -93,7 +94,9 @@ def test_its_scores_are_those_of_its_predictions_on_the_test_rows(folder):
     learned = several_hot([cells[place] for place in trained], NAMES)[0]
     shares = np.repeat(learned.mean(0, keepdims=True), 120, axis=0)
     limits = f1_thresholds(shares[: len(learned)], learned)  # of the shares themselves, not those of the model
-    assert score(model, chances, truth, None, np.full(3, 1.1))["micro_f1"] == 0  # a method that never says a class
+    assert (
+        measured_of(model, chances, truth, None, np.full(3, 1.1)).scores["micro_f1"] == 0
+    )  # a method that never says a class
     assert told["mean"] == pytest.approx(several_scores(truth, shares[: len(truth)], NAMES, limits))
     assert set(told) == {
         "model",

@@ -7,7 +7,6 @@ import torch
 from vicinal.calibration import conformal_quantile
 from vicinal.core import CalibrationWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
-from vicinal.workflows.measuring import calibrates
 
 NETWORK = {"metric": "network", "hidden": (8, 3), "members": 4, "max_epochs": 2, "learning_rate": 1e-2}
 NEW = np.arange(1000, 1300)
@@ -85,8 +84,8 @@ def test_too_few_groups_rule_nothing_out_and_say_so(tmp_path):
     x, y, codes, fresh, _ = table(0, groups=12)
     model = NeighborRegressor(**NETWORK).fit(x, y, groups=codes)
     count = model.calibrating_groups()
-    assert not calibrates(model, 0.9)
-    assert calibrates(model, 0.5)
+    assert not model.calibrates(0.9)
+    assert model.calibrates(0.5)
     with pytest.warns(CalibrationWarning, match=f"coverage: expected at most .* with {count} groups that calibrate"):
         found = model.predict_intervals(fresh, (0.5, 0.9), groups=NEW)
     assert np.isinf(found[0.9]).all()

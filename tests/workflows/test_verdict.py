@@ -1,7 +1,5 @@
 """The figures that a report begins with: right for known errors, doubtful where rows are few, the same each time."""
 
-import types
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,7 @@ from sklearn.datasets import load_diabetes
 
 from vicinal.report import Doubted, verdict_sentence
 from vicinal.workflows import TableJob, fit_table
-from vicinal.workflows.measuring import Measured
+from vicinal.workflows.measured import Measured, MeasuredClasses, Measurements
 from vicinal.workflows.verdict import Covering, verdict
 
 
@@ -18,8 +16,8 @@ def judged(errors, others, *, groups=None, inside=None):
     named = {"model": np.asarray(errors, float), "ridge": np.asarray(others, float), "mean": np.full(len(errors), 9.0)}
     places = np.arange(len(errors))
     promise = Covering(places, [], inside=None if inside is None else np.asarray(inside))
-    measured = Measured({}, named["model"], [], named)
-    return verdict(types.SimpleNamespace(), measured, truth, groups, promise)
+    methods = {name: Measured(guess, truth) for name, guess in named.items()}
+    return verdict(Measurements(methods, {}), groups, promise)
 
 
 def test_figures_are_those_of_the_errors():
@@ -51,8 +49,8 @@ def test_rows_of_a_group_are_one_witness():
 
 def test_classes_that_are_all_right_leave_a_doubt():
     truth, guess = np.array(["a", "b"] * 25), np.tile(np.eye(2), (25, 1))
-    model, measured = types.SimpleNamespace(classes_=["a", "b"]), Measured({}, guess, [], {})
-    found = verdict(model, measured, truth, None, Covering(np.arange(50), []))
+    measured = Measurements({"model": MeasuredClasses(guess, truth, classes=["a", "b"])}, {})
+    found = verdict(measured, None, Covering(np.arange(50), []))
     assert found.typical == pytest.approx((1.0, 0.025 ** (1 / 50), 1.0))  # Clopper and Pearson
 
 

@@ -23,11 +23,8 @@ from vicinal.evaluation import (
     Significance,
     Summary,
     answers,
-    classification_scores,
     fits_left,
-    regression_scores,
     run_protocol,
-    several_scores,
     significance,
     summarize,
 )
@@ -35,6 +32,7 @@ from vicinal.report import CompareRecord
 from vicinal.version import __version__
 from vicinal.workflows.engines import FITTING, check_engine, done_together
 from vicinal.workflows.fit import FitPlan, plan_opened
+from vicinal.workflows.measured import measured
 from vicinal.workflows.measuring import (
     baseline_names,
     classes_among,
@@ -295,13 +293,11 @@ def _scaled_scores(
     target, rows = opened.table.target, np.concatenate([split.train, split.validation])
     truth, weights = target[split.test], None if opened.table.weights is None else opened.table.weights[split.test]
     classes = classes_among(target[rows], opened.table)
-    if classes is not None and thresholds is not None:
-        return several_scores(truth, predicted, classes, thresholds, weights)
-    if classes is not None:
-        return classification_scores(truth, predicted, classes, weights)
-    known = target[rows if model.validation_fraction == 0 else split.train]
-    low, high = known.min(), known.max()
-    return regression_scores((truth - low) / (high - low), (predicted - low) / (high - low), weights)
+    if classes is None:
+        known = target[rows if model.validation_fraction == 0 else split.train]
+        low, high = known.min(), known.max()
+        truth, predicted = (truth - low) / (high - low), (predicted - low) / (high - low)
+    return measured(predicted, truth, weights, classes=classes, thresholds=thresholds).scores
 
 
 def _line(data: str, number: int, method: str, done: Sequence[Run]) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 
 from vicinal.data import lexicon_table
 from vicinal.workflows.fit import FitOutcome, fit_table
-from vicinal.workflows.measuring import knn_of_embeddings, predict_test, score
+from vicinal.workflows.measured import measured_of
+from vicinal.workflows.measuring import knn_of_embeddings, predict_test
 from vicinal.workflows.opening import TableJob, fit_split, make_estimator
 
 Log = Callable[[str], None]
@@ -85,8 +86,8 @@ def _scores(outcome: FitOutcome, dense: Any) -> dict[str, dict[str, float]]:
     truth = opened.table.target[split.test]
     raw = {
         "NONA (neighbors)": outcome.record.scores["model"],
-        "dense head": score(dense, predict_test(dense, opened, split), truth),
-        "dense head, then k-NN": score(dense, knn, truth),
+        "dense head": measured_of(dense, predict_test(dense, opened, split), truth).scores,
+        "dense head, then k-NN": measured_of(dense, knn, truth).scores,
         **{name: values for name, values in outcome.record.scores.items() if name != "model"},
     }
     low, high = outcome.model.label_range_

@@ -26,7 +26,8 @@ from vicinal.training import Teacher
 from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, write_fit
 from vicinal.workflows.known_rows import known_rows
-from vicinal.workflows.measuring import Measured, predict_test, score
+from vicinal.workflows.measured import Measurements, measured_of
+from vicinal.workflows.measuring import predict_test
 from vicinal.workflows.opening import OpenTable, TableJob, rows_of_the_table
 from vicinal.workflows.predict import features_of, read_rows
 
@@ -153,7 +154,9 @@ def distill_table(
         scores = {"model": measures["student"].scores, "its teacher": measures["teacher"].scores}
         scores |= {"the same on labels alone": measures["student on labels alone"].scores}
         said = f"Distilled from {folder.name} on {rows['labelled']} rows with a label and {len(more)} without."
-        measured = Measured({name: dict(values) for name, values in scores.items()}, predicted, [said])
+        weights = None if table.weights is None else table.weights[split.test]
+        model = measured_of(taught, predicted, table.target[split.test], weights)
+        measured = Measurements({"model": model}, {name: dict(values) for name, values in scores.items()}, [said])
         job = TableJob(table.frame, table.target_name, seed=int(taught.random_state or 0))
         record = fit_record(job, opened, split, taught, measured, "", time.perf_counter() - started)
         write_fit(out, taught, record, split, notes | {"scores": dict(record.scores)})
@@ -294,5 +297,5 @@ def _measure(model: BankedEstimator, opened: OpenTable, split: Split) -> Measure
         begun = time.process_time()
         predict_test(model, opened, some)
         seconds = min(seconds, (time.process_time() - begun) / len(some.test))
-    scores = score(model, predict_test(model, opened, split), opened.table.target[split.test])
-    return Measure(size + model.bank_.vectors.nbytes, seconds, scores)
+    measured = measured_of(model, predict_test(model, opened, split), opened.table.target[split.test])
+    return Measure(size + model.bank_.vectors.nbytes, seconds, measured.scores)

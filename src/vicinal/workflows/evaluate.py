@@ -39,20 +39,16 @@ from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
 from vicinal.workflows.known_rows import known_rows
+from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, places_of, shown_label
 from vicinal.workflows.measuring import (
     baseline_names,
     baseline_notes,
-    by_class,
-    calibrates,
     fairness_of,
     named_sets,
-    score,
     threshold_notes,
-    truth_of,
     unknown_classes,
 )
 from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows, separator_of
-from vicinal.workflows.showing import shown_label
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -147,41 +143,42 @@ def audit_table(
     vectors = torch.from_numpy(model.embed(table.frame))
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
-    predicted = seen.expected[new]
+    ours = measured_of(model, seen.expected[new], fresh.target, fresh.weights)
     copies = equal_content(table, {n: str(k) for n, k in model.kinds_.items()}, parts)
     counts = {part: parts.count(part) for part in ("bank", "held out", "new")}
     classes = getattr(model, "classes_", None)
-    errors = _errors(model, predicted, fresh.target)
-    gap, said = fairness_of(model, predicted, fresh)
+    errors = ours.losses
+    gap, said = fairness_of(model, ours.predicted, fresh)
     return AuditRecord(
         name=table.name,
         model=folder.name,
         target_name=table.target_name,
         task=table.task,
         rows=counts,
-        scores=score(model, predicted, fresh.target, fresh.weights),
+        scores=ours.scores,
         baselines={
-            one.name: score(model, one.prediction, fresh.target, fresh.weights, one.thresholds) for one in tuned
+            one.name: measured_of(model, one.prediction, fresh.target, fresh.weights, one.thresholds).scores
+            for one in tuned
         },
-        by_class=by_class(model, predicted, fresh.target, fresh.weights),
+        by_class=ours.by_class,
         slices=error_slices(errors, _slice_columns(model, fresh)),
         target_slices=_along_target(model, errors, fresh),
         coverage=[] if classes is not None else _coverage(model, fresh),
-        class_sets={} if classes is None else _class_sets(model, fresh),
+        class_sets=_class_sets(model, fresh, ours),
         hubs=_hubs(model, seen),
         hubness=_skewness(seen.served),
         unused=float((seen.served == 0).mean()),
         neighbors=min(FIRST, len(model.bank_)),
         suspects=_suspects(model, table, features, seen, parts)[:suspects],
         copies=copies + near_embeddings(table, vectors, parts, copies),
-        predicted=predicted,
-        truth=truth_of(model, fresh.target),
+        predicted=ours.predicted,
+        truth=ours.labels,
         classes=[] if classes is None else [str(name) for name in classes],
         served=seen.served,
         time=time or "",
-        **_in_time(model, fresh, errors),
+        **_in_time(model, fresh, ours),
         fairness={} if gap is None else {**asdict(gap), "sentence": gap.sentence},
-        multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh),
+        multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh, ours),
         notes=[*_notes(model, table), *tuned_notes, *threshold_notes(model), *(said if gap is None else [])],
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
@@ -204,15 +201,6 @@ def audit_targets(
     return [audit_table(folder, source, target=name, **settings) for name in chosen]
 
 
-def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
-    classes = getattr(model, "classes_", None)
-    if classes is None:
-        return np.asarray((predicted - truth) ** 2)
-    if isinstance(model, NeighborClassifier) and model.multilabel_:
-        return np.asarray(((predicted >= model.thresholds_) != several_hot(truth, classes.tolist())[0]).mean(1))
-    return np.asarray(np.asarray(classes)[predicted.argmax(1)] != truth, dtype=np.float64)
-
-
 def _slice_columns(model: BankedEstimator, fresh: Table) -> dict[str, list[Any]]:
     return {name: fresh.frame[name].tolist() for name, kind in model.kinds_.items() if kind == "category"}
 
@@ -229,24 +217,21 @@ def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
     bounds: dict[float, Array] = {}
     groups = fresh.groups if model.bank_.groups is not None else None
     for level in LEVELS:
-        if calibrates(model, level):
+        if model.calibrates(level):
             bounds[level] = model.predict_interval(fresh.frame, level, groups=groups)
     return list(coverage_curve(fresh.target, bounds, weights=fresh.weights)) if bounds else []
 
 
-def _in_time(model: BankedEstimator, fresh: Table, errors: Array) -> dict[str, Any]:
+def _in_time(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, Any]:
     """Errors and coverage by period, and their changes in time; {} without times."""
     if fresh.times is None:
         return {}
-    times, inside, excess = fresh.times, None, None
+    times, errors, inside, excess = fresh.times, ours.losses, None, None
     groups = fresh.groups if model.bank_.groups is not None else None
-    if model.multilabel_ or not calibrates(model, SETS):
+    if model.multilabel_ or not model.calibrates(SETS):
         pass
-    elif isinstance(model, NeighborClassifier):
-        places = {name: place for place, name in enumerate(model.classes_.tolist())}
-        class_sets = model.predict_set(fresh.frame, SETS, method="lac", groups=groups)
-        pairs = zip(fresh.target.tolist(), class_sets, strict=True)
-        inside = np.array([label in places and row[places[label]] for label, row in pairs])
+    elif isinstance(ours, MeasuredClasses):
+        inside = ours.inside(model.predict_set(fresh.frame, SETS, method="lac", groups=groups))
     else:
         low, high = model.predict_interval(fresh.frame, SETS, groups=groups).T
         excess = np.abs(fresh.target - (low + high) / 2) / np.maximum((high - low) / 2, np.finfo(np.float64).tiny)
@@ -283,7 +268,7 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     unknown = unknown_classes(model, table.target)
     notes += [f"{said}. Between classes of a text it expects {short(separator_of(model))}." for said in unknown]
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
-    uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or calibrates(model, level))]
+    uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or model.calibrates(level))]
     if uncovered:
         groups = model.calibrating_groups()
         count, units = (model.calibrating_rows(), "rows") if groups is None else (groups, "groups")
@@ -294,30 +279,27 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     return notes
 
 
-def _class_sets(model: BankedEstimator, fresh: Table) -> dict[str, dict[str, float]]:
-    if not isinstance(model, NeighborClassifier) or model.multilabel_ or not calibrates(model, SETS):
+def _class_sets(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, dict[str, float]]:
+    if not isinstance(ours, MeasuredClasses) or not model.calibrates(SETS):
         return {}
     groups = fresh.groups if model.bank_.groups is not None else None
-    places = {name: place for place, name in enumerate(model.classes_.tolist())}
-    right = np.array([places.get(label, 0) for label in fresh.target.tolist()])
     sets = {}
     for method in ("lac", "aps", "raps"):
         class_sets = model.predict_set(fresh.frame, SETS, method=method, groups=groups)
         sets[method] = {
-            "covered": float(np.average(class_sets[np.arange(len(class_sets)), right], weights=fresh.weights)),
+            "covered": float(np.average(ours.inside(class_sets), weights=fresh.weights)),
             "size": float(np.average(class_sets.sum(1), weights=fresh.weights)),
         }
     return sets
 
 
 @torch.no_grad()
-def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table) -> dict[str, float]:
+def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table, ours: Measured) -> dict[str, float]:
     """How far the members of a classifier disagree on new rows of its classes; {} without several members."""
-    head, classes = model.network_.head, getattr(model, "classes_", None)
-    if classes is None or model.multilabel_ or not isinstance(head, Ensemble):
+    head = model.network_.head
+    if not isinstance(ours, MeasuredClasses) or not isinstance(head, Ensemble):
         return {}
-    places = {name: place for place, name in enumerate(classes.tolist())}
-    known = np.flatnonzero([label in places for label in fresh.target.tolist()])
+    known = np.flatnonzero(ours.places >= 0)
     bank, labels, members = model.bank_.vectors, model.fitted_.bank_labels(), len(head.heads)
     groups = None if fresh.groups is None or model.bank_.groups is None else fresh.groups[known]
     identity = model.bank_.identity(None, groups)
@@ -326,7 +308,7 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table) -> dict
     if not each:
         return {}
     chances = torch.cat(each).double().clamp(min=0).movedim(-1, 0)  # [M, n, K]
-    truth = torch.tensor([places[label] for label in fresh.target[known].tolist()])
+    truth = torch.from_numpy(ours.places[known])
     disagreement = predictive_multiplicity(chances / chances.sum(-1, keepdim=True), truth)
     return {
         "members": members,
@@ -379,8 +361,7 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         scores = suspicion(truth, guess, float(np.std(truth - guess)) or 1.0)
         expected, said = scale.inverse(torch.from_numpy(guess)).numpy(), seen.expected.tolist()
     else:
-        places = {name: place for place, name in enumerate(classes.tolist())}
-        codes = np.array([places.get(label, 0) for label in table.target.tolist()])
+        codes = places_of(table.target, classes.tolist()).clip(min=0)
         expected = left_out_predictions(features, np.eye(len(classes))[codes], groups=table.groups)
         scores, said = class_suspicion(codes, expected), np.asarray(classes)[seen.expected.argmax(1)].tolist()
         expected = np.asarray(classes)[expected.argmax(1)]

@@ -36,15 +36,13 @@ from vicinal.estimators.saving import write_model
 from vicinal.estimators.tuning import PLAN
 from vicinal.report import FitRecord, write_card, write_page
 from vicinal.version import __version__
+from vicinal.workflows.measured import Measurements
 from vicinal.workflows.measuring import (
-    Measured,
-    by_class,
     fairness_of,
     measure,
     measure_out_of_fold,
     most_frequent,
     out_of_fold_scores,
-    truth_of,
 )
 from vicinal.workflows.opening import (
     Log,
@@ -176,7 +174,7 @@ def fit_table(
             one, part = (of_target(model, name), opened.of_target(name)) if opened.also else (model, opened)
             measured = measure(job, one, part, split) if len(split.test) else measure_out_of_fold(job, one, part)
             scored = part.table.select(split.test) if len(split.test) else part.table
-            measured.notes.extend(fairness_of(one, measured.predicted, scored)[1])
+            measured.notes.extend(fairness_of(one, measured.model.predicted, scored)[1])
             measured.notes.extend(_other_targets(list(opened.targets), name))
             duration = time.perf_counter() - started
             records.append(fit_record(job, part, split, one, measured, plan.duplicates, duration))
@@ -256,7 +254,7 @@ def fit_record(
     opened: OpenTable,
     split: Split,
     model: BankedEstimator,
-    measured: Measured,
+    measured: Measurements,
     duplicates: str,
     duration: float,
 ) -> FitRecord:
@@ -274,7 +272,7 @@ def fit_record(
     held_out = 0 if model.folds_ is not None else len(split.validation)
     sizes = {"train": len(table) - len(split.test) - held_out, "validation": held_out, "test": len(split.test)}
     promise = covering(model, opened, split)
-    groups, mass = (None if one is None else one[scored] for one in (table.groups, table.weights))
+    groups = None if table.groups is None else table.groups[scored]
     return FitRecord(
         name=table.name,
         target_name=table.target_name,
@@ -289,12 +287,12 @@ def fit_record(
         duplicates=duplicates,
         scores=measured.scores,
         history=_curves(model, loss),
-        predicted=measured.predicted,
-        truth=truth_of(model, table.target[scored]),
+        predicted=measured.model.predicted,
+        truth=measured.model.labels,
         classes=classes,
         embedding=model.bank_.vectors.numpy(),
         embedding_labels=most_frequent(classes, labels) if classes else labels,
-        panels=neighbor_panels(model, opened.table, list(opened.kinds), scored, measured.predicted),
+        panels=neighbor_panels(model, opened.table, list(opened.kinds), scored, measured.model),
         mask_curves=mask_curves(model),
         split_sizes=sizes,
         out_of_fold=measured.scores["model"] if is_out_of_fold else out_of_fold_scores(model),
@@ -307,10 +305,10 @@ def fit_record(
             *_transform(model),
             *measured.notes,
         ],
-        verdict=verdict(model, measured, table.target[scored], groups, promise, mass),
+        verdict=verdict(measured, groups, promise),
         coverage=promise.levels,
-        examples=examples(model, opened, scored, measured, promise),
-        by_class=by_class(model, measured.predicted, table.target[scored], mass),
+        examples=examples(model, opened, scored, measured.model, promise),
+        by_class=measured.model.by_class,
     )
 
 

@@ -1,7 +1,7 @@
 """Scores of a fitted model on held-out rows, compared with what an expert would try first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,44 +27,20 @@ from vicinal.estimators.out_of_fold import ensemble_share
 from vicinal.evaluation import (
     Baseline,
     GroupGap,
-    classification_scores,
     group_gap,
     knn_baseline,
     knn_grid,
     mean_baseline,
-    regression_scores,
-    scores_by_class,
-    several_scores,
 )
 from vicinal.evaluation.scores import several_hot
 from vicinal.evaluation.tuned import CLASSES, NUMBERS, SEVERAL, TRIED, tuned_baselines
+from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.opening import OpenTable, TableJob
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Scores on the test rows, or out of fold.
-
-    Attributes:
-        scores: method ("model" first) -> metric -> value.
-        predicted: the model's predictions ``[n]`` or probabilities ``[n, K]``.
-        notes: settings of the baselines, and further sentences for the reader.
-        predictions: method -> predictions or probabilities, for all methods.
-        thresholds: for several classes per row, method -> thresholds, for all methods except the model.
-        share: of the squared error of ``predicted``, what the model has; below 1 for out-of-fold predictions.
-    """
-
-    scores: dict[str, dict[str, float]]
-    predicted: Array
-    notes: list[str]
-    predictions: Mapping[str, Array] = field(default_factory=dict)
-    thresholds: Mapping[str, Array | None] = field(default_factory=dict)
-    share: float = 1.0
-
-
-def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measured:
+def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measurements:
     """Scores of the model, of the mean, of k-NN on the model's embeddings, and of baselines on the untuned features."""
     predicted = predict_test(model, opened, split)
     classes, target = _classes(model), opened.table.target
@@ -81,7 +57,7 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     return _measured(model, predicted, others, target[split.test], in_test, notes)
 
 
-def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measured:
+def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measurements:
     """Out-of-fold scores on the rows of the fit: of the model (see :func:`of_all_members`), mean and baselines."""
     table = opened.table
     predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
@@ -107,12 +83,11 @@ def _measured(
     truth: Array,
     weights: Array | None,
     notes: list[str],
-) -> Measured:
-    """Scores of the model and of other methods on the same rows."""
-    scores = {"model": score(model, predicted, truth, weights)}
-    scores |= {name: score(model, one.prediction, truth, weights, one.thresholds) for name, one in others.items()}
-    named = {"model": predicted} | {name: one.prediction for name, one in others.items()}
-    return Measured(scores, predicted, notes, named, {name: one.thresholds for name, one in others.items()})
+) -> Measurements:
+    """The model and other methods on the same rows."""
+    methods = {"model": measured_of(model, predicted, truth, weights)}
+    methods |= {n: measured_of(model, one.prediction, truth, weights, one.thresholds) for n, one in others.items()}
+    return Measurements(methods, {name: one.scores for name, one in methods.items()}, notes)
 
 
 def threshold_notes(model: BankedEstimator) -> list[str]:
@@ -208,7 +183,8 @@ def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
     ids, predictions = model.out_of_fold_predictions()
     bank, at = model.bank_, model.bank_.keys_of(ids)
     weights = None if bank.weights is None else bank.weights[at].numpy()
-    return of_all_members(score(model, predictions, named_labels(model, bank.labels[at]), weights), share_of_all(model))
+    measured = measured_of(model, predictions, named_labels(model, bank.labels[at]), weights)
+    return of_all_members(measured.scores, share_of_all(model))
 
 
 def share_of_all(model: BankedEstimator) -> float:
@@ -263,48 +239,6 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, oth
         part = frame.iloc[places]
         features.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
     return features
-
-
-def calibrates(model: BankedEstimator, level: float) -> bool:
-    """Whether enough rows, or groups, calibrate for intervals or sets of this coverage."""
-    return model.calibrates(level)
-
-
-def score(
-    model: BankedEstimator,
-    predicted: Array,
-    truth: Array,
-    weights: Array | None = None,
-    thresholds: Array | None = None,
-) -> dict[str, float]:
-    """Regression or classification scores of predictions of this model's kind, by ``weights [n]``.
-
-    Of several classes a row they are said from ``thresholds [K]`` on; None: from the model's.
-    """
-    classes = _classes(model)
-    if classes is None:
-        return regression_scores(truth, predicted, weights)
-    if isinstance(model, NeighborClassifier) and model.multilabel_:
-        limits = model.thresholds_ if thresholds is None else thresholds
-        return several_scores(truth, predicted, classes, limits, weights)
-    return classification_scores(truth, predicted, classes, weights)
-
-
-def truth_of(model: BankedEstimator, target: Array) -> Array:
-    """Labels for a report; for several classes per row, 0 or 1 for each class that the model knows ``[n, K]``."""
-    if isinstance(model, NeighborClassifier) and model.multilabel_:
-        return several_hot(target, model.classes_.tolist())[0]
-    return target
-
-
-def by_class(
-    model: BankedEstimator, predicted: Array, target: Array, weights: Array | None = None
-) -> dict[str, dict[str, float]]:
-    """For several classes per row, the scores of each class by name; else {}."""
-    if not isinstance(model, NeighborClassifier) or not model.multilabel_:
-        return {}
-    each = scores_by_class(truth_of(model, target), predicted, model.thresholds_, weights)
-    return dict(zip(map(str, model.classes_), each, strict=True))
 
 
 def most_frequent(classes: Sequence[str], labels: Array) -> Array:

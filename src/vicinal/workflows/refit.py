@@ -20,22 +20,18 @@ from vicinal.estimators.banked import CELLS, BankedEstimator
 from vicinal.estimators.inputs import hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
-from vicinal.estimators.neighbors import NeighborClassifier
-from vicinal.evaluation.scores import several_log_loss
 from vicinal.report import write_page
 from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import REPORT, fit_record, run_fingerprint, write_files
 from vicinal.workflows.known_rows import known_rows
+from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.measuring import (
-    Measured,
     measure,
     measure_out_of_fold,
     named_labels,
     of_all_members,
     predict_test,
-    score,
     share_of_all,
-    truth_of,
 )
 from vicinal.workflows.opening import OpenTable, TableJob, fit_split, further_targets, rows_of_the_table
 from vicinal.workflows.predict import load_predictor, of_target, read_rows
@@ -390,7 +386,7 @@ def _by_target(model: BankedEstimator, opened: OpenTable) -> list[tuple[BankedEs
 
 def _compared(
     job: TableJob, old: BankedEstimator, new: BankedEstimator, opened: OpenTable, rows: _Rows, trial: _Trial
-) -> tuple[Refit, list[Measured]]:
+) -> tuple[Refit, list[Measurements]]:
     """The comparison of both models on the same rows, and the scores for each target."""
     table, split, parts, notes = opened.table, trial.split, _by_target(new, opened), list(rows.notes)
     if len(split.test):
@@ -414,15 +410,19 @@ def _compared(
             "fit."
         )
     pairs = list(zip(("new", "old"), (new, old), predicted, strict=True))
-    scores = {name: score(model, guess, truth, weights) for name, model, guess in pairs}
+    both_measured = {name: measured_of(model, guess, truth, weights) for name, model, guess in pairs}
+    scores = {name: one.scores for name, one in both_measured.items()}
     olds, former = [one for one, _ in _by_target(old, opened)], [scores["old"]]
     if opened.also:
-        former = [score(one, both[1][:, k], part.table.target[at], weights) for k, (one, part) in enumerate(parts)]
+        former = [
+            measured_of(one, both[1][:, k], part.table.target[at], weights).scores
+            for k, (one, part) in enumerate(parts)
+        ]
     if not len(split.test):
         former = [of_all_members(one, share_of_all(before)) for before, one in zip(olds, former, strict=True)]
     error = "mse" if table.task == "regression" else "log_loss"
-    losses = [_losses(model, guess, truth) for _, model, guess in pairs]
-    change, doubt = _difference(losses[0] - losses[1], groups, weights)
+    difference = both_measured["new"].log_losses - both_measured["old"].log_losses
+    change, doubt = _difference(difference, groups, weights)
     sizes = {"compared": len(at), "trained": len(split.train), "held out": len(split.validation)}
     measured = [
         replace(one, scores={"model": one.scores["model"], "the model before": before} | one.scores)
@@ -441,19 +441,13 @@ def _compared(
     return outcome, measured
 
 
-def _columns(measured: Sequence[Measured]) -> Array:
+def _columns(measured: Sequence[Measurements]) -> Array:
     """Predictions of one target ``[n]`` or of several ``[n, T]``."""
-    return measured[0].predicted if len(measured) == 1 else np.stack([one.predicted for one in measured], axis=1)
-
-
-def _losses(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
-    """Error of each row: squared error (mean over targets), or log-loss (mean over several classes)."""
-    if getattr(model, "classes_", None) is None:
-        return np.asarray(((predicted - truth) ** 2).reshape(len(truth), -1).mean(axis=1))
-    if isinstance(model, NeighborClassifier) and model.multilabel_:
-        return np.asarray(several_log_loss(truth_of(model, truth), predicted).mean(axis=1))
-    each = [score(model, predicted[[i]], truth[[i]])["log_loss"] for i in range(len(truth))]
-    return np.array(each)
+    return (
+        measured[0].model.predicted
+        if len(measured) == 1
+        else np.stack([one.model.predicted for one in measured], axis=1)
+    )
 
 
 def _difference(differences: Array, groups: Array | None, weights: Array | None = None) -> tuple[float, float]:

@@ -17,32 +17,30 @@ from vicinal.encoders import (
 from vicinal.encoders.kinds import elements_of
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import shown_cell
-from vicinal.evaluation.scores import several_hot
 from vicinal.heads import Ensemble
 from vicinal.masks import SoftStep
 from vicinal.report import NeighborPanel
+from vicinal.workflows.measured import Measured, MeasuredSeveral, shown_label
 
 Array = np.ndarray[Any, Any]
 
 
 def neighbor_panels(
-    model: BankedEstimator, table: Table, columns: list[str], test: Array, predicted: Array, k: int = 5
+    model: BankedEstimator, table: Table, columns: list[str], test: Array, measured: Measured, k: int = 5
 ) -> list[NeighborPanel]:
     """Panels of the best, the median and the worst of the predictions; none for a head without neighbors."""
     if not model.network_.head.uses_bank or len(test) == 0:
         return []
-    order = np.argsort(_errors(model, predicted, table.target[test]), kind="stable")
+    order = np.argsort(measured.misses, kind="stable")
     chosen = {"Best prediction": order[0], "Median prediction": order[len(order) // 2], "Worst prediction": order[-1]}
     positions = test[list(chosen.values())]
     part = table.select(positions)
     explained = model.explain(part.frame[columns], k, ids=part.ids, groups=part.groups)
     panels = []
     for row, (title, explanation) in enumerate(zip(chosen, explained, strict=True)):
-        shown, said = {name: part.frame[name].iloc[row] for name in columns}, ""
-        if isinstance(model, NeighborClassifier) and model.multilabel_:
-            said = shown_label(tuple(model.classes_[predicted[chosen[title]] >= model.thresholds_]))
+        shown = {name: part.frame[name].iloc[row] for name in columns}
+        said = str(measured.shown[chosen[title]]) if isinstance(measured, MeasuredSeveral) else ""
         known = part.target[row], table.root, str(part.ids[row]), said
         panels.append(_panel(model, title, explanation, shown, *known))
     return panels
@@ -64,19 +62,6 @@ def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list
     order = curves.mean(dim=1).argsort(descending=True)
     picked = {"rejects least": order[0], "median": order[len(order) // 2], "rejects most": order[-1]}
     return grid.numpy(), [(label, curves[int(i)].numpy()) for label, i in picked.items()]
-
-
-def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
-    classes = getattr(model, "classes_", None)
-    if classes is None:
-        errors: Array = np.abs(predicted - truth)
-        return errors
-    if isinstance(model, NeighborClassifier) and model.multilabel_:
-        squares: Array = np.square(predicted - several_hot(truth, classes.tolist())[0]).mean(1)
-        return squares
-    column = {name: place for place, name in enumerate(classes.tolist())}
-    places = [column.get(name) for name in truth.tolist()]
-    return np.array([1.0 if place is None else 1 - row[place] for row, place in zip(predicted, places, strict=True)])
 
 
 def _panel(
@@ -118,11 +103,6 @@ _SHOWN = 6
 
 def _label(value: Any) -> float | str:
     return float(value) if isinstance(value, float | np.floating) else shown_label(value)
-
-
-def shown_label(value: Any) -> str:
-    """A class as text; several classes with commas between them."""
-    return (", ".join(map(str, value)) or "(none)") if isinstance(value, tuple) else str(value)
 
 
 def shown_cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:

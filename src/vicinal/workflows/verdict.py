@@ -14,11 +14,10 @@ from vicinal.data import Split
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.evaluation import coverage_curve
-from vicinal.evaluation.scores import f1_parts, several_hot
 from vicinal.report import Doubted, Example, Verdict
-from vicinal.workflows.measuring import Measured, calibrates, named_sets
+from vicinal.workflows.measured import Measured, MeasuredClasses, MeasuredSeveral, Measurements, places_of, shown_label
 from vicinal.workflows.opening import OpenTable
-from vicinal.workflows.showing import shown_cells, shown_label
+from vicinal.workflows.showing import shown_cells
 
 Array = np.ndarray[Any, Any]
 LEVELS = (0.5, 0.8, 0.9)
@@ -56,7 +55,7 @@ class Covering:
 def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Covering:
     """Whether intervals, or sets of classes, hold the labels of the test rows; empty if too few rows calibrate."""
     places = np.linspace(0, len(split.test) - 1, min(COVERED, len(split.test))).round().astype(np.int64)
-    levels = [level for level in LEVELS if calibrates(model, level)]
+    levels = [level for level in LEVELS if model.calibrates(level)]
     if not len(places) or not levels or not model.network_.head.uses_bank:
         return Covering(places, [])
     part = opened.table.select(split.test[places])
@@ -68,42 +67,31 @@ def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Coverin
         return Covering(places, coverage_curve(truth, bounds, weights=part.weights), last, inside)
     if not isinstance(model, NeighborClassifier) or model.multilabel_ or 0.9 not in levels:  # several have no sets
         return Covering(places, [])
-    sets, codes = (
-        model.predict_set(frame, 0.9, ids=ids, groups=groups),
-        {name: i for i, name in enumerate(model.classes_.tolist())},
-    )
-    right = [codes.get(label, -1) for label in part.target.tolist()]
-    inside = np.array([place >= 0 and bool(row[place]) for row, place in zip(sets, right, strict=True)])
+    sets = model.predict_set(frame, 0.9, ids=ids, groups=groups)
+    right = places_of(part.target, model.classes_.tolist())
+    inside = (right >= 0) & sets[np.arange(len(sets)), right]
     covered, width = (float(np.average(values, weights=part.weights)) for values in (inside, sets.sum(1)))
     level = {"coverage": 0.9, "covered": covered, "width": width, "by_part": []}
     return Covering(places, [level], inside=inside)
 
 
-def verdict(
-    model: BankedEstimator,
-    measured: Measured,
-    truth: Array,
-    groups: Array | None,
-    promise: Covering,
-    weights: Array | None = None,
-) -> Verdict:
+def verdict(measured: Measurements, groups: Array | None, promise: Covering) -> Verdict:
     """The summary that a report begins with.
 
     Args:
-        model: the measured model.
         measured: predictions of the model and of other methods on the same rows.
-        truth: labels of these rows ``[n]``.
         groups: of these rows ``[n]``, resampled as a whole; None: each row is a group.
         promise: from :func:`covering`.
-        weights: of these rows ``[n]``; None: 1 each.
     """
-    mass = np.ones(len(truth)) if weights is None else weights / weights.mean()
-    codes = np.arange(len(truth)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    if isinstance(model, NeighborClassifier) and model.multilabel_:
-        return _verdict_of_several(model, measured, truth, codes, mass)
-    numbers = getattr(model, "classes_", None) is None
-    losses = {name: _losses(model, guess, truth) for name, guess in measured.predictions.items()}
-    errors = losses.pop("model", _losses(model, measured.predicted, truth)) * measured.share
+    rows, weights = len(measured.model.truth), measured.model.weights
+    mass = np.ones(rows) if weights is None else weights / weights.mean()
+    codes = np.arange(rows) if groups is None else np.unique(groups, return_inverse=True)[1]
+    parts = {name: one.parts for name, one in measured.methods.items() if isinstance(one, MeasuredSeveral)}
+    if parts:
+        return _verdict_of_several(parts, codes, mass)
+    numbers = not isinstance(measured.model, MeasuredClasses)
+    losses = {name: one.losses for name, one in measured.methods.items()}
+    errors = losses.pop("model") * measured.share
     typical = _doubted(np.sqrt(errors), None, codes, mass, _median) if numbers else _share(1 - errors, codes, mass)
     best = min(losses, key=lambda name: float((mass * losses[name]).mean()), default="")
     change = None
@@ -112,20 +100,15 @@ def verdict(
     covered = None
     if promise.inside is not None:
         covered = _share(promise.inside, codes[promise.places], mass[promise.places])
-    return Verdict(len(truth), typical, best, len(losses), change, covered)
+    return Verdict(rows, typical, best, len(losses), change, covered)
 
 
-def _verdict_of_several(
-    model: NeighborClassifier, measured: Measured, truth: Array, codes: Array, mass: Array
-) -> Verdict:
+def _verdict_of_several(parts: dict[str, Array], codes: Array, mass: Array) -> Verdict:
     """The same for several classes per row, by the micro F1."""
-    labels, missed = several_hot(truth, model.classes_.tolist())
-    limits = {"model": model.thresholds_, **measured.thresholds}
-    parts = {name: f1_parts(labels, guess >= limits[name], missed) for name, guess in measured.predictions.items()}
     ours = parts.pop("model")
     best = max(parts, key=lambda name: float(_micro_f1(mass[None], parts[name], None)[0]), default="")
     change = _doubted(ours, parts[best], codes, mass, _more_f1) if best else None
-    return Verdict(len(truth), _doubted(ours, None, codes, mass, _micro_f1), best, len(parts), change)
+    return Verdict(len(codes), _doubted(ours, None, codes, mass, _micro_f1), best, len(parts), change)
 
 
 def examples(
@@ -137,54 +120,34 @@ def examples(
         model: the measured model.
         opened: the table.
         rows: positions in the table ``[n]``.
-        measured: with the predictions of these rows.
+        measured: predictions of these rows.
         promise: from :func:`covering`, with the intervals to show.
     """
     places = np.linspace(0, len(rows) - 1, min(SEARCHED, len(rows))).round().astype(np.int64)
-    part, classes = opened.table.select(rows[places]), getattr(model, "classes_", None)
-    guesses = measured.predicted[places]
+    part, shown, misses, f1 = opened.table.select(rows[places]), measured.shown, measured.misses, None
+    if isinstance(measured, MeasuredSeveral):
+        hits, both = measured.parts.T
+        f1 = np.where(both > 0, hits / np.maximum(both, 1), 1.0)
+        misses = 1 - f1
     at = {} if promise.bounds is None else dict(zip(promise.places.tolist(), promise.bounds.tolist(), strict=True))
-    several = isinstance(model, NeighborClassifier) and model.multilabel_
-    losses = np.zeros(0) if several else _losses(model, guesses, part.target)
-    said: list[Any] = []
-    if isinstance(model, NeighborClassifier) and model.multilabel_:
-        labels, missed = several_hot(part.target, model.classes_.tolist())
-        said = named_sets(model.classes_, (guesses >= model.thresholds_) * 1.0).tolist()
-        hits, both = f1_parts(labels, guesses >= model.thresholds_, missed).T
-        losses = 1 - np.where(both > 0, hits / np.maximum(both, 1), 1.0)
-    elif classes is not None:
-        column = {name: place for place, name in enumerate(classes.tolist())}
-        losses = 1 - np.array(
-            [row[column[t]] if t in column else 0.0 for row, t in zip(guesses, part.target, strict=True)]
-        )
+    classes = isinstance(measured, MeasuredClasses)
+    columns = [name for name in opened.kinds if opened.kinds[name] not in ("image", "set")]
     listed = []
-    for place in np.argsort(-losses, kind="stable").tolist():
-        row = {
-            name: part.frame[name].iloc[place] for name in opened.kinds if opened.kinds[name] not in ("image", "set")
-        }
-        cells = shown_cells(row, dict(model.kinds_), part.root)
+    for row in np.argsort(-misses[places], kind="stable").tolist():
+        place, target = int(places[row]), part.target[row]
+        cells = shown_cells({name: part.frame[name].iloc[row] for name in columns}, dict(model.kinds_), part.root)
         listed.append(
             Example(
-                id=str(part.ids[place]),
-                prediction=float(guesses[place])
-                if classes is None
-                else shown_label(said[place] if several else classes[guesses[place].argmax()]),
-                target=float(part.target[place]) if classes is None else shown_label(part.target[place]),
+                id=str(part.ids[row]),
+                prediction=shown[place],
+                target=float(target) if type(measured) is Measured else shown_label(target),
                 cells={name: cell for name, cell in cells.items() if isinstance(cell, str)},
-                interval=at.get(int(places[place])),
-                probability=None if classes is None or several else float(guesses[place].max()),
-                f1=1 - float(losses[place]) if several else None,
+                interval=at.get(place),
+                probability=float(measured.predicted[place].max()) if classes else None,
+                f1=None if f1 is None else float(f1[place]),
             )
         )
     return listed
-
-
-def _losses(model: BankedEstimator, guess: Array, truth: Array) -> Array:
-    """Squared errors of numbers, or 1 where the class is wrong, ``[n]``."""
-    classes = getattr(model, "classes_", None)
-    if classes is None:
-        return np.asarray((guess - truth.astype(float)) ** 2)
-    return np.asarray(np.asarray(classes)[guess.argmax(1)] != truth, dtype=np.float64)
 
 
 def _share(hits: Array, codes: Array, mass: Array) -> Doubted:
