@@ -13,19 +13,17 @@ from itertools import groupby, product
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
@@ -82,13 +80,11 @@ SEVERAL = ("logistic regression", "k-NN")
 """What :func:`tuned_baselines` tries, of several classes a row the last. A "gaussian process" is tried where named."""
 
 _FOLDS = 5
-_SHARED = 1.25
-"""Rows, in those that settings are tried on, up to which the distances of all are computed at once."""
 
 _HUGE = 1e100
 """Size of features beyond which they are cut: squares and sums of these are still finite."""
 
-_BLOCK, _SQUARE = 2048, 256
+_BLOCK = 2048
 _NEIGHBORS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
 _ALONE = 20_000
 """Rows up to which one thread works."""
@@ -159,8 +155,6 @@ def tuned_baselines(
     mass = None if weights is None else relative_weights(weights, count)
     rows = _Rows.of(features, target, classes, groups, times, mass, most, seed)
     fitted = replace(rows, some=_drawn(count, max(most, FITTED), seed), distances={}) if count > most else rows
-    if most < count == len(fitted.some) <= _SHARED * most:
-        rows = replace(rows, whole=fitted)
     # Threads wait for one another on so few rows: boosting of 320 took 18 s with two of a busy machine, 0.1 s with one.
     with warnings.catch_warnings(), threadpool_limits(limits=1 if count <= _ALONE else None):
         warnings.simplefilter("ignore", ConvergenceWarning)  # the best that so many iterations give is a fair baseline
@@ -188,7 +182,6 @@ class _Rows:
     seed: int
     distances: dict[int, Floats] = field(default_factory=dict)
     mass: Floats | None = None
-    whole: "_Rows | None" = None
 
     @classmethod
     def of(
@@ -233,8 +226,6 @@ class _Rows:
 
     def within(self, power: int) -> Floats:
         """Distances between the rows that settings are tried on, squared for ``power`` 2."""
-        if power not in self.distances and self.whole is not None:
-            self.distances[power] = self.whole.within(power)[np.ix_(self.some, self.some)]
         if power not in self.distances:
             tried = self.features[self.some]
             self.distances[power] = _distances(tried, tried, power)
@@ -305,16 +296,8 @@ def _drawn(count: int, most: int, seed: int) -> Places:
 
 def _distances(a: Features, b: Features, power: int) -> Floats:
     """Manhattan distances ``[a, b]``, or for ``power`` 2 squared Euclidean ones."""
-    if power == 2:
-        return np.asarray(euclidean_distances(a, b, squared=True), dtype=np.float64)
-    if a is not b:
-        return np.asarray(manhattan_distances(a, b), dtype=np.float64)
-    measured = np.empty((a.shape[0], a.shape[0]))
-    for start in range(0, len(measured), _SQUARE):  # those of pairs, each once
-        part = slice(start, start + _SQUARE)
-        measured[part, start:] = manhattan_distances(a[part], a[start:])
-        measured[start:, part] = measured[part, start:].T
-    return measured
+    measured = euclidean_distances(a, b, squared=True) if power == 2 else manhattan_distances(a, b)
+    return np.asarray(measured, dtype=np.float64)
 
 
 Guesses: TypeAlias = Iterator[tuple[Setting, Floats]]
@@ -374,90 +357,21 @@ def _kernel_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, ou
         power = 2 if name == "rbf" else 1
         fitted = np.exp(-gamma * rows.between(power, inside, inside))
         others = [np.exp(-gamma * rows.between(power, inside, part)) for part in parts]
-        if rows.classes is None:
-            for setting in group:
-                yield setting, _predicted(rows, _kernel_machine(setting), inside, fitted, others)
-            continue
-        for cost, same in groupby(group, key=lambda setting: setting["C"]):
-            decided = _decisions(rows, cost, inside, fitted, others)
-            for setting in same:
-                yield setting, _predicted(rows, _Calibrated(setting["calibration"]), inside, *decided)
+        for setting in group:
+            yield setting, _predicted(rows, _kernel_machine(rows, setting, inside), inside, fitted, others)
 
 
-def _kernel_machine(setting: Setting) -> Any:
+def _kernel_machine(rows: _Rows, setting: Setting, inside: Places) -> Any:
+    """scikit-learn's machine for a kernel ``[n, n]`` that is known; of classes with calibrated probabilities."""
     if "alpha" in setting:
-        return _KernelRidge(setting["alpha"])
-    return SVR(kernel="precomputed", C=setting["C"], epsilon=setting["epsilon"], cache_size=500)
-
-
-class _KernelRidge:
-    r"""$(K + \alpha W^{-1})^{-1} y$ by one Cholesky factor: half the time that scikit-learn's solver takes."""
-
-    def __init__(self, alpha: float) -> None:
-        self.alpha = alpha
-
-    def fit(self, kernel: Floats, labels: Floats, sample_weight: Floats | None = None) -> None:
-        """Solve for the rows inside ``[n, n]``."""
-        matrix = kernel.copy(order="F")
-        matrix.ravel(order="K")[:: len(matrix) + 1] += (
-            self.alpha if sample_weight is None else self.alpha / sample_weight
-        )
-        factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-        self.dual = scipy.linalg.cho_solve(factor, labels, check_finite=False)
-
-    def predict(self, kernel: Floats) -> Floats:
-        """Numbers ``[m]`` from the kernel ``[m, n]`` with the rows inside."""
-        guess: Floats = kernel @ self.dual
-        return guess
-
-
-def _decisions(
-    rows: _Rows, cost: float, inside: Places, fitted: Floats, others: Sequence[Floats]
-) -> tuple[Floats, list[Floats]]:
-    """What a support vector machine decides ``[n, C]`` of the rows inside, each without its fold, and of others."""
-    labels = rows.labels[inside]
-    codes, counts = np.unique(labels, return_counts=True)
-    if len(codes) < 2:
-        return fitted, list(others)
-    machine = SVC(kernel="precomputed", C=cost)
-    machine, known = (machine, rows.mass) if len(codes) == 2 else (OneVsRestClassifier(machine), None)
-    weights = {} if known is None else {"sample_weight": known[inside]}
-    folds = max(2, min(3, int(counts.min())))
-    left_out = cross_val_predict(machine, fitted, labels, cv=folds, method="decision_function", params=weights)
-    machine.fit(fitted, labels, **weights)
-    decided = [machine.decision_function(part) for part in others]
-    return left_out.reshape(len(labels), -1), [part.reshape(len(part), -1) for part in decided]
-
-
-class _Calibrated(CalibratedClassifierCV):  # type: ignore[misc]  # scikit-learn has no types
-    """Probabilities from decisions ``[n, C]`` that are known: the machine behind them is fitted once for all ways."""
-
-    def __init__(self, method: str = "sigmoid") -> None:
-        super().__init__(method=method)
-
-    def fit(self, X: Floats, y: Floats, sample_weight: Floats | None = None) -> "_Calibrated":
-        """Calibrate by the decisions of rows whose labels are known."""
-        self.estimator, self.cv, self.ensemble = FrozenEstimator(_AsGiven().fit(X, y)), 2, False
-        super().fit(X, y, sample_weight)
-        return self
-
-
-class _AsGiven(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose decisions are its input."""
-
-    def fit(self, X: Floats, y: Floats) -> "_AsGiven":
-        """Take the classes."""
-        self.classes_ = np.unique(y)
-        return self
-
-    def decision_function(self, X: Floats) -> Floats:
-        """``X [n, C]``; of two classes its column."""
-        return X[:, 0] if X.shape[1] == 1 else X
-
-    def predict(self, X: Floats) -> Floats:
-        """The class of the highest decision."""
-        best: Floats = self.classes_[(X[:, 0] > 0).astype(int) if X.shape[1] == 1 else X.argmax(1)]
-        return best
+        return KernelRidge(alpha=setting["alpha"], kernel="precomputed")
+    if rows.classes is None:
+        return SVR(kernel="precomputed", C=setting["C"], epsilon=setting["epsilon"], cache_size=500)
+    counts = np.unique(rows.labels[inside], return_counts=True)[1]
+    machine: Any = SVC(kernel="precomputed", C=setting["C"])
+    machine = machine if len(counts) == 2 else OneVsRestClassifier(machine)
+    folds = max(2, int(counts.min(initial=3)))
+    return CalibratedClassifierCV(machine, method=setting["calibration"], cv=folds, ensemble=False)
 
 
 def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, others: Sequence[Features]) -> Floats:
@@ -522,27 +436,14 @@ def _neighbor_guesses(
     if rows.classes is not None and not rows.several:
         labels = np.eye(len(rows.classes))[labels.astype(int)]
     known: dict[int, tuple[Floats, Places]] = {}
+    most = max(setting["n_neighbors"] for setting in settings)
     for setting in settings:
-        power, most = setting["p"], min(len(inside), max(other["n_neighbors"] for other in settings))
+        power, k = setting["p"], setting["n_neighbors"]
         if power not in known:
-            known[power] = _nearest(rows, power, most, inside, outside)
+            search = NearestNeighbors(n_neighbors=min(len(inside), most), p=power)
+            known[power] = search.fit(rows.take(inside)).kneighbors(rows.take(outside))
         distances, places = known[power]
-        k = setting["n_neighbors"]
         yield setting, neighbor_mean(labels, distances[:, :k], places[:, :k], setting["weights"])
-
-
-def _nearest(rows: _Rows, power: int, most: int, inside: Places, outside: "Places | Features") -> tuple[Floats, Places]:
-    """Distances and places ``[n, most]`` of the nearest rows inside; of rows that are tried by distances at hand."""
-    if not (isinstance(outside, np.ndarray) and outside.ndim == 1):
-        search = NearestNeighbors(n_neighbors=most, p=power).fit(rows.take(inside))
-        distances, places = search.kneighbors(outside)
-        return distances, places
-    measured = rows.between(power, inside, outside)
-    places = np.sort(np.argpartition(measured, most - 1, axis=1)[:, :most], axis=1)
-    distances = np.take_along_axis(measured, places, axis=1)
-    order = np.argsort(distances, axis=1, kind="stable")
-    distances, places = (np.take_along_axis(one, order, axis=1) for one in (distances, places))
-    return distances if power == 1 else np.sqrt(distances), places
 
 
 def _boosting_guesses(
