@@ -19,8 +19,8 @@ from vicinal.report.theme import (
     WARM,
     Picture,
     blank,
-    environment,
     picture,
+    rendered,
     sample_note,
     shown,
     style,
@@ -41,41 +41,33 @@ def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
 
 def audit_html(record: AuditRecord) -> str:
     """The page of ``record`` as HTML text."""
-    return (
-        environment()
-        .get_template("audit.html")
-        .render(
-            title=one_line(record.name, 80),
-            model=one_line(record.model, 80),
-            target=one_line(record.target_name, 60),
-            record=record,
-            numeric=record.task == "regression",
-            error=error_name(record),
-            class_headings=CLASS_HEADINGS,
-            by_class=class_rows(record.by_class),
-            tiles=[(metric_name(metric), number(value, 3)) for metric, value in record.scores.items()],
-            beside=[
-                [one_line(name, 60), *(number(values[metric]) for metric in record.scores)]
-                for name, values in ({"this model": record.scores} | dict(record.baselines)).items()
-            ],
-            metrics=[metric_name(metric) for metric in record.scores],
-            findings=audit_findings(record),
-            slices=[_slice(part) for part in record.slices[:25]],
-            target_slices=[_slice(part) for part in record.target_slices],
-            periods=[period_cells(period) for period in record.periods],
-            coverage=[_level(level) for level in record.coverage],
-            attribute=one_line(record.fairness.get("attribute", ""), 40),
-            groups=fairness_cells(record.fairness),
-            sets=[(name, percent(v["covered"]), number(v["size"], 3)) for name, v in record.class_sets.items()],
-            hubs=[
-                [shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs
-            ],
-            suspects=[_suspect(suspect) for suspect in record.suspects],
-            copies=[_copies(copies) for copies in record.copies],
-            pictures=_pictures(record),
-            notes=[clean(note) for note in record.notes],
-            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
-        )
+    return rendered(
+        "audit.html",
+        record,
+        model=one_line(record.model, 80),
+        target=one_line(record.target_name, 60),
+        numeric=record.task == "regression",
+        error=error_name(record),
+        class_headings=CLASS_HEADINGS,
+        by_class=class_rows(record.by_class),
+        tiles=[(metric_name(metric), number(value, 3)) for metric, value in record.scores.items()],
+        beside=[
+            [one_line(name, 60), *(number(values[metric]) for metric in record.scores)]
+            for name, values in ({"this model": record.scores} | dict(record.baselines)).items()
+        ],
+        metrics=[metric_name(metric) for metric in record.scores],
+        findings=audit_findings(record),
+        slices=[_slice(part) for part in record.slices[:25]],
+        target_slices=[_slice(part) for part in record.target_slices],
+        periods=[period_cells(period) for period in record.periods],
+        coverage=[_level(level) for level in record.coverage],
+        attribute=one_line(record.fairness.get("attribute", ""), 40),
+        groups=fairness_cells(record.fairness),
+        sets=[(name, percent(v["covered"]), number(v["size"], 3)) for name, v in record.class_sets.items()],
+        hubs=[[shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs],
+        suspects=[_suspect(suspect) for suspect in record.suspects],
+        copies=[_copies(copies) for copies in record.copies],
+        pictures=_pictures(record),
     )
 
 

@@ -11,7 +11,7 @@ from vicinal.core import check_between, replace_text
 from vicinal.report.records import CompareRecord
 from vicinal.report.tables import mean_and_deviation, relative_change, splits_won, spread
 from vicinal.report.text import clean, metric_name, one_line
-from vicinal.report.theme import CLASSES, INK, MUTED, WARM, Picture, blank, environment, picture, shown, style
+from vicinal.report.theme import CLASSES, INK, MUTED, WARM, Picture, blank, picture, rendered, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,24 +29,17 @@ def write_compare_page(record: CompareRecord, path: str | os.PathLike[str]) -> P
 
 def compare_html(record: CompareRecord) -> str:
     """The page of ``record`` as HTML text."""
-    return (
-        environment()
-        .get_template("compare.html")
-        .render(
-            title=one_line(record.name, 80),
-            record=record,
-            metric=metric_name(record.metric) + (f" x {record.scale:g}" if record.scale != 1 else ""),
-            methods=[one_line(method, 40) for method in record.methods],
-            rows=[_row(record, dataset) for dataset in record.results],
-            ranks=[(one_line(m, 40), f"{record.ranks[m]:.2f}" if m in record.ranks else "") for m in record.methods],
-            reference=one_line(record.reference, 40),
-            answer=[clean(sentence) for sentence in record.answer],
-            verdict=_verdict(record),
-            pictures=_pictures(record),
-            notes=[clean(note) for note in record.notes],
-            settings=[(one_line(key, 60), shown(value)) for key, value in record.settings.items()],
-            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
-        )
+    return rendered(
+        "compare.html",
+        record,
+        metric=metric_name(record.metric) + (f" x {record.scale:g}" if record.scale != 1 else ""),
+        methods=[one_line(method, 40) for method in record.methods],
+        rows=[_row(record, dataset) for dataset in record.results],
+        ranks=[(one_line(m, 40), f"{record.ranks[m]:.2f}" if m in record.ranks else "") for m in record.methods],
+        reference=one_line(record.reference, 40),
+        answer=[clean(sentence) for sentence in record.answer],
+        verdict=_verdict(record),
+        pictures=_pictures(record),
     )
 
 

@@ -12,8 +12,8 @@ from vicinal.core import replace_text
 from vicinal.report import figures
 from vicinal.report.page import cells
 from vicinal.report.records import Cell
-from vicinal.report.text import clean, number, one_line, percent
-from vicinal.report.theme import environment, picture, sample_note, shown
+from vicinal.report.text import number, one_line, percent
+from vicinal.report.theme import picture, rendered, sample_note
 
 
 @dataclass(frozen=True)
@@ -112,19 +112,14 @@ def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) ->
         "Each point is a row that fits no known class. Two dimensions show a part of what the groups were found by."
         + sample_note(record.new),
     )
-    page = (
-        environment()
-        .get_template("discover.html")
-        .render(
-            title=one_line(record.name, 80),
-            model=one_line(record.model, 80),
-            names=one_line(record.names, 120),
-            tiles=tiles,
-            findings=discover_findings(record),
-            groups=groups,
-            pictures=[drawn] if record.new > 1 else [],
-            notes=[clean(note) for note in record.notes],
-            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
-        )
+    page = rendered(
+        "discover.html",
+        record,
+        model=one_line(record.model, 80),
+        names=one_line(record.names, 120),
+        tiles=tiles,
+        findings=discover_findings(record),
+        groups=groups,
+        pictures=[drawn] if record.new > 1 else [],
     )
     return replace_text(path, page)

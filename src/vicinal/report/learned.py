@@ -14,7 +14,7 @@ from vicinal.report import figures
 from vicinal.report.page import cells
 from vicinal.report.records import Cell
 from vicinal.report.text import clean, number, one_line
-from vicinal.report.theme import Picture, environment, picture, sample_note, shown
+from vicinal.report.theme import Picture, picture, rendered, sample_note, shown
 
 NAMES = {"map@r": "MAP@R", "r_precision": "R-precision", "r2@10": "R2@10"}
 
@@ -131,28 +131,20 @@ def learned_findings(record: LearnRecord) -> list[str]:
 
 def write_learned_page(record: LearnRecord, path: str | os.PathLike[str]) -> Path:
     """Write the page of ``record`` to ``path``, whole or not at all."""
-    page = (
-        environment()
-        .get_template("learn.html")
-        .render(
-            title=one_line(record.name, 80),
-            record=record,
-            same=one_line(record.same, 60),
-            findings=[clean(sentence) for sentence in learned_findings(record)],
-            tiles=[(measure_name(name), number(value[0], 3)) for name, value in record.scores.get("model", {}).items()],
-            table=score_rows(record),
-            queries=[
-                (one_line(q.title, 60), cells(q.row, 300), one_line(q.label, 60), one_line(q.id, 40), _hits(q.hits))
-                for q in record.queries
-            ],
-            apart=[_hits(pair) for pair in record.apart],
-            pictures=_pictures(record),
-            columns=[[shown(part) if part else "" for part in column] for column in record.columns],
-            dropped=[(one_line(reason, 200), int(count)) for reason, count in record.dropped.items()],
-            notes=[clean(note) for note in record.notes],
-            settings=[(one_line(key, 60), shown(value)) for key, value in record.settings.items()],
-            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
-        )
+    page = rendered(
+        "learn.html",
+        record,
+        same=one_line(record.same, 60),
+        findings=[clean(sentence) for sentence in learned_findings(record)],
+        tiles=[(measure_name(name), number(value[0], 3)) for name, value in record.scores.get("model", {}).items()],
+        table=score_rows(record),
+        queries=[
+            (one_line(q.title, 60), cells(q.row, 300), one_line(q.label, 60), one_line(q.id, 40), _hits(q.hits))
+            for q in record.queries
+        ],
+        apart=[_hits(pair) for pair in record.apart],
+        pictures=_pictures(record),
+        columns=[[shown(part) if part else "" for part in column] for column in record.columns],
     )
     return replace_text(path, page)
 

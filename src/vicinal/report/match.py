@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.core import replace_text
-from vicinal.report.text import clean, number, one_line, percent
-from vicinal.report.theme import ACCENT, MUTED, WARM, Picture, blank, environment, picture, shown, style
+from vicinal.report.text import number, one_line, percent
+from vicinal.report.theme import ACCENT, MUTED, WARM, Picture, blank, picture, rendered, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,22 +95,16 @@ def match_html(record: MatchRecord) -> str:
     tiles = [(name, f"{count:,}") for name, count in ((what, record.links[0] - record.guesses),) if count]
     tiles += [("guesses", f"{record.guesses:,}")] * (record.threshold is None)
     tiles += [(name, number(record.scores[name], 3)) for name in ("precision", "recall", "f1") if name in record.scores]
-    return (
-        environment()
-        .get_template("match.html")
-        .render(
-            title=one_line(record.name, 80),
-            record=record,
-            sizes=" and ".join(f"{rows:,}" for rows in record.rows),
-            tiles=tiles,
-            findings=match_findings(record),
-            pictures=_pictures(record),
-            groups=[(title, note, [_view(pair) for pair in pairs]) for title, note, pairs in _groups(record) if pairs],
-            clusters=[(f"{count:,}", f"{size} rows") for size, count in sorted(record.clusters.items())],
-            contradictions=[[one_line(cell, 80) for cell in row] for row in record.contradictions],
-            notes=[clean(note) for note in record.notes],
-            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
-        )
+    return rendered(
+        "match.html",
+        record,
+        sizes=" and ".join(f"{rows:,}" for rows in record.rows),
+        tiles=tiles,
+        findings=match_findings(record),
+        pictures=_pictures(record),
+        groups=[(title, note, [_view(pair) for pair in pairs]) for title, note, pairs in _groups(record) if pairs],
+        clusters=[(f"{count:,}", f"{size} rows") for size, count in sorted(record.clusters.items())],
+        contradictions=[[one_line(cell, 80) for cell in row] for row in record.contradictions],
     )
 
 

@@ -40,7 +40,7 @@ from vicinal.report.text import (
     percent,
     round_to_sum,
 )
-from vicinal.report.theme import Picture, environment, picture, sample_note, shown
+from vicinal.report.theme import Picture, picture, rendered, sample_note, shown
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -73,39 +73,32 @@ def page_html(record: FitRecord) -> str:
     """The page of ``record`` as HTML text."""
     script = (resources.files("vicinal.report") / "templates" / "find.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        environment()
-        .get_template("fit.html")
-        .render(
-            verdict=verdict_sentence(record),
-            coverage=[
-                (percent(level["coverage"]), percent(level["covered"]), number(level["width"], 3))
-                for level in record.coverage
-            ],
-            examples=[_example_row(example) for example in record.examples],
-            intervals=any(example.interval is not None for example in record.examples),
-            script=Markup(script),  # noqa: S704  this package's
-            script_hash=f"sha256-{digest}",
-            title=one_line(record.name, 80),
-            record=record,
-            target=one_line(record.target_name, 60),
-            findings=findings(record),
-            tiles=_tiles(record),
-            table=fit_table(record),
-            bars=_bars(record),
-            class_headings=CLASS_HEADINGS,
-            by_class=class_rows(record.by_class),
-            panels=[panel_view(panel) for panel in record.panels],
-            pictures=pictures(record),
-            columns=[[shown(part) if part else "" for part in _column(c)] for c in record.columns],
-            dropped=[(one_line(reason, 200), int(count)) for reason, count in record.dropped.items()],
-            duplicates=clean(record.duplicates),
-            limits=limits(record),
-            notes=[clean(note) for note in record.notes if not note.endswith(_TUNED)],
-            tuned=[clean(note) for note in record.notes if note.endswith(_TUNED)],
-            settings=[(one_line(key, 60), shown(value)) for key, value in record.settings.items()],
-            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
-        )
+    return rendered(
+        "fit.html",
+        record,
+        verdict=verdict_sentence(record),
+        coverage=[
+            (percent(level["coverage"]), percent(level["covered"]), number(level["width"], 3))
+            for level in record.coverage
+        ],
+        examples=[_example_row(example) for example in record.examples],
+        intervals=any(example.interval is not None for example in record.examples),
+        script=Markup(script),  # noqa: S704  this package's
+        script_hash=f"sha256-{digest}",
+        target=one_line(record.target_name, 60),
+        findings=findings(record),
+        tiles=_tiles(record),
+        table=fit_table(record),
+        bars=_bars(record),
+        class_headings=CLASS_HEADINGS,
+        by_class=class_rows(record.by_class),
+        panels=[panel_view(panel) for panel in record.panels],
+        pictures=pictures(record),
+        columns=[[shown(part) if part else "" for part in _column(c)] for c in record.columns],
+        duplicates=clean(record.duplicates),
+        limits=limits(record),
+        notes=[clean(note) for note in record.notes if not note.endswith(_TUNED)],
+        tuned=[clean(note) for note in record.notes if note.endswith(_TUNED)],
     )
 
 

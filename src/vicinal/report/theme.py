@@ -168,6 +168,15 @@ def environment() -> Environment:
     return templates
 
 
+def rendered(template: str, record: Any, **parts: Any) -> str:
+    """The page of a record: what all pages have (title, notes, settings, versions), and the parts of this one."""
+    facts: dict[str, Any] = {"title": one_line(record.name, 80), "notes": [clean(note) for note in record.notes]}
+    for name in ("settings", "versions"):
+        facts[name] = [(one_line(key, 60), shown(value)) for key, value in getattr(record, name, {}).items()]
+    facts["dropped"] = [(one_line(why, 200), int(count)) for why, count in getattr(record, "dropped", {}).items()]
+    return environment().get_template(template).render(facts | {"record": record} | parts)
+
+
 def shown(value: object, limit: int = 300) -> str:
     """A setting as text of at most ``limit`` characters."""
     if value is None or value == "":
