@@ -40,7 +40,6 @@ METHODS = {
     "s1": "vicinal, S1",
     "top32": "vicinal, top 32",
     "nearest32": "vicinal, nearest 32",
-    "s1_clusters": "vicinal, S1, clustered bank, pruned",
     "s2_train": "vicinal, S2, forward + backward",
     "s1_train": "vicinal, S1, forward + backward",
     "faiss32": "FAISS flat, top 32",
@@ -49,7 +48,7 @@ METHODS = {
 
 COMPILED = ("blocks_plain", "blocks_s1")
 
-COLUMNS = ("method", "b", "d", "n", "threads", "seconds", "gemm", "ratio", "extra_mib", "skipped", "runs", "failed")
+COLUMNS = ("method", "b", "d", "n", "threads", "seconds", "gemm", "ratio", "extra_mib", "runs", "failed")
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
 
@@ -72,14 +71,6 @@ def settle() -> None:
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
-def clustered(count, dim):
-    """Rows in clusters, one cluster after the other."""
-    import torch
-
-    centers = torch.randn(max(8, count // 2000), dim) * 4
-    return centers.repeat_interleave(-(-count // len(centers)), dim=0)[:count] + 0.3 * torch.randn(count, dim)
-
-
 def ours(name, q, x, y):
     """A streamed prediction."""
     import torch
@@ -89,17 +80,13 @@ def ours(name, q, x, y):
 
     kind, _, way = name.partition("_")
     mask = None if kind == "plain" else TopK(32) if kind == "top32" else SoftStep(q.shape[1], kind, "global")
-    if way == "clusters":
-        with torch.no_grad():
-            mask.logits[0] = 1.0
     train = way == "train"
     head = NONA(mask=mask).requires_grad_(train)
-    settings = {"chunk_size": 1024} if way == "clusters" else {}
     if train:
         q, x = q.requires_grad_(), x.requires_grad_()
 
     def call():
-        prediction = streamed_prediction(q, x, y, head.similarity, head.mask, **settings)
+        prediction = streamed_prediction(q, x, y, head.similarity, head.mask)
         if train:
             torch.autograd.grad(prediction.sum(), [q, x, *head.parameters()])
 
@@ -121,8 +108,7 @@ def build(case) -> tuple[Callable[[], object], Callable[[], object]]:
     import torch
 
     name, b, d, n = case["method"], case["b"], case["d"], case["n"]
-    x = clustered(n, d) if name == "s1_clusters" else torch.randn(n, d)
-    q = x[torch.randperm(n)[:b]] + 0.05 * torch.randn(b, d) if name == "s1_clusters" else torch.randn(b, d)
+    x, q = torch.randn(n, d), torch.randn(b, d)
     y = torch.rand(n)
     gemm = products(q, x)
     if name == "gemm":
@@ -164,8 +150,6 @@ def measure(case, seconds: float, runs: int):
     """Median time of one call and of the bare products, taking turns, and extra memory, in this process."""
     import torch
 
-    from vicinal.blockwise import tally
-
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     call, gemm = build(case)
@@ -181,10 +165,6 @@ def measure(case, seconds: float, runs: int):
     result = {**case, "threads": THREADS, "runs": len(times)}
     result |= {"seconds": statistics.median(times), "gemm": statistics.median(floor)}
     result |= {"ratio": result["seconds"] / result["gemm"], "extra_mib": resident("VmHWM") - before}
-    with torch.inference_mode(not case["method"].endswith("train")), tally() as work:
-        call()
-    if work["scorable"]:
-        result["skipped"] = 1 - work["scored"] / work["scorable"]
     return result
 
 
@@ -245,10 +225,8 @@ def show(record) -> None:
     if "failed" in record:
         print(f"  {label:<46} {record['failed']}", flush=True)
         return
-    skipped = f"  {100 * record['skipped']:.0f} % skipped" if record.get("skipped") else ""
     print(
-        f"  {label:<46} {1e3 * record['seconds']:9.1f} ms  x{record['ratio']:6.2f}"
-        f"  {record['extra_mib']:7.0f} MiB{skipped}",
+        f"  {label:<46} {1e3 * record['seconds']:9.1f} ms  x{record['ratio']:6.2f}  {record['extra_mib']:7.0f} MiB",
         flush=True,
     )
 

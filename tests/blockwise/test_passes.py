@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vicinal.blockwise import block_policy, tally
-from vicinal.blockwise.blocks import Buffers, count
+from vicinal.blockwise.blocks import Buffers
 from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.thresholds import find_threshold, response, simplex_weights
 from vicinal.blockwise.topk import RunningTopK
@@ -103,13 +102,3 @@ def test_buffers_are_used_again_under_their_name():
     assert buffers.like("others", large).data_ptr() != first.data_ptr()
     assert buffers.like("gaps", large.double()).dtype == torch.float64
     assert buffers.empty("gaps", 9, 9, large).shape == (9, 9)
-
-
-def test_work_is_counted_while_somebody_asks():
-    count(scored=5)
-    with tally() as outer:
-        count(scored=2)
-        with tally() as inner, block_policy(query_rows=1):
-            count(scored=3, scorable=4)
-    count(scored=7)
-    assert (outer["scored"], inner["scored"], outer["scorable"], inner["bytes"]) == (5, 3, 4, 0)

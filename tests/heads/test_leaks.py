@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vicinal.blockwise import block_policy, tally
+from vicinal.blockwise import block_policy
 from vicinal.estimators.indexing import NearBank
 from vicinal.heads import (
     NONA,
@@ -19,7 +19,7 @@ from vicinal.heads import (
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.heads.streaming import streamed_top_weights
 from vicinal.index import ExactIndex, NeighborBank
-from vicinal.masks import SoftStep, TopK, softmax
+from vicinal.masks import SoftStep, TopK
 from vicinal.training import NeighborNetwork
 
 pytestmark = pytest.mark.sweep(4)
@@ -84,14 +84,6 @@ def streamed(**settings):
     return call
 
 
-def pruned(head, queries, bank, labels, keys):
-    with torch.no_grad(), tally() as work:
-        found = streamed(chunk_size=8)(head, queries, bank, labels.detach(), keys)
-    if isinstance(head.mask, TopK) or (head.mask is None and head.simplex is not softmax):
-        assert work["scored"] < 0.7 * work["scorable"]
-    return found
-
-
 def twice(head, queries, bank):
     """Two members that see the same."""
     return Ensemble([head, head]), torch.cat([queries, queries], dim=1), torch.cat([bank, bank], dim=1)
@@ -137,7 +129,6 @@ DIFFERENTIABLE = {
     "members": members,
 }
 PREDICTIONS = DIFFERENTIABLE | {
-    "pruned": pruned,
     "network": network,
     "approximate": approximate(0.5),
     "approximate to the whole bank": approximate(0.0),
@@ -157,7 +148,7 @@ QUANTILES = {
 @pytest.fixture(autouse=True)
 def every_branch():
     """Balls of rows are small, and queries are predicted a few at a time."""
-    with block_policy(ball_rows=8, batch_queries=7, memory_entries=3 * ROWS):
+    with block_policy(batch_queries=7, memory_entries=3 * ROWS):
         yield
 
 

@@ -209,6 +209,25 @@ def test_close_rows_far_from_the_origin_keep_their_digits():
     torch.testing.assert_close(got.double(), want, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("mask", ["s1-admissible", "topk"])
+def test_a_bank_of_clusters_one_after_the_other(mask, similarity):
+    """Whole blocks have no weight, and all of it lies in few of them."""
+    centers = 10 * rows(0, 16, 1, DIM)
+    bank = (centers + 0.3 * rows(1, 16, 64, DIM)).flatten(0, 1)
+    queries = centers[::3, 0] + 0.3 * rows(2, 6, DIM)
+    for simplex in SIMPLEX:
+        assert_equal(head(similarity, mask, simplex), 32, (queries, bank, rows(3, len(bank))), {}, rows(4, 6), 1e-6)
+
+
+def test_ties_with_the_kth_row_are_kept():
+    bank = torch.arange(8.0)[:, None].repeat_interleave(50, dim=0) * 10
+    labels = torch.arange(400.0)
+    made = NONA(mask=TopK(3))
+    got = streamed_prediction(bank[:1], bank, labels, made.similarity, made.mask, chunk_size=50)
+    torch.testing.assert_close(got, labels[:50].mean()[None])
+
+
 class Bilinear(nn.Module):
     """A similarity of a user's own, with a parameter."""
 

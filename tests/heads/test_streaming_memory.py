@@ -67,7 +67,7 @@ def test_the_dense_head_does_not(extra):
 @pytest.mark.slow
 def test_training_step_takes_a_small_part_of_the_dense_one(extra):
     streamed, dense = (extra(way, 200_000, train=True) for way in (True, False))
-    assert streamed < dense / 5  # about 65 MiB, 19 of them the gradient of the bank itself, against 690
+    assert streamed < dense / 2  # about 180 MiB, a few matrices of the bank's size of 19, against 522
 
 
 @pytest.mark.slow

@@ -14,14 +14,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.blocks import Buffers, count
-from vicinal.blockwise.bounds import Pruner
+from vicinal.blockwise.blocks import Buffers
 from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion, check_some_row
 from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.resolution import Resolution
-from vicinal.blockwise.row_minmax import RunningExtreme, ScoreRange, scan_range
-from vicinal.blockwise.scores import Block, BlockScores, Product, Rows
-from vicinal.blockwise.softstep import Step, StepForm, Weights, reach, step_rows, step_weights
+from vicinal.blockwise.row_minmax import scan_range
+from vicinal.blockwise.scores import BlockScores, Product, Rows
+from vicinal.blockwise.softstep import Step, StepForm, Weights, step_rows, step_weights
 from vicinal.blockwise.thresholds import (
     PASSES,
     Candidates,
@@ -30,7 +29,6 @@ from vicinal.blockwise.thresholds import (
     find_threshold,
     lowest_threshold,
     raise_threshold,
-    response,
     simplex_weights,
 )
 from vicinal.blockwise.topk import topk
@@ -100,14 +98,12 @@ class ScoreGaps(NamedTuple):
         cut: ``[r, B]``, entries beyond the limit of the row, or None.
         entries: excluded entries of the block.
         rows: which queries.
-        inverse: ``[r, B]``, 1 / cost where costs are roots, for the gradient.
     """
 
     gap: Tensor
     cut: Tensor | None
     entries: ExcludedEntries | None
     rows: Rows
-    inverse: Tensor | None
 
     def exclude(self, values: Tensor, value: float) -> Tensor:
         """Write ``value`` wherever a row may not be attended to."""
@@ -142,14 +138,6 @@ class RowStats:
         if step is not None and self.highest is None:
             self.short = step_weights(step, self.shift)
 
-    def reach(self, simplex: Simplex) -> Tensor:
-        """Cost ``[b]`` beyond which the weight of a bank row is exactly 0."""
-        limit = torch.full_like(self.first, torch.inf) if self.step is None else reach(self.step, self.first)
-        if simplex != "softmax":
-            best = self.first if self.shift is None else self.first + self.shift  # minus the best masked score
-            limit = torch.minimum(limit, best + (1.0 if simplex == "sparsemax" else 2.0))
-        return (limit + 1e-5 * limit.abs())[:, 0]
-
     def score_gaps(
         self, scores: BlockScores, product: Product, rows: Rows, entries: ExcludedEntries | None
     ) -> ScoreGaps:
@@ -162,15 +150,12 @@ class RowStats:
             entries: excluded entries of the block.
         """
         cut = None if self.limit is None else product.values > self.limit[rows]
-        costs, inverse = scores.costs(product)
-        return ScoreGaps(torch.sub(self.first[rows], costs, out=costs), cut, entries, rows, inverse)
+        costs = scores.costs(product)
+        return ScoreGaps(torch.sub(self.first[rows], costs, out=costs), cut, entries, rows)
 
-    def masked_scores(self, gaps: ScoreGaps, buffers: Buffers) -> tuple[Tensor, Tensor | None]:
-        """Masked scores ``[r, B]`` minus the best of their row, and unit gaps ``[r, B]`` if there is a step.
-
-        Scores are <= 0, -inf where not admissible; they overwrite the gaps.
-        """
-        scores, logs, unit_gaps = gaps.gap, None, None
+    def masked_scores(self, gaps: ScoreGaps, buffers: Buffers) -> Tensor:
+        """Masked scores ``[r, B]`` minus the best of their row, -inf where not admissible; overwrites the gaps."""
+        scores, logs = gaps.gap, None
         if self.step is not None:
             step = self.step.at(gaps.rows)
             unit_gaps = torch.div(gaps.gap, step.width, out=buffers.like("unit gaps", gaps.gap)).clamp_(min=-1.0)
@@ -183,14 +168,13 @@ class RowStats:
             scores += logs
         if self.shift is not None:
             scores += self.shift[gaps.rows]
-        return gaps.exclude(scores, -torch.inf), unit_gaps
+        return gaps.exclude(scores, -torch.inf)
 
-    def unnormalized_weights(self, gaps: ScoreGaps, buffers: Buffers) -> tuple[Tensor, Tensor | None]:
+    def unnormalized_weights(self, gaps: ScoreGaps, buffers: Buffers) -> Tensor:
         """Exponentials of :meth:`masked_scores`, by a shorter formula if there is one; they overwrite the gaps."""
         if self.short is None:
-            scores, unit_gaps = self.masked_scores(gaps, buffers)
-            return exp_(scores), unit_gaps
-        return gaps.exclude(self.short.at(gaps.rows).weights(gaps.gap, buffers), 0.0), None
+            return exp_(self.masked_scores(gaps, buffers))
+        return gaps.exclude(self.short.at(gaps.rows).weights(gaps.gap, buffers), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,9 +186,6 @@ class Attended:
         stats: of each row.
         sums: of weights and labels.
         threshold: ``[b, 1]`` of a sparse simplex map; None for softmax.
-        responses: sums of how each weight responds to the scores, for the gradient of sparse simplex maps.
-        span: range of each row, for a SoftStep.
-        zone: ``[b, 1]``, how much costs must differ to be told apart, for a SoftStep.
         nearest: weights and positions ``[b, k]`` of all rows that have weight, if known.
     """
 
@@ -212,18 +193,15 @@ class Attended:
     stats: RowStats
     sums: Sums
     threshold: Tensor | None = None
-    responses: Sums | None = None
-    span: ScoreRange | None = None
-    zone: Tensor | None = None
     nearest: tuple[Tensor, Tensor] | None = None
 
-    def weigh(self, gaps: ScoreGaps) -> tuple[Tensor, Tensor | None]:
-        """Weights ``[r, B]`` of a block, for softmax before division by their sum, and unit gaps; overwrites gaps."""
+    def weigh(self, gaps: ScoreGaps) -> Tensor:
+        """Weights ``[r, B]`` of a block, for softmax before division by their sum; overwrites gaps."""
         return self.attention.weigh(self.stats, self.threshold, gaps)
 
     def weights_of(self, values: Tensor) -> Tensor:
         """Weights ``[b, k]`` of bank rows with these products; 0 for infinite ones."""
-        weights, _ = self.weigh(self.attention.gaps_of(self.stats, values))
+        weights = self.weigh(self.attention.gaps_of(self.stats, values))
         weights.masked_fill_(values == torch.inf, 0.0)
         return weights if self.threshold is not None else weights / self.sums.total.to(weights.dtype)
 
@@ -235,7 +213,7 @@ class Attended:
             return
         for block, rows in scores.everything():
             entries = self.attention.exclusion.within(block.start, block.stop)
-            weights, _ = self.weigh(self.stats.score_gaps(scores, scores.product(rows, block), rows, entries))
+            weights = self.weigh(self.stats.score_gaps(scores, scores.product(rows, block), rows, entries))
             weights = weights if self.threshold is not None else weights / self.sums.total[rows]
             yield slice(block.start, block.stop), rows, weights
 
@@ -261,8 +239,6 @@ class Attention:
         simplex: "softmax", "sparsemax" or "entmax15".
         step: form of a SoftStep, or None.
         k: keep only the k nearest rows; None: all.
-        tracked: keep what the gradient needs.
-        pruner: skips blocks that cannot matter, or None.
     """
 
     scores: BlockScores
@@ -270,15 +246,6 @@ class Attention:
     simplex: Simplex = "softmax"
     step: StepForm | None = None
     k: int | None = None
-    tracked: bool = False
-    pruner: Pruner | None = None
-
-    @property
-    def rejects(self) -> bool:
-        """Whether rows beyond some cost have weight exactly 0, and nothing else about them matters."""
-        if self.step is not None:
-            return self.step.family == "s1"
-        return self.k is not None or self.simplex != "softmax"
 
     def evaluate(self, labels: Tensor, numbers: Tensor | None) -> Attended:
         """Evaluate on ``labels [N, T]``; ``numbers [b, 4]`` are those of a SoftStep."""
@@ -286,37 +253,32 @@ class Attention:
             attended = self._online(labels)
             if attended is not None:
                 return attended
-        pruner = self.pruner
-        if self.k is not None and not self.tracked:
+        if self.k is not None:
             attended = self._of_nearest(self.k, labels)
             if attended is not None:
                 return attended
-            pruner = None
-        stats, span, zone = self._row_stats(numbers, pruner)
+        stats = self._row_stats(numbers)
         queries, targets = self.scores.queries, labels.shape[1]
         threshold = None
         if self.simplex != "softmax":
-            threshold, candidates = self._few_candidates(stats, pruner)
+            threshold, candidates = self._few_candidates(stats)
             if candidates is not None:
-                return self._of_candidates(stats, threshold, *candidates, labels, span, zone)
+                return self._of_candidates(stats, threshold, *candidates, labels)
         sums = Sums.zeros(queries, len(queries), targets)
-        responses = Sums.zeros(queries, len(queries), targets) if self.tracked and threshold is not None else None
-        for block, rows in self._within_reach(stats, pruner):
+        for block, rows in self.scores.everything():
             entries = self.exclusion.within(block.start, block.stop)
             part = labels[block.start : block.stop]
             product = self.scores.product(rows, block, lowest=False)
-            weights, _ = self.weigh(stats, threshold, stats.score_gaps(self.scores, product, rows, entries))
-            if responses is not None:
-                responses.add(rows, response(self.simplex, weights), part)
+            weights = self.weigh(stats, threshold, stats.score_gaps(self.scores, product, rows, entries))
             sums.add(rows, weights, part)
-        return Attended(self, stats, sums, threshold, responses, span, zone)
+        return Attended(self, stats, sums, threshold)
 
-    def weigh(self, stats: RowStats, threshold: Tensor | None, gaps: ScoreGaps) -> tuple[Tensor, Tensor | None]:
+    def weigh(self, stats: RowStats, threshold: Tensor | None, gaps: ScoreGaps) -> Tensor:
         """See :meth:`Attended.weigh`."""
         if threshold is None:
             return stats.unnormalized_weights(gaps, self.scores.buffers)
-        scores, unit_gaps = stats.masked_scores(gaps, self.scores.buffers)
-        return simplex_weights(self.simplex, scores, threshold[gaps.rows]), unit_gaps
+        scores = stats.masked_scores(gaps, self.scores.buffers)
+        return simplex_weights(self.simplex, scores, threshold[gaps.rows])
 
     def gaps_of(self, stats: RowStats, values: Tensor) -> ScoreGaps:
         """Gaps of single bank rows with products ``[b, k]``."""
@@ -324,19 +286,7 @@ class Attention:
         product = Product(torch.where(values == torch.inf, values[:, :1], values), values[:, 0], (none, none))
         return stats.score_gaps(self.scores, product, slice(0, len(values)), None)
 
-    def costs_of(self, extreme: RunningExtreme) -> Tensor:
-        """Costs ``[b, 1]`` of an extreme."""
-        return self.scores.costs_of(extreme.value)[:, None]
-
-    def _within_reach(self, stats: RowStats, pruner: Pruner | None) -> Iterator[tuple[Block, Rows]]:
-        """Blocks with the queries for which they may hold a weight above 0."""
-        if pruner is None:
-            return self.scores.everything()
-        needed = pruner.low <= stats.reach(self.simplex)[:, None]
-        count(scorable=needed.numel())
-        return pruner.visit(lambda number: needed[:, number])
-
-    def _few_candidates(self, stats: RowStats, pruner: Pruner | None) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def _few_candidates(self, stats: RowStats) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """A lower bound on the threshold, and scores and positions of the rows that may have weight, once they are few.
 
         If they never are, the threshold itself, and None.
@@ -346,21 +296,19 @@ class Attention:
         for _ in range(PASSES):
             room = min(_CANDIDATES, len(queries) * len(self.scores.bank) // 16)
             candidates = Candidates(self.simplex, threshold, room)
-            last = raise_threshold(self.simplex, threshold, partial(self._masked_blocks, stats, pruner, candidates))
+            last = raise_threshold(self.simplex, threshold, partial(self._masked_blocks, stats, candidates))
             few = candidates.matrix()
             if last or few is not None:
                 break
         return threshold, few
 
-    def _masked_blocks(
-        self, stats: RowStats, pruner: Pruner | None, candidates: Candidates
-    ) -> Iterator[tuple[Rows, Tensor]]:
+    def _masked_blocks(self, stats: RowStats, candidates: Candidates) -> Iterator[tuple[Rows, Tensor]]:
         """Masked scores of all blocks."""
-        for block, rows in self._within_reach(stats, pruner):
+        for block, rows in self.scores.everything():
             entries = self.exclusion.within(block.start, block.stop)
             product = self.scores.product(rows, block, lowest=False)
             gaps = stats.score_gaps(self.scores, product, rows, entries)
-            scores = stats.masked_scores(gaps, self.scores.buffers)[0]
+            scores = stats.masked_scores(gaps, self.scores.buffers)
             candidates.take(rows, block.start, scores)
             yield rows, scores
 
@@ -371,8 +319,6 @@ class Attention:
         scores: Tensor,
         positions: Tensor,
         labels: Tensor,
-        span: ScoreRange | None,
-        zone: Tensor | None,
     ) -> Attended:
         """The evaluation of a sparse simplex map from the rows ``[b, m]`` that may have weight."""
 
@@ -388,15 +334,11 @@ class Attention:
             total = of_rows.sum(dim=1, keepdim=True)
             return Sums(total.double(), torch.stack(each, dim=1).double() if each else total.new_zeros(len(total), 0))
 
-        responses = sums(response(self.simplex, weights)) if self.tracked else None
-        return Attended(self, stats, sums(weights), threshold, responses, span, zone, (weights, positions))
+        return Attended(self, stats, sums(weights), threshold, (weights, positions))
 
     def _of_nearest(self, k: int, labels: Tensor) -> Attended | None:
         """Top-k in one pass, from the nearest rows alone; None if more rows than those tie with the k-th."""
-        if self.pruner is None:
-            values, positions = lowest_rows(self.scores, self.exclusion, k + _TIED)
-        else:
-            values, positions = topk(self.scores, self.exclusion, k + _TIED, self.pruner)
+        values, positions = lowest_rows(self.scores, self.exclusion, k + _TIED)
         stats = self._stats_of_nearest(values[:, :k])
         limit, last = stats.limit, values[:, -1:]
         fewer = k + _TIED < len(self.scores.bank)
@@ -404,11 +346,11 @@ class Attention:
             return None
 
         def visit() -> Iterator[tuple[slice, Tensor]]:
-            scores, _ = stats.masked_scores(self.gaps_of(stats, values), self.scores.buffers)
+            scores = stats.masked_scores(self.gaps_of(stats, values), self.scores.buffers)
             yield slice(0, len(values)), scores.masked_fill_(values == torch.inf, -torch.inf)
 
         threshold = None if self.simplex == "softmax" else find_threshold(self.simplex, visit, len(values), values)
-        weights, _ = self.weigh(stats, threshold, self.gaps_of(stats, values))
+        weights = self.weigh(stats, threshold, self.gaps_of(stats, values))
         weights.masked_fill_(values == torch.inf, 0.0)
         total = weights.sum(dim=1, keepdim=True)
         sums = Sums(total.double(), (weights[:, None].to(labels.dtype) @ labels[positions])[:, 0].double())
@@ -447,7 +389,7 @@ class Attention:
                 sums.labels[rows] *= scale
                 best[rows] = now
                 now = torch.where(now < torch.inf, now, 0.0)  # nothing admissible so far: all weights are 0
-                gap, _ = scores.costs(product)
+                gap = scores.costs(product)
                 torch.sub(now, gap, out=gap)
                 if entries is not None:
                     entries.fill(gap, rows, -torch.inf)
@@ -456,27 +398,22 @@ class Attention:
         ties = tied(scores.resolution().of(best))
         return None if bool((ties > 0).any()) else Attended(self, RowStats(best, best, ties), sums)
 
-    def _row_stats(
-        self, numbers: Tensor | None, pruner: Pruner | None
-    ) -> tuple[RowStats, ScoreRange | None, Tensor | None]:
-        """The first pass; with the range of each row and the resolution of its costs under a SoftStep."""
+    def _row_stats(self, numbers: Tensor | None) -> RowStats:
+        """The first pass."""
         if self.k is not None:
-            return self._stats_of_nearest(topk(self.scores, self.exclusion, self.k).values), None, None
-        stepped = self.step is not None
+            return self._stats_of_nearest(topk(self.scores, self.exclusion, self.k).values)
         span = scan_range(
             self.scores,
             self.exclusion,
-            far=stepped,
+            far=self.step is not None,
             count_excluded=self.step is not None and self.step.extent == "all" and bool(self.exclusion.keys),
-            tracked=stepped and self.tracked,
-            pruner=pruner,
         )
-        check_some_row(span.near.value)
-        near, first = self.costs_of(span.near), self.costs_of(span.first)
+        check_some_row(span.near)
+        near, first = (self.scores.costs_of(end)[:, None] for end in (span.near, span.first))
         resolution = self.scores.resolution()
         ties = tied(resolution.of(near))
         if self.step is None or span.far is None or numbers is None:
-            return RowStats(near, first, ties), span, None
-        far = self.costs_of(span.far)
-        zone = resolution.of(first, far)
-        return RowStats(near, first, ties, step_rows(self.step, numbers, near, first, far, zone)), span, zone
+            return RowStats(near, first, ties)
+        far = self.scores.costs_of(span.far)[:, None]
+        step = step_rows(self.step, numbers, near, first, far, resolution.of(first, far))
+        return RowStats(near, first, ties, step)

@@ -11,7 +11,6 @@ these sizes.
 Tests that want many small blocks write ``with block_policy(block_entries=64): ...``.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,7 +38,6 @@ class BlockPolicy:
         memory_entries: numbers held at a time where only memory matters.
         bank_rows: bank rows read or compared at a time.
         search_entries: distances of a tile of queries to a block of the bank in a search for the nearest rows.
-        ball_rows: bank rows that share one bounding ball.
         least_rows: minimum rows of a block, unless the matrix has fewer.
     """
 
@@ -56,7 +54,6 @@ class BlockPolicy:
     memory_entries: int = 1 << 22
     bank_rows: int = 1 << 14
     search_entries: int = 1 << 20
-    ball_rows: int = 128
     least_rows: int = 32
 
 
@@ -136,8 +133,8 @@ def block_rows(
     return min(rows, max(least, entries // columns))
 
 
-def attention_sizes(queries: int, dim: int, device: torch.device, *, tracked: bool = False) -> tuple[int, int]:
-    """Bank rows of a block and queries of a tile that fit in cache; fewer bank rows if a gradient is ``tracked``.
+def attention_sizes(queries: int, dim: int, device: torch.device) -> tuple[int, int]:
+    """Bank rows of a block and queries of a tile that fit in cache.
 
     >>> attention_sizes(1000, 16, torch.device("cpu"))
     (2048, 256)
@@ -145,7 +142,6 @@ def attention_sizes(queries: int, dim: int, device: torch.device, *, tracked: bo
     sizes = policy()
     on_cpu = device.type == "cpu"
     entries = sizes.attention_entries if on_cpu else sizes.device_entries
-    entries //= 2 if tracked else 1
     tile = max(1, min(queries, sizes.query_rows if on_cpu else sizes.device_query_rows))
     return max(256, min(entries // tile, entries // max(1, dim))), tile
 
@@ -174,26 +170,3 @@ class Buffers:
     def like(self, name: str, matrix: Tensor) -> Tensor:
         """An uninitialized matrix with the shape, dtype and device of ``matrix``."""
         return self.empty(name, matrix.shape[0], matrix.shape[1], matrix)
-
-
-_TALLIES: list[Counter[str]] = []
-
-
-@contextmanager
-def tally() -> Iterator[Counter[str]]:
-    """Count the work done within a ``with`` statement; for tests and measurements.
-
-    Where blocks may be skipped, "scored" of "scorable" pairs of a query and a block of the bank were computed.
-    """
-    counts: Counter[str] = Counter()
-    _TALLIES.append(counts)
-    try:
-        yield counts
-    finally:
-        _TALLIES.remove(counts)
-
-
-def count(**amounts: int) -> None:
-    """Add ``amounts`` to all tallies."""
-    for counts in _TALLIES:
-        counts.update(amounts)

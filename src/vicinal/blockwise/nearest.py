@@ -117,7 +117,7 @@ class NearestRows:
 
 def lowest_rows(scores: BlockScores, exclusion: Exclusion, k: int) -> Nearest:
     """The ``k`` admissible bank rows of lowest cost, or all if fewer; for L2 distances by :class:`NearestRows`."""
-    if scores.kernel.bound not in ("l2", "squared_l2"):
+    if not scores.kernel.euclidean:
         return topk(scores, exclusion, k)
     nearest = NearestRows(scores.bank).search(scores.queries, scores.bank, k, exclusion)
     return Nearest(nearest.values.to(scores.dtype), nearest.positions)

@@ -6,7 +6,7 @@ other; those pairs are found and recomputed from their difference.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,7 +39,6 @@ class Factors(NamedTuple):
             difference. The last column of $\phi$ and the one at ``d`` of $\psi$ are those norms.
         shifts: moving all bank rows by one vector changes the costs of a query by one number, which does not affect
             weights; $\psi$ takes the rows minus the center, which keeps more digits.
-        grad_of_bank: ``(rows, center, gradient of psi [N, e]) -> gradient of the rows``; None: by autograd.
     """
 
     of_queries: RowMap
@@ -47,7 +46,6 @@ class Factors(NamedTuple):
     rooted: bool = False
     cancels: bool = False
     shifts: bool = False
-    grad_of_bank: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
     def slack_of_queries(self, features: Tensor) -> Tensor:
         """Each query's part ``[b]`` of the squared distance below which a pair is close."""
@@ -84,10 +82,6 @@ def squared_of_bank(rows: Tensor, center: Tensor, out: Tensor) -> Tensor:
     return norms
 
 
-def _grad_of_squared(rows: Tensor, center: Tensor, gradient: Tensor) -> Tensor:
-    return torch.addcmul(gradient[:, :-2], rows - center, gradient[:, -2:-1], value=2)
-
-
 def distance_factors(*, rooted: bool) -> Factors:
     """Factors of squared Euclidean distances, or of distances if ``rooted``.
 
@@ -96,7 +90,7 @@ def distance_factors(*, rooted: bool) -> Factors:
     >>> factors.of_queries(q, center) @ factors.of_bank(x, center).T
     tensor([[25.]])
     """
-    return Factors(_squared_of_queries, _squared_of_bank, rooted=rooted, cancels=True, grad_of_bank=_grad_of_squared)
+    return Factors(_squared_of_queries, _squared_of_bank, rooted=rooted, cancels=True)
 
 
 class ScoreKernel(NamedTuple):
@@ -108,14 +102,16 @@ class ScoreKernel(NamedTuple):
         factors: None for a similarity that is not a function of one inner product.
         resolution: from queries ``[b, d]`` and the length of the longest bank row, how much scores must differ to be
             told apart.
-        bound: how balls of rows bound costs: by the distance to their center in a norm, its square, or the inner
-            product of features; None: they do not.
     """
 
     score: Callable[[Tensor, Tensor], Tensor]
     factors: Factors | None
     resolution: Callable[[Tensor, Tensor], Resolution]
-    bound: Literal["l1", "l2", "squared_l2", "product"] | None = None
+
+    @property
+    def euclidean(self) -> bool:
+        """Whether costs are Euclidean distances, or their squares."""
+        return self.factors is not None and self.factors.cancels
 
 
 def _sample(bank: Tensor, dtype: torch.dtype) -> Tensor:
@@ -123,17 +119,13 @@ def _sample(bank: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """Bank rows ``start`` to ``stop``, in the dtype of the computation, and their features.
-
-    ``center`` is the block's own center, or None if the one of all blocks is used.
-    """
+    """Bank rows ``start`` to ``stop``, in the dtype of the computation, and their features."""
 
     start: int
     stop: int
     rows: Tensor
     features: Tensor
     slack: float
-    center: Tensor | None
 
 
 class Product(NamedTuple):
@@ -156,10 +148,6 @@ class BlockScores:
         bank: ``[N, d]``.
         chunk: bank rows of a block.
         tile: queries of a tile.
-
-    Attributes:
-        centers_blocks: center each block at its own mean: a little slower, but if similar rows are adjacent in the
-            bank, few pairs lose digits.
     """
 
     def __init__(
@@ -177,7 +165,6 @@ class BlockScores:
         self.features = self.queries
         self.slack: Tensor | None = None
         self.buffers = Buffers()
-        self.centers_blocks = False
         self.rooted = self.factors is not None and self.factors.rooted
         self.center = self.queries.new_zeros(queries.shape[1])
         self._longest = self.queries.new_zeros(())  # of the rows before self._measured
@@ -207,15 +194,14 @@ class BlockScores:
         stop = min(start + self.chunk, len(self.bank))
         rows = self.bank[start:stop].to(self.dtype)  # [B, d]
         if self.factors is None:
-            return Block(start, stop, rows, rows, 0.0, None)
-        center = rows.mean(dim=0) if self.centers_blocks else self.center
+            return Block(start, stop, rows, rows, 0.0)
         if not self.factors.cancels:
             if self.factors.shifts and stop > self._measured:
                 self._measured, self._longest = stop, torch.maximum(self._longest, lengths(rows).amax())
-            return Block(start, stop, rows, self.factors.of_bank(self.moved(rows), center), 0.0, None)
+            return Block(start, stop, rows, self.factors.of_bank(self.moved(rows), self.center), 0.0)
         features = self.buffers.empty("bank features", len(rows), rows.shape[1] + 2, rows)
-        slack = self.factors.slack_of_norms(squared_of_bank(rows, center, features))
-        return Block(start, stop, rows, features, slack, center if self.centers_blocks else None)
+        slack = self.factors.slack_of_norms(squared_of_bank(rows, self.center, features))
+        return Block(start, stop, rows, features, slack)
 
     def blocks(self) -> Iterator[Block]:
         """All blocks, in order."""
@@ -236,11 +222,7 @@ class BlockScores:
         if self.factors is None:
             values = -self.kernel.score(self.queries[rows], block.rows).to(self.dtype)
             return Product(values, values.amin(dim=1), None)
-        if block.center is None:
-            of_queries, slack = self.features[rows], None if self.slack is None else self.slack[rows]
-        else:
-            of_queries = self.factors.of_queries(self.queries[rows], block.center)
-            slack = self.factors.slack_of_queries(of_queries)
+        of_queries, slack = self.features[rows], None if self.slack is None else self.slack[rows]
         values = self.buffers.empty("products", len(of_queries), len(block.features), of_queries)  # [r, B]
         torch.mm(of_queries, block.features.T, out=values)
         tile = (block.start, rows.start) if isinstance(rows, slice) else None
@@ -257,16 +239,13 @@ class BlockScores:
         values[pairs] = paired_distances(self.queries[rows], block.rows, *pairs)
         return Product(values, values.amin(dim=1), pairs)
 
-    def costs(self, product: Product) -> tuple[Tensor, Tensor | None]:
-        """Costs ``[r, B]`` of a product, which overwrite it, and 1 / cost if they are roots.
-
-        torch's power is faster than its root.
-        """
+    def costs(self, product: Product) -> Tensor:
+        """Costs ``[r, B]`` of a product, which overwrite it; torch's power is faster than its root."""
         if not self.rooted:
-            return product.values, None
+            return product.values
         values = product.values if product.pairs is None else product.values.clamp_(min=_LEAST)
         inverse = torch.pow(values, -0.5, out=self.buffers.like("inverse roots", values))
-        return values.mul_(inverse), inverse
+        return values.mul_(inverse)
 
     def costs_of(self, values: Tensor) -> Tensor:
         """Costs of single values of products, equal to those of :meth:`costs` to the last bit."""

@@ -1,4 +1,4 @@
-r"""SoftStep a block at a time: the numbers of each row, the computation for each entry, and the gradients of both.
+r"""SoftStep a block at a time: the numbers of each row, and the computation for each entry.
 
 Entries are given as *gaps*. A score gap is the lowest cost of a row minus the cost of an entry; a unit gap is that over
 the width of the row's range, ``unit - 1`` in [-1, 0]. Both are 0 at the nearest row, so a block of the bank can be
@@ -93,33 +93,6 @@ class S1Rows(NamedTuple):
             log_v.clamp_(min=math.log(self.floor))
         return logsigmoid(log_u - log_v).masked_fill_(passed, 0.0).masked_fill_(rejected, -torch.inf)
 
-    def backward(self, gap: Tensor, gradient: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Gradients of ``gap`` and (low, width, t) from that of :meth:`log`, which must be 0 where the log is -inf."""
-        rise, fall = self._sides(gap, buffers)
-        rising = torch.sign(fall, out=buffers.like("slopes", gap)).mul_(gradient)  # nothing to pull where S1 is 1
-        rise.clamp_(min=_LEAST)
-        if self.floor > 0:
-            return self._backward_floored(rise, fall.clamp_(min=_LEAST), rising)
-        against = (
-            torch.div(fall, rise, out=buffers.like("parts", gap)).sub_(1).log1p_().clamp_(min=-100)
-        )  # ln v/u times t
-        slope = torch.div(against, self.t, out=buffers.like("shares", gap)).sigmoid_().mul_(rising).div_(self.t)
-        of_t = against.mul_(slope).sum(dim=1, keepdim=True) / self.t
-        of_fall = torch.div(slope, fall.clamp_(min=_LEAST), out=fall)
-        of_width = -of_fall.sum(dim=1, keepdim=True)
-        of_gap = slope.div_(rise).add_(of_fall)
-        return of_gap, [-of_gap.sum(dim=1, keepdim=True), of_width, of_t]
-
-    def _backward_floored(self, rise: Tensor, fall: Tensor, rising: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """:meth:`backward` with a floor, below which neither side moves."""
-        log_rise, log_fall, least = rise.log(), fall.log(), math.log(self.floor) * self.t
-        slope = ((torch.maximum(log_fall, least) - torch.maximum(log_rise, least)) / self.t).sigmoid_().div_(self.t)
-        up, down = rising * slope * (log_rise >= least), rising * slope * (log_fall >= least)
-        of_t = (log_fall * down - log_rise * up).sum(dim=1, keepdim=True) / self.t
-        of_fall = down / fall
-        of_gap = up.div_(rise).add_(of_fall)
-        return of_gap, [-of_gap.sum(dim=1, keepdim=True), -of_fall.sum(dim=1, keepdim=True), of_t]
-
 
 class S2Rows(NamedTuple):
     """Row numbers ``[b, 1]`` of S2: b and t / (1 - t)."""
@@ -154,13 +127,6 @@ class S2Rows(NamedTuple):
 StepRows = S1Rows | S2Rows
 
 
-def reach(step: "Step", first: Tensor) -> Tensor:
-    """Cost ``[b, 1]`` beyond which a bank row is rejected; infinite for S2 and for queries that are left unmasked."""
-    if not isinstance(step.rows, S1Rows):
-        return torch.full_like(first, torch.inf)
-    return first + step.width * (1 + 2 * step.rows.eps - step.rows.low)
-
-
 class Step(NamedTuple):
     """All row numbers of a SoftStep: ``gap = (first - cost) / width``, clamped to [-1, 0], then ``rows``.
 
@@ -179,7 +145,7 @@ class Step(NamedTuple):
 
 
 def step_rows(form: StepForm, numbers: Tensor, near: Tensor, first: Tensor, far: Tensor, zone: Tensor) -> Step:
-    """The row numbers of a SoftStep, differentiable.
+    """The row numbers of a SoftStep.
 
     Args:
         form: its settings.
@@ -198,14 +164,6 @@ def step_rows(form: StepForm, numbers: Tensor, near: Tensor, first: Tensor, far:
     return Step(width, S1Rows(low, b0 * ((1 - low) + form.eps), t, form.eps, form.floor))
 
 
-class StepGradients(NamedTuple):
-    """Gradients ``[b, 1]`` of the lowest counted cost, of the width of the range, and of the numbers of the step."""
-
-    first: Tensor
-    width: Tensor
-    numbers: list[Tensor]
-
-
 class S2Weights(NamedTuple):
     r"""S2 by $z = x/b - 1$ in [-1, 0], which is ``gap * scale + offset`` clamped: $\ln S_2 = -c z \ln(1 + z)$.
 
@@ -213,56 +171,25 @@ class S2Weights(NamedTuple):
         scale: ``[b, 1]``, 1 / (b width).
         offset: ``[b, 1]``, 1 / b - 1.
         power: ``[b, 1]``, -c = -b t / (1 - t), times $\log_2 e$.
-        ratio: ``[b, 1]``, t / (1 - t) / width.
         shift: ``[b, 1]``, added to all masked scores, times $\log_2 e$; or None.
     """
 
     scale: Tensor
     offset: Tensor
     power: Tensor
-    ratio: Tensor
     shift: Tensor | None
 
     def at(self, rows: slice | Tensor) -> "S2Weights":
         """The numbers of some rows."""
         shift = None if self.shift is None else self.shift[rows]
-        return S2Weights(self.scale[rows], self.offset[rows], self.power[rows], self.ratio[rows], shift)
+        return S2Weights(self.scale[rows], self.offset[rows], self.power[rows], shift)
 
     def weights(self, gap: Tensor, buffers: Buffers) -> Tensor:
         """Weights from gaps ``[r, B]``."""
         rest = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(-1, 0)
-        return self._exponential(torch.log1p(rest, out=buffers.like("first side", gap)).mul_(rest), gap)
-
-    def _exponential(self, logs: Tensor, gap: Tensor) -> Tensor:
+        logs = torch.log1p(rest, out=buffers.like("first side", gap)).mul_(rest)
         logs.mul_(self.power).add_(gap, alpha=_LOG2E)
         return (logs if self.shift is None else logs.add_(self.shift)).exp2_()
-
-    def weights_and_parts(self, gap: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Weights from gaps, and what :meth:`backward` needs."""
-        rest = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(-1, 0)
-        logs = torch.log1p(rest, out=buffers.like("first side", gap))
-        weights = self._exponential(torch.mul(logs, rest, out=buffers.like("second side", gap)), gap)
-        return weights, [rest, logs.clamp_(min=-200)]
-
-    def backward(self, gradient: Tensor, parts: list[Tensor], buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Gradient of gaps, and sums ``[r]``, from that of the log weights."""
-        rest, logs = parts
-        part = torch.mul(gradient, logs, out=buffers.like("slopes", gradient))
-        vecdot = torch.linalg.vecdot
-        sums = [part.sum(dim=1) + vecdot(gradient, rest), vecdot(part, rest), gradient.sum(dim=1)]
-        slope = rest.add_(1).clamp_(min=_LEAST).reciprocal_().sub_(logs).mul_(self.ratio).add_(1 - self.ratio)
-        of_gap = slope.mul_(gradient)
-        return of_gap, [*sums, of_gap.sum(dim=1)]
-
-    def row_gradients(self, sums: Tensor, step: Step) -> StepGradients:
-        """Row gradients from the ``sums [b, 4]`` over all blocks."""
-        first, second, before, after = sums.unbind(dim=1)
-        if not isinstance(step.rows, S2Rows):
-            raise TypeError(f"step: expected one of S2, got {type(step.rows).__name__}")
-        b, odds, inverse = step.rows.b[:, 0], step.rows.odds[:, 0], 1 / step.width[:, 0]
-        of_first = torch.where(inverse > 0, after - before, 0.0)
-        of_width = b * odds * (first + second) * inverse + of_first
-        return StepGradients(of_first[:, None], of_width[:, None], [(odds * first)[:, None], (-b * second)[:, None]])
 
 
 class S1Weights(NamedTuple):
@@ -288,39 +215,6 @@ class S1Weights(NamedTuple):
         mass = place.reciprocal_().sub_(2).log1p_().mul_(-self.power).sigmoid_()
         return mass.mul_(gap.mul_(_LOG2E).exp2_())
 
-    def weights_and_parts(self, gap: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Weights from gaps, which are overwritten, and what :meth:`backward` needs."""
-        place = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(0, 1)
-        inverse = torch.reciprocal(place, out=buffers.like("first side", gap))
-        against = (
-            torch.sub(inverse, 2, out=buffers.like("second side", gap)).log1p_().mul_(self.power).clamp_(-1e4, 1e4)
-        )
-        missing = torch.sigmoid(against, out=buffers.like("slopes", gap))  # 1 - S1
-        of_t = torch.mul(against, missing, out=buffers.like("parts", gap))
-        weights = against.neg_().sigmoid_().mul_(gap.mul_(_LOG2E).exp2_())
-        return weights, [place, inverse, missing, of_t]
-
-    def backward(self, gradient: Tensor, parts: list[Tensor], buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Gradient of gaps, and sums ``[r]``, from that of the log weights."""
-        place, inverse, missing, of_t = parts
-        sum_of_t = torch.linalg.vecdot(gradient, of_t)
-        rest = torch.sub(inverse, 1, out=of_t).clamp_(min=_LEAST)
-        inverse.clamp_(max=1e18)  # 1 / (r (1 - r)) = inverse / rest * inverse
-        slope = torch.div(inverse, rest, out=rest).mul_(inverse).mul_(missing).mul_(gradient)
-        sums = [slope.sum(dim=1), torch.linalg.vecdot(slope, place), sum_of_t]
-        return slope.mul_(self.scale * self.power).add_(gradient), sums
-
-    def row_gradients(self, sums: Tensor, step: Step) -> StepGradients:
-        """Row gradients from the ``sums [b, 3]`` over all blocks."""
-        if not isinstance(step.rows, S1Rows):
-            raise TypeError(f"step: expected one of S1, got {type(step.rows).__name__}")
-        power, inverse = self.power[:, 0], 1 / step.width[:, 0]
-        slope, placed, of_t = sums[:, 0] * power, sums[:, 1] * power, sums[:, 2] * power
-        width = step.rows.width[:, 0]
-        of_range = (self.offset[:, 0] * slope - placed) * inverse
-        numbers = [-slope / width, -placed / width, of_t]
-        return StepGradients((slope * self.scale[:, 0])[:, None], of_range[:, None], [n[:, None] for n in numbers])
-
 
 Weights = S1Weights | S2Weights
 
@@ -337,7 +231,7 @@ def step_weights(step: Step, shift: Tensor | None) -> Weights | None:
         inverse = 1 / rows.b
         powers = None if shift is None else _LOG2E * shift
         power = -_LOG2E * rows.odds * rows.b
-        return S2Weights(inverse / step.width, inverse - 1, power, rows.odds / step.width, powers)
+        return S2Weights(inverse / step.width, inverse - 1, power, powers)
     if shift is not None or rows.floor > 0:
         return None
     offset = ((1 - rows.low) + rows.eps) / rows.width

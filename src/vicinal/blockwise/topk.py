@@ -1,15 +1,12 @@
 """The k nearest bank rows of each query, a block at a time, without sorting the bank."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.blocks import count
-from vicinal.blockwise.bounds import Pruner
 from vicinal.blockwise.exclusion import Exclusion
-from vicinal.blockwise.scores import Block, BlockScores, Rows
+from vicinal.blockwise.scores import BlockScores, Rows
 
 
 class Nearest(NamedTuple):
@@ -47,13 +44,10 @@ class RunningTopK:
         self.positions[rows] = positions.gather(1, lowest.indices)
 
 
-def topk(scores: BlockScores, exclusion: Exclusion, k: int, pruner: Pruner | None = None) -> Nearest:
-    """The ``k`` admissible bank rows of lowest cost, or all if there are fewer, in one pass over the bank.
-
-    A ``pruner`` skips blocks whose rows are all farther than the k-th so far.
-    """
+def topk(scores: BlockScores, exclusion: Exclusion, k: int) -> Nearest:
+    """The ``k`` admissible bank rows of lowest cost, or all if there are fewer, in one pass over the bank."""
     nearest = RunningTopK(scores.queries, min(k, len(scores.bank)))
-    for block, rows in scores.everything() if pruner is None else _toward_nearest(pruner, nearest.values):
+    for block, rows in scores.everything():
         product = scores.product(rows, block)
         if not bool((product.lowest < nearest.values[rows, -1]).any()):
             continue
@@ -61,18 +55,6 @@ def topk(scores: BlockScores, exclusion: Exclusion, k: int, pruner: Pruner | Non
         values = product.values if entries is None else entries.fill(product.values, rows, torch.inf)
         nearest.update(rows, values, block.start)
     return Nearest(nearest.values, nearest.positions)
-
-
-def _toward_nearest(pruner: Pruner, values: Tensor) -> Iterator[tuple[Block, Rows]]:
-    """First the most promising block of each query, then those that may hold a row nearer than the k-th."""
-    best = pruner.best(far=False)
-    count(scorable=best.numel())
-    yield from pruner.visit(lambda number: best[:, number])
-
-    def may_hold(number: int) -> Tensor:
-        return (pruner.low[:, number] <= pruner.scores.costs_of(values[:, -1])) & ~best[:, number]
-
-    yield from pruner.visit(may_hold)
 
 
 def _below(values: Tensor, limit: Tensor, k: int) -> Nearest:

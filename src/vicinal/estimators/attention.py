@@ -160,7 +160,7 @@ def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, query_identi
     """
     similarity = model.fitted_similarity()
     score = pair_score(similarity)
-    if score_kernel(similarity).bound in ("l2", "squared_l2"):
+    if score_kernel(similarity).euclidean:
         scores, places = _nearest_by_distance(model, queries, k, query_identity)
     elif score is None or len(model.bank_) < LARGE:
         scores, places = _nearest_of_all(model, queries, k, query_identity)
@@ -180,7 +180,8 @@ def _nearest_by_distance(
     model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
     """Scores and positions ``[n, k]``, best first; -1 where there are no more rows that a query may see."""
-    bank, rooted = model.bank_, score_kernel(model.fitted_similarity()).bound == "l2"
+    bank, factors = model.bank_, score_kernel(model.fitted_similarity()).factors
+    rooted = factors is not None and factors.rooted
     blocks = []
     for part, part_identity in model.fitted_.query_blocks(queries, bank.identity(**query_identity), _QUERIES):
         squared, places = bank.nearest(part, k, part_identity)

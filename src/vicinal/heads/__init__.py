@@ -19,9 +19,9 @@ from vicinal.heads.folds import FoldMembers
 from vicinal.heads.intervals import conformal_margin, neighbor_range, streamed_quantiles, weighted_quantile
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import Ensemble
-from vicinal.heads.nona import NONA
+from vicinal.heads.nona import NONA, streamed_prediction
 from vicinal.heads.selection import MemberSelection
-from vicinal.heads.streaming import streamed_prediction, streamed_top_weights
+from vicinal.heads.streaming import streamed_top_weights
 
 __all__ = [
     "NONA",

@@ -9,7 +9,7 @@ from vicinal.blockwise.quantiles import attended_quantiles
 from vicinal.calibration import conformal_quantile
 from vicinal.core import check_between, check_labels, check_matrices
 from vicinal.heads.admissible import Identity
-from vicinal.heads.streaming import evaluate_weights, make_attention
+from vicinal.heads.streaming import evaluate, make_attention
 from vicinal.masks import softmax
 from vicinal.masks.simplex import SimplexMap
 
@@ -87,9 +87,7 @@ def streamed_quantiles(
     attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity)
     if not len(queries):
         return labels.new_zeros(0, len(check_levels(levels)))
-    with torch.autocast(queries.device.type, enabled=False):
-        attended = evaluate_weights(attention, queries, mask)
-    return attended_quantiles([attended], len(queries), labels, check_levels(levels))
+    return attended_quantiles([evaluate(attention, queries, mask)], len(queries), labels, check_levels(levels))
 
 
 def check_levels(levels: Sequence[float]) -> list[float]:

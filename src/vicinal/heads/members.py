@@ -18,7 +18,7 @@ from vicinal.core import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, check_bank_weight, check_some, warn_of_own_bank
 from vicinal.heads.intervals import check_levels
 from vicinal.heads.nona import NONA
-from vicinal.heads.streaming import evaluate_weights, make_attention
+from vicinal.heads.streaming import evaluate, make_attention
 from vicinal.index.pairs import pair_score
 from vicinal.masks import SoftStep, softmax
 from vicinal.masks.softstep import parameters_from_logits
@@ -278,8 +278,7 @@ def _attended(head: Ensemble, queries: Tensor, bank: Tensor, identity: dict[str,
         if not isinstance(member, NONA):
             raise ValueError(f"heads: expected members that use the bank, got {type(member).__name__}")
         attention = make_attention(part, rows, member.similarity, member.mask, member.simplex, member.chunk_size, who)
-        with torch.autocast(queries.device.type, enabled=False):
-            attended.append(evaluate_weights(attention, part, member.mask))
+        attended.append(evaluate(attention, part, member.mask))
     return attended
 
 

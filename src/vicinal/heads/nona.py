@@ -1,16 +1,19 @@
 """NONA, nearness of neighbors attention: a prediction is a weighted mean of the labels of real rows."""
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from vicinal.blockwise.attention import settled
-from vicinal.blockwise.blocks import policy
+from vicinal.blockwise.attention import Attention, settled
+from vicinal.blockwise.blocks import block_rows, policy, row_slices
 from vicinal.blockwise.resolution import Resolution, lengths
 from vicinal.blockwise.step_weights import s2_weights
 from vicinal.core import check_integer, check_labels, check_matrices, register
-from vicinal.heads.admissible import admissible, check_bank_weight, check_some, warn_of_own_bank
-from vicinal.heads.streaming import can_stream, simplex_name, streamed_prediction, streamed_top_weights
-from vicinal.masks import SoftStep, TopK
+from vicinal.heads.admissible import Identity, admissible, check_bank_weight, check_some, warn_of_own_bank
+from vicinal.heads.streaming import can_stream, evaluate, make_attention, simplex_name, streamed_top_weights
+from vicinal.masks import SoftStep, TopK, softmax
 from vicinal.masks.simplex import SimplexMap, of_repeated, resolve_simplex
 from vicinal.masks.softstep import StepParameters
 from vicinal.similarity import resolve_similarity
@@ -298,3 +301,130 @@ class NONA(nn.Module):
         dtype = torch.promote_types(weights.dtype, labels.dtype)
         with torch.autocast(queries.device.type, enabled=False):
             return weights.to(dtype) @ labels.to(dtype)
+
+
+class _StreamedStep(NamedTuple):
+    """What a streamed prediction is made of: the streamed ``attention``, and the dense ``head`` for its gradient."""
+
+    attention: Attention
+    head: NONA
+    identity: Identity
+    dtype: torch.dtype
+
+    def predict(self, queries: Tensor, labels: Tensor) -> Tensor:
+        """``[b]`` or ``[b, T]`` by blocks of the bank."""
+        columns = labels.to(self.dtype).reshape(len(labels), -1)  # [N, T]
+        mean = evaluate(self.attention, queries, self.head.mask, columns).sums.mean().to(self.dtype)
+        return mean.reshape(len(queries), *labels.shape[1:])
+
+    def formula(self, part: slice, queries: Tensor, bank: Tensor, labels: Tensor) -> Tensor:
+        """The same for the ``queries`` of a slice, from their weights ``[r, N]``, differentiable."""
+        of = self.identity
+        query_ids, query_groups = (None if key is None else key[part] for key in (of.query_ids, of.query_groups))
+        allowed = admissible((len(queries), len(bank)), query_ids, of.bank_ids, query_groups, of.bank_groups)
+        wide = self.attention.scores.dtype
+        scores, resolution = self.head.scores(queries.to(wide), bank.to(wide))
+        numbers = self.head.mask.step_parameters(queries) if isinstance(self.head.mask, SoftStep) else None
+        weights = self.head.weights_of_scores(scores, resolution, allowed, numbers, queries)
+        return weights.to(self.dtype) @ labels.to(self.dtype)
+
+
+class _Streamed(torch.autograd.Function):
+    """Prediction by blocks of the bank; the backward pass computes the dense formula again, by blocks of queries.
+
+    That is a checkpoint whose first run is the streamed one, which is faster and has no weights to throw away. It saves
+    its inputs as a function does, so that one which was overwritten before the backward pass is noticed.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, step: _StreamedStep, queries: Tensor, bank: Tensor, labels: Tensor, *parameters: Tensor
+    ) -> Tensor:
+        ctx.step = step
+        ctx.save_for_backward(queries, bank, labels, *parameters)
+        return step.predict(queries, labels)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        queries, bank, labels, *parameters = ctx.saved_tensors
+        needed, wide = ctx.needs_input_grad[1:], ctx.step.attention.scores.dtype
+        totals = [
+            torch.zeros_like(each, dtype=torch.promote_types(each.dtype, wide)) if want else None
+            for each, want in zip((queries, bank, labels, *parameters), needed, strict=True)
+        ]
+        # Each block of queries reads the whole bank several times, so it has not many fewer scores than that has rows.
+        most, least = policy().attention_entries, max(1, bank.shape[1] // 4)
+        rows = block_rows(len(queries), len(bank), queries.device, entries=most, least=least)
+        for part in row_slices(len(queries), rows):
+            sides = (queries[part], bank, labels)
+            leaves = [side.detach().requires_grad_(want) for side, want in zip(sides, needed, strict=False)]
+            with torch.enable_grad(), torch.autocast(queries.device.type, enabled=False):
+                prediction = ctx.step.formula(part, *leaves)
+            learned = [leaf for leaf, want in zip((*leaves, *parameters), needed, strict=True) if want]
+            slopes = iter(torch.autograd.grad(prediction, learned, gradient[part], allow_unused=True))
+            for number, total in enumerate(totals):
+                slope = None if total is None else next(slopes)
+                if total is not None and slope is not None:
+                    (total[part] if number == 0 else total).add_(slope)
+        dtypes = [each.dtype for each in (queries, bank, labels, *parameters)]
+        return None, *(each if each is None else each.to(dtype) for each, dtype in zip(totals, dtypes, strict=True))
+
+
+def streamed_prediction(
+    queries: Tensor,
+    bank: Tensor,
+    labels: Tensor,
+    similarity: nn.Module,
+    mask: nn.Module | None = None,
+    simplex: SimplexMap = softmax,
+    *,
+    chunk_size: int | None = None,
+    query_ids: Tensor | None = None,
+    bank_ids: Tensor | None = None,
+    query_groups: Tensor | None = None,
+    bank_groups: Tensor | None = None,
+) -> Tensor:
+    """What :class:`vicinal.heads.NONA` predicts, with memory that does not grow with the bank.
+
+    One pass over the bank finds the range of each row of scores, a second adds up masked weights and labels; without a
+    mask one pass does both. Sparse simplex maps close in on their threshold, pass by pass, until few rows can still
+    have weight: a few passes for most banks, ten at worst. The gradient, which can be taken once, is that of the dense
+    head, computed again for a few queries at a time; it takes the memory of several matrices of the bank's size.
+
+    Args:
+        queries: ``[b, d]``.
+        bank: ``[N, d]``.
+        labels: ``[N]`` or ``[N, T]``, floating.
+        similarity: a module ``sim(queries, bank) -> scores`` that can compute any block of columns alone.
+        mask: :class:`vicinal.masks.SoftStep`, :class:`vicinal.masks.TopK` or None.
+        simplex: softmax, sparsemax or entmax15 of :mod:`vicinal.masks`.
+        chunk_size: bank rows of a block; None: as many as stay in cache.
+        query_ids: see :class:`vicinal.heads.NONA`, as are the three below.
+        bank_ids: see there.
+        query_groups: see there.
+        bank_groups: see there.
+
+    Returns:
+        ``[b]`` or ``[b, T]``.
+
+    Raises:
+        ValueError: if mask or simplex map cannot be streamed, or a query has no admissible bank row.
+
+    >>> from vicinal.similarity import NegativeL2
+    >>> bank, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
+    >>> streamed_prediction(torch.tensor([[0.5]]), bank, labels, NegativeL2(), chunk_size=2)
+    tensor([0.5008])
+    """
+    identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
+    check_matrices(queries, bank)
+    check_labels(labels, bank.shape[0])
+    attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity)
+    dtype = torch.promote_types(attention.scores.dtype, labels.dtype)
+    if queries.shape[0] == 0:
+        return queries.new_zeros(0, *labels.shape[1:], dtype=dtype)
+    head = NONA(similarity, mask, simplex)
+    step = _StreamedStep(attention, head, identity, dtype)
+    parameters = [value for value in head.parameters() if value.requires_grad]
+    result: Tensor = _Streamed.apply(step, queries, bank, labels, *parameters)  # type: ignore[no-untyped-call]
+    return result

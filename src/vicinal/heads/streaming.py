@@ -1,23 +1,20 @@
-"""The NONA head over a bank of any size: a block at a time, forward and backward, equal to the dense head.
+"""The NONA head over a bank of any size: a block at a time, equal to the dense head.
 
 This module reads and checks the arguments; :mod:`vicinal.blockwise.attention` does the computing.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.attention import Attended, Attention
-from vicinal.blockwise.attention_backward import attend
 from vicinal.blockwise.blocks import attention_sizes
-from vicinal.blockwise.bounds import make_pruner
 from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.thresholds import Simplex
-from vicinal.core import check_integer, check_labels, check_matrices
+from vicinal.core import check_integer, check_matrices
 from vicinal.heads.admissible import Identity
 from vicinal.masks import SoftStep, TopK, entmax15, softmax, sparsemax
 from vicinal.masks.simplex import SimplexMap
@@ -69,8 +66,6 @@ def make_attention(
     simplex: SimplexMap,
     chunk_size: int | None,
     identity: Identity,
-    *,
-    tracked: bool = False,
 ) -> Attention:
     """What these settings ask for, with all of them checked."""
     name, mask = check_parts(queries, mask, simplex, chunk_size)
@@ -79,108 +74,31 @@ def make_attention(
         raise ValueError("bank_weight: expected None for a bank that is streamed, got weights; NONA reads it whole")
     if len(bank) == 0:
         raise ValueError("bank: expected at least one row, got an empty bank")
-    chunk, tile = attention_sizes(len(queries), queries.shape[1], queries.device, tracked=tracked)
+    chunk, tile = attention_sizes(len(queries), queries.shape[1], queries.device)
     if chunk_size is not None:
         chunk = min(chunk_size, max(1, len(bank)))
     with torch.no_grad():
         scores = BlockScores(score_kernel(similarity), queries.detach(), bank.detach(), chunk, tile)
     form = mask.form if isinstance(mask, SoftStep) else None
     k = mask.k if isinstance(mask, TopK) else None
-    return Attention(scores, Exclusion(keys), name, form, k, tracked)
+    return Attention(scores, Exclusion(keys), name, form, k)
 
 
 def step_numbers(mask: nn.Module | None, queries: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """The numbers (a0, b0, t, t / (1 - t)) of a SoftStep for each query, ``[b, 4]``, differentiable."""
+    """The numbers (a0, b0, t, t / (1 - t)) of a SoftStep for each query, ``[b, 4]``."""
     if not isinstance(mask, SoftStep):
         return None
     return torch.cat([value.expand(len(queries), 1) for value in mask.step_parameters(queries)], dim=1).to(dtype)
 
 
 @torch.no_grad()
-def evaluate_weights(attention: Attention, queries: Tensor, mask: nn.Module | None) -> Attended:
-    """The evaluation of an attention to these ``queries``, without labels."""
+def evaluate(attention: Attention, queries: Tensor, mask: nn.Module | None, labels: Tensor | None = None) -> Attended:
+    """The evaluation of an attention to these ``queries``, on ``labels [N, T]`` or without any."""
     scores = attention.scores
-    labels = scores.bank.new_zeros(len(scores.bank), 0, dtype=scores.dtype)
-    return attention.evaluate(labels, step_numbers(mask, queries, scores.dtype))
-
-
-def _asks_gradient(
-    queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None
-) -> bool:
-    """Whether a prediction from these will have a gradient."""
-    learned = [queries, bank, labels, *similarity.parameters(), *(mask.parameters() if mask is not None else ())]
-    return torch.is_grad_enabled() and any(value.requires_grad for value in learned)
-
-
-def _predict(
-    attention: Attention, queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None
-) -> Tensor:
-    """The prediction ``[b]`` or ``[b, T]`` of an attention that was made of these."""
-    dtype = torch.promote_types(attention.scores.dtype, labels.dtype)
-    columns = labels.to(dtype)[:, None] if labels.ndim == 1 else labels.to(dtype)  # [N, T]
-    if queries.shape[0] == 0:
-        result = queries.new_zeros(0, columns.shape[1])
-    else:
-        with torch.autocast(queries.device.type, enabled=False):
-            numbers = step_numbers(mask, queries, attention.scores.dtype)
-            if not attention.tracked and attention.rejects:
-                attention = replace(attention, pruner=make_pruner(attention.scores))
-            parameters = [value for value in similarity.parameters() if value.requires_grad]
-            result = attend(attention, queries, bank, columns, numbers, parameters)
-    result = result.to(dtype)
-    return result[:, 0] if labels.ndim == 1 else result
-
-
-def streamed_prediction(
-    queries: Tensor,
-    bank: Tensor,
-    labels: Tensor,
-    similarity: nn.Module,
-    mask: nn.Module | None = None,
-    simplex: SimplexMap = softmax,
-    *,
-    chunk_size: int | None = None,
-    query_ids: Tensor | None = None,
-    bank_ids: Tensor | None = None,
-    query_groups: Tensor | None = None,
-    bank_groups: Tensor | None = None,
-) -> Tensor:
-    """What :class:`vicinal.heads.NONA` predicts, with memory that does not grow with the bank.
-
-    One pass over the bank finds the range of each row of scores, a second adds up masked weights and labels; without a
-    mask one pass does both. Sparse simplex maps close in on their threshold, pass by pass, until few rows can still
-    have weight: a few passes for most banks, ten at worst. The backward pass scores each block again.
-
-    Args:
-        queries: ``[b, d]``.
-        bank: ``[N, d]``.
-        labels: ``[N]`` or ``[N, T]``, floating.
-        similarity: a module ``sim(queries, bank) -> scores`` that can compute any block of columns alone.
-        mask: :class:`vicinal.masks.SoftStep`, :class:`vicinal.masks.TopK` or None.
-        simplex: softmax, sparsemax or entmax15 of :mod:`vicinal.masks`.
-        chunk_size: bank rows of a block; None: as many as stay in cache.
-        query_ids: see :class:`vicinal.heads.NONA`, as are the three below.
-        bank_ids: see there.
-        query_groups: see there.
-        bank_groups: see there.
-
-    Returns:
-        ``[b]`` or ``[b, T]``.
-
-    Raises:
-        ValueError: if mask or simplex map cannot be streamed, or a query has no admissible bank row.
-
-    >>> from vicinal.similarity import NegativeL2
-    >>> bank, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
-    >>> streamed_prediction(torch.tensor([[0.5]]), bank, labels, NegativeL2(), chunk_size=2)
-    tensor([0.5008])
-    """
-    identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
-    check_matrices(queries, bank)
-    check_labels(labels, bank.shape[0])
-    tracked = _asks_gradient(queries, bank, labels, similarity, mask)
-    attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity, tracked=tracked)
-    return _predict(attention, queries, bank, labels, similarity, mask)
+    if labels is None:
+        labels = scores.bank.new_zeros(len(scores.bank), 0, dtype=scores.dtype)
+    with torch.autocast(queries.device.type, enabled=False):
+        return attention.evaluate(labels, step_numbers(mask, queries, scores.dtype))
 
 
 @torch.no_grad()
@@ -232,5 +150,5 @@ def streamed_top_weights(
         return queries.new_zeros(0, k, dtype=dtype), torch.zeros(0, k, dtype=torch.int64, device=queries.device)
     with torch.autocast(queries.device.type, enabled=False):
         nearest = lowest_rows(attention.scores, attention.exclusion, k)
-        weights = evaluate_weights(attention, queries, mask).weights_of(nearest.values)
+        weights = evaluate(attention, queries, mask).weights_of(nearest.values)
     return weights, nearest.positions.masked_fill(weights == 0, -1)

@@ -143,9 +143,8 @@ def _scores(queries: Tensor, bank: Tensor, similarity: str | nn.Module) -> Block
         raise ValueError("queries: expected at least one, a sample of what will be asked, got none")
     kernel = score_kernel(resolve_similarity(similarity))
     if kernel.factors is not None:  # scores of several queries are compared, so none may be moved
-        of_queries, of_bank, rooted, cancels, _, grad = kernel.factors
-        factors = Factors(of_queries, of_bank, rooted, cancels, grad_of_bank=grad)
-        kernel = ScoreKernel(kernel.score, factors, kernel.resolution, kernel.bound)
+        of_queries, of_bank, rooted, cancels, _ = kernel.factors
+        kernel = ScoreKernel(kernel.score, Factors(of_queries, of_bank, rooted, cancels), kernel.resolution)
     return BlockScores(kernel, queries, bank, *attention_sizes(len(queries), bank.shape[1], bank.device))
 
 
@@ -171,7 +170,7 @@ def _tiles(scores: BlockScores, ids: Ids | None) -> Iterator[tuple[Block, Iterat
     def costs(block: Block) -> Iterator[tuple[int, Tensor]]:
         excluded = exclusion.within(block.start, block.stop)
         for rows in scores.tiles():
-            values, _ = scores.costs(scores.product(rows, block, lowest=False))
+            values = scores.costs(scores.product(rows, block, lowest=False))
             yield rows.start, values if excluded is None else excluded.fill(values, rows, torch.inf)
 
     with torch.no_grad():

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import entmax
 import torch
 from torch import Tensor
 
 from vicinal.blockwise.step_weights import mapped, scores_gradient
-from vicinal.blockwise.thresholds import ranked_threshold
+from vicinal.blockwise.thresholds import Simplex, ranked_threshold
 from vicinal.core import check_integer, entry, register
 
 SimplexMap = Callable[[Tensor], Tensor]
@@ -48,12 +47,15 @@ def softmax(scores: Tensor) -> Tensor:
     verified="numpy in float64",
 )
 def sparsemax(scores: Tensor) -> Tensor:
-    r"""$\arg\min_{p \in \Delta} \|p - s\|^2$: many weights are exactly 0 (package entmax).
+    r"""$\arg\min_{p \in \Delta} \|p - s\|^2$: many weights are exactly 0.
+
+    $p_j = (s_j - \tau)_+$; Newton's method finds $\tau$ much faster than sorting does.
 
     >>> sparsemax(torch.tensor([[1.0, 0.5, -1.0]]))
     tensor([[0.7500, 0.2500, 0.0000]])
     """
-    return _rows_with_mass(scores, lambda rows: _sparse(entmax.sparsemax, rows))
+    weights: Tensor = _SparseMap.apply(scores, "sparsemax")  # type: ignore[no-untyped-call]
+    return weights
 
 
 @register(
@@ -69,27 +71,29 @@ def sparsemax(scores: Tensor) -> Tensor:
 def entmax15(scores: Tensor) -> Tensor:
     r"""1.5-entmax, between softmax and sparsemax: smooth, with some weights exactly 0.
 
-    $p_j = (s_j / 2 - \tau)_+^2$; Newton's method finds $\tau$ much faster than sorting does.
+    $p_j = (s_j / 2 - \tau)_+^2$, found as for :func:`sparsemax`.
 
     >>> entmax15(torch.tensor([[1.0, 1.0, -9.0]]))
     tensor([[0.5000, 0.5000, 0.0000]])
     """
-    weights: Tensor = _Entmax15.apply(scores.to(torch.promote_types(scores.dtype, torch.float32)))  # type: ignore[no-untyped-call]
+    weights: Tensor = _SparseMap.apply(scores, "entmax15")  # type: ignore[no-untyped-call]
     return weights
 
 
-class _Entmax15(torch.autograd.Function):
-    """1.5-entmax of ``scores [..., N]`` along the last dimension."""
+class _SparseMap(torch.autograd.Function):
+    """Sparsemax or 1.5-entmax of ``scores [..., N]`` along the last dimension, in float32 at least."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor) -> Tensor:
-        weights = mapped("entmax15", scores.reshape(-1, scores.shape[-1]).clone()).reshape(scores.shape)
+    def forward(ctx: Any, scores: Tensor, simplex: Simplex) -> Tensor:
+        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        weights = mapped(simplex, wide.reshape(-1, wide.shape[-1]).clone()).reshape(wide.shape)
+        ctx.simplex, ctx.dtype = simplex, scores.dtype
         ctx.save_for_backward(weights)
         return weights
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return scores_gradient("entmax15", ctx.saved_tensors[0], gradients[0])
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return scores_gradient(ctx.simplex, ctx.saved_tensors[0], gradients[0]).to(ctx.dtype), None
 
 
 def k_sparsemax(scores: Tensor, k: int) -> Tensor:
@@ -180,18 +184,6 @@ def _of_counts(scores: Tensor, counts: Tensor, *, squared: bool) -> Tensor:
         return inside * (scores - mean + 1 / total).clamp(min=0)
     spread = (inside * (scores - mean).square()).sum(-1, keepdim=True)
     return inside * (scores - mean + ((1 - spread).clamp(min=0) / total).sqrt()).clamp(min=0).square()
-
-
-def _sparse(mapped: Callable[..., Tensor], rows: Tensor) -> Tensor:
-    """Run a map of package entmax in at least float32 on rows with -inf replaced by a score that gets weight 0.
-
-    Both maps give weight 0 to whatever lies more than 2 below the maximum, so 4 below it is far enough.
-    """
-    wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    shifted = wide - wide.detach().amax(dim=-1, keepdim=True)
-    finite = torch.where(shifted > -torch.inf, shifted.clamp(min=-4.0), -4.0)
-    weights: Tensor = mapped(finite, dim=-1)
-    return weights
 
 
 def resolve_simplex(simplex: str | SimplexMap) -> SimplexMap:

@@ -1,26 +1,14 @@
-"""What blocks of scores need to know of a similarity: its factors, its bounds, its resolution."""
+"""What blocks of scores need to know of a similarity: its factors and its resolution."""
 
-from typing import Literal
+import functools
 
 import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.scores import Factors, ScoreKernel, distance_factors
 from vicinal.similarity.base import resolution_of
-from vicinal.similarity.distances import NegativeL1, NegativeL2, NegativeSquaredL2
+from vicinal.similarity.distances import NegativeL2, NegativeSquaredL2
 from vicinal.similarity.products import Cosine, Dot, l2_normalize
-
-_BOUNDS: dict[type[nn.Module], Literal["l1", "l2", "squared_l2", "product"]] = {
-    NegativeL1: "l1",
-    NegativeL2: "l2",
-    NegativeSquaredL2: "squared_l2",
-    Cosine: "product",
-    Dot: "product",
-}
-
-
-def _grad_of_rows(rows: Tensor, center: Tensor, gradient: Tensor) -> Tensor:
-    return gradient
 
 
 def factors(similarity: nn.Module) -> Factors | None:
@@ -42,19 +30,14 @@ def factors(similarity: nn.Module) -> Factors | None:
             lambda rows, center: -rows / (rows.shape[1] if scaled else 1),
             lambda rows, center: rows,
             shifts=True,
-            grad_of_bank=_grad_of_rows,
         )
     return None
 
 
 def score_kernel(similarity: nn.Module) -> ScoreKernel:
     """The similarity as blocks of scores are computed from it."""
-    return ScoreKernel(
-        similarity,
-        factors(similarity),
-        lambda queries, longest: resolution_of(similarity, queries, longest),
-        _BOUNDS.get(type(similarity)),
-    )
+    resolution = functools.partial(resolution_of, similarity)
+    return ScoreKernel(similarity, factors(similarity), resolution)
 
 
 def relative_scores(similarity: nn.Module, queries: Tensor, bank: Tensor) -> Tensor:
