@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 
 from vicinal.core import check_between, check_integer
 from vicinal.core.identity import IdsLike, canonical_ids
@@ -241,7 +241,7 @@ def coverage_curve(
     """
     labels = np.asarray(truth, dtype=np.float64)
     order, levels = np.argsort(labels, kind="stable"), []
-    mass = np.ones(len(labels)) if weights is None else relative_weights(weights, len(labels))
+    mass = relative_weights(weights, len(labels))
     for level in sorted(intervals):
         bounds = np.asarray(intervals[level], dtype=np.float64)
         if bounds.shape != (len(labels), 2):
@@ -367,10 +367,7 @@ def _in_folds(features: Any, columns: Floats, strengths: Sequence[float], groups
         folds = list(GroupKFold(min(10, int(named.max()) + 1)).split(columns, groups=named))
     best, predictions = np.inf, columns
     for strength in strengths:
-        of_folds = np.empty_like(columns)
-        for inside, outside in folds:
-            model = Ridge(alpha=strength, solver="auto").fit(rows[inside], columns[inside])
-            of_folds[outside] = model.predict(rows[outside]).reshape(len(outside), -1)
+        of_folds = cross_val_predict(Ridge(alpha=strength), rows, columns, cv=folds).reshape(columns.shape)
         if (loss := float(((of_folds - columns) ** 2).mean())) < best:
             best, predictions = loss, of_folds
     return predictions

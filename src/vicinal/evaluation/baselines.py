@@ -60,13 +60,11 @@ def mean_baseline(
     >>> mean_baseline([1.0, 3.0], 2).prediction.tolist()
     [2.0, 2.0]
     """
-    target = labels = one_hot(train_target, classes)
-    if weights is not None:
-        target = (target.T * relative_weights(weights, len(target))).T
-    mean = target.mean(0, keepdims=True)
+    labels = one_hot(train_target, classes)
+    mass = relative_weights(weights, len(labels))
+    mean = (labels.T * mass).T.mean(0, keepdims=True)
     thresholds = None
     if has_several(train_target):
-        mass = None if weights is None else relative_weights(weights, len(target))
         thresholds = f1_thresholds(np.repeat(mean, len(labels), axis=0), labels, mass)
     return Baseline("mean", np.repeat(mean, rows, axis=0), thresholds=thresholds)
 

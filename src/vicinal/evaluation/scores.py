@@ -26,7 +26,7 @@ def regression_scores(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLik
     for name, values in (("truth", y), ("prediction", p)):
         _check_finite(name, values)
     error = (y - p).reshape(len(y), -1)  # [n, T]
-    mass = np.ones((len(y), 1)) if weights is None else relative_weights(weights, len(y))[:, None]
+    mass = relative_weights(weights, len(y))[:, None]
     squared = (mass * error**2).sum(0)
     labels = y.reshape(len(y), -1)
     spread = (mass * (labels - (mass * labels).mean(0)) ** 2).sum(0)
@@ -74,7 +74,7 @@ def classification_scores(
     column = {name: place for place, name in enumerate(classes)}
     places = np.array([column.get(label, -1) for label in truth])
     eps = np.finfo(np.float64).eps
-    mass = np.ones(len(p)) if weights is None else relative_weights(weights, len(p))
+    mass = relative_weights(weights, len(p))
     of_truth = np.where(places >= 0, p[np.arange(len(p)), places], 0.0) / total
     return {
         "accuracy": float((mass * (p.argmax(1) == places)).mean()),
@@ -135,7 +135,7 @@ def several_scores(
     p = check_several(truth, probabilities, classes)
     labels, others = several_hot(truth, classes)
     said = p >= np.asarray(thresholds)
-    mass = np.ones(len(p)) if weights is None else relative_weights(weights, len(p))
+    mass = relative_weights(weights, len(p))
     right, counted = said == labels, f1_parts(labels, said, others)
     by_class = [one for one in scores_by_class(labels, p, thresholds, mass) if one["rows"]]
     hits, both = mass @ counted
@@ -176,7 +176,7 @@ def scores_by_class(
     from sklearn.metrics import average_precision_score  # slow to import
 
     p, limits = np.asarray(probabilities, dtype=np.float64), np.asarray(thresholds, dtype=np.float64)
-    mass = np.ones(len(p)) if weights is None else relative_weights(weights, len(p))
+    mass = relative_weights(weights, len(p))
     said = p >= limits
     hits, saying, having = mass @ (labels * said), mass @ said, mass @ labels
     none = float("nan")
@@ -208,13 +208,13 @@ def check_several(truth: Sequence[Any] | NDArray[Any], probabilities: ArrayLike,
     return p.clip(0, 1)
 
 
-def relative_weights(weights: ArrayLike, rows: int) -> NDArray[np.float64]:
-    """``weights [rows]``, > 0, divided by their mean.
+def relative_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float64]:
+    """``weights [rows]``, > 0, divided by their mean; None: 1 each.
 
     >>> relative_weights([1, 3], 2).tolist()
     [0.5, 1.5]
     """
-    mass = np.asarray(weights, dtype=np.float64)
+    mass = np.ones(rows) if weights is None else np.asarray(weights, dtype=np.float64)
     if mass.shape != (rows,) or not (np.isfinite(mass) & (mass > 0)).all():
         raise ValueError(f"weights: expected {rows} finite numbers above 0, got others")
     relative: NDArray[np.float64] = mass / mass.mean()
