@@ -14,7 +14,7 @@ from vicinal.core.identity import canonical_ids
 from vicinal.estimators.attention import named_label, nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.base import NeighborEstimator
-from vicinal.estimators.inputs import as_table
+from vicinal.estimators.inputs import EmbeddedRows, as_table
 
 CHECKED = ("image", "audio", "vector")
 """Kinds of columns in which a row cannot go without a cell."""
@@ -132,6 +132,13 @@ def vectors_of(model: NeighborEstimator, ids: Sequence[Any]) -> tuple[Tensor, An
     if not model.bank_.has(known).all():
         raise ValueError("ids: expected ids of rows of the bank, got one of a row that was held out")
     return model.bank_.store.vectors_at(model.bank_.store.positions(known)).double(), known
+
+
+def rows_of(model: NeighborEstimator, ids: Sequence[Any]) -> tuple[EmbeddedRows, dict[str, Any]]:
+    """Bank rows by their ids with their embeddings, and their ids and groups; raises as :func:`vectors_of`."""
+    vectors, known = vectors_of(model, ids)
+    at = model.bank_.store.positions(known)
+    return EmbeddedRows(model.bank_.store.rows_at(at), vectors), model.bank_.who(at)
 
 
 def _named(model: NeighborEstimator, labels: Tensor) -> list[Any]:

@@ -169,13 +169,11 @@ class ServedModel:
 
 def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """Predictions of bank rows, each from all rows except itself and its group; None for several classes per row."""
-    at = model.bank_.store.positions(names)
-    groups = model.bank_.groups
-    known = None if groups is None else groups[at.numpy()]
-    identity = model.bank_.identity(names, known)
+    bank, fitted = model.bank_, model.fitted_
+    at = bank.store.positions(names)
     with torch.no_grad():
-        said: Tensor = model.fitted_.in_label_units(
-            model.fitted_.predict_embedded(model.bank_.vectors[at].double(), identity)
+        said: Tensor = fitted.in_label_units(
+            fitted.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
         )
     classes = getattr(model, "classes_", None)
     if classes is None:

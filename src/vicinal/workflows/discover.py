@@ -210,8 +210,7 @@ def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any
 def _beside(model: BankedEstimator, bank: Bank, positions: Tensor, scores: Array) -> tuple[Array, int]:
     """p-values ``[n]`` of ``scores [n]`` against known rows, each scored without itself, and the number of these."""
     at = positions[spread(len(positions), MOST)]
-    groups = bank.groups if model.bank_.store.group_codes is not None else None
-    known = {"ids": bank.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
+    known = bank.who(at) if model.bank_.grouped else bank.who(at) | {"groups": None}
     usual = _strangeness(model, bank.store.vectors_at(at).double(), known)
     return (1 + len(usual) - np.searchsorted(np.sort(usual), scores)) / (len(usual) + 1), len(usual)
 

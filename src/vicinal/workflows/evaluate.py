@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,7 @@ def audit_table(
     vectors = torch.from_numpy(model.embed(table.frame))
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
+    fresh = fresh if model.bank_.groups is not None else replace(fresh, groups=None)
     ours = measured_of(model, seen.expected[new], fresh.target, fresh.weights)
     copies = equal_content(table, {n: str(k) for n, k in model.kinds_.items()}, parts)
     counts = {part: parts.count(part) for part in ("bank", "held out", "new")}
@@ -215,10 +216,9 @@ def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[A
 
 def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
     bounds: dict[float, Array] = {}
-    groups = fresh.groups if model.bank_.groups is not None else None
     for level in LEVELS:
         if model.calibrates(level):
-            bounds[level] = model.predict_interval(fresh.frame, level, groups=groups)
+            bounds[level] = model.predict_interval(fresh.frame, level, groups=fresh.groups)
     return list(coverage_curve(fresh.target, bounds, weights=fresh.weights)) if bounds else []
 
 
@@ -227,13 +227,12 @@ def _in_time(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, 
     if fresh.times is None:
         return {}
     times, errors, inside, excess = fresh.times, ours.losses, None, None
-    groups = fresh.groups if model.bank_.groups is not None else None
     if model.multilabel_ or not model.calibrates(SETS):
         pass
     elif isinstance(ours, MeasuredClasses):
-        inside = ours.inside(model.predict_set(fresh.frame, SETS, method="lac", groups=groups))
+        inside = ours.inside(model.predict_set(fresh.frame, SETS, method="lac", groups=fresh.groups))
     else:
-        low, high = model.predict_interval(fresh.frame, SETS, groups=groups).T
+        low, high = model.predict_interval(fresh.frame, SETS, groups=fresh.groups).T
         excess = np.abs(fresh.target - (low + high) / 2) / np.maximum((high - low) / 2, np.finfo(np.float64).tiny)
         inside = (fresh.target >= low) & (fresh.target <= high)
     periods = []
@@ -282,10 +281,9 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
 def _class_sets(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, dict[str, float]]:
     if not isinstance(ours, MeasuredClasses) or not model.calibrates(SETS):
         return {}
-    groups = fresh.groups if model.bank_.groups is not None else None
     sets = {}
     for method in ("lac", "aps", "raps"):
-        class_sets = model.predict_set(fresh.frame, SETS, method=method, groups=groups)
+        class_sets = model.predict_set(fresh.frame, SETS, method=method, groups=fresh.groups)
         sets[method] = {
             "covered": float(np.average(ours.inside(class_sets), weights=fresh.weights)),
             "size": float(np.average(class_sets.sum(1), weights=fresh.weights)),
@@ -301,7 +299,7 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table, ours: M
         return {}
     known = np.flatnonzero(ours.places >= 0)
     bank, labels, members = model.bank_.vectors, model.fitted_.bank_labels(), len(head.heads)
-    groups = None if fresh.groups is None or model.bank_.groups is None else fresh.groups[known]
+    groups = None if fresh.groups is None else fresh.groups[known]
     identity = model.bank_.identity(None, groups)
     blocks = model.fitted_.query_blocks(vectors[known], identity, max(1, SCORES // (members * len(bank))))
     each = [head.each(part, bank, labels, **part_identity) for part, part_identity in blocks]

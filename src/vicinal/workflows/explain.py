@@ -18,7 +18,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import nearness_by_column
 from vicinal.estimators.neighbors import NeighborClassifier
-from vicinal.estimators.search import query_table, vectors_of
+from vicinal.estimators.search import query_table, rows_of
 from vicinal.training.rows import spread
 from vicinal.workflows.predict import identity_of, load_predictor, of_target, own_rows_note, read_rows
 from vicinal.workflows.search import Log, json_row, read_row
@@ -97,13 +97,9 @@ class Explainer:
 
     def ids(self, ids: Sequence[str]) -> list[Explained]:
         """Explain bank rows, each predicted without itself and its group."""
-        bank = self.model.bank_
-        vectors, known = vectors_of(self.model, ids)
-        at = bank.store.positions(known)
-        groups = None if bank.groups is None else bank.groups[at.numpy()]
+        rows, known = rows_of(self.model, ids)
         self.log("predicted without themselves; but those that were trained on have shaped the encoder")
-        rows = EmbeddedRows(bank.store.rows_at(at), vectors)
-        return self._explained(list(ids), rows, known, groups, self.model.labels_of(known))
+        return self._explained(list(ids), rows, known, self.model.labels_of(known["ids"]))
 
     def row(self, text: str) -> list[Explained]:
         """Explain a row given as a JSON object; missing columns are left empty."""
@@ -126,12 +122,13 @@ class Explainer:
             embedded = self.model.query_rows(rows, range(len(frame)) if self.include_own else ids)
         for sentence in filter(None, (embedded.sentence(), own_rows_note(self.model, embedded))):
             self.log(sentence)
-        return self._explained(names if ids is None else ids, embedded, ids, groups, [None] * len(frame))
+        known = {"ids": ids, "groups": groups}
+        return self._explained(names if ids is None else ids, embedded, known, [None] * len(frame))
 
     def _explained(
-        self, names: list[Any], rows: EmbeddedRows, ids: Any, groups: Any, labels: Sequence[Any]
+        self, names: list[Any], rows: EmbeddedRows, identity: dict[str, Any], labels: Sequence[Any]
     ) -> list[Explained]:
-        model, identity = self.model, {"ids": ids, "groups": groups}
+        model = self.model
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IdentityWarning)
             explained = model.explain(rows, self.k, **identity)
@@ -180,10 +177,8 @@ class Explainer:
         """Median and 90 % quantile of the distances of at most 256 bank rows to their nearest row."""
         bank = self.model.bank_
         some = spread(len(bank), _USUAL)
-        groups = None if bank.store.group_codes is None or bank.groups is None else bank.groups[some.numpy()]
-        identity = {"ids": bank.ids[some.numpy()], "groups": groups}
         try:
-            distances = nearest_rows(self.model, bank.store.vectors_at(some).double(), 1, identity)[0]
+            distances = nearest_rows(self.model, bank.store.vectors_at(some).double(), 1, bank.who(some))[0]
         except ValueError:  # a row alone, or a group that is all there is
             return None
         half, most = np.quantile(distances, (0.5, 0.9)).tolist()

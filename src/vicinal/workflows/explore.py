@@ -19,7 +19,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.out_of_fold import fold_positions, out_of_fold
-from vicinal.estimators.search import Hit, search_rows, vectors_of
+from vicinal.estimators.search import Hit, rows_of, search_rows, vectors_of
 from vicinal.evaluation import class_suspicion, suspicion
 from vicinal.report.figures import principal_plane
 from vicinal.training.rows import spread
@@ -145,19 +145,13 @@ class Explorer:
             name: its id.
             without: ids of further rows to leave out of the prediction.
         """
-        vectors, known = vectors_of(self.model, [name])
-        bank = self.model.bank_
-        at = bank.store.positions(known)
-        rows, groups = (
-            EmbeddedRows(bank.store.rows_at(at), vectors),
-            None if bank.groups is None else bank.groups[at.numpy()],
-        )
-        near = search_rows(self.model, vectors, 2, known)[0]
+        rows, known = rows_of(self.model, [name])
+        near = search_rows(self.model, rows.vectors, 2, known["ids"])[0]
         return {
-            "id": known.tolist()[0],
-            "label": self.model.labels_of(known)[0],
+            "id": known["ids"].tolist()[0],
+            "label": self.model.labels_of(known["ids"])[0],
             "cells": self._cells(name),
-            **self._explained(rows, known, groups, without),
+            **self._explained(rows, known["ids"], known["groups"], without),
             "near": [self._hit(hit) for hit in near],
         }
 
@@ -268,16 +262,10 @@ class Explorer:
 
     def forget(self, name: str) -> dict[str, Any]:
         """Remove a row from the bank, and from every file of the folder."""
-        vectors, known = vectors_of(self.model, [name])
-        bank = self.model.bank_
-        at = bank.store.positions(known)
-        rows, before = EmbeddedRows(bank.store.rows_at(at), vectors), self.model.labels_of(known)
-        groups = None if bank.groups is None else bank.groups[at.numpy()]
-        self.folder.forget(known)
-        back = copy.deepcopy(rows)
-        return self._done(
-            "forget", name, before[0], None, lambda: self.folder.add(back, before, ids=known, groups=groups)
-        )
+        rows, known = rows_of(self.model, [name])
+        before, back = self.model.labels_of(known["ids"]), copy.deepcopy(rows)
+        self.folder.forget(known["ids"])
+        return self._done("forget", name, before[0], None, lambda: self.folder.add(back, before, **known))
 
     def add(self, row: str, label: str, files: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Add a row to the bank, with the id in its column of ids, or the next number.
@@ -450,9 +438,7 @@ class Explorer:
             said = out_of_fold(model.fitted_, at)
         else:
             at = spread(len(bank), most)
-            groups = None if bank.groups is None else bank.groups[at.numpy()]
-            identity = bank.identity(bank.ids[at.numpy()], groups)
-            said = model.fitted_.predict_embedded(bank.vectors[at].double(), identity)
+            said = model.fitted_.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
         return bank.ids[at.numpy()], model.fitted_.in_label_units(said).double().numpy()
 
 
