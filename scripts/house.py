@@ -8,7 +8,8 @@
 
 Rules: files of a package import one another without a circle (imports for types and inside functions count); nothing
 reads another object's underscore attribute or imports another file's underscore name; names say what a thing is; a
-package binds no public name beside its ``__all__``, and has a page in ``docs/api``.
+package binds no public name beside its ``__all__``, and has a page in ``docs/api``; nobody but ``heads`` asks of what
+class a head is (``heads/kinds.py`` answers what callers want to know).
 """
 
 import argparse
@@ -164,6 +165,19 @@ def private_reaches(module: Module) -> Iterator[tuple[int, str]]:
                     yield node.lineno, f"from {node.module} import {alias.name}"
 
 
+def head_checks(modules: dict[str, Module]) -> Iterator[tuple[Module, int, str]]:
+    """Module, line and class of each ``isinstance`` of a public class of ``heads`` outside of that package."""
+    package = modules.get("vicinal.heads")
+    heads = {name for name in exported(package) or [] if name[0].isupper()} if package else set()
+    for module in modules.values():
+        if module.room == "heads":
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+                for name in {ast.unparse(each).rpartition(".")[2] for each in ast.walk(node.args[1])} & heads:
+                    yield module, node.lineno, name
+
+
 def defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of everything that is given a name: variables, attributes, arguments, functions, classes."""
     for node in ast.walk(tree):
@@ -218,6 +232,8 @@ def faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
                 yield f"{module.path}:{line}: name: {name!r} does not say what it is"
         if module.path.stem.lower() in BANNED:
             yield f"{module.path}: name: {module.path.stem!r} does not say what is in it"
+    for module, line, name in head_checks(modules):
+        yield f"{module.path}:{line}: head: isinstance of {name}; ask heads/kinds.py, or give heads what answers it"
     yield from _package_faults(modules, pages)
 
 

@@ -13,8 +13,9 @@ from torch import Tensor
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.readout import LARGE, local_weights
-from vicinal.heads import NONA, Ensemble, Kriging, neighbor_range, streamed_quantiles
+from vicinal.heads import neighbor_range, streamed_quantiles
 from vicinal.heads.admissible import Identity
+from vicinal.heads.kinds import attends, has_members, member_heads, weighs_locally
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
@@ -52,8 +53,8 @@ def streams(head: torch.nn.Module, rows: int, weight: Tensor | None) -> bool:
     """Whether a bank of so many rows is large and the head can read it in blocks; not where rows have weights."""
     if weight is not None:
         return False
-    heads = list(head.heads) if isinstance(head, Ensemble) else [head]
-    known = all(isinstance(one, NONA) and pair_score(one.similarity) is not None for one in heads)
+    heads = member_heads(head)
+    known = all(attends(one) and pair_score(one.similarity) is not None for one in heads)
     return rows >= LARGE and known and bool(head.can_stream)
 
 
@@ -67,7 +68,7 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
             yield Attended(answer.weights, answer.positions, answer.prediction)
         return
     identity = model.bank.identity(**query_identity)
-    if isinstance(head, Kriging):
+    if weighs_locally(head):
         labels = model.bank_labels()
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
             local = local_weights(head, model.bank, part, part_identity)
@@ -76,7 +77,7 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
     if streams(head, len(model.bank), model.bank.weights):
         vectors = model.bank.vectors
         for some, keys in model.query_blocks(queries, identity, _QUERIES):
-            if isinstance(head, Ensemble):
+            if has_members(head):
                 top = ensemble_top_weights(head, some, vectors, k, **keys)
             else:
                 top = head.top_weights(some, vectors, k, **keys)  # type: ignore[operator]
@@ -96,7 +97,7 @@ def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict
         TypeError: if the model has another readout.
     """
     head = model.network.head
-    if not isinstance(head, Kriging):
+    if not weighs_locally(head):
         raise TypeError(f"readout: expected a kriging head, got {type(head).__name__}")
     near, labels = model.near, model.bank_labels()
     if near is not None:
@@ -144,9 +145,9 @@ def head_range(
     if not streams(head, len(bank), identity.get("bank_weight")):
         weights = head.weights(queries, bank, **identity)  # type: ignore[operator]
         return torch.stack(neighbor_range(weights, labels, coverage), dim=1)
-    if isinstance(head, Ensemble):
+    if has_members(head):
         return ensemble_quantiles(head, queries, bank, labels, levels, **identity)
-    if not isinstance(head, NONA):
+    if not attends(head):
         raise TypeError(f"head: expected a head of neighbors, got {type(head).__name__}")
     parts: dict[str, Any] = {"similarity": head.similarity, "mask": head.mask, "simplex": head.simplex, **identity}
     return streamed_quantiles(queries, bank, labels, levels, **parts)

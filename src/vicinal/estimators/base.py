@@ -43,7 +43,7 @@ from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.network import check_settings, training_settings
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.target_transform import TargetTransform
-from vicinal.heads import Kriging
+from vicinal.heads.kinds import weighs_locally
 from vicinal.similarity import resolve_similarity
 from vicinal.training import NeighborNetwork, TrainingHistory
 
@@ -458,7 +458,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         A kriging readout goes by distances: squared ones where the parameter says so.
         """
         head = self.network_.head
-        if isinstance(head, Kriging):
+        if weighs_locally(head):
             return resolve_similarity("squared_l2" if self.similarity == "squared_l2" else "l2")
         return resolve_similarity(getattr(head, "similarity", self.similarity))
 
@@ -466,7 +466,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def readout_(self) -> str:
         """How predictions are read out: "attention", "kriging" or "signed_kriging", whichever was fitted."""
         head = self.network_.head
-        if not isinstance(head, Kriging):
+        if not weighs_locally(head):
             return "attention"
         return "kriging" if head.convex else "signed_kriging"
 

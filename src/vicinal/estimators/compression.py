@@ -15,7 +15,7 @@ from vicinal.estimators.bank import Bank, embedded
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.factorization import LowRank, low_rank
-from vicinal.heads import Ensemble, Kriging
+from vicinal.heads.kinds import member_heads, weighs_locally
 from vicinal.index import NeighborBank
 from vicinal.masks import SoftStep
 
@@ -74,7 +74,7 @@ def compressed(model: BankedEstimator, keep: float) -> tuple[BankedEstimator, li
 
 
 def _check(model: BankedEstimator) -> None:
-    similarity = "l2" if isinstance(model.network_.head, Kriging) else str(model.similarity)
+    similarity = "l2" if weighs_locally(model.network_.head) else str(model.similarity)
     for wrong, sentence in (
         (not model.network_.head.uses_bank, "predicts from neighbors, got one with head='dense'"),
         (model.metric_ == "kernel", "has a trained network, got one with a kernel, which has a length a column only"),
@@ -200,9 +200,9 @@ def _shorter_members(model: BankedEstimator, keep: float) -> Cut:
         why = "its last layer ends in a tanh" if projector.final_tanh else f"{width} numbers a member are few"
         return Cut("vectors of the bank", vectors.numel(), vectors.numel(), f"left, as {why}")
     parts = vectors.double().reshape(-1, members, width)
-    shifted = isinstance(head, Kriging) or _ROTATED[model.similarity]
-    read = [one for one in (head, *(model.fold_heads_ or ())) if not isinstance(one, Kriging)][:1]  # all the same one
-    heads: list[nn.Module] = [part for one in read for part in (one.heads if isinstance(one, Ensemble) else [one])]
+    shifted = weighs_locally(head) or _ROTATED[model.similarity]
+    read = [one for one in (head, *(model.fold_heads_ or ())) if not weighs_locally(one)][:1]  # all the same one
+    heads: list[nn.Module] = [part for one in read for part in member_heads(one)]
     turns = []
     for member in range(members):
         rows = parts[:, member]

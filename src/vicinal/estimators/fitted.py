@@ -16,7 +16,8 @@ from vicinal.estimators.inputs import Ids
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.readout import MOST, local_weights
 from vicinal.estimators.target_transform import TargetTransform
-from vicinal.heads import FoldMembers, Kriging
+from vicinal.heads import FoldMembers
+from vicinal.heads.kinds import weighs_locally
 from vicinal.training import NeighborNetwork, TrainingHistory
 from vicinal.training.rows import spread
 
@@ -117,7 +118,7 @@ class FittedModel:
     def predict_embedded(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
         head = self.network.head
-        if isinstance(head, Kriging):
+        if weighs_locally(head):
             blocks, labels = self.query_blocks(queries, identity, policy().batch_queries), self.bank_labels()
             return torch.cat([local_weights(head, self.bank, *block).mean(labels) for block in blocks])
         return self.network.predict(queries, self.bank.vectors, self.bank_labels(), **identity)
@@ -125,7 +126,7 @@ class FittedModel:
     def bank_weights(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """Weights ``[b, N]`` of the bank's rows for embedded queries ``[b, d]``."""
         head = self.network.head
-        if isinstance(head, Kriging) and head.by_one_inverse(len(self.bank)):
+        if weighs_locally(head) and head.by_one_inverse(len(self.bank)):
             return local_weights(head, self.bank, queries, identity).weights
         with torch.no_grad():
             weights: Tensor = head.weights(queries, self.bank.vectors, **identity)  # type: ignore[operator]

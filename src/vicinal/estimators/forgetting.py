@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from vicinal.encoders import TableEncoder
-from vicinal.heads import Dense, Ensemble
+from vicinal.heads.kinds import is_linear, member_heads
 
 Array = np.ndarray[Any, Any]
 
@@ -112,8 +112,8 @@ def range_without(low: Array, high: Array, gone: Array, left: Array) -> tuple[Ar
 
 def rescale(head: nn.Module, factor: torch.Tensor, offset: torch.Tensor) -> None:
     """Make a head without a bank say ``factor`` times what it said, plus ``offset``, ``[T]`` each."""
-    for one in head.heads if isinstance(head, Ensemble) else [head]:
-        if isinstance(one, Dense):
+    for one in member_heads(head):
+        if is_linear(one):
             with torch.no_grad():
                 one.linear.weight.mul_(factor.to(one.linear.weight)[:, None])
                 one.linear.bias.mul_(factor.to(one.linear.bias)).add_(offset.to(one.linear.bias))

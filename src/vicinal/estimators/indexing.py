@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from vicinal.core import check_between, short
 from vicinal.core.folders import check_sums, read_sums, read_whole
 from vicinal.core.untrusted import check_inside, read_tensors, tensor_header
-from vicinal.heads import NONA, ApproximateKriging, ApproximateNONA, Approximation, Ensemble, Kriging, KrigingWeights
+from vicinal.heads import NONA, ApproximateKriging, ApproximateNONA, Approximation, Kriging, KrigingWeights
 from vicinal.heads.ball_cover import BallCover
+from vicinal.heads.kinds import attends, indexed_locally, member_heads, weighs_locally
 from vicinal.heads.streaming import can_stream
 from vicinal.index import FaissIndex, Index, NeighborBank, load_index, open_index
 from vicinal.index.index_files import opened
@@ -72,11 +73,11 @@ class NearBank:
         self.members: list[ApproximateNONA | ApproximateKriging] = []
         for i, (member, index, span) in enumerate(zip(_heads(head), indexes, self.spans, strict=True)):
             part = bank_part(store, *span)
-            if isinstance(member, Kriging):
-                self.members.append(ApproximateKriging(member, index, part, classes=classes))
-            else:
+            if attends(member):
                 near = ApproximateNONA(member, index, part, classes=classes, tolerance=tolerance, cells=covers[i])
                 self.members.append(near)
+            elif weighs_locally(member):
+                self.members.append(ApproximateKriging(member, index, part, classes=classes))
 
     def __len__(self) -> int:
         return min(len(index) for index in self.indexes)
@@ -104,7 +105,7 @@ class NearBank:
     def local_weights(self, queries: Tensor, *, ids: Any = None, groups: Any = None) -> KrigingWeights:
         """See :meth:`ApproximateKriging.local_weights`; raises TypeError for another head."""
         member = self.members[0]
-        if not isinstance(member, ApproximateKriging):
+        if not indexed_locally(member):
             raise TypeError("head: expected kriging, got another")
         return member.local_weights(queries, ids=ids, groups=groups)
 
@@ -137,8 +138,8 @@ class NearBank:
 
     def save(self, stage: Path) -> None:
         """Write the indexes, unless they are the bank itself, and what is known of all rows."""
-        bounded = [member for member in self.members if isinstance(member, ApproximateNONA)]
-        state = {f"{i}.{n}": v for i, member in enumerate(bounded) for n, v in member.cells.state().items()}
+        covers = [member.cells for member in self.members if member.cells is not None]
+        state = {f"{i}.{n}": v for i, cover in enumerate(covers) for n, v in cover.state().items()}
         if state:
             save_file({name: value.contiguous() for name, value in state.items()}, stage / CELLS)
         for number, index in enumerate(self.indexes):
@@ -160,7 +161,7 @@ def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: fl
     check_between("index_tolerance", tolerance, 0, 1, closed=True)
     indexes = []
     for member, span in zip(_heads(head), _spans(head, store.dim), strict=True):
-        if isinstance(member, NONA):
+        if attends(member):
             if not can_stream(member.mask, member.simplex):
                 raise ValueError(f"index: expected None for a mask or simplex map of your own, got {short(name)}")
             BallCover(member.similarity)
@@ -269,7 +270,7 @@ def is_bank(index: Index) -> bool:
 
 def _load_cells(path: Path, head: nn.Module, store: NeighborBank) -> list[BallCover] | None:
     """The balls of the bank that were saved, or None if there are none; raises ValueError if they are of other rows."""
-    if not os.path.lexists(path) or isinstance(head, Kriging):
+    if not os.path.lexists(path) or weighs_locally(head):
         return None
     check_sums(path.parent, (path.name,))
     shapes = {name: shape for name, (shape, _) in tensor_header(path).items()}
@@ -289,8 +290,8 @@ def _load_cells(path: Path, head: nn.Module, store: NeighborBank) -> list[BallCo
 
 def _heads(head: nn.Module) -> list[NONA | Kriging]:
     heads: list[NONA | Kriging] = []
-    for member in head.heads if isinstance(head, Ensemble) else [head]:
-        if not isinstance(member, NONA | Kriging):
+    for member in member_heads(head):
+        if not (attends(member) or weighs_locally(member)):
             raise ValueError(f"index: expected None for a head that looks at no bank, got {type(member).__name__}")
         heads.append(member)
     return heads
@@ -298,7 +299,7 @@ def _heads(head: nn.Module) -> list[NONA | Kriging]:
 
 def _spans(head: nn.Module, dim: int) -> list[tuple[int, int]]:
     """The columns that each member reads."""
-    count = len(head.heads) if isinstance(head, Ensemble) else 1
+    count = len(member_heads(head))
     width = dim // count
     return [(i * width, (i + 1) * width) for i in range(count)]
 

@@ -14,6 +14,7 @@ from vicinal.encoders.kernel_projector import BINS, KernelProjector
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.estimators.network import make_kriging
 from vicinal.heads import Kriging
+from vicinal.heads.kinds import weighs_locally
 from vicinal.training import NeighborNetwork
 from vicinal.training.class_kernel import fit_class_kernel
 from vicinal.training.likelihood import LEAST_NOISE, TableKernel, fit_kernel
@@ -182,7 +183,7 @@ def fit_class_network(
 def kernel_parts(network: NeighborNetwork) -> tuple[KernelProjector, Kriging]:
     """Projector and head of a network that :func:`make_kernel_network` made."""
     projector, head = network.projector, network.head
-    if not isinstance(projector, KernelProjector) or not isinstance(head, Kriging):
+    if not isinstance(projector, KernelProjector) or not weighs_locally(head):
         raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
     return projector, head
 

@@ -28,7 +28,8 @@ from vicinal.estimators.out_of_fold import (
     out_of_fold,
 )
 from vicinal.estimators.several import is_multilabel
-from vicinal.heads import Kriging, conformal_margin
+from vicinal.heads import conformal_margin
+from vicinal.heads.kinds import weighs_locally
 
 
 def _shares(prediction: Tensor) -> Ids:
@@ -370,7 +371,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         intervals, spans = {}, {}
         for level in coverages:
             margin = self._margin(level)
-            one = 0.0 if isinstance(self.network_.head, Kriging) else level  # whose range is that of all levels
+            one = 0.0 if weighs_locally(self.network_.head) else level  # whose range is that of all levels
             if one not in spans:
                 spans[one] = self._range(queries, identity, level)
             low, high, unit = spans[one]
@@ -409,7 +410,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if coverage not in model.margins:
             labels, by_deviation = (
                 model.codec.transform.forward(rows.labels[at]),
-                isinstance(model.network.head, Kriging),
+                weighs_locally(model.network.head),
             )
             if not (model.misses and by_deviation):  # whose range is that of all coverages
                 low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
@@ -421,7 +422,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
         """Uncalibrated range of each query, and in which unit its margin counts, on the scale of labels."""
         model = self.opened()
-        if isinstance(model.network.head, Kriging):
+        if weighs_locally(model.network.head):
             prediction, deviation = kriging_prediction(model, queries, query_identity)
             return prediction, prediction, deviation
         prediction = model.on_label_scale(model.answer(queries, query_identity)[0])

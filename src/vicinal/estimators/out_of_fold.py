@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from vicinal.calibration import cross_conformal_interval, range_scores
 from vicinal.estimators.attention import INWARD, head_range
 from vicinal.estimators.fitted import FittedModel
-from vicinal.heads import FoldMembers, Kriging
+from vicinal.heads import FoldMembers
+from vicinal.heads.kinds import weighs_locally
 from vicinal.training.rows import spread
 
 MOST = 4096
@@ -151,7 +152,7 @@ def _block_range(
     identity: dict[str, Tensor | None],
     coverage: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if isinstance(head, Kriging):
+    if weighs_locally(head):
         local = head.local_weights(queries, bank, **identity)
         prediction = local.mean(labels)
         return prediction, prediction, local.variance.clamp(min=0).sqrt()

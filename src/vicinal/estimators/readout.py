@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from vicinal.estimators.bank import Bank
 from vicinal.heads import FoldMembers, Kriging, KrigingWeights
 from vicinal.heads.admissible import Identity
+from vicinal.heads.kinds import weighs_locally
 from vicinal.heads.kriging import neighborhoods, solve_each
 from vicinal.heads.whole_bank import WholeBank
 from vicinal.training import NeighborNetwork, error_of
@@ -96,7 +97,7 @@ def predicted_over(
 ) -> Tensor:
     """Predictions ``[b]`` or ``[b, K]`` of a network over rows ``bank [N, d]`` that no bank holds."""
     head = network.head
-    if isinstance(head, Kriging) and head.by_one_inverse(len(bank)):
+    if weighs_locally(head) and head.by_one_inverse(len(bank)):
         whole = WholeBank(head, bank, identity.get("bank_weight"))
         return whole.weights_of(queries, Identity(**identity)).mean(labels)
     return network.predict(queries, bank, labels, **identity)
@@ -162,7 +163,7 @@ def tried_out_of_fold(
         mass: how many rows each counts as ``[N]``.
         unseen: a fold whose rows are not there at all, neither predicted nor predicted from.
     """
-    if folds is None or not isinstance(members.head, Kriging):
+    if folds is None or not weighs_locally(members.head):
         raise TypeError("readout: expected a kriging head, and rows with folds")
     tried = _candidates(members.head, bank)
     each: list[tuple[Tensor, Tensor]] = []
@@ -231,7 +232,7 @@ def _errors(
     Returns:
         errors ``[T, n]``, and weights of the five strongest rows ``[T, n]``.
     """
-    heads = [one for one in tried if isinstance(one, Kriging)]
+    heads = [one for one in tried if weighs_locally(one)]
     queries, truth = queries.double(), truth.double()
     positions = heads[0].nearest(queries, bank, Identity(**identity))
     error, shares = torch.zeros(2, len(heads), len(queries), dtype=torch.float64)

@@ -48,7 +48,7 @@ from vicinal.estimators.network import (
 )
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.target_transform import TargetTransform
-from vicinal.heads import Kriging
+from vicinal.heads.kinds import weighs_locally
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
 from vicinal.training import NeighborNetwork, TrainingHistory
@@ -586,7 +586,7 @@ def fold_readouts(model: NeighborEstimator) -> list[tuple[float, float] | None] 
     heads = model.fold_heads_
     if heads is None:
         return None
-    return [(one.log_scale.item(), one.log_noise.item()) if isinstance(one, Kriging) else None for one in heads]
+    return [(one.log_scale.item(), one.log_noise.item()) if weighs_locally(one) else None for one in heads]
 
 
 def _fold_heads(config: SavedConfig, attention: torch.nn.Module) -> list[torch.nn.Module] | None:
@@ -673,8 +673,8 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "best_epoch": model.history_.best_epoch,
             "folds": model.folds_,
             "fold_readouts": fold_readouts(model),
-            "kriging": isinstance(model.network_.head, Kriging),
-            "neighbors": model.network_.head.k if isinstance(model.network_.head, Kriging) else None,
+            "kriging": weighs_locally(model.network_.head),
+            "neighbors": model.network_.head.k if weighs_locally(model.network_.head) else None,
             "whole_up_to": getattr(model.network_.head, "whole_up_to", 0),
             "rank": getattr(model.network_.projector, "rank", None),
             "start": getattr(model, "start_", None),
@@ -706,8 +706,8 @@ def _weights(model: NeighborEstimator) -> dict[str, Tensor]:
     for part in ("projector", "head"):
         for name, value in getattr(network, part).state_dict().items():
             state[f"{part}.{name}"] = value
-    others = [one for one in model.fold_heads_ or () if not isinstance(one, Kriging)]
-    if others and isinstance(network.head, Kriging):
+    others = [one for one in model.fold_heads_ or () if not weighs_locally(one)]
+    if others and weighs_locally(network.head):
         state |= {f"attention.{name}": value for name, value in others[0].state_dict().items()}
     return {name: value.detach().contiguous().clone() for name, value in state.items()}
 

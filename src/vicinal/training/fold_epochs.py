@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vicinal.encoders import MemberProjectors
 from vicinal.heads import Ensemble, FoldMembers
+from vicinal.heads.kinds import has_members
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
 
@@ -81,6 +82,6 @@ def load_member_state(network: NeighborNetwork, member: int, state: dict[str, di
 
 def _parts(network: NeighborNetwork) -> tuple[MemberProjectors, Ensemble]:
     projector, head = network.projector, network.head
-    if not isinstance(projector, MemberProjectors) or not isinstance(head, Ensemble):
+    if not isinstance(projector, MemberProjectors) or not has_members(head):
         raise TypeError("folds: expected a network of members")
     return projector, head

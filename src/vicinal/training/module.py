@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from vicinal.core import gather_rows, process_rank
 from vicinal.encoders import PretrainedEncoder
-from vicinal.heads import Ensemble, FoldMembers, admissible
+from vicinal.heads import FoldMembers, admissible
+from vicinal.heads.kinds import has_members
 from vicinal.training.added import AddedLosses
 from vicinal.training.error import MeanError, weighted_mean
 from vicinal.training.network import NeighborNetwork
@@ -61,7 +62,7 @@ class NeighborModule(LightningModule):
         self._train_rows = train_rows
         self._bank: Tensor | None = None
         self.fold_members: FoldMembers | None = None
-        if train_rows.folds is not None and isinstance(network.head, Ensemble):
+        if train_rows.folds is not None and has_members(network.head):
             self.fold_members = FoldMembers(network.head, len(network.head.heads), int(train_rows.folds.max()) + 1)
         self.fold_errors: list[float] = []
         self._left_out: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []

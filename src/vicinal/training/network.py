@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise import policy, query_rows, row_slices
 from vicinal.encoders.base import to_device
-from vicinal.heads import Ensemble, Kriging
+from vicinal.heads.kinds import has_members, weighs_locally
 from vicinal.training.rows import RowInputs
 
 
@@ -29,7 +29,7 @@ class NeighborNetwork(nn.Module):
     def start_at(self, other: "NeighborNetwork") -> None:
         """Copy the projector's weights from a fitted network, and its head's unless that is a kriging head."""
         self.projector.load_state_dict(other.projector.state_dict())
-        if not isinstance(other.head, Kriging):
+        if not weighs_locally(other.head):
             self.head.load_state_dict(other.head.state_dict())
 
     def embed(self, batch: Any) -> Tensor:
@@ -67,10 +67,10 @@ class NeighborNetwork(nn.Module):
     ) -> Tensor:
         """Predictions of the head for many queries, block by block: see :meth:`vicinal.heads.NONA.forward`."""
         streamed = getattr(self.head, "can_stream", False)  # then memory does not grow with the bank
-        streamed &= bank_weight is None or isinstance(self.head, Kriging)
+        streamed &= bank_weight is None or weighs_locally(self.head)
         sizes = policy()
         step = sizes.batch_queries if streamed else query_rows(sizes.memory_entries, len(bank))
-        if streamed and isinstance(self.head, Ensemble):
+        if streamed and has_members(self.head):
             step = self.head.queries_at_once(len(bank))
         blocks = []
         weighed = {} if bank_weight is None else {"bank_weight": bank_weight}

@@ -34,7 +34,7 @@ from vicinal.evaluation import (
     tuned_baselines,
 )
 from vicinal.evaluation.scores import several_hot
-from vicinal.heads import Ensemble
+from vicinal.heads.kinds import has_members
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
@@ -295,7 +295,7 @@ def _class_sets(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[st
 def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table, ours: Measured) -> dict[str, float]:
     """How far the members of a classifier disagree on new rows of its classes; {} without several members."""
     head = model.network_.head
-    if not isinstance(ours, MeasuredClasses) or not isinstance(head, Ensemble):
+    if not isinstance(ours, MeasuredClasses) or not has_members(head):
         return {}
     known = np.flatnonzero(ours.places >= 0)
     bank, labels, members = model.bank_.vectors, model.fitted_.bank_labels(), len(head.heads)

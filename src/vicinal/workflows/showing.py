@@ -18,7 +18,7 @@ from vicinal.encoders.kinds import elements_of
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.saving import shown_cell
-from vicinal.heads import Ensemble
+from vicinal.heads.kinds import member_heads
 from vicinal.masks import SoftStep
 from vicinal.report import NeighborPanel
 from vicinal.workflows.measured import Measured, MeasuredSeveral, shown_label
@@ -49,8 +49,8 @@ def neighbor_panels(
 def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list[tuple[str, Array]]] | None:
     """Learned masks (of the first member) over held-out rows: those that reject least, median and most; or None."""
     head = model.network_.head
-    members = len(head.heads) if isinstance(head, Ensemble) else 1
-    mask = getattr(head.heads[0] if isinstance(head, Ensemble) else head, "mask", None)
+    members = len(member_heads(head))
+    mask = getattr(member_heads(head)[0], "mask", None)
     if not isinstance(mask, SoftStep):
         return None
     grid = torch.linspace(0, 1, 201, dtype=torch.float64)
