@@ -270,6 +270,7 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
         f"Training started at {start}{after if model.learned_ else ', and did not better them on the rows held out'}."
     ]
     names = [_name(label) for label in part["y"]]
+    rows_of_test = _Retrieved(model, opened, test, vectors, labels, groups, names)
     settings = {name: value for name, value in model.get_params(deep=False).items() if name not in _LOCAL}
     return LearnRecord(
         name=opened.table.name,
@@ -281,8 +282,8 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
         history={"train_loss": model.history_.train_error, "validation_error": model.history_.validation_error},
         embedding=vectors.numpy(),
         embedding_labels=np.array(part["y"]) if job.labels == "numbers" else np.array(names),
-        queries=_queries(model, opened, test, vectors, labels, groups, names),
-        apart=_apart(model, opened, test, vectors, labels, groups, names),
+        queries=rows_of_test.queries(),
+        apart=rows_of_test.apart(),
         columns=[(n, c.kind or "", encoders.get(n, ""), c.reason) for n, c in opened.columns.items()],
         dropped=opened.table.dropped_counts,
         settings=settings | {"loss": model.trained_by},
@@ -327,89 +328,79 @@ def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tu
     return features[1], whitened.detach()
 
 
-def _queries(
-    model: EmbeddingLearner,
-    opened: LearnedTable,
-    test: Array,
-    vectors: Tensor,
-    labels: Tensor,
-    groups: Tensor | None,
-    names: list[str],
-) -> list[ShownQuery]:
-    """Test rows from the best to the worst retrieval, with their nearest test rows."""
-    if labels.is_floating_point():
-        quality = -(number_values(vectors, labels, groups) - labels).abs()
-    else:
-        quality = retrieval_values(vectors, labels, groups, metrics=["map@r"])["map@r"]
-    usable = (~quality.isnan()).nonzero()[:, 0]
-    order = usable[quality[usable].argsort(descending=True, stable=True)]
-    chosen = order[torch.linspace(0, len(order) - 1, min(QUERIES, len(order))).round().long()]
-    best = _nearest(vectors, chosen, groups)
-    titles = ["Best answered", *["Between"] * (len(chosen) - 2), "Worst answered"]
-    shown = []
-    for title, row, values, places in zip(titles, chosen.tolist(), best.values, best.indices, strict=False):
-        hits = [
-            _hit(model, opened, test, place, names, value, _alike(labels, row, place))
-            for value, place in zip(values.tolist(), places.tolist(), strict=True)
-            if value > -torch.inf  # else of the row's group
-        ]
-        query = _hit(model, opened, test, row, names, 1.0, None)
-        shown.append(ShownQuery(title, query.row, query.label, query.id, hits))
-    return shown
+@dataclass(frozen=True, eq=False)
+class _Retrieved:
+    """The test rows of a similarity: which of them lie near each other.
 
+    Attributes:
+        model: the learned similarity.
+        opened: the table.
+        test: positions of the rows in it ``[n]``.
+        vectors: their embeddings ``[n, d]``.
+        labels: in the form for measures.
+        groups: ``[n]``, whose rows are no pairs; None: each row is one.
+        names: of the labels.
+    """
 
-def _nearest(vectors: Tensor, rows: Tensor, groups: Tensor | None) -> Any:
-    """Scores and positions ``[b, k]`` of the nearest to ``rows [b]``; -inf for a row itself and its group."""
-    scores = vectors[rows] @ vectors.T
-    scores[torch.arange(len(rows)), rows] = -torch.inf
-    if groups is not None:
-        scores[groups[rows, None] == groups] = -torch.inf
-    return scores.topk(min(NEAREST, len(vectors) - 1), dim=1)
+    model: EmbeddingLearner
+    opened: LearnedTable
+    test: Array
+    vectors: Tensor
+    labels: Tensor
+    groups: Tensor | None
+    names: list[str]
 
+    def queries(self) -> list[ShownQuery]:
+        """Rows from the best to the worst retrieval, with their nearest rows."""
+        data = self.vectors, self.labels, self.groups
+        if self.labels.is_floating_point():
+            quality = -(number_values(*data) - self.labels).abs()
+        else:
+            quality = retrieval_values(*data, metrics=["map@r"])["map@r"]
+        usable = (~quality.isnan()).nonzero()[:, 0]
+        order = usable[quality[usable].argsort(descending=True, stable=True)]
+        chosen = order[torch.linspace(0, len(order) - 1, min(QUERIES, len(order))).round().long()]
+        titles = ["Best answered", *["Between"] * (len(chosen) - 2), "Worst answered"]
+        shown = []
+        for title, row, near in zip(titles, chosen.tolist(), self._nearest(chosen), strict=False):
+            hits = [self._hit(place, value, self._alike(row, place)) for value, place in near]
+            query = self._hit(row, 1.0, None)
+            shown.append(ShownQuery(title, query.row, query.label, query.id, hits))
+        return shown
 
-def _apart(
-    model: EmbeddingLearner,
-    opened: LearnedTable,
-    test: Array,
-    vectors: Tensor,
-    labels: Tensor,
-    groups: Tensor | None,
-    names: list[str],
-) -> list[tuple[ShownHit, ShownHit]]:
-    """The nearest pairs of test rows with different labels; none for numbers."""
-    if labels.is_floating_point():
-        return []
-    pairs: dict[tuple[int, int], float] = {}
-    for part in torch.split(torch.arange(len(vectors)), 1024):
-        best = _nearest(vectors, part, groups)
-        for row, values, places in zip(part.tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
-            for value, place in zip(values, places, strict=True):
-                if value > -torch.inf and not _alike(labels, row, place):
-                    pairs[min(row, place), max(row, place)] = value
-    nearest = sorted(pairs.items(), key=lambda pair: -pair[1])[:APART]
-    job = model, opened, test
-    return [(_hit(*job, a, names, value, None), _hit(*job, b, names, value, None)) for (a, b), value in nearest]
+    def apart(self) -> list[tuple[ShownHit, ShownHit]]:
+        """The nearest pairs of rows with different labels; none for numbers."""
+        if self.labels.is_floating_point():
+            return []
+        pairs: dict[tuple[int, int], float] = {}
+        for part in torch.split(torch.arange(len(self.vectors)), 1024):
+            for row, near in zip(part.tolist(), self._nearest(part), strict=True):
+                different = {place: value for value, place in near if not self._alike(row, place)}
+                pairs |= {(min(row, place), max(row, place)): value for place, value in different.items()}
+        nearest = sorted(pairs.items(), key=lambda pair: -pair[1])[:APART]
+        return [(self._hit(a, value, None), self._hit(b, value, None)) for (a, b), value in nearest]
 
+    def _nearest(self, rows: Tensor) -> list[list[tuple[float, int]]]:
+        """Scores and positions of what is nearest to each of ``rows [b]``, without itself and its group."""
+        scores = self.vectors[rows] @ self.vectors.T
+        scores[torch.arange(len(rows)), rows] = -torch.inf
+        if self.groups is not None:
+            scores[self.groups[rows, None] == self.groups] = -torch.inf
+        best = scores.topk(min(NEAREST, len(self.vectors) - 1), dim=1)
+        each = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        return [[one for one in zip(*lines, strict=True) if one[0] > -torch.inf] for lines in each]
 
-def _hit(
-    model: EmbeddingLearner,
-    opened: LearnedTable,
-    test: Array,
-    place: int,
-    names: list[str],
-    score: float,
-    right: bool | None,  # noqa: FBT001  a field of what is shown
-) -> ShownHit:
-    row = int(test[place])
-    cells_of_row = {str(name): cell for name, cell in opened.features.iloc[row].items()}
-    cells = shown_cells(cells_of_row, model.kinds_, opened.table.root)
-    return ShownHit(cells, names[place], score, right, str(opened.table.ids[row]))
+    def _hit(self, place: int, score: float, right: bool | None) -> ShownHit:  # noqa: FBT001  a field of what is shown
+        row = int(self.test[place])
+        cells_of_row = {str(name): cell for name, cell in self.opened.features.iloc[row].items()}
+        cells = shown_cells(cells_of_row, self.model.kinds_, self.opened.table.root)
+        return ShownHit(cells, self.names[place], score, right, str(self.opened.table.ids[row]))
 
-
-def _alike(labels: Tensor, one: int, other: int) -> bool | None:
-    if labels.ndim == 2:
-        return bool((labels[one] * labels[other]).sum() > 0)
-    return None if labels.is_floating_point() else bool(labels[one] == labels[other])
+    def _alike(self, one: int, other: int) -> bool | None:
+        labels = self.labels
+        if labels.ndim == 2:
+            return bool((labels[one] * labels[other]).sum() > 0)
+        return None if labels.is_floating_point() else bool(labels[one] == labels[other])
 
 
 def _name(label: Any) -> str:
