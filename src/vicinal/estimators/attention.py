@@ -62,19 +62,19 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
     """The ``k`` rows of highest weight of each query, for some queries after the other."""
     near, head = model.near, model.network.head
     k = min(k, len(model.bank))
-    if near is not None:
+    if near is not None:  # an index finds them
         for start in range(0, len(queries), _QUERIES):
             answer = near.predict(queries[start : start + _QUERIES], **_part(query_identity, start, _QUERIES), top=k)
             yield Attended(answer.weights, answer.positions, answer.prediction)
         return
     identity = model.bank.identity(**query_identity)
-    if weighs_locally(head):
+    if weighs_locally(head):  # which has weights for a few rows only
         labels = model.bank_labels()
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
             local = local_weights(head, model.bank, part, part_identity)
             yield Attended(*local.largest(k), local.mean(labels), (local.weights != 0).sum(dim=1))
         return
-    if streams(head, len(model.bank), model.bank.weights):
+    if streams(head, len(model.bank), model.bank.weights):  # all rows have weight, too many to hold: block by block
         vectors = model.bank.vectors
         for some, keys in model.query_blocks(queries, identity, _QUERIES):
             if has_members(head):
@@ -83,7 +83,7 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
                 top = head.top_weights(some, vectors, k, **keys)  # type: ignore[operator]
             yield Attended(*top, model.predict_embedded(some, keys))
         return
-    for part, part_identity in model.query_blocks(queries, identity):
+    for part, part_identity in model.query_blocks(queries, identity):  # few enough rows for all weights at once
         weights = model.bank_weights(part, part_identity)
         best = weights.topk(k, dim=-1)
         prediction = weights @ model.bank_labels().to(weights)

@@ -279,9 +279,11 @@ def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, scale: str
 
 
 def _open(scores: Tensor, part: slice, related: Tensor, unrelated: Tensor, scale: str, bound: float) -> Tensor:
-    """Pairs of a block of rows that were chosen, from one related column of each row after the other.
+    r"""Pairs of a block of rows whose angle at a third row is open: with an unrelated n for a related pair (a, p).
 
-    Comparisons give numbers, which is quicker than booleans.
+    $c \cdot |x_n - (x_a + x_p) / 2|^2 < |x_a - x_p|^2$, where the square on the left, from n to the middle of the pair,
+    is $(d_{an}^2 + d_{pn}^2) / 2 - d_{ap}^2 / 4$ and c is ``bound``. One related column of each row goes after the
+    other, so that no block of all triplets is held; comparisons give numbers, which is quicker than booleans.
     """
     most = int(related.sum(dim=1).max()) if related.numel() else 0
     if not most:

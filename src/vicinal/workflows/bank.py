@@ -237,8 +237,10 @@ def relabel_table(
     for role, name in (("id", id), *([("target", target)] if several is None else [])):
         check_choice(role, name, frame.columns)
     ids = canonical_ids("ids", frame[id].tolist(), distinct=True)
-    cells = None if several is not None else _as_target(opened.model, frame[target], notes)
-    labels = _numbers(opened.model, frame) if cells is None else _labels(opened.model, cells)
+    if several is None:
+        labels = _labels(opened.model, _as_target(opened.model, frame[target], notes))
+    else:
+        labels = _numbers(opened.model, frame)
     changed = [row for row in zip(ids.tolist(), opened.model.labels_of(ids), labels, strict=True) if row[1] != row[2]]
     if changed:
         opened.relabel([name for name, _, _ in changed], [new for _, _, new in changed])
