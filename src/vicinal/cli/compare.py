@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
+@o.with_options(o.TABLE, o.LABELS, o.TRAINING, o.NEIGHBORS, o.RUN, tune="none")
 def compare(
     context: typer.Context,
     data: Annotated[list[str], typer.Argument(help="Tables: files, patterns, folders, - or queries.", metavar="DATA")],
@@ -24,54 +25,7 @@ def compare(
     *,
     splits: Annotated[int, typer.Option(help="Number of seeded splits of each table.")] = 10,
     heads: Annotated[str, typer.Option(help="Heads, or k-NN on their embeddings.")] = "dense,dense+knn,nona,nona+knn",
-    text: o.Text = None,
-    image: o.Image = None,
-    audio: o.Audio = None,
-    number: o.Number = None,
-    category: o.Category = None,
-    vector: o.Vector = None,
-    sets: o.Sets = None,
-    long: o.Long = "cut",
-    use: o.Use = None,
-    drop: o.Drop = None,
-    id_column: o.Id = None,
-    group: o.Group = None,
-    time: o.Time = None,
-    weight: o.Weight = None,
-    task: o.Task = None,
-    separator: o.Separator = None,
-    day_first: o.DayFirst = None,
-    decimal: o.Decimal = None,
-    root: o.Root = None,
     out: Annotated[str | None, typer.Option(help="Folder for splits, runs and page.", metavar="FOLDER")] = None,
-    encoder: o.Encoder = None,
-    tune: o.Tune = "none",
-    similarity: o.Similarity = "l2",
-    mask: o.Mask = "s2",
-    mask_parameters: o.MaskParameters = "pointwise",
-    simplex: o.Simplex = "auto",
-    metric: o.Metric = "auto",
-    readout: o.Readout = "auto",
-    max_neighbors: o.MaxNeighbors = None,
-    target_transform: o.TargetTransform = "auto",
-    loss: o.Loss = None,
-    hidden: o.Hidden = "200,25",
-    members: o.Members = 8,
-    final_tanh: o.FinalTanh = False,
-    dropout: o.Dropout = 0.2,
-    max_epochs: o.MaxEpochs = 200,
-    epochs: o.Epochs = None,
-    batch_size: o.BatchSize = 128,
-    learning_rate: o.LearningRate = 1e-3,
-    encoder_learning_rate: o.EncoderLearningRate = 2e-5,
-    weight_decay: o.WeightDecay = 0.0,
-    patience: o.Patience = 10,
-    seed: o.Seed = 0,
-    precision: o.Precision = "32-true",
-    accelerator: o.Accelerator = "auto",
-    cache: o.Cache = None,
-    baselines: o.Baselines = True,
-    database: o.Database = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -84,9 +38,7 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would run; nothing is trained or written.")
     ] = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Compare heads, k-NN on their embeddings, and tuned baselines over seeded splits: mean, deviation, tests.
 
@@ -102,47 +54,34 @@ def compare(
     if len(target) not in (1, len(data)):
         raise ValueError(f"--target: expected one column, or one for each of the {len(data)} tables, got {len(target)}")
     parameters = o.estimator_parameters(context)
-    named = o.named_kinds(context.params)
-    jobs = []
-    sources = table_sources("data", data, database)
-    grouped = o.named_sets(sets)
+    settings = o.table_settings(options)
+    sources, grouped = table_sources("data", data, options["database"]), settings["sets"]
     columns = [table_columns(path) for path in sources]
     columns = [names + [name for name in grouped if set(grouped[name]) & set(names)] for names in columns]
-    _check_named(named, columns)
+    _check_named(settings["kinds"], columns)
+    jobs = []
     for path, column, names in zip(sources, target * (len(data) if len(target) == 1 else 1), columns, strict=True):
-        jobs.append(
-            TableJob(
-                source=path,
-                target=column,
-                kinds={name: kind for name, kind in named.items() if name in names},
-                long=long,
-                sets={name: grouped[name] for name in grouped if name in names},
-                id=id_column if id_column in names else _one(id_column, sources),
-                group=group if group in names else _one(group, sources),
-                time=time if time in names else _one(time, sources),
-                weight=weight if weight in names else _one(weight, sources),
-                task=task,
-                separator=separator,
-                day_first=day_first,
-                decimal=decimal,
-                root=o.root_of(root),
-                use=None if use is None else [name for name in use if name in names],
-                drop=[name for name in drop or () if name in names],
-                seed=seed,
-                parameters=parameters,
-                baselines=baselines,
-            )
-        )
+        there: dict[str, Any] = {
+            name: {one: kind for one, kind in settings[name].items() if one in names} for name in ("kinds", "sets")
+        }
+        there |= {
+            role: settings[role] if settings[role] in names else _one(settings[role], sources)
+            for role in ("id", "group", "time", "weight")
+        }
+        use, drop = options["use"], settings["drop"]
+        there |= {"use": use and [one for one in use if one in names], "drop": [one for one in drop if one in names]}
+        jobs.append(TableJob(source=path, target=column, parameters=parameters, **settings | there))
     first = sources[0]
     folder = beside(first, "compare") if out is None else local_path("--out", out, written=True)
-    settings: dict[str, Any] = {"splits": splits, "heads": heads.split(",")}
+    protocol: dict[str, Any] = {"splits": splits, "heads": heads.split(",")}
+    quiet, as_json = options["quiet"], options["as_json"]
     if dry_run:
         with shown_progress(quiet=quiet, as_json=as_json) as shown:
-            plans = plan_compare(jobs, folder, **settings, log=shown.log)
+            plans = plan_compare(jobs, folder, **protocol, log=shown.log)
         print_json(plans_json(plans)) if as_json else print_plans(plans)
         return
-    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
-        comparison = compare_tables(jobs, folder, **settings, engine=engine, workers=workers, log=shown.log)
+    with shown_progress(quiet=quiet, verbose=options["verbose"], as_json=as_json) as shown:
+        comparison = compare_tables(jobs, folder, **protocol, engine=engine, workers=workers, log=shown.log)
     write_compare_page(comparison.record, folder / "report.html")
     write_runs(comparison, folder / "runs.csv")
     if as_json:

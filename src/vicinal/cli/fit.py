@@ -17,80 +17,21 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
+@o.with_options(o.TABLE, o.LABELS, o.TRAINING, o.NEIGHBORS, o.FIT, o.RUN)
 def fit(
     context: typer.Context,
     data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
     target: o.Targets,
     *,
-    text: o.Text = None,
-    image: o.Image = None,
-    audio: o.Audio = None,
-    number: o.Number = None,
-    category: o.Category = None,
-    vector: o.Vector = None,
-    sets: o.Sets = None,
-    long: o.Long = "cut",
-    use: o.Use = None,
-    drop: o.Drop = None,
-    id_column: o.Id = None,
-    group: o.Group = None,
-    time: o.Time = None,
-    weight: o.Weight = None,
-    task: o.Task = None,
-    separator: o.Separator = None,
-    day_first: o.DayFirst = None,
-    decimal: o.Decimal = None,
-    root: o.Root = None,
     head: Annotated[str, typer.Option(help="Head: nona (neighbors) or dense.", rich_help_panel=o.LEARN)] = "nona",
     out: Annotated[
         str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
     ] = None,
-    encoder: o.Encoder = None,
-    tune: o.Tune = "auto",
-    minutes: o.Minutes = 10.0,
-    plan: o.Plan = None,
-    similarity: o.Similarity = "l2",
-    mask: o.Mask = "s2",
-    mask_parameters: o.MaskParameters = "pointwise",
-    simplex: o.Simplex = "auto",
-    metric: o.Metric = "auto",
-    readout: o.Readout = "auto",
-    max_neighbors: o.MaxNeighbors = None,
-    target_transform: o.TargetTransform = "auto",
-    loss: o.Loss = None,
-    fair: o.Fair = None,
-    fair_weight: o.FairWeight = None,
-    fair_rate: o.FairRate = "positive",
-    hidden: o.Hidden = "200,25",
-    members: o.Members = 8,
-    final_tanh: o.FinalTanh = False,
-    dropout: o.Dropout = 0.2,
-    max_epochs: o.MaxEpochs = 200,
-    epochs: o.Epochs = None,
-    batch_size: o.BatchSize = 128,
-    learning_rate: o.LearningRate = 1e-3,
-    encoder_learning_rate: o.EncoderLearningRate = 2e-5,
-    weight_decay: o.WeightDecay = 0.0,
-    patience: o.Patience = 10,
-    seed: o.Seed = 0,
-    test: o.Test = 0.2,
-    validation: o.Validation = 0.15,
-    precision: o.Precision = "32-true",
-    accelerator: o.Accelerator = "auto",
-    devices: o.Devices = 1,
-    logger: o.Logger = None,
-    index: o.Index = None,
-    index_tolerance: o.IndexTolerance = 1e-3,
-    cache: o.Cache = None,
-    baselines: o.Baselines = True,
-    database: o.Database = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only show columns, rows and what would be trained; nothing is written."),
     ] = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Fit a neighbor model on a table, and measure it on held-out rows.
 
@@ -100,34 +41,12 @@ def fit(
     from vicinal.data import beside, table_source
     from vicinal.workflows import TableJob, fit_table, plan_fit
 
-    source = table_source("data", data, database)
+    source = table_source("data", data, options["database"])
     folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
     o.check_method("--head", "head", head)
     parameters = o.estimator_parameters(context)
-    job = TableJob(
-        source=source,
-        target=target[0],
-        also=target[1:],
-        kinds=o.named_kinds(context.params),
-        sets=o.named_sets(sets),
-        long=long,
-        id=id_column,
-        group=group,
-        time=time,
-        weight=weight,
-        task=task,
-        separator=separator,
-        day_first=day_first,
-        decimal=decimal,
-        root=o.root_of(root),
-        use=use,
-        drop=drop or (),
-        seed=seed,
-        test=test,
-        validation=validation,
-        parameters=parameters,
-        baselines=baselines,
-    )
+    job = TableJob(source=source, target=target[0], also=target[1:], parameters=parameters, **o.table_settings(options))
+    quiet, as_json = options["quiet"], options["as_json"]
     if dry_run:
         with shown_progress(quiet=quiet, as_json=as_json) as shown:
             planned = plan_fit(job, shown.log)
@@ -137,7 +56,7 @@ def fit(
             print_plan(planned, output)
             output.print("nothing was trained or written", markup=False)
         return
-    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+    with shown_progress(quiet=quiet, verbose=options["verbose"], as_json=as_json) as shown:
 
         def first(plan: "FitPlan") -> None:
             if as_json:

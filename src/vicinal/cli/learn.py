@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: vicinal learn photos.csv --same product --image photo")
+@o.with_options(o.TABLE, o.TRAINING, o.RUN, tune="none", max_epochs=100)
 def learn(
     data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
     *,
@@ -23,30 +24,12 @@ def learn(
         str, typer.Option(help="Contents of that column: classes, several (with --separator), or numbers.")
     ] = "classes",
     separator: Annotated[str, typer.Option(help="Separator of several classes in a cell.")] = "|",
-    day_first: o.DayFirst = None,
-    decimal: o.Decimal = None,
-    text: o.Text = None,
-    image: o.Image = None,
-    audio: o.Audio = None,
-    number: o.Number = None,
-    category: o.Category = None,
-    vector: o.Vector = None,
-    sets: o.Sets = None,
-    use: o.Use = None,
-    drop: o.Drop = None,
-    id_column: o.Id = None,
     group: Annotated[
         str | None, typer.Option(help="Column of groups whose rows are not pairs, such as takes of one session.")
     ] = None,
-    root: o.Root = None,
     out: Annotated[
         str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
     ] = None,
-    encoder: o.Encoder = None,
-    tune: Annotated[
-        str,
-        typer.Option(help="Trained part of pretrained encoders: none, last-N, lora, all.", rich_help_panel=o.LEARN),
-    ] = "none",
     loss: Annotated[
         str | None,
         typer.Option(
@@ -70,24 +53,11 @@ def learn(
             rich_help_panel=o.TRAIN,
         ),
     ] = True,
-    max_epochs: o.MaxEpochs = 100,
-    batch_size: o.BatchSize = 128,
-    learning_rate: o.LearningRate = 1e-3,
-    encoder_learning_rate: o.EncoderLearningRate = 2e-5,
-    weight_decay: o.WeightDecay = 0.0,
-    patience: o.Patience = 10,
-    seed: o.Seed = 0,
     test: Annotated[float, typer.Option(help="Share of classes (or rows) to test on.", rich_help_panel=o.TRAIN)] = 0.2,
     validation: Annotated[
         float, typer.Option(help="Share of the others held out for early stopping.", rich_help_panel=o.TRAIN)
     ] = 0.15,
-    precision: o.Precision = "32-true",
-    accelerator: o.Accelerator = "auto",
-    cache: o.Cache = None,
-    database: o.Database = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Learn vectors that are near for rows of one class, group or number, also of classes never seen.
 
@@ -97,49 +67,17 @@ def learn(
     from vicinal.data import beside, table_source
     from vicinal.workflows import LearnJob, learn_table
 
-    source = table_source("data", data, database)
+    source = table_source("data", data, options["database"])
     folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
-    columns = {"text": text, "image": image, "audio": audio, "number": number, "category": category, "vector": vector}
-    columns |= {"sets": sets}
-    parameters: dict[str, Any] = {
-        "encoders": o.parse_encoders(encoder),
-        "loss": loss,
-        "tune": tune,
-        "sampler": sampler,
-        "per_class": per_class,
-        "memory": memory,
-        "dim": dim,
-        "unseen": unseen,
-        "max_epochs": max_epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "encoder_learning_rate": encoder_learning_rate,
-        "weight_decay": weight_decay,
-        "patience": patience,
-        "validation_fraction": validation,
-        "precision": precision,
-        "accelerator": accelerator,
-    }
-    parameters |= {} if cache is None else {"cache_dir": cache}
-    job = LearnJob(
-        source=source,
-        same=same,
-        labels=labels,
-        separator=separator,
-        day_first=day_first,
-        decimal=decimal,
-        kinds=o.named_kinds(columns),
-        id=id_column,
-        group=group,
-        root=o.root_of(root),
-        sets=o.named_sets(sets),
-        use=use,
-        drop=drop or (),
-        seed=seed,
-        test=test,
-        parameters=parameters,
-    )
-    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+    parameters: dict[str, Any] = {name: options[name] for name in o.PLAIN if name in options}
+    parameters |= {"encoders": o.parse_encoders(options["encoder"]), "loss": loss, "sampler": sampler, "dim": dim}
+    parameters |= {"per_class": per_class, "memory": memory, "unseen": unseen, "max_epochs": options["max_epochs"]}
+    parameters |= {"validation_fraction": validation}
+    parameters |= {} if options["cache"] is None else {"cache_dir": options["cache"]}
+    of_table = o.table_settings(options | {"separator": separator, "group": group, "test": test})
+    job = LearnJob(source=source, same=same, labels=labels, parameters=parameters, **of_table)
+    as_json = options["as_json"]
+    with shown_progress(quiet=options["quiet"], verbose=options["verbose"], as_json=as_json) as shown:
         outcome = learn_table(job, folder, shown.log)
     if as_json:
         print_json(_outcome_json(outcome))

@@ -1,8 +1,9 @@
 """Options that several commands share, and their parsing."""
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
@@ -327,6 +328,124 @@ Verbose: TypeAlias = Annotated[
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
 
+Options: TypeAlias = dict[str, tuple[Any, Any]]
+"""Options by the names of their parameters: what they are, and their defaults."""
+
+TABLE: Options = {
+    "text": (Text, None),
+    "image": (Image, None),
+    "audio": (Audio, None),
+    "number": (Number, None),
+    "category": (Category, None),
+    "vector": (Vector, None),
+    "sets": (Sets, None),
+    "use": (Use, None),
+    "drop": (Drop, None),
+    "id_column": (Id, None),
+    "day_first": (DayFirst, None),
+    "decimal": (Decimal, None),
+    "root": (Root, None),
+    "database": (Database, None),
+}
+"""How a table is read."""
+
+LABELS: Options = {
+    "long": (Long, "cut"),
+    "group": (Group, None),
+    "time": (Time, None),
+    "weight": (Weight, None),
+    "task": (Task, None),
+    "separator": (Separator, None),
+    "baselines": (Baselines, True),
+}
+"""What its rows are, and what they are measured by."""
+
+TRAINING: Options = {
+    "encoder": (Encoder, None),
+    "tune": (Tune, "auto"),
+    "max_epochs": (MaxEpochs, 200),
+    "batch_size": (BatchSize, 128),
+    "learning_rate": (LearningRate, 1e-3),
+    "encoder_learning_rate": (EncoderLearningRate, 2e-5),
+    "weight_decay": (WeightDecay, 0.0),
+    "patience": (Patience, 10),
+    "seed": (Seed, 0),
+    "precision": (Precision, "32-true"),
+    "accelerator": (Accelerator, "auto"),
+    "cache": (Cache, None),
+}
+"""How anything is trained."""
+
+NEIGHBORS: Options = {
+    "similarity": (Similarity, "l2"),
+    "mask": (Mask, "s2"),
+    "mask_parameters": (MaskParameters, "pointwise"),
+    "simplex": (Simplex, "auto"),
+    "metric": (Metric, "auto"),
+    "readout": (Readout, "auto"),
+    "max_neighbors": (MaxNeighbors, None),
+    "target_transform": (TargetTransform, "auto"),
+    "loss": (Loss, None),
+    "hidden": (Hidden, "200,25"),
+    "members": (Members, 8),
+    "final_tanh": (FinalTanh, False),
+    "dropout": (Dropout, 0.2),
+    "epochs": (Epochs, None),
+}
+"""What a model of neighbors is."""
+
+FIT: Options = {
+    "minutes": (Minutes, 10.0),
+    "plan": (Plan, None),
+    "fair": (Fair, None),
+    "fair_weight": (FairWeight, None),
+    "fair_rate": (FairRate, "positive"),
+    "test": (Test, 0.2),
+    "validation": (Validation, 0.15),
+    "devices": (Devices, 1),
+    "logger": (Logger, None),
+    "index": (Index, None),
+    "index_tolerance": (IndexTolerance, 1e-3),
+}
+"""What only ``vicinal fit`` has."""
+
+RUN: Options = {"as_json": (AsJson, False), "quiet": (Quiet, False), "verbose": (Verbose, False)}
+"""How a run reports."""
+
+_PARSED = frozenset({"encoder", "similarity", "mask", "simplex", "hidden", "max_epochs", "epochs", "seed", "cache"})
+_OF_JOBS = frozenset({"test", "validation", "plan"})
+
+PLAIN = tuple(name for name in ("head", *TRAINING, *NEIGHBORS, *FIT) if name not in _PARSED | _OF_JOBS)
+"""Options that are parameters of estimators as they are."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def with_options(*groups: Options, **defaults: Any) -> Callable[[Command], Command]:
+    """A command with all options of these groups, which it gets as ``**options``; ``defaults`` are its own.
+
+    They stand in the help before those that the command itself declares.
+    """
+
+    def add(command: Command) -> Command:
+        signature = inspect.signature(command)
+        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        shared = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, default), annotation=option
+            )
+            for group in groups
+            for name, (option, default) in group.items()
+        ]
+        first = [one for one in own if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+        every = [*first, *shared, *own[len(first) :]]
+        command.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in every}
+        return command
+
+    return add
+
+
 _KINDS = ("text", "image", "audio", "number", "category", "vector")
 
 
@@ -362,28 +481,23 @@ def named_sets(pairs: Iterable[str] | None) -> dict[str, list[str]]:
     return sets
 
 
+def table_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What options of a command say of its table, as jobs of workflows take it."""
+    same = ("long", "group", "time", "weight", "task", "separator", "day_first", "decimal", "use", "seed")
+    settings = {name: options[name] for name in (*same, "test", "validation", "baselines") if name in options}
+    return settings | {
+        "kinds": named_kinds(options),
+        "sets": named_sets(options["sets"]),
+        "id": options["id_column"],
+        "root": root_of(options["root"]),
+        "drop": options["drop"] or (),
+    }
+
+
 def estimator_parameters(context: typer.Context) -> dict[str, Any]:
     """Parameters of an estimator from the options of a command, checked."""
     options = context.params
-    same = (
-        "tune",
-        "mask_parameters",
-        "metric",
-        "readout",
-        "max_neighbors",
-        "target_transform",
-        "members",
-        "final_tanh",
-        "dropout",
-        "batch_size",
-        "learning_rate",
-        "encoder_learning_rate",
-        "weight_decay",
-        "patience",
-        "precision",
-        "accelerator",
-    )
-    parameters = {name: options[name] for name in same}
+    parameters = {name: options[name] for name in PLAIN if name in options}
     parameters |= {
         "encoders": parse_encoders(options["encoder"]),
         "similarity": check_method("--similarity", "similarity", options["similarity"]),
@@ -393,21 +507,8 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         "max_epochs": _max_epochs(context),
         "progress": False,
     }
-    for option, name in (
-        ("head", "head"),
-        ("loss", "loss"),
-        ("fair", "fair"),
-        ("fair_weight", "fair_weight"),
-        ("fair_rate", "fair_rate"),
-        ("logger", "logger"),
-        ("devices", "devices"),
-        ("index", "index"),
-        ("index_tolerance", "index_tolerance"),
-        ("cache", "cache_dir"),
-        ("minutes", "minutes"),
-    ):
-        if options.get(option) is not None:
-            parameters[name] = options[option]
+    if options["cache"] is not None:
+        parameters["cache_dir"] = options["cache"]
     if options.get("plan") is not None:
         parameters["plan"] = plan_of(options["plan"])
     return parameters

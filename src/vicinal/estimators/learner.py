@@ -4,7 +4,6 @@ import copy
 import numbers
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,7 +27,7 @@ from vicinal.estimators.inputs import HeldOut, Ids, LabelledRows, as_frame, as_t
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.label_codec import LabelCodec, LikenessCodec
 from vicinal.estimators.labels import label_cells, read_numbers
-from vicinal.estimators.network import embedding_width, similarity_network
+from vicinal.estimators.network import embedding_width, similarity_network, training_settings
 from vicinal.estimators.search import Hit, search_rows
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, RowSubset
@@ -308,20 +307,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         return LOSSES[self.labels_] if self.loss is None else self.loss
 
     def _training(self, seed: int) -> TrainingSettings:
-        return TrainingSettings(
-            max_epochs=self.max_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            encoder_learning_rate=self.encoder_learning_rate,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-            precision=self.precision,
-            accelerator=self.accelerator,
-            logger=self.logger,
-            progress=self.progress,
-            folder=None if self.checkpoint_dir is None else Path(self.checkpoint_dir),
-            seed=seed,
-        )
+        return training_settings(self.get_params(deep=False), seed)
 
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
         self.labels_ = _kind_of(y) if self.labels == "auto" else self.labels

@@ -1,6 +1,7 @@
 """From an estimator's settings to the parts of its network."""
 
 import math
+from dataclasses import fields
 from typing import Any, Literal
 
 import torch
@@ -239,20 +240,7 @@ def layer_sizes(hidden: Any) -> tuple[int, ...]:
 
 def training_settings(settings: dict[str, Any], seed: int) -> TrainingSettings:
     """The part of an estimator's parameters that training reads."""
-    names = (
-        "max_epochs",
-        "batch_size",
-        "learning_rate",
-        "encoder_learning_rate",
-        "weight_decay",
-        "patience",
-        "precision",
-        "accelerator",
-        "devices",
-        "logger",
-        "progress",
-    )
-    chosen = {name: settings[name] for name in names}
-    plan = None if settings["tune"] in ("none", "auto") else read_plan(settings["plan"])
+    chosen = {one.name: settings[one.name] for one in fields(TrainingSettings) if one.name in settings}
+    plan = None if settings["tune"] in ("none", "auto") else read_plan(settings.get("plan"))
     chosen |= {} if plan is None else plan.training()
     return TrainingSettings(**chosen, seed=seed, folder=settings["checkpoint_dir"])
