@@ -429,7 +429,7 @@ def with_options(*groups: Options, **defaults: Any) -> Callable[[Command], Comma
 
     def add(command: Command) -> Command:
         signature = inspect.signature(command)
-        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        declared = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
         shared = [
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, default), annotation=option
@@ -437,8 +437,8 @@ def with_options(*groups: Options, **defaults: Any) -> Callable[[Command], Comma
             for group in groups
             for name, (option, default) in group.items()
         ]
-        first = [one for one in own if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-        every = [*first, *shared, *own[len(first) :]]
+        first = [one for one in declared if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+        every = [*first, *shared, *declared[len(first) :]]
         command.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in every}
         return command
