@@ -9,7 +9,7 @@ import torch
 
 from vicinal.cli import run
 from vicinal.estimators import load_model
-from vicinal.workflows.learn import _nearest
+from vicinal.workflows.learn import Retrieved
 
 QUICK = ["--max-epochs", "4", "-q"]
 
@@ -152,8 +152,7 @@ def test_lists_in_a_cell_are_several_classes_and_groups_are_kept_apart_in_the_re
 def test_rows_of_one_group_are_no_answer_for_one_another():
     vectors = torch.nn.functional.normalize(torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), dim=1)
     groups = torch.tensor([0, 0, 1, 1, 2, 2])
-    best = _nearest(vectors, torch.arange(6), groups)
-    for row in range(6):
-        near = best.indices[row][best.values[row] > -torch.inf]
+    tested = Retrieved(None, None, np.arange(6), vectors, groups, groups, [""] * 6)
+    for row, near in enumerate(tested.nearest(torch.arange(6))):
         assert len(near) == 4
-        assert row // 2 not in (near // 2).tolist()
+        assert row // 2 not in [place // 2 for _, place in near]

@@ -270,7 +270,7 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
         f"Training started at {start}{after if model.learned_ else ', and did not better them on the rows held out'}."
     ]
     names = [_name(label) for label in part["y"]]
-    rows_of_test = _Retrieved(model, opened, test, vectors, labels, groups, names)
+    rows_of_test = Retrieved(model, opened, test, vectors, labels, groups, names)
     settings = {name: value for name, value in model.get_params(deep=False).items() if name not in _LOCAL}
     return LearnRecord(
         name=opened.table.name,
@@ -329,7 +329,7 @@ def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tu
 
 
 @dataclass(frozen=True, eq=False)
-class _Retrieved:
+class Retrieved:
     """The test rows of a similarity: which of them lie near each other.
 
     Attributes:
@@ -362,7 +362,7 @@ class _Retrieved:
         chosen = order[torch.linspace(0, len(order) - 1, min(QUERIES, len(order))).round().long()]
         titles = ["Best answered", *["Between"] * (len(chosen) - 2), "Worst answered"]
         shown = []
-        for title, row, near in zip(titles, chosen.tolist(), self._nearest(chosen), strict=False):
+        for title, row, near in zip(titles, chosen.tolist(), self.nearest(chosen), strict=False):
             hits = [self._hit(place, value, self._alike(row, place)) for value, place in near]
             query = self._hit(row, 1.0, None)
             shown.append(ShownQuery(title, query.row, query.label, query.id, hits))
@@ -374,13 +374,13 @@ class _Retrieved:
             return []
         pairs: dict[tuple[int, int], float] = {}
         for part in torch.split(torch.arange(len(self.vectors)), 1024):
-            for row, near in zip(part.tolist(), self._nearest(part), strict=True):
+            for row, near in zip(part.tolist(), self.nearest(part), strict=True):
                 different = {place: value for value, place in near if not self._alike(row, place)}
                 pairs |= {(min(row, place), max(row, place)): value for place, value in different.items()}
-        nearest = sorted(pairs.items(), key=lambda pair: -pair[1])[:APART]
-        return [(self._hit(a, value, None), self._hit(b, value, None)) for (a, b), value in nearest]
+        closest = sorted(pairs.items(), key=lambda pair: -pair[1])[:APART]
+        return [(self._hit(a, value, None), self._hit(b, value, None)) for (a, b), value in closest]
 
-    def _nearest(self, rows: Tensor) -> list[list[tuple[float, int]]]:
+    def nearest(self, rows: Tensor) -> list[list[tuple[float, int]]]:
         """Scores and positions of what is nearest to each of ``rows [b]``, without itself and its group."""
         scores = self.vectors[rows] @ self.vectors.T
         scores[torch.arange(len(rows)), rows] = -torch.inf
