@@ -1,7 +1,8 @@
 """``vicinal match`` and ``vicinal dedupe``: tables to links."""
 
+import re
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,92 +16,115 @@ if TYPE_CHECKING:
 
     from vicinal.workflows import MatchOutcome
 
-Pairs: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Table of labelled pairs: columns left and right (ids), and match (0 or 1; without it all match).",
-        metavar="FILE",
+MATCHING: o.Options = {
+    "pairs": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="Table of labelled pairs: columns left and right (ids), and match (0 or 1; without it all match).",
+                metavar="FILE",
+            ),
+        ],
+        None,
     ),
-]
-Links: TypeAlias = Annotated[
-    str,
-    typer.Option(help="one-to-one, one-to-many (several right rows of a left one), or many."),
-]
-Promise: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        help="Share of links that must be right, promised with 95 % confidence by labelled pairs held out; default: "
-        "the threshold of best F1.",
+    "use": (o.Use, None),
+    "drop": (o.Drop, None),
+    "root": (o.Root, None),
+    "precision": (
+        Annotated[
+            float | None,
+            typer.Option(
+                help="Share of links that must be right, promised with 95 % confidence by labelled pairs held out; default: "
+                "the threshold of best F1.",
+            ),
+        ],
+        None,
     ),
-]
-Candidates: TypeAlias = Annotated[
-    int, typer.Option(help="Rows that each row is compared with; see the report.", rich_help_panel=o.LEARN)
-]
-Scorer: TypeAlias = Annotated[
-    str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=o.LEARN)
-]
-Tune: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="What of the pretrained encoder of texts is trained to read both rows of a pair at once: none, last-N, "
-        "lora, all, or auto (what --minutes have time for); it is used if pairs held out are told better.",
-        rich_help_panel=o.LEARN,
+    "candidates": (
+        Annotated[
+            int, typer.Option(help="Rows that each row is compared with; see the report.", rich_help_panel=o.LEARN)
+        ],
+        10,
     ),
-]
-HubCorrection: TypeAlias = Annotated[
-    bool, typer.Option(help="Try whether rows that are near to everything should lose score.", rich_help_panel=o.LEARN)
-]
-LearnCandidates: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        help="Try whether vectors give better candidates after a linear map learned from pairs that match.",
-        rich_help_panel=o.LEARN,
+    "scorer": (
+        Annotated[str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=o.LEARN)],
+        "auto",
     ),
-]
-Index: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="What searches the vectors, for this run: exact, faiss:IVF1024,Flat, milvus:./rows.db or "
-        "milvus:http://host:19530.",
-        rich_help_panel=o.ALSO,
-        metavar="NAME",
+    "tune": (
+        Annotated[
+            str,
+            typer.Option(
+                help="What of the pretrained encoder of texts is trained to read both rows of a pair at once: none, "
+                "last-N, lora, all, or auto (what --minutes have time for); it is used if pairs held out are told "
+                "better.",
+                rich_help_panel=o.LEARN,
+            ),
+        ],
+        "none",
     ),
-]
-Out: TypeAlias = Annotated[str | None, typer.Option(help="Folder to write.", metavar="FOLDER")]
-Validation: TypeAlias = Annotated[
-    float, typer.Option(help="Share of the labelled pairs that choose the threshold.", rich_help_panel=o.LEARN)
-]
+    "minutes": (o.Minutes, 10.0),
+    "plan": (o.Plan, None),
+    "hub_correction": (
+        Annotated[
+            bool,
+            typer.Option(
+                help="Try whether rows that are near to everything should lose score.", rich_help_panel=o.LEARN
+            ),
+        ],
+        True,
+    ),
+    "learn_candidates": (
+        Annotated[
+            bool,
+            typer.Option(
+                help="Try whether vectors give better candidates after a linear map learned from pairs that match.",
+                rich_help_panel=o.LEARN,
+            ),
+        ],
+        False,
+    ),
+    "encoder": (o.Encoder, None),
+    "validation": (
+        Annotated[
+            float, typer.Option(help="Share of the labelled pairs that choose the threshold.", rich_help_panel=o.LEARN)
+        ],
+        0.25,
+    ),
+    "seed": (o.Seed, 0),
+    "index": (
+        Annotated[
+            str,
+            typer.Option(
+                help="What searches the vectors, for this run: exact, faiss:IVF1024,Flat, milvus:./rows.db or "
+                "milvus:http://host:19530.",
+                rich_help_panel=o.ALSO,
+                metavar="NAME",
+            ),
+        ],
+        "exact",
+    ),
+    "out": (Annotated[str | None, typer.Option(help="Folder to write.", metavar="FOLDER")], None),
+    "database": (o.Database, None),
+    "as_json": (o.AsJson, False),
+    "quiet": (o.Quiet, False),
+}
+"""What both commands have."""
 
 
 @app.command(epilog="Example: vicinal match shop_a.csv shop_b.csv --pairs labelled.csv --id-left asin --id-right sku")
+@o.with_options(MATCHING)
 def match(
     context: typer.Context,
     left: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="LEFT")],
     right: Annotated[str, typer.Argument(help="The other table.", metavar="RIGHT")],
     *,
-    pairs: Pairs = None,
     id_left: Annotated[str, typer.Option(help="Column of ids of the left table.")] = "id",
     id_right: Annotated[str, typer.Option(help="Column of ids of the right table.")] = "id",
-    use: o.Use = None,
-    drop: o.Drop = None,
-    root: o.Root = None,
-    links: Links = "one-to-one",
-    precision: Promise = None,
-    candidates: Candidates = 10,
-    scorer: Scorer = "auto",
-    tune: Tune = "none",
-    minutes: o.Minutes = 10.0,
-    plan: o.Plan = None,
-    hub_correction: HubCorrection = True,
-    learn_candidates: LearnCandidates = False,
-    encoder: o.Encoder = None,
-    validation: Validation = 0.25,
-    seed: o.Seed = 0,
-    index: Index = "exact",
-    out: Out = None,
-    database: o.Database = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    links: Annotated[
+        str,
+        typer.Option(help="one-to-one, one-to-many (several right rows of a left one), or many."),
+    ] = "one-to-one",
+    **_: Any,
 ) -> None:
     """Link the rows of two tables that are the same thing.
 
@@ -111,31 +135,13 @@ def match(
 
 
 @app.command(epilog="Example: vicinal dedupe customers.csv --pairs labelled.csv")
+@o.with_options(MATCHING)
 def dedupe(
     context: typer.Context,
     table: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="TABLE")],
     *,
-    pairs: Pairs = None,
     id_column: Annotated[str, typer.Option("--id", help="Column of ids.")] = "id",
-    use: o.Use = None,
-    drop: o.Drop = None,
-    root: o.Root = None,
-    precision: Promise = None,
-    candidates: Candidates = 10,
-    scorer: Scorer = "auto",
-    tune: Tune = "none",
-    minutes: o.Minutes = 10.0,
-    plan: o.Plan = None,
-    hub_correction: HubCorrection = True,
-    learn_candidates: LearnCandidates = False,
-    encoder: o.Encoder = None,
-    validation: Validation = 0.25,
-    seed: o.Seed = 0,
-    index: Index = "exact",
-    out: Out = None,
-    database: o.Database = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    **_: Any,
 ) -> None:
     """Find the rows of one table that are copies of one another.
 
@@ -171,12 +177,8 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
             "links": links,
             "precision": options["precision"],
             "n_candidates": options["candidates"],
-            "scorer": options["scorer"],
-            "tune": options["tune"],
-            "minutes": options["minutes"],
+            **{name: options[name] for name in ("scorer", "tune", "minutes", "hub_correction", "learn_candidates")},
             "plan": o.plan_of(options["plan"]),
-            "hub_correction": options["hub_correction"],
-            "learn_candidates": options["learn_candidates"],
             "encoders": o.parse_encoders(options["encoder"]) or None,
             "index": options["index"],
             "validation_fraction": options["validation"],
@@ -191,7 +193,7 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
 
 
 def said_again(context: typer.Context) -> str:
-    """The command as it was given, for a shell."""
+    """The command as it was given, for a shell, but for a password in an address."""
     words = ["vicinal", str(context.command.name)]
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))
@@ -204,7 +206,7 @@ def said_again(context: typer.Context) -> str:
             words.append((parameter.opts if value else parameter.secondary_opts)[-1])
         else:
             for each in value if isinstance(value, list | tuple) else [value]:
-                words += [parameter.opts[-1], str(each)]
+                words += [parameter.opts[-1], re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1PASSWORD@", str(each))]
     return shlex.join(words)
 
 

@@ -312,34 +312,20 @@ def fit_record(
     )
 
 
-_OF_NETWORKS = (
-    "similarity",
-    "mask",
-    "mask_parameters",
-    "mask_extent",
-    "simplex",
-    "loss",
-    "fair",
-    "fair_weight",
-    "fair_rate",
-    "tune",
-    "minutes",
-    "plan",
-    "hidden",
-    "members",
-    "final_tanh",
-    "dropout",
-    "max_epochs",
-    "batch_size",
-    "learning_rate",
-    "encoder_learning_rate",
-    "weight_decay",
-    "patience",
-    "precision",
-    "accelerator",
-    "devices",
+_OF_KERNELS = frozenset(
+    {
+        "metric",
+        "readout",
+        "max_neighbors",
+        "target_transform",
+        "n_neighbors",
+        "index",
+        "index_tolerance",
+        "encoders",
+        "validation_fraction",
+    }
 )
-"""Settings that a kernel ignores."""
+"""Settings that a kernel reads; all others are of networks and their training."""
 
 
 def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
@@ -356,12 +342,12 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
         "max_neighbors",
     )
     skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
-    skipped = (*skipped, *_OF_NETWORKS) if model.metric_ == "kernel" else skipped
     plain = hasattr(model, "classes_") and model.target_transform_.name == "none"
     skipped = (*skipped, "target_transform") if plain else skipped
     fitted = {"metric": model.metric_, "readout": model.readout_, "target_transform": model.target_transform_.name}
     settings = model.get_params(deep=False) | fitted
-    return {name: value for name, value in settings.items() if name not in skipped}
+    shown = _OF_KERNELS if model.metric_ == "kernel" else set(settings)
+    return {name: value for name, value in settings.items() if name in shown and name not in skipped}
 
 
 def _tuning(model: BankedEstimator) -> list[str]:
