@@ -34,8 +34,8 @@ MATCHING: o.Options = {
         Annotated[
             float | None,
             typer.Option(
-                help="Share of links that must be right, promised with 95 % confidence by labelled pairs held out; default: "
-                "the threshold of best F1.",
+                help="Share of links that must be right, promised with 95 % confidence by labelled pairs held out; "
+                "default: the threshold of best F1.",
             ),
         ],
         None,
