@@ -118,8 +118,8 @@ def test_rows_are_compared_column_by_column_and_the_nearest_of_another_label_is_
     assert all(abs(share) < 1e-4 for share in same["adds"].values())
 
 
-def ask(page, what="map", **headers):
-    request = urllib.request.Request(f"http://127.0.0.1:{page.port}/api/{what}", b"{}", headers)
+def ask(page, what="map", body=b"{}", **headers):
+    request = urllib.request.Request(f"http://127.0.0.1:{page.port}/api/{what}", body, headers)
     try:
         return urllib.request.urlopen(request).status
     except urllib.error.HTTPError as refused:
@@ -133,6 +133,9 @@ def test_no_other_page_can_ask_or_change(page):
     assert ask(page, **token, Origin="http://evil.example") == 403
     assert ask(page, **token, Host="evil.example") == 403
     assert ask(page, "close", **token) == 400
+    for body in (b"[", b"[]", b"{}", b'{"name": 3}', b'{"name": "r3", "without": "r4"}', b'{"name": "r3", "k": "1"}'):
+        assert ask(page, "row", body, **token) == 400
+    assert ask(page, "row", b'{"name": "r3", "without": ["r4"]}', **token) == 200
     assert ask(page, **token) == 200
 
 

@@ -1,7 +1,6 @@
 """``vicinal explore``: the page of one model for one user on this computer, closed to other pages of the browser."""
 
 import hmac
-import json
 import secrets
 import threading
 from collections.abc import Awaitable, Callable
@@ -14,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from vicinal.serve.app import Limits, add_refusals, refused
-from vicinal.serve.requests import Refused, as_json
+from vicinal.serve.requests import Refused, as_json, read_json
 from vicinal.serve.run import configured, listening
 from vicinal.workflows.explore import Explorer
 
@@ -83,9 +82,9 @@ class ExplorePage:
 
     def answer(self, what: str, content: bytes) -> Any:
         """The result of the method ``what`` for JSON arguments; raises ValueError for any other."""
-        arguments = json.loads(content or b"{}")
+        arguments = read_json(content or b"{}")
         strange = ValueError("question: expected one of this page, got another; load the page again")
-        if what not in _QUESTIONS or not isinstance(arguments, dict):
+        if what not in _QUESTIONS:
             raise strange
         ask = validate_call(config=ConfigDict(strict=True))(getattr(self.explorer, what))
         with self._turn:
