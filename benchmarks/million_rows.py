@@ -179,7 +179,6 @@ def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFra
 
     from vicinal.estimators import NeighborRegressor
     from vicinal.heads import NONA, ApproximateNONA
-    from vicinal.heads.ball_cover import BallCover
     from vicinal.index import open_index
     from vicinal.masks import TopK
 
@@ -201,7 +200,7 @@ def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFra
         "no mask, entmax15": NONA("l2", None, "entmax15"),
     }
     wanted = {name: one(queries, store.vectors, store.labels).detach() for name, one in heads.items()}
-    cells, lines = BallCover.of(store, head.similarity), []
+    lines = []
     with tempfile.TemporaryDirectory() as aside:
         for name, settings in indexes_of(Path(aside)):
             if only and name not in only:
@@ -216,7 +215,7 @@ def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFra
             searched = time.perf_counter() - start
             same = (found.ids[:, :, None] == exact.ids[:, None]).any(dim=2).float().mean()
             for told_head, tolerance in ((name, tolerance) for name in heads for tolerance in (1e-1, 1e-3)):
-                near = ApproximateNONA(heads[told_head], index, store, tolerance=tolerance, cells=cells)
+                near = ApproximateNONA(heads[told_head], index, store, tolerance=tolerance)
                 start = time.perf_counter()
                 told = near.predict(queries)
                 spent = time.perf_counter() - start

@@ -290,7 +290,7 @@ def test_settings_that_do_not_fit_together_are_refused(folder, key, value):
 
 @pytest.mark.parametrize(
     "name",
-    ["SHA256SUMS", "config.json", "model.safetensors", "cells.safetensors", "held/bank.json", "rows.parquet"],
+    ["SHA256SUMS", "config.json", "model.safetensors", "held/bank.json", "rows.parquet"],
 )
 def test_a_file_of_a_terabyte_is_refused_before_its_checksum(folder, name, tmp_path):
     with (folder / name).open("r+b") as file:
@@ -308,11 +308,3 @@ def test_checksums_that_are_none_are_refused(folder, content):
     (folder / "SHA256SUMS").write_bytes(content)
     with pytest.raises(ValueError, match=r"^(SHA256SUMS|config.json): expected "):
         load_model(folder)
-
-
-def test_what_is_known_of_all_rows_has_a_checksum_too(folder):
-    tensors = {key: tensor.copy() for key, tensor in load_file(folder / "cells.safetensors").items()}
-    tensors["0.centers"] += 1  # rows would be thought to be where they are not
-    save_file(tensors, folder / "cells.safetensors")
-    with pytest.raises(ValueError, match=r"^cells.safetensors: expected the checksum"):
-        load_model(folder).predict(table(9)[0])

@@ -13,7 +13,7 @@ import pyarrow.parquet
 from safetensors.numpy import load_file, save_file
 
 SUMS = "SHA256SUMS"
-TENSORS = ("model.safetensors", "bank.safetensors", "held/bank.safetensors", "cells.safetensors")
+TENSORS = ("model.safetensors", "bank.safetensors", "held/bank.safetensors")
 REACHING = (
     "milvus:../else/vicinal-fault.db",
     "milvus:http://127.0.0.1:9",

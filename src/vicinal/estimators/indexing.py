@@ -1,6 +1,5 @@
 """The index of an estimator's bank: made with it, kept in step with it, and saved beside it."""
 
-import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vicinal.core import check_between, short
-from vicinal.core.folders import check_sums, read_sums, read_whole
-from vicinal.core.untrusted import check_inside, read_tensors, tensor_header
+from vicinal.core.folders import read_sums, read_whole
+from vicinal.core.untrusted import check_inside
 from vicinal.heads import NONA, ApproximateKriging, ApproximateNONA, Approximation, Kriging, KrigingWeights
-from vicinal.heads.ball_cover import BallCover
+from vicinal.heads.bank_ball import check_bounded
 from vicinal.heads.kinds import attends, indexed_locally, member_heads, weighs_locally
 from vicinal.heads.streaming import can_stream
 from vicinal.index import FaissIndex, Index, NeighborBank, load_index, open_index
@@ -24,7 +22,7 @@ from vicinal.index.index_files import opened
 from vicinal.index.pairs import similarity_name
 from vicinal.index.part import bank_part, part_of
 
-FOLDER, CELLS = "index", "cells.safetensors"
+FOLDER = "index"
 
 _STEP = 1 << 16
 """Rows that are put into an index at a time; it is trained on twice as many."""
@@ -56,7 +54,6 @@ class NearBank:
         indexes: one a member, which hold the rows of the bank.
         classes: see :class:`ApproximateNONA`, as is ``tolerance``.
         tolerance: for every member.
-        cells: balls of the bank by member, or None to find them.
     """
 
     def __init__(
@@ -66,15 +63,13 @@ class NearBank:
         indexes: Sequence[Index],
         classes: int | None,
         tolerance: float,
-        cells: Sequence[BallCover] | None = None,
     ) -> None:
         self.store, self.spans, self.indexes = store, _spans(head, store.dim), list(indexes)
-        covers: Sequence[BallCover | None] = [None] * len(self.spans) if cells is None else cells
         self.members: list[ApproximateNONA | ApproximateKriging] = []
-        for i, (member, index, span) in enumerate(zip(_heads(head), indexes, self.spans, strict=True)):
+        for member, index, span in zip(_heads(head), indexes, self.spans, strict=True):
             part = bank_part(store, *span)
             if attends(member):
-                near = ApproximateNONA(member, index, part, classes=classes, tolerance=tolerance, cells=covers[i])
+                near = ApproximateNONA(member, index, part, classes=classes, tolerance=tolerance)
                 self.members.append(near)
             elif weighs_locally(member):
                 self.members.append(ApproximateKriging(member, index, part, classes=classes))
@@ -137,11 +132,7 @@ class NearBank:
             member.removed(keys)
 
     def save(self, stage: Path) -> None:
-        """Write the indexes, unless they are the bank itself, and what is known of all rows."""
-        covers = [member.cells for member in self.members if member.cells is not None]
-        state = {f"{i}.{n}": v for i, cover in enumerate(covers) for n, v in cover.state().items()}
-        if state:
-            save_file({name: value.contiguous() for name, value in state.items()}, stage / CELLS)
+        """Write the indexes, unless they are the bank itself."""
         for number, index in enumerate(self.indexes):
             if not is_bank(index):
                 index.save(stage / FOLDER / str(number))
@@ -164,7 +155,7 @@ def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: fl
         if attends(member):
             if not can_stream(member.mask, member.simplex):
                 raise ValueError(f"index: expected None for a mask or simplex map of your own, got {short(name)}")
-            BallCover(member.similarity)
+            check_bounded(member.similarity)
         settings: dict[str, Any] = {"bank": bank_part(store, *span)}
         if name.partition(":")[0] == "milvus":  # a file may hold the collections of several models
             settings["collection"] = f"vicinal_{uuid.uuid4().hex[:12]}"
@@ -216,25 +207,23 @@ def load_near(
     """
     parts = list(zip(_heads(head), _spans(head, store.dim), strict=True))
 
-    def read(folder: Path) -> tuple[list[Index | None], list[BallCover] | None]:
+    def read(folder: Path) -> list[Index | None]:
         if not folder.is_dir() or read_sums(folder) != saved.sums:
-            return [], None
-        check_inside(folder, FOLDER, CELLS)
-        members = [
+            return []
+        check_inside(folder, FOLDER)
+        return [
             _load_index(name, folder / FOLDER / str(number), member, bank_part(store, *span))
             for number, (member, span) in enumerate(parts)
         ]
-        return members, _load_cells(folder / CELLS, head, store)
 
-    loaded, cells = read_whole(saved.folder, read)
-    indexes = [index for index in loaded if index is not None]
+    indexes = [index for index in read_whole(saved.folder, read) if index is not None]
     latest = store.keys[-_LATEST:].numpy()
     if len(indexes) < len(parts) or any(len(index) != len(store) or not index.has(latest).all() for index in indexes):
         for index in indexes:
             index.close()
         indexes = start_indexes(name, head, store, tolerance)
         fill_indexes(indexes, head, store)
-    return NearBank(head, store, indexes, classes, tolerance, cells)
+    return NearBank(head, store, indexes, classes, tolerance)
 
 
 def _load_index(name: str, folder: Path, head: NONA | Kriging, store: NeighborBank) -> Index | None:
@@ -266,26 +255,6 @@ def _missing(index: Index, keys: Tensor) -> Tensor:
 def is_bank(index: Index) -> bool:
     """Whether an index searches the bank itself, and so holds no rows of its own."""
     return bool(getattr(index, "shared", False))
-
-
-def _load_cells(path: Path, head: nn.Module, store: NeighborBank) -> list[BallCover] | None:
-    """The balls of the bank that were saved, or None if there are none; raises ValueError if they are of other rows."""
-    if not os.path.lexists(path) or weighs_locally(head):
-        return None
-    check_sums(path.parent, (path.name,))
-    shapes = {name: shape for name, (shape, _) in tensor_header(path).items()}
-    template: dict[str, Tensor] = {}
-    for i, (start, stop) in enumerate(_spans(head, store.dim)):
-        balls, far = ((shapes.get(f"{i}.{name}") or (0,))[0] for name in ("radii", "far_keys"))
-        template |= {f"{i}.{name}": value for name, value in BallCover.empty_state(balls, far, stop - start).items()}
-    state = read_tensors(path, template)
-    saved_covers = []
-    for i, member in enumerate(_heads(head)):
-        part = {name.removeprefix(f"{i}."): value for name, value in state.items() if name.startswith(f"{i}.")}
-        saved_covers.append(BallCover(member.similarity, part))
-        if len(saved_covers[-1]) - saved_covers[-1].removed != len(store) or bool((part["counts"] < 0).any()):
-            raise ValueError(f"{CELLS}: expected balls of the {len(store)} rows of the bank, got others; it was edited")
-    return saved_covers
 
 
 def _heads(head: nn.Module) -> list[NONA | Kriging]:

@@ -400,7 +400,7 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
     ``config.json`` (settings, versioned), ``model.safetensors`` (weights; not those that a pinned package carries), the
     bank as :meth:`vicinal.index.NeighborBank.save` writes it (``bank.json``, ``bank.safetensors``, ``rows.parquet``
     with the rows as explanations show them, ``names.parquet`` with ids and groups that are words), the rows held out,
-    in the same form, in the folder ``held``, and, with an index, the folder ``index`` and ``cells.safetensors``; and
+    in the same form, in the folder ``held``, and, with an index, the folder ``index``; and
     the history of relabels, ``changes.jsonl``.
 
     Args:

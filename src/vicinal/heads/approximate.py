@@ -1,12 +1,12 @@
 r"""The NONA head over the rows that an index finds, with a bound on what the rows that it left out would change.
 
-What is known of the rows that were not fetched: groups of them, of ``counts`` rows each, score at most ``beyond``. The
+What is known of the n rows that were not fetched: they score at most as high as the last one that was. The
 unit scores of SoftStep need the lowest score over all rows, which is only known to lie between two numbers. Both S1 and
 S2 rise with the unit score, which falls as the lowest score rises, so every masked score $\ell_j$ lies between
 $\ell_j^-$ and $\ell_j^+$, computed at either end. From these follow lower bounds $p_j^-$ of the true weights:
 
-- softmax: $p_j^- = e^{\ell_j^-} / (\sum_k e^{\ell_k^+} + \sum_g n_g e^{\ell_g^+})$;
-- sparsemax, 1.5-entmax: with the threshold $\tau^+$ of all $\ell^+$ (each group counted $n_g$ times), $p_j^- =
+- softmax: $p_j^- = e^{\ell_j^-} / (\sum_k e^{\ell_k^+} + n e^{\ell_n^+})$;
+- sparsemax, 1.5-entmax: with the threshold $\tau^+$ of all $\ell^+$ (that of the rest counted n times), $p_j^- =
   (\ell_j^- - \tau^+)_+$ and $(\ell_j^-/2 - \tau^+)_+^2$, since thresholds rise with every score.
 
 The weights that are used, $\hat p$, come from scores between the two, over the fetched rows alone, so $\hat p_j \ge
@@ -28,7 +28,7 @@ from vicinal.blockwise.blocks import policy
 from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.thresholds import Simplex, find_threshold, simplex_weights
 from vicinal.core import check_between, check_integer
-from vicinal.heads.ball_cover import BallCover, Ends
+from vicinal.heads.bank_ball import BankBall, Ends, check_bounded
 from vicinal.heads.nona import NONA
 from vicinal.heads.streaming import can_stream, simplex_name
 from vicinal.index import Index, NeighborBank
@@ -64,7 +64,7 @@ class Approximation(NamedTuple):
 
 
 class UnfetchedRows(NamedTuple):
-    """Groups of rows that were not fetched: ``counts [r, g]`` rows score at most ``scores [r, g]``."""
+    """Rows that were not fetched: ``counts [r, 1]`` of them score at most ``scores [r, 1]``."""
 
     scores: Tensor
     counts: Tensor
@@ -87,17 +87,15 @@ class BoundedWeights(NamedTuple):
 class ApproximateNONA:
     r"""Exact attention on the k rows that an index finds, k doubled until the rest provably matters little enough.
 
-    A row that was not fetched scores at most as high as the last one that was, and at most as its ball of rows (see
-    :mod:`vicinal.heads.ball_cover`) allows. This bounds the weight outside, for
+    A row that was not fetched scores at most as high as the last one that was, s. This bounds the weight outside, for
 
-    - softmax: by the mass $\sum_g n_g e^{s_g - \max_j s_j}$, divided by itself plus the fetched mass, where $n_g$ rows
-      score at most $s_g$ (all rows by the last one fetched, or ball by ball);
+    - softmax: by the mass $n e^{s - \max_j s_j}$ of the n other rows, divided by itself plus the fetched mass;
     - top-k: it is 0 once k + 1 rows were fetched and the last of them scores less than the k-th;
     - sparsemax and 1.5-entmax: it is 0 once the last row fetched is below the threshold;
     - S1: it is 0 once the last row fetched is below the point of rejection;
     - SoftStep in general needs the lowest score of the whole bank, which is only known to lie between two numbers (from
-      the balls, and from far rows that are kept). Weights are taken between those of the two ends, and the bound
-      includes that error.
+      a ball around all rows, and from far rows that are kept: :mod:`vicinal.heads.bank_ball`). Weights are taken
+      between those of the two ends, and the bound includes that error.
 
     Where ``tolerance`` is not met by 4,096 rows or a quarter of the bank, the whole bank is read instead: the
     prediction is then that of the head, with bound 0. The same holds for every prediction with ``extent="all"`` and ids
@@ -115,7 +113,6 @@ class ApproximateNONA:
         classes: number of classes K, if labels are classes; predictions are then their shares.
         tolerance: the largest ``left_out`` that is accepted, from 0 to 1.
         first: rows that are fetched at first, for each query.
-        cells: balls of a bank from an earlier head, as :attr:`cells` holds them; None: found in a pass over the bank.
 
     Attributes:
         proven: whether ``left_out`` is proved, which takes an index that misses nothing.
@@ -141,7 +138,6 @@ class ApproximateNONA:
         classes: int | None = None,
         tolerance: float = 1e-3,
         first: int = 64,
-        cells: BallCover | None = None,
     ) -> None:
         simplex = simplex_name(head.simplex)
         if simplex is None or not can_stream(head.mask, head.simplex):
@@ -154,18 +150,26 @@ class ApproximateNONA:
         self.head, self.index, self.bank, self.simplex, self.classes = head, index, bank, simplex, classes
         self.tolerance = check_between("tolerance", tolerance, 0, 1, closed=True)
         self.first = check_integer("first", first)
-        self.cells = BallCover.of(bank, head.similarity) if cells is None else cells
+        check_bounded(head.similarity)
+        self._ball: BankBall | None = None
         self.proven = bool(index.exact)
+
+    @property
+    def ball(self) -> BankBall:
+        """The ball of the bank's rows, found at the first prediction: to open a model reads no vectors."""
+        if self._ball is None:
+            self._ball = BankBall(self.bank, self.head.similarity)
+        return self._ball
 
     def added(self, keys: Tensor) -> None:
         """Update for rows that were added to the bank and to the index."""
-        self.cells.add(keys, self.bank.vectors_at(self.bank.positions_of_keys(keys)))
+        if self._ball is not None:
+            self._ball.add(keys, self.bank.vectors_at(self.bank.positions_of_keys(keys)))
 
     def removed(self, keys: Tensor) -> None:
         """Update for rows that were removed from the bank and from the index."""
-        self.cells.remove(keys)
-        if self.cells.stale:
-            self.cells = BallCover.of(self.bank, self.head.similarity)
+        if self._ball is not None:
+            self._ball.remove(keys)
 
     @torch.no_grad()
     def predict(self, queries: Tensor, *, ids: Any = None, groups: Any = None, top: int = 0) -> Approximation:
@@ -227,11 +231,11 @@ class ApproximateNONA:
         complete = ~there[:, -1] if self.proven else torch.zeros(len(part), dtype=torch.bool)
         lowest = torch.where(there, scores, torch.inf).amin(dim=1)
         last = neighbors.scores[:, -1] if self.proven else lowest
-        last = self.cells.reached(last, wide, searched) if self.proven else last
+        last = self.ball.reached(last, wide, searched) if self.proven else last
         ends = self._ends(wide, hidden, lowest, complete)
-        beyond = self._beyond(wide, last, lowest, there, hidden, complete)
+        beyond = self._beyond(last, there, hidden, complete)
         eps = torch.finfo(torch.promote_types(queries.dtype, torch.float32)).eps  # the head computes in that dtype
-        longest = torch.tensor(self.cells.longest, dtype=wide.dtype)
+        longest = torch.tensor(self.ball.longest, dtype=wide.dtype)
         resolution = resolution_of(self.head.similarity, wide, longest).at(eps)
         weighed = weigh_fetched(self.head.mask, self.simplex, wide, scores, beyond, ends, resolution)
         labels = self.bank.labels_at(positions[there])
@@ -250,26 +254,13 @@ class ApproximateNONA:
     def _ends(self, queries: Tensor, hidden: Tensor | None, lowest: Tensor, complete: Tensor) -> Ends | None:
         if not isinstance(self.head.mask, SoftStep):
             return None
-        ends = self.cells.ends(queries, hidden, lowest)
+        ends = self.ball.ends(queries, hidden, lowest)
         return Ends(torch.where(complete, lowest, ends.low), torch.where(complete, lowest, ends.high))
 
-    def _beyond(
-        self, queries: Tensor, last: Tensor, lowest: Tensor, there: Tensor, hidden: Tensor | None, complete: Tensor
-    ) -> tuple[UnfetchedRows, UnfetchedRows]:
-        """Two accounts of the rows that were not fetched: all alike, and ball by ball.
-
-        A row that was fetched is in a ball that reaches the ``lowest`` score fetched, so of the rows of all such balls
-        those that were fetched can be taken off.
-        """
-        fetched = there.sum(dim=1)
-        others = len(self.bank) - fetched - (0 if hidden is None else _distinct(hidden))
-        others = torch.where(complete, 0, others.clamp(min=0))[:, None]
-        highest = self.cells.highest(queries)
-        reaching = highest >= lowest[:, None]
-        near = (self.cells.counts * reaching).sum(dim=1) - fetched
-        counts = torch.cat([near.clamp(min=0)[:, None], self.cells.counts * ~reaching], dim=1)
-        scores = torch.cat([last[:, None], torch.minimum(highest, last[:, None])], dim=1)
-        return UnfetchedRows(last[:, None], others), UnfetchedRows(scores, torch.minimum(counts, others))
+    def _beyond(self, last: Tensor, there: Tensor, hidden: Tensor | None, complete: Tensor) -> UnfetchedRows:
+        """What is known of the rows that were not fetched."""
+        others = len(self.bank) - there.sum(dim=1) - (0 if hidden is None else _distinct(hidden))
+        return UnfetchedRows(last[:, None], torch.where(complete, 0, others.clamp(min=0))[:, None])
 
     def _read_all(self, queries: Tensor, left: Tensor, ids: Any, groups: Any, answer: "_Answer") -> None:
         """What the head gives for the queries ``left``."""
@@ -360,33 +351,28 @@ def weigh_fetched(
     simplex: Simplex,
     queries: Tensor,
     scores: Tensor,
-    groups: tuple[UnfetchedRows, ...],
+    beyond: UnfetchedRows,
     ends: Ends | None,
     resolution: Resolution,
 ) -> BoundedWeights:
-    """Weights of fetched rows, and the least of the bounds that the ``groups``, each a full account, give.
+    """Weights of fetched rows, and the bound on what is wrong with them.
 
     Args:
         mask: SoftStep, TopK or None.
         simplex: name of the map.
         queries: ``[r, d]`` float64.
         scores: ``[r, k]`` float64, -inf where there is no row; each query has one.
-        groups: ways to account for all other rows.
+        beyond: all other rows.
         ends: of the lowest score, for SoftStep.
         resolution: of the scores, as the head has it.
     """
     best = scores.amax(dim=1, keepdim=True)
-    masked = [_masked(mask, queries, scores, best, beyond, ends, resolution) for beyond in groups]
-    span = masked[0][0]
+    span, outside = _masked(mask, queries, scores, best, beyond, ends, resolution)
     chosen = span.high
     if isinstance(mask, SoftStep):
         chosen = torch.logaddexp(span.low, span.high) - math.log(2)
     weights = _map(simplex, chosen)
-    least = [
-        _least(simplex, spread, UnfetchedRows(high, beyond.counts))
-        for (spread, high), beyond in zip(masked, groups, strict=True)
-    ]
-    total = torch.stack(least).amax(dim=0)
+    total = _least(simplex, span, UnfetchedRows(outside, beyond.counts))
     return BoundedWeights(weights, (1 - total).clamp(0, 1))
 
 

@@ -38,8 +38,6 @@ class ApproximateKriging:
     (5.24, [[5, 6]])
     """
 
-    cells = None  # no bound, so nothing that one follows from
-
     def __init__(self, head: Kriging, index: Index, bank: NeighborBank, *, classes: int | None = None) -> None:
         if bank.labels is None:
             raise ValueError("bank: expected one with labels, got one without")
