@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -376,12 +375,12 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
             share = weight * (numbers[slot] if classes is None else _has(label, prediction))
             row = rows[slot]
             name = _name(ids[slot], row, text)
-            neighbors.append(Neighbor(ids[slot], weight, named_label(label, classes), share, row, name))
+            neighbors.append(Neighbor(ids[slot], weight, model.codec.named(label), share, row, name))
         total = float(prediction if classes is None else top.prediction[i, prediction])
         rest = 1.0 - sum(n.weight for n in neighbors)
         explanations.append(
             Explanation(
-                prediction=float(said[i]) if classes is None else classes[prediction],
+                prediction=float(said[i]) if classes is None else model.codec.named(prediction),
                 total=total,
                 neighbors=tuple(neighbors),
                 other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
@@ -392,13 +391,6 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
             )
         )
     return explanations
-
-
-def named_label(label: Any, classes: np.ndarray[Any, Any] | None) -> Any:
-    """A label of the bank in the words of the user: a number, a class, or a tuple of several."""
-    if classes is None:
-        return label
-    return tuple(classes[np.flatnonzero(label)].tolist()) if isinstance(label, list) else classes[int(label)]
 
 
 def _has(label: Any, place: int) -> bool:

@@ -101,6 +101,13 @@ class LabelCodec:
         """Labels of the bank as ``fit`` takes them."""
         return labels
 
+    def named(self, label: Any) -> Any:
+        """A label of the bank in the words of the user: a number, a class, or a tuple of several."""
+        if self.kind == "numbers":
+            return label
+        names = self.classes.astype(object)  # Python's own texts and numbers
+        return tuple(names[np.flatnonzero(label)].tolist()) if isinstance(label, list) else names[int(label)]
+
     def with_new(self, y: Any, rows: int, *, uses_bank: bool) -> Self:
         """The codec with the classes of rows that are to be added, which a head that uses a bank predicts from."""
         if self.kind == "numbers":

@@ -149,6 +149,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         random_state: seed, or a numpy RandomState.
 
     Attributes:
+        fitted_: what the fit has left, a :class:`vicinal.estimators.fitted.FittedModel`; others are parts of it.
         network_: encoder, projector and head.
         bank_: the rows that predictions are made from: all of them.
         calibration_: the rows that were held out of training; none where members are folds.

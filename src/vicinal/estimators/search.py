@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice, listed, short, short_text
 from vicinal.core.identity import canonical_ids
-from vicinal.estimators.attention import named_label, nearest_rows
+from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.inputs import EmbeddedRows, as_table
@@ -115,7 +115,7 @@ def search_rows(
     places = torch.from_numpy(np.ascontiguousarray(positions)).flatten()
     rows: list[dict[str, Any]] = bank.store.rows_at(places).to_dict("records")  # type: ignore[assignment]
     named = bank.store.ids_of_keys(bank.store.keys[places]).tolist()
-    labels = _named(model, bank.labels[places])
+    labels = list(map(model.fitted_.codec.named, bank.labels[places].tolist()))
     scores = (-distances).ravel().tolist()
     hits = [Hit(*each) for each in zip(named, scores, labels, rows, strict=True)]
     return [hits[start : start + most] for start in range(0, len(hits), most)]
@@ -139,12 +139,6 @@ def rows_of(model: NeighborEstimator, ids: Sequence[Any]) -> tuple[EmbeddedRows,
     vectors, known = vectors_of(model, ids)
     at = model.bank_.store.positions(known)
     return EmbeddedRows(model.bank_.store.rows_at(at), vectors), model.bank_.who(at)
-
-
-def _named(model: NeighborEstimator, labels: Tensor) -> list[Any]:
-    codec = model.fitted_.codec
-    names = codec.classes.astype(object) if codec.kind == "classes" else None  # Python's own texts and numbers
-    return [named_label(label, names) for label in labels.tolist()]
 
 
 def hit_table(hits: Sequence[Sequence[Hit]], queries: Sequence[Any] | None = None) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from vicinal.core.identity import canonical_ids
 from vicinal.data import read_table, table_name, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.encoders import read_cell
-from vicinal.estimators.attention import named_label, nearest_rows
+from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import EmbeddedRows
@@ -138,9 +138,7 @@ def discover_table(
     new = np.flatnonzero(chances <= error)
     log(f"{len(new)} of {len(frame)} rows fit no known class")
     nearest = nearest_rows(model, rows.vectors.double(), 1, identity)[1][:, 0]
-    classes = [
-        str(named_label(code, model.classes_)) for code in model.bank_.labels[torch.from_numpy(nearest)].tolist()
-    ]
+    classes = [str(model.fitted_.codec.named(code)) for code in model.bank_.labels[torch.from_numpy(nearest)].tolist()]
     discovery, notes = _grouped(model, features, rows, new, np.array(classes), groups, seed) if len(new) else (None, [])
     table, shown = _shown_groups(model, features, names, classes, new, discovery)
     record = DiscoverRecord(
