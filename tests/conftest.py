@@ -1,5 +1,6 @@
 """Fixtures that all tests share."""
 
+import gc
 import os
 import sys
 import types
@@ -39,6 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop(BRIEF, None)
     if quick:
         os.environ[BRIEF] = "1"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected is not searched for garbage, which takes a seventh of the time of collecting."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

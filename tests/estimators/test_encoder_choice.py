@@ -129,7 +129,7 @@ def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp
 
 
 @needs_minilm
-@pytest.mark.parametrize("columns", range(1, 7))
+@pytest.mark.parametrize("columns", [1, *(pytest.param(many, marks=pytest.mark.slow) for many in (2, 4, 5, 6)), 3])
 @pytest.mark.parametrize("named", [{}, {"pair0": "pair:minilm", "pair1": "pair:minilm"}])
 def test_any_number_of_text_columns_is_planned_probed_and_chosen_for(few, columns, named):
     frame, first = reviews(48)

@@ -48,7 +48,7 @@ def with_wild(name, wild):
 
 @pytest.mark.parametrize("name", MODELS)
 @given(wild=WILD)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=settings().max_examples // 4)
 def test_a_wild_cell_moves_only_its_own_row_and_that_within_half_the_range_of_labels(models, name, wild):
     model, new = models[name], with_wild(name, wild)
     calm = with_wild(name, 0.0)

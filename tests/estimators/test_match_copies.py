@@ -39,7 +39,7 @@ def copied(name, way):
 @given(
     sizes=st.lists(st.integers(1, 6), min_size=3, max_size=25), seed=st.integers(0, 99), candidates=st.integers(1, 9)
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings().max_examples // 4, suppress_health_check=list(HealthCheck))
 def test_equal_rows_are_one_cluster_without_labels_whatever_their_number(sizes, seed, candidates):
     names = [f"Zoë {name}" for name in lamps(len(sizes))]
     rows = [(f"{i}_{k}", copied(names[i], k + seed)) for i, size in enumerate(sizes) for k in range(size)]

@@ -61,7 +61,7 @@ def test_a_head_without_neighbors_has_none_of_its_own():
     assert told(model, "predict", frame) == []
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(levels=st.integers(2, 6), columns=st.integers(1, 3), seed=st.integers(0, 99))
 def test_rows_that_are_equal_by_chance_are_not_called_those_of_the_fit(levels, columns, seed):
     rng = np.random.default_rng(seed)
@@ -71,14 +71,13 @@ def test_rows_that_are_equal_by_chance_are_not_called_those_of_the_fit(levels, c
 
     fitted = draw(120)
     fitted.iloc[:levels] = np.array([[f"v{i}"] * columns for i in range(levels)])
-    bank = NeighborRegressor(metric="kernel").fit(fitted, rng.normal(size=120)).bank_
     alike = draw(60)
     copies = alike.merge(fitted.drop_duplicates(), how="inner")
     model = NeighborRegressor(metric="kernel").fit(fitted, rng.normal(size=120))
     count = model.bank_.equal_rows(model.query_rows(alike, range(60)).vectors)
     assert count in (0, len(copies))
     again = fitted.duplicated(keep=False).mean()
-    if again > 0.9 and len(bank) == 120:
+    if again > 0.9 and len(model.bank_) == 120:
         assert count == 0
 
 
