@@ -14,7 +14,6 @@ from mentions import TESTS, Mentions, Source, defines, mentions, source
 LINES = catalogue.read()
 HERE = [line for line in LINES if line.is_here]
 METHODS = catalogue.registered()
-each = pytest.mark.parametrize("line", HERE, ids=lambda line: f"{line.id}-{line.symbol.removeprefix('vicinal.')}")
 
 LISTED = re.compile(r"^\| R?(\d+) \| (.*?) \| (IN|LATER|OUT)\b", re.MULTILINE)
 
@@ -55,10 +54,10 @@ def test_columns_are_what_they_may_be():
     }, "a paper has one title"
 
 
-@each
-def test_symbols_are_public_and_in_the_file(line):
-    assert not any(part.startswith("_") for part in line.symbol.split("."))
-    assert catalogue.source_file(line.symbol) == line.file, "run scripts/catalogue.py --write"
+def test_symbols_are_public_and_in_the_file():
+    for line in HERE:
+        assert not any(part.startswith("_") for part in line.symbol.split(".")), line
+        assert catalogue.source_file(line.symbol) == line.file, f"{line.symbol}: run scripts/catalogue.py --write"
 
 
 def test_nothing_is_out_of_date():
@@ -66,31 +65,35 @@ def test_nothing_is_out_of_date():
     assert not stale, "run scripts/catalogue.py --write"
 
 
-@each
-def test_tests_are_there_and_name_the_symbol(line):
-    for test in line.tests:
-        assert defines(test), f"{test}: expected a function of the tests"
-        assert test.rpartition("::")[2].startswith("test_")
-        assert names(line.symbol, mentions(test)), f"{test} does not name {line.symbol}"
+def test_tests_are_there_and_name_the_symbol():
+    for line in HERE:
+        for test in line.tests:
+            assert defines(test), f"{test}: expected a function of the tests"
+            assert test.rpartition("::")[2].startswith("test_"), test
+            assert names(line.symbol, mentions(test)), f"{test} does not name {line.symbol}"
 
 
-@each
-def test_references_are_there_and_used(line):
+def test_references_are_there_and_used():
+    for line in HERE:
+        check_reference(line)
+
+
+def check_reference(line):
     reached = [mentions(test) for test in line.tests]
     if line.reference == "golden":
-        assert line.places
+        assert line.places, line
         for place in line.places:
-            assert (TESTS / place).exists()
+            assert (TESTS / place).exists(), place
             stem = place.rpartition("/")[2].partition(".")[0]
             assert any(stem in each.words for each in reached), f"no test of {line.symbol} reads {place}"
     elif line.reference == "numpy":
-        assert line.places
+        assert line.places, line
         for place in line.places:
-            assert place.startswith("references/")
-            assert defines(place)
+            assert place.startswith("references/"), line
+            assert defines(place), line
             assert any(uses(each, place, line.symbol) for each in reached), f"no test of {line.symbol} uses {place}"
     else:
-        assert not line.places
+        assert not line.places, line
 
 
 def test_everything_registered_has_a_line():

@@ -1,5 +1,6 @@
 """What pages say agrees with the result files, with the program, and with other pages."""
 
+import functools
 import re
 import runpy
 from pathlib import Path
@@ -21,23 +22,25 @@ SCRIPT = runpy.run_path(str(ROOT / "scripts" / "page_figures.py"))
 SENTENCES = SCRIPT["sentences"]()
 
 
+@functools.cache
 def read(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("sentence", SENTENCES, ids=lambda one: f"{Path(one.page).name}: {one.words[:40]}")
-def test_figures_in_sentences_are_those_of_the_result_files(sentence):
+def test_figures_in_sentences_are_those_of_the_result_files():
     """If this fails: python scripts/page_outputs.py."""
-    page = read(sentence.page)
-    assert sentence.renewed(page) == page
+    for sentence in SENTENCES:
+        page = read(sentence.page)
+        assert sentence.renewed(page) == page, f"{sentence.page}: {sentence.words}"
 
 
-@pytest.mark.parametrize("sentence", SENTENCES, ids=lambda one: f"{Path(one.page).name}: {one.words[:40]}")
-def test_every_other_figure_is_found_out(sentence):
-    page = read(sentence.page)
-    for number in range(1, 1 + sentence.words.count("{")):
-        start, stop = sentence.pattern().search(page).span(number)
-        assert sentence.renewed(page[:start] + "123.4" + page[stop:]) == page
+def test_every_other_figure_is_found_out():
+    for sentence in SENTENCES:
+        page = read(sentence.page)
+        for number in range(1, 1 + sentence.words.count("{")):
+            start, stop = sentence.pattern().search(page).span(number)
+            other = page[:start] + "123.4" + page[stop:]
+            assert sentence.renewed(other) == page, f"{sentence.page}: {sentence.words}"
 
 
 def test_a_sentence_that_is_gone_is_named():
