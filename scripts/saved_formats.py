@@ -124,7 +124,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "loss": "matching:sigmoid(scale=2,shift=0.7)",
     },
     "dense": {"use": ["size", "age"], "head": "dense", "matrix": True},
-    "index-exact": {"use": ["size", "age"], "index": "exact:int8"},
+    "index-exact": {"use": ["size", "age"], "index": "exact"},
     "index-faiss": {"use": ["size", "age"], "index": "faiss:HNSW8", "classes": "words", "names": ["ids"]},
     "pictures": {"use": ["photo", "clip"], "columns": {"photo": "image", "clip": "audio"}},
     "pretrained": {
@@ -237,8 +237,6 @@ def identity(names: list[str], count: int) -> dict[str, list[str]]:
 
 BANKS: dict[str, dict[str, Any]] = {
     "bank-float32": {"names": True},
-    "bank-float16": {"storage": "float16", "exact": False},
-    "bank-int8": {"storage": "int8"},
 }
 
 
@@ -275,8 +273,6 @@ def contents(made: Any) -> dict[str, Any]:
 
 INDEXES = {
     "exact": {},
-    "exact:float16": {},
-    "exact:int8": {},
     "faiss:Flat": {},
     "faiss:IVF4,Flat": {"search": "nprobe=2"},
 }

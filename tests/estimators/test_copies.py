@@ -31,7 +31,7 @@ def saved(tmp_path_factory):
     frame["note"] = [f"note {i:04d}" for i in range(ROWS)]
     ids = [f"h{i}" for i in range(ROWS)]
     folders = {}
-    for index in (None, "exact:int8", "faiss:Flat", "faiss:HNSW16"):
+    for index in (None, "exact", "faiss:Flat", "faiss:HNSW16"):
         if index is not None and index.startswith("faiss"):
             pytest.importorskip("faiss")
         model = NeighborRegressor(max_epochs=1, hidden=(8, 4), members=2, index=index, index_tolerance=0.5)
@@ -54,7 +54,7 @@ def check_same(one, other, rows):
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("index", [None, "exact:int8", "faiss:Flat", "faiss:HNSW16"])
+@pytest.mark.parametrize("index", [None, "exact", "faiss:Flat", "faiss:HNSW16"])
 def test_a_loaded_model_is_copied_and_the_copy_is_its_own(saved, index, way):
     rows = table(12, seed=5)[0].assign(note="a good house")
     model = load_model(saved[index])

@@ -101,7 +101,7 @@ def test_nor_where_the_bank_is_read_in_blocks(what, fitted_form, form, blockwise
 @pytest.mark.parametrize("form", KINDS)
 @pytest.mark.parametrize("fitted_form", KEPT)
 @pytest.mark.parametrize("what", ["ids", "groups"])
-@pytest.mark.parametrize("index", ["exact", "exact:int8", "faiss:Flat"])
+@pytest.mark.parametrize("index", ["exact", "faiss:Flat"])
 def test_nor_with_an_index(index, what, fitted_form, form):
     if index.startswith("faiss"):
         pytest.importorskip("faiss", reason="faiss is an optional package")

@@ -219,15 +219,12 @@ def test_classes_are_not_read_out_with_signed_weights(rows, monkeypatch):
         NeighborClassifier(readout="signed_kriging").fit(frame, price > 30)
 
 
-INDEXES = ("exact", "exact:int8", "faiss:Flat", "faiss:HNSW16", "milvus")
+INDEXES = ("exact", "faiss:Flat", "faiss:HNSW16", "milvus")
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name in ("exact", "exact:int8", "faiss:Flat") else [])
-        for name in INDEXES
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ("exact", "faiss:Flat") else []) for name in INDEXES],
 )
 def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
     pytest.importorskip({"faiss": "faiss", "milvus": "milvus_lite"}.get(name.partition(":")[0], "torch"))

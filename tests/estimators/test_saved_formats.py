@@ -76,7 +76,7 @@ def assert_same(actual, expected, at="", limit=1e-6):
 
 def test_everything_that_was_saved_is_read_by_a_test():
     names = {path.name.removesuffix(".tar.xz") for path in SAVED.glob("*.tar.xz")}
-    tested = {*formats.MODELS, *formats.BANKS, "bank-state", *INDEXES, "modules", "files"}
+    tested = {*formats.MODELS, *BANKS, "bank-state", *INDEXES, "modules", "files"}
     assert names == tested == EXPECTED.keys()
 
 
@@ -114,11 +114,16 @@ def test_a_model_of_the_command_line_predicts_and_is_evaluated(unpacked, tmp_pat
     assert np.isfinite(pd.read_csv(tmp_path / "p.csv").select_dtypes("number")).all(axis=None)
 
 
-@pytest.mark.parametrize("name", formats.BANKS)
+BANKS = (*formats.BANKS, "bank-float16", "bank-int8")
+"""The last two are of when a bank could keep codes: 2 bytes a number alone, 1 byte beside the vectors."""
+
+
+@pytest.mark.parametrize("name", BANKS)
 def test_a_bank_holds_what_it_did(name, unpacked):
     bank = NeighborBank.load(unpacked(name), verify=True)
     assert_same(formats.contents(bank), EXPECTED[name], name)
-    assert_same(formats.contents(formats.bank(name)), EXPECTED[name], "made today")
+    if name in formats.BANKS:
+        assert_same(formats.contents(formats.bank(name)), EXPECTED[name], "made today")
 
 
 def test_the_state_of_a_bank_is_taken_over(unpacked):

@@ -51,7 +51,7 @@ BOTH = ("--explain", 2, "--interval", 0.6)
 MODELS = {
     "houses": (["size", "town", "note"], "price", {"columns": {"note": "text"}}, True, BOTH),
     "again": (["size", "town", "note"], "price", {"columns": {"note": "text"}, "random_state": 8}, True, BOTH),
-    "moods": (["size", "note"], "mood", {"mask": "s1", "mask_parameters": "global", "index": "exact:int8"}, False, ()),
+    "moods": (["size", "note"], "mood", {"mask": "s1", "mask_parameters": "global", "index": "exact"}, False, ()),
     "shapes": (["size", "shape"], "price", {"head": "dense"}, False, ("--interval", 0.6)),
     "cells": (["size", "town"], "price", {"index": "faiss:IVF4,Flat"}, True, BOTH),
     "few": (["size", "town"], "price", {"readout": "kriging", "max_neighbors": 7}, True, BOTH),

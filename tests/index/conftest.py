@@ -7,15 +7,13 @@ from vicinal.index import open_index
 
 BACKENDS = {
     "exact": {},
-    "exact:float16": {},
-    "exact:int8": {},
     "faiss:Flat": {},
     "faiss:IVF8,Flat": {"search": "nprobe=4"},
     "faiss:HNSW32": {},
     "milvus:FLAT": {"index_type": "FLAT"},
     "milvus:HNSW": {"index_type": "HNSW"},
 }
-COMPLETE = ("exact", "exact:float16", "exact:int8", "faiss:Flat", "milvus:FLAT")
+COMPLETE = ("exact", "faiss:Flat", "milvus:FLAT")
 """Those that scan all rows, and so find what a sort finds but for near ties."""
 
 

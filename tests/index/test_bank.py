@@ -1,7 +1,6 @@
 """The bank is a table by id, whatever is done to it, and its files are whole or refused."""
 
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
@@ -115,31 +114,15 @@ def test_a_key_is_never_given_again(tmp_path):
     assert bank.keys[bank.positions(["d"])] > gone
 
 
-@pytest.mark.parametrize(("storage", "error"), [("float16", 1e-3), ("int8", 2e-2)])
-@pytest.mark.parametrize("exact", [True, False])
-def test_codes_stand_for_the_vectors(storage, error, exact, tmp_path):
-    vectors = drawn(5, 500, 16) * 10
-    bank = NeighborBank(16, storage=storage, exact=exact)
-    bank.add(range(500), vectors)
-    bank.save(tmp_path / "bank")
-    for one in (bank, NeighborBank.load(tmp_path / "bank")):
-        apart = (one.vectors - vectors).norm(dim=1) / vectors.norm(dim=1)
-        assert (apart == 0).all() if exact else 0 < apart.max() < error
-        for start, rows, residual in one.blocks(128):
-            off = (rows - vectors[start : start + len(rows)]).norm(dim=1)
-            assert residual is None or (off <= residual).all()
-            assert (residual is None) != exact
-
-
 def test_state_dict_becomes_the_same_bank():
-    bank = small(storage="int8")
-    other = NeighborBank(DIM, storage="int8")
+    bank = small()
+    other = NeighborBank(DIM)
     other.load_state_dict(bank.state_dict())
     assert {name: row[:3] for name, row in content(bank).items()} == {k: row[:3] for k, row in content(other).items()}
     other.remove(["a"])
     assert len(bank) == 4
-    with pytest.raises(ValueError, match=r"^state: expected dim=3, storage='float32'"):
-        NeighborBank(DIM).load_state_dict(bank.state_dict())
+    with pytest.raises(ValueError, match=r"^state: expected dim=4, as this bank, got 3"):
+        NeighborBank(4).load_state_dict(bank.state_dict())
     with pytest.raises(ValueError, match=r"^state: expected the state of a bank"):
         NeighborBank(DIM).load_state_dict({"weight": torch.zeros(3)})
 
@@ -250,13 +233,11 @@ def test_a_later_version_and_a_foreign_folder_are_refused(tmp_path):
 def test_the_file_is_read_by_the_safetensors_package(tmp_path):
     from safetensors.numpy import load_file
 
-    bank = small(storage="int8")
+    bank = small()
     bank.save(tmp_path / "bank")
     found = load_file(tmp_path / "bank" / "bank.safetensors")
     np.testing.assert_array_equal(found["vectors"], bank.vectors)
     np.testing.assert_array_equal(found["labels"], bank.labels)
-    assert found["codes"].dtype == np.int8
-    assert json.loads((tmp_path / "bank" / "bank.json").read_text())["storage"] == "int8"
 
 
 LIFE = """

@@ -122,7 +122,7 @@ def test_a_far_row_may_be_the_first_of_rows_that_come_one_after_the_other(size, 
 
 def test_candidates_are_scored_anew_from_a_bank(generator):
     vectors = torch.randn(400, 8, generator=generator)
-    bank = NeighborBank(8, storage="int8")
+    bank = NeighborBank(8)
     bank.add(range(400), vectors)
     index = open_index("faiss:PQ4x4", dim=8, bank=bank)
     index.add(bank.keys, vectors)

@@ -7,11 +7,10 @@ from vicinal.index import ExactIndex, NeighborBank
 from vicinal.index.part import BankPart, bank_part
 
 
-@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
-def test_a_part_is_searched_as_a_bank_of_its_columns(storage):
+def test_a_part_is_searched_as_a_bank_of_its_columns():
     generator = torch.Generator().manual_seed(0)
     vectors, queries = torch.randn(500, 6, generator=generator), torch.randn(9, 2, generator=generator)
-    bank = NeighborBank(6, storage=storage)
+    bank = NeighborBank(6)
     bank.add([f"r{i}" for i in range(500)], vectors, groups=[f"g{i % 9}" for i in range(500)])
     part = BankPart(bank, 2, 4)
     own = NeighborBank(2)

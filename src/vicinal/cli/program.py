@@ -151,7 +151,6 @@ _PARAMETERS = {
     "folder": "--cache",
     "random_state": "--seed",
     "factory": "--index",
-    "storage": "--index",
     "uri": "--index",
     "n_candidates": "--candidates",
 }

@@ -220,7 +220,7 @@ class Bank:
     def take(self, positions: Ids) -> Self:
         """A bank of its own of the rows at ``positions``, in that order."""
         at = torch.from_numpy(np.asarray(positions, dtype=np.int64))
-        store, subset = self.store, NeighborBank(self.store.dim, storage=self.store.storage, exact=self.store.exact)
+        store, subset = self.store, NeighborBank(self.store.dim)
         groups = store.groups
         subset.add(
             store.ids_of_keys(store.keys[at]),

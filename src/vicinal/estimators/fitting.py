@@ -16,7 +16,7 @@ from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs
 from vicinal.estimators.bank import Bank, fill_bank
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
-from vicinal.estimators.indexing import NearBank, drop_indexes, fill_indexes, start_indexes, storage_of
+from vicinal.estimators.indexing import NearBank, drop_indexes, fill_indexes, start_indexes
 from vicinal.estimators.inputs import LabelledRows
 from vicinal.estimators.kernel_metric import (
     PATIENCE,
@@ -180,7 +180,7 @@ def fit_network(
         network.start_at(start)
         by = replace(by, max_epochs=epochs, folder=None)
     width = embedding_width(network)
-    stores = NeighborBank(width, storage=storage_of(index)), NeighborBank(width)
+    stores = NeighborBank(width), NeighborBank(width)
     kriging = make_kriging(settings) if settings["readout"] != "auto" or _may_choose(codec, settings) else None
     head = network.head if kriging is None else kriging
     indexes = [] if index is None else start_indexes(index, head, stores[0], settings["index_tolerance"])
@@ -299,7 +299,7 @@ def fit_kernel(
     whole = WHOLE if classes and settings["max_neighbors"] is None and index is None else 0
     network = make_kernel_network(by, encoder, classes=classes, whole_up_to=whole)
     width = embedding_width(network)
-    stores = NeighborBank(width, storage=storage_of(index)), NeighborBank(width)
+    stores = NeighborBank(width), NeighborBank(width)
     indexes = [] if index is None else start_indexes(index, network.head, stores[0], settings["index_tolerance"])
     inputs, codes = prepared(settings, encoder, rows.frame), rows.group_codes()
     known = None if codes is None else codes[train]

@@ -34,14 +34,6 @@ _MERGED = 256
 """Rows of highest weight of each member, at least, that the highest of their mean are looked for among."""
 
 
-def storage_of(name: str | None) -> str:
-    """How the bank of an index of that name keeps what is scanned."""
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', or None, got {short(name)}")
-    kind, _, rest = (name or "").partition(":")
-    return rest if kind == "exact" and rest else "float32"
-
-
 class NearBank:
     """The heads of an estimator over what their indexes find in its bank.
 
@@ -147,8 +139,11 @@ def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: fl
     """Empty indexes of that name for a bank, one a member; everything that can be wrong with them is said here.
 
     Raises:
+        TypeError: for what is no name.
         ValueError: for an index that is not there, or cannot serve the head.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', or None, got {short(name)}")
     check_between("index_tolerance", tolerance, 0, 1, closed=True)
     indexes = []
     for member, span in zip(_heads(head), _spans(head, store.dim), strict=True):

@@ -280,6 +280,8 @@ def allowed_index(saved: str | None, repeated: str | None) -> str | None:
     if repeated is not None or saved is None:
         return repeated
     kind, _, rest = saved.partition(":")
+    if kind == "exact":  # earlier versions also had codes of 1 or 2 bytes a number: "exact:int8"
+        return kind
     if kind == "milvus" or (kind == "faiss" and not FaissIndex.usual(rest)):
         raise ValueError(
             f"index: expected {saved:.200} of this model's settings to be given again, as a folder may not choose what "

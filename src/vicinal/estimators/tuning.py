@@ -21,7 +21,7 @@ from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitting import with_index
-from vicinal.estimators.indexing import start_indexes, storage_of
+from vicinal.estimators.indexing import start_indexes
 from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
@@ -202,7 +202,7 @@ class TunedEstimator(NeighborEstimator):
     def _index_all(self) -> None:
         """Make the index of a bank that was filled without one."""
         store, head = self.bank_.store, self.network_.head
-        bank = NeighborBank(store.dim, storage=storage_of(self.index))
+        bank = NeighborBank(store.dim)
         folds = None if store.folds is None else store.folds.numpy()
         bank.add(store.ids, store.vectors, self.bank_.labels, groups=store.groups, rows=self.bank_.rows, folds=folds)
         indexes = start_indexes(str(self.index), head, bank, self.index_tolerance)

@@ -5,7 +5,6 @@ that with c. So the ball bounds how low the lowest score is from below; the rows
 kept, bound it from above, and mostly one of them is the lowest.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -74,7 +73,7 @@ class BankBall:
         self.far_keys = torch.zeros(0, dtype=torch.int64)
         self.far = torch.zeros(0, bank.dim, dtype=torch.float64)
         keys = bank.keys
-        for start, rows in _exact_blocks(bank):
+        for start, rows in bank.blocks(policy().bank_rows):
             self.add(keys[start : start + len(rows)], rows)
 
     def add(self, keys: Tensor, vectors: Tensor) -> None:
@@ -147,12 +146,3 @@ class BankBall:
 
     def _placed(self, rows: Tensor) -> Tensor:
         return l2_normalize(rows) if isinstance(self.similarity, Cosine) else rows
-
-
-def _exact_blocks(bank: NeighborBank) -> Iterator[tuple[int, Tensor]]:
-    if not bank.exact:
-        for start in range(0, len(bank), policy().bank_rows):
-            yield start, bank.vectors_at(torch.arange(start, min(start + policy().bank_rows, len(bank))))
-        return
-    for start, rows, _ in bank.blocks(policy().bank_rows, exact=True):
-        yield start, rows

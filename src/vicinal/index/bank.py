@@ -25,11 +25,11 @@ from vicinal.index.bank_schema import (
     checked_labels,
     checked_rows,
     checked_weights,
+    in_float32,
     schema_of,
 )
 from vicinal.index.bank_storage import Array, Columns, Names, TableStore
 from vicinal.index.base import check_vectors
-from vicinal.index.coding import encode_all
 from vicinal.index.rows import BankRows
 from vicinal.index.tensor_file import Column
 from vicinal.version import __version__
@@ -43,7 +43,7 @@ _STEP = 1 << 14
 _RUN = 1 << 16
 """Rows that are written at a time."""
 
-_STORED = ("keys", "groups", "vectors", "codes", "scale", "residual", "labels", "folds", "weights")
+_STORED = ("keys", "groups", "vectors", "labels", "folds", "weights")
 _SETTINGS = "told"
 """The tensor of a state that holds the settings and the names; files of today have it under this name."""
 
@@ -61,11 +61,6 @@ class NeighborBank(BankRows):
 
     Args:
         dim: width of the vectors.
-        storage: what searches scan: "float32", the vectors; "float16" or "int8" (with a scale per row), codes of 2 or 1
-            bytes per number, kept next to the vectors. The vectors are then read only to rescore the candidates; mapped
-            from a file, most are never read.
-        exact: keep the vectors in float32. If False, only codes are kept, and scores and :attr:`vectors` are those of
-            the decoded rows.
 
     >>> import torch
     >>> bank = NeighborBank(2)
@@ -116,9 +111,8 @@ class NeighborBank(BankRows):
         form = schema_of(names, cells, rows)
         if self._form is not None:
             self._form.check_same(form)
-        columns = self._vector_columns(matrix)
         self._start(form)
-        columns["keys"] = self._keys_for(names)
+        columns = {"vectors": matrix.cpu().numpy(), "keys": self._keys_for(names)}
         for name, value in cells.items():
             columns[name] = self._group_codes(value) if name == "groups" else value
         if rows is not None and self._table is not None:
@@ -167,8 +161,7 @@ class NeighborBank(BankRows):
         if rows is not None:
             checked_rows(rows, len(names), None if self._table is None else self._table.columns)
         if vectors is not None:
-            matrix = check_vectors("vectors", vectors, self.dim, len(names))
-            columns |= self._vector_columns(matrix) if len(names) else {}
+            columns["vectors"] = check_vectors("vectors", vectors, self.dim, len(names)).cpu().numpy()
         if len(places) == 0:
             return
         if groups is not None:
@@ -235,8 +228,7 @@ class NeighborBank(BankRows):
             ValueError: naming the file that is missing, damaged, edited or of a newer version.
         """
         contents, table = read_whole(Path(folder), lambda place: read_bank(place, verify=verify))
-        settings = contents.settings
-        bank = cls(settings.dim, storage=settings.storage, exact=settings.exact)
+        bank = cls(contents.settings.dim)
         bank.restore(contents, ROWS, table)
         if verify:
             bank.check()
@@ -252,7 +244,7 @@ class NeighborBank(BankRows):
         """Become the bank that ``state`` was taken of, without its table of rows.
 
         Raises:
-            ValueError: if it is not the state of a bank, or of one with another width or storage.
+            ValueError: if it is not the state of a bank, or of one with another width.
         """
         try:
             saved = json.loads(bytes(state[_SETTINGS].tolist()))
@@ -260,16 +252,13 @@ class NeighborBank(BankRows):
             settings = SavedBank.model_validate_json(json.dumps(saved))
         except (KeyError, ValueError) as wrong:
             raise ValueError("state: expected the state of a bank, got other content") from wrong
-        if (settings.dim, settings.storage, settings.exact) != (self.dim, self.storage, self.exact):
-            raise ValueError(
-                f"state: expected dim={self.dim}, storage={self.storage!r}, exact={self.exact}, as this bank, "
-                f"got {settings.dim}, {settings.storage!r}, {settings.exact}"
-            )
+        if settings.dim != self.dim:
+            raise ValueError(f"state: expected dim={self.dim}, as this bank, got {settings.dim}")
         if settings.form is not None:
             settings = settings.model_copy(update={"form": settings.form.model_copy(update={"rows": False})})
         columns = {name: value.detach().cpu().numpy().copy() for name, value in state.items() if name != _SETTINGS}
         check_columns("state", settings, columns)
-        self.restore(BankContents(settings, columns, names), "state")
+        self.restore(BankContents(settings, in_float32(columns), names), "state")
 
     def restore(self, contents: BankContents, source: str, table: "Callable[[], pd.DataFrame] | None" = None) -> None:
         """Become the bank that ``contents`` were taken of.
@@ -310,8 +299,8 @@ class NeighborBank(BankRows):
             version=VERSION,
             vicinal=__version__,
             dim=self.dim,
-            storage=self.storage,  # type: ignore[arg-type]
-            exact=self.exact,
+            storage="float32",
+            exact=True,
             rows=len(self),
             form=None if self._form is None else SavedBankSchema.model_validate(asdict(self._form)),
             following=0 if self._id_names is None else self._id_names.following,
@@ -340,7 +329,7 @@ class NeighborBank(BankRows):
             names["group"] = self.groups.tolist()
         return names
 
-    # Checking and coding.
+    # Checking.
 
     def _checked(self, labels: Any, groups: Any, count: int) -> dict[str, Array]:
         """Those of labels and groups that are given, as columns."""
@@ -395,11 +384,3 @@ class NeighborBank(BankRows):
 
     def _group_codes(self, groups: Array) -> Array:
         return groups if self._group_names is None else self._group_names.numbers(groups, add=True)
-
-    def _vector_columns(self, vectors: Tensor) -> dict[str, Array]:
-        """Vectors as the columns that keep them."""
-        vectors = vectors.cpu()
-        columns = {"vectors": vectors.numpy()} if self.exact else {}
-        if self.storage != "float32":
-            columns |= encode_all(vectors, self.storage)
-        return columns

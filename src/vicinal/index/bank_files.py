@@ -18,7 +18,7 @@ from vicinal.core.untrusted import (
     read_parquet,
     read_settings,
 )
-from vicinal.index.bank_schema import SavedBank, check_columns, check_names
+from vicinal.index.bank_schema import SavedBank, check_columns, check_names, in_float32
 from vicinal.index.bank_storage import Array
 from vicinal.index.tensor_file import Column, map_tensors, write_tensors
 
@@ -55,9 +55,9 @@ def write_bank(
 ) -> None:
     """Write the files of a bank into an empty folder.
 
-    ``bank.json`` (settings, versioned), ``bank.safetensors`` (keys, vectors, codes, labels and groups that are
-    numbers), ``names.parquet`` (ids and groups that are strings) and ``rows.parquet`` (the table), the last two where
-    there are any. Rows are written a run at a time; nothing is held twice.
+    ``bank.json`` (settings, versioned), ``bank.safetensors`` (keys, vectors, labels and groups that are numbers),
+    ``names.parquet`` (ids and groups that are strings) and ``rows.parquet`` (the table), the last two where there are
+    any. Rows are written a run at a time; nothing is held twice.
     """
     write_tensors(stage / ROWS, columns)
     if names:
@@ -85,7 +85,7 @@ def read_bank(folder: Path, *, verify: bool) -> tuple[BankContents, "SavedTable 
     if _header_sum(folder / ROWS) != settings.header:
         raise ValueError(f"{ROWS}: expected the header that was written, got another; the file was torn or edited")
     check_columns(ROWS, settings, columns)
-    contents = BankContents(settings, columns, _read_names(folder, settings))
+    contents = BankContents(settings, in_float32(columns), _read_names(folder, settings))
     has_table = settings.form is not None and settings.form.rows and settings.rows
     return contents, _saved_table(folder, settings, verify=verify) if has_table else None
 

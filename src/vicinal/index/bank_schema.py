@@ -141,7 +141,12 @@ class SavedBankSchema(Saved):
 
 
 class SavedBank(Saved):
-    """What ``bank.json`` holds."""
+    """What ``bank.json`` holds.
+
+    Attributes:
+        storage: of what searches scanned: earlier versions kept codes of 2 or 1 bytes a number beside the vectors.
+        exact: whether there are vectors, not codes alone.
+    """
 
     format: Literal["vicinal-bank"] = "vicinal-bank"
     version: int
@@ -171,6 +176,15 @@ def check_columns(name: str, config: SavedBank, columns: Mapping[str, Array]) ->
             raise ValueError(f"{name}: expected {key} as {shape} {dtype}, got {values.shape} {values.dtype}")
 
 
+def in_float32(columns: dict[str, Array]) -> dict[str, Array]:
+    """Columns without the codes that earlier versions kept; what these stand for where there are no vectors."""
+    codes, scale = columns.get("codes"), columns.get("scale")
+    rest = {name: values for name, values in columns.items() if name not in ("codes", "scale", "residual")}
+    if codes is not None and "vectors" not in rest:
+        rest["vectors"] = codes.astype(np.float32) * (1 if scale is None else scale[:, None])
+    return rest
+
+
 def _expected_columns(config: SavedBank) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     form, rows = config.form, config.rows
     if form is None or not rows:
@@ -198,9 +212,6 @@ def _expected_columns(config: SavedBank) -> dict[str, tuple[tuple[int, ...], np.
 _VALUES: dict[str, tuple[str, Callable[[Array], Array]]] = {
     "keys": ("whole numbers of at least 0", lambda keys: keys >= 0),
     "vectors": ("finite numbers", np.isfinite),
-    "codes": ("finite numbers", np.isfinite),
-    "scale": ("positive numbers", lambda scale: np.isfinite(scale) & (scale > 0)),
-    "residual": ("distances", lambda residual: np.isfinite(residual) & (residual >= 0)),
     "labels": ("numbers", lambda labels: ~np.isnan(labels)),
     "folds": ("numbers of folds", lambda folds: folds >= -1),
     "weights": ("finite numbers above 0", lambda weights: np.isfinite(weights) & (weights > 0)),

@@ -15,7 +15,6 @@ from vicinal.index.bank_storage import Array
 from vicinal.index.base import Hits, Index
 from vicinal.index.index_files import check_rows, opened, sealed
 from vicinal.index.scanning import BLOCK, scan
-from vicinal.similarity.factors import factors
 
 _SAMPLE = 1024
 """Rows whose mean is the center of distances."""
@@ -25,13 +24,9 @@ _SAMPLE = 1024
 class ExactIndex(Index):
     """Search through all rows in blocks, by any similarity; nothing is missed.
 
-    Rows may be stored and scanned in fewer bytes: the scan then bounds the scores, and all rows that may be among the
-    best are rescored from their vectors, so the hits are the same.
-
     Args:
         dim: width of the vectors.
         similarity: see :class:`Index`.
-        storage: see :class:`vicinal.index.NeighborBank`.
         bank: search the rows of this bank, by their keys, instead of keeping any. Change the bank by its own methods;
             :meth:`add` and :meth:`remove` then only check that this was done.
 
@@ -48,19 +43,23 @@ class ExactIndex(Index):
         dim: int,
         similarity: str | nn.Module = "l2",
         *,
-        storage: str = "float32",
         bank: NeighborBank | None = None,
     ) -> None:
         super().__init__(dim, similarity)
         if bank is not None and bank.dim != self.dim:
             raise ValueError(f"bank: expected vectors of width {self.dim}, got {bank.dim}")
         self.shared = bank is not None
-        self.bank = NeighborBank(self.dim, storage=storage) if bank is None else bank
+        self.bank = NeighborBank(self.dim) if bank is None else bank
 
     @classmethod
     def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
-        """See :meth:`Index.named`: what follows "exact:" is the storage."""
-        return cls(dim, similarity, **{"storage": rest, **settings} if rest else settings)
+        """See :meth:`Index.named`: nothing follows "exact"."""
+        if rest:
+            raise ValueError(
+                f"index: expected 'exact', got 'exact:{rest:.40}'; rows are scanned in float32, in fewer "
+                "bytes by FAISS: use 'faiss:SQ8' or 'faiss:SQfp16'"
+            )
+        return cls(dim, similarity, **settings)
 
     def __len__(self) -> int:
         return len(self.bank)
@@ -107,9 +106,8 @@ class ExactIndex(Index):
             self.similarity,
             queries,
             k,
-            self.bank.blocks(BLOCK, exact=factors(self.similarity) is None),
+            self.bank.blocks(BLOCK),
             self.bank.keys,
-            self.bank.vectors_at,
             self.bank.vectors_at(sample).mean(dim=0),
         )
 

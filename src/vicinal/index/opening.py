@@ -16,7 +16,7 @@ def open_index(name: str, *, dim: int, similarity: str | nn.Module = "l2", **set
 
     | name | index |
     | --- | --- |
-    | `exact`, `exact:int8` | all rows, scanned in float32, or as codes (:class:`ExactIndex`) |
+    | `exact` | all rows (:class:`ExactIndex`) |
     | `faiss:IVF1024,Flat` | any FAISS factory string (:class:`FaissIndex`) |
     | `milvus:./bank.db` | a file of milvus-lite, with nothing to start (:class:`MilvusIndex`) |
     | `milvus:http://host:19530` | the same on a server or a cluster |
@@ -30,7 +30,7 @@ def open_index(name: str, *, dim: int, similarity: str | nn.Module = "l2", **set
     Raises:
         ValueError: for an unknown kind or setting, a kind that cannot serve the similarity, or a missing package.
 
-    >>> open_index("exact:int8", dim=4, similarity="cosine")
+    >>> open_index("exact", dim=4, similarity="cosine")
     ExactIndex(0 rows, dim=4, similarity='cosine')
     >>> open_index("fais:Flat", dim=4)
     Traceback (most recent call last):

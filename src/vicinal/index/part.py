@@ -31,7 +31,7 @@ class BankPart(NeighborBank):
     def __init__(self, bank: NeighborBank, start: int, stop: int) -> None:
         if not 0 <= start < stop <= bank.dim:
             raise ValueError(f"stop: expected columns among {bank.dim}, got {start} to {stop}")
-        super().__init__(stop - start, storage=bank.storage, exact=bank.exact)
+        super().__init__(stop - start)
         self._bank, self._part = bank, slice(start, stop)
         for name in _SHARED:
             self.__dict__.pop(name)
@@ -53,10 +53,10 @@ class BankPart(NeighborBank):
         """See :meth:`NeighborBank.vectors_at`."""
         return self._bank.vectors_at(positions)[:, self._part]
 
-    def blocks(self, size: int, *, exact: bool = False) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+    def blocks(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """See :meth:`NeighborBank.blocks`."""
-        for start, rows, residual in self._bank.blocks(size, exact=exact):
-            yield start, rows[:, self._part].contiguous(), residual
+        for start, rows in self._bank.blocks(size):
+            yield start, rows[:, self._part].contiguous()
 
     def id_map(self) -> IdMap:
         """See :meth:`NeighborBank.id_map`."""

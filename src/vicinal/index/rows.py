@@ -7,29 +7,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core import check_choice, check_integer
+from vicinal.core import check_integer
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.index.bank_schema import BankSchema, check_values
 from vicinal.index.bank_storage import Array, Columns, IdMap, Names, TableStore
-from vicinal.index.coding import STORAGES, decode
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_STEP = 1 << 14
-"""Rows that are decoded at a time to compare them with their vectors."""
-
-_SLACK, _TINY = 1.0001, 1e-30
-"""By how much a decoded row may be farther from its vector than was kept, for rounding."""
 
 
 class BankRows:
     """The rows of a bank: the part of :class:`vicinal.index.NeighborBank` that reads."""
 
-    def __init__(self, dim: int, *, storage: str = "float32", exact: bool = True) -> None:
+    def __init__(self, dim: int) -> None:
         self.dim = check_integer("dim", dim)
-        self.storage = check_choice("storage", storage, STORAGES)
-        self.exact = bool(exact) or storage == "float32"
         self._columns = Columns()
         self._places: IdMap | None = None
         self._id_names: Names | None = None
@@ -46,7 +37,7 @@ class BankRows:
         return bool(self.positions([value])[0] >= 0)
 
     def __repr__(self) -> str:
-        return f"NeighborBank({len(self)} rows, dim={self.dim}, storage={self.storage!r}, exact={self.exact})"
+        return f"NeighborBank({len(self)} rows, dim={self.dim})"
 
     def distrust(self, source: str) -> None:
         """Check the values of all columns when they are first used, as those of the file ``source``, as errors say."""
@@ -56,16 +47,11 @@ class BankRows:
         """Check the values of all columns that were read from a file and have not been used yet.
 
         Raises:
-            ValueError: for NaN among vectors or labels, ids that are given twice, codes that stand for other vectors.
+            ValueError: for NaN among vectors or labels, or ids that are given twice.
         """
-        coded = self.exact and self.storage != "float32" and bool(self._distrusted)
         for name in self._columns.names:
             self._check(name)
         self.id_map()
-        for start, rows, residual in self.blocks(_STEP) if coded else ():
-            apart = rows - self.vectors_at(torch.arange(start, start + len(rows)))
-            if residual is not None and bool((apart.norm(dim=1) > residual * _SLACK + _TINY).any()):
-                raise ValueError(f"{self._source}: expected codes of the vectors, got others; the file was edited")
 
     # What is in it.
 
@@ -106,9 +92,7 @@ class BankRows:
     @property
     def vectors(self) -> Tensor:
         """``[N, d]`` float32: the rows themselves where they lie in one stretch of memory, else a copy; read only."""
-        if self.exact:
-            return torch.from_numpy(self._whole("vectors"))
-        return self.vectors_at(torch.arange(len(self)))
+        return torch.from_numpy(self._whole("vectors"))
 
     @property
     def labels(self) -> Tensor | None:
@@ -176,9 +160,7 @@ class BankRows:
 
     def vectors_at(self, positions: Tensor) -> Tensor:
         """A copy ``[n, d]`` of the vectors at ``positions [n]``."""
-        if self.exact:
-            return torch.from_numpy(self._take("vectors", positions))
-        return decode({name: self._take(name, positions) for name in self._coded()})
+        return torch.from_numpy(self._take("vectors", positions))
 
     def labels_at(self, positions: Tensor) -> Tensor:
         """A copy of the labels at ``positions [n]``.
@@ -200,34 +182,16 @@ class BankRows:
             raise ValueError("rows: expected a bank with a table of rows, got one without")
         return self._table.take(self._take("cells", positions))
 
-    def blocks(self, size: int, *, exact: bool = False) -> Iterator[tuple[int, Tensor, Tensor | None]]:
-        """What searches scan, or the vectors if ``exact``, a block at a time.
-
-        Each comes as where it starts, its rows ``[n, d]`` float32, and how far each may be from the row that was added.
-
-        The last is ``[n]``, an upper bound of the distance; None
-        where rows are scanned as they are kept.
-        """
-        if self.storage == "float32" or (exact and self.exact):
-            for start, piece in self._columns.pieces("vectors", size):
-                self._check("vectors", piece)
-                yield start, torch.from_numpy(piece), None
-            self._distrusted.discard("vectors")
-            return
-        names = [*self._coded(), "residual"]
-        for parts in zip(*(self._columns.pieces(name, size) for name in names), strict=True):
-            coded = {name: values for name, (_, values) in zip(names, parts, strict=True)}
-            for name, values in coded.items():
-                self._check(name, values)
-            yield parts[0][0], decode(coded), torch.from_numpy(coded["residual"]) if self.exact else None
-        self._distrusted -= set(names)
+    def blocks(self, size: int) -> Iterator[tuple[int, Tensor]]:
+        """The vectors a block at a time: where it starts, and its rows ``[n, d]``."""
+        for start, piece in self._columns.pieces("vectors", size):
+            self._check("vectors", piece)
+            yield start, torch.from_numpy(piece)
+        self._distrusted.discard("vectors")
 
     def _has(self, name: str) -> bool:
         form = self._form
         return form is not None and bool(getattr(form, name))
-
-    def _coded(self) -> tuple[str, ...]:
-        return ("codes", "scale") if self.storage == "int8" else ("codes",)
 
     def _whole(self, name: str) -> Array:
         self._check(name)
@@ -258,7 +222,7 @@ class BankRows:
         return values
 
     def _empty(self, name: str) -> Array:
-        if name in ("vectors", "codes"):
+        if name == "vectors":
             return np.zeros((0, self.dim), dtype=np.float32)
         if name == "labels" and self._form is not None and self._form.labels is not None:
             dtype, width = self._form.labels

@@ -1,4 +1,4 @@
-"""The rows of highest score, found a block at a time: exact although what is scanned may be rounded."""
+"""The rows of highest score, found a block at a time: exact although products are rounded."""
 
 from collections.abc import Callable, Iterable
 
@@ -19,8 +19,8 @@ _TILE = 256
 _NONE = torch.iinfo(torch.int64).max
 """Stands for no key, behind all keys."""
 
-Blocks = Iterable[tuple[int, Tensor, Tensor | None]]
-"""Where each block starts, its rows ``[n, d]``, and how far each may be from the row it stands for, or None."""
+Blocks = Iterable[tuple[int, Tensor]]
+"""Where each block starts, and its rows ``[n, d]``."""
 
 
 def scan(
@@ -29,14 +29,13 @@ def scan(
     k: int,
     blocks: Blocks,
     keys: Tensor,
-    vectors_at: Callable[[Tensor], Tensor],
     center: Tensor,
 ) -> Hits:
     """The ``k`` rows of highest score for each query, of equal scores those of lowest key; nothing is missed.
 
-    Blocks are scored by one matrix product each. Its entries may be wrong by the rounding of the product and by that
-    of the stored rows, for both of which there is a bound; every row that may by this bound be among the best ``k``
-    is scored anew from its own vector. Only the best k so far are kept, so memory does not grow with the rows.
+    Blocks are scored by one matrix product each. Its entries may be wrong by the rounding of the product, for which
+    there is a bound; every row that may by this bound be among the best ``k`` is scored anew. Only the best k so far
+    are kept, so memory does not grow with the rows.
 
     Args:
         similarity: any; one that is no module of this library is taken at its word, block by block.
@@ -44,7 +43,6 @@ def scan(
         k: >= 1.
         blocks: what is scanned.
         keys: ``[N]`` int64, each once.
-        vectors_at: the vectors ``[n, d]`` at positions ``[n]``, which exact scores are computed from.
         center: ``[d]``, a point near the rows.
 
     Returns:
@@ -56,9 +54,9 @@ def scan(
     )
     score, scanned = pair_score(similarity), make_scan(similarity, queries, center.to(device))
     tiles = [slice(i, min(i + _TILE, len(queries))) for i in range(0, len(queries), _TILE)]
-    for start, stored, residual in blocks:
+    for start, stored in blocks:
         rows = stored.to(device)
-        block = scanned.block(rows, None if residual is None else residual.to(device))
+        block = scanned.block(rows, None)
         block_keys = keys[start : start + len(rows)].to(device)
         for tile in tiles:
             products = scanned.products(tile, block)
@@ -68,8 +66,7 @@ def scan(
             if scanned.trusted or score is None:
                 scores = -products[lines, columns]
             else:
-                at = _reader(rows if residual is None else None, start, columns, vectors_at)
-                scores = exact_scores(score, queries[tile], lines, at)
+                scores = exact_scores(score, queries[tile], lines, _reader(rows, columns))
             _merge(best, tile, lines, block_keys[columns], scores)
     return Hits(best.ids.masked_fill_(best.ids == _NONE, -1), best.scores)
 
@@ -93,13 +90,9 @@ def _candidates(
     return lines[inside], columns
 
 
-def _reader(
-    rows: Tensor | None, start: int, columns: Tensor, vectors_at: Callable[[Tensor], Tensor]
-) -> Callable[[slice], Tensor]:
-    """Vectors of runs of pairs: out of the block where it holds them as they were added."""
-    if rows is not None:
-        return lambda run: rows[columns[run]]
-    return lambda run: vectors_at(start + columns[run])
+def _reader(rows: Tensor, columns: Tensor) -> Callable[[slice], Tensor]:
+    """Vectors of runs of pairs, out of their block."""
+    return lambda run: rows[columns[run]]
 
 
 def _merge(best: Hits, tile: slice, lines: Tensor, keys: Tensor, scores: Tensor) -> None:
