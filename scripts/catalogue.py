@@ -33,7 +33,8 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from vicinal.core import KINDS, Entry, entries
+from vicinal.core import KINDS, entries
+from vicinal.core.registry import Entry
 
 PROJECT = Path(__file__).resolve().parents[1]
 CATALOGUE = PROJECT / "tests" / "catalogue.tsv"

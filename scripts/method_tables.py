@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from catalogue import NOT_YET, NOTHING, Line, read
-from vicinal.core import FACTS, Entry, entries
+from vicinal.core import FACTS, entries
+from vicinal.core.registry import Entry
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MARKED = re.compile(r"(<!-- (methods|facts|papers|which): ([a-z_, -]+?) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)

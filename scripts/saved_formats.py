@@ -351,9 +351,10 @@ def _shortened(value: Any) -> Any:
 
 def main(out: Path) -> None:
     """Write all."""
-    from vicinal.data import save_splits
+    from vicinal.data.splits import save_splits
     from vicinal.estimators import load_model, save_model
-    from vicinal.evaluation import Run, RunStore
+    from vicinal.evaluation import Run
+    from vicinal.evaluation.store import RunStore
     from vicinal.index import load_index, open_index
 
     out.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vicinal.core import KINDS, Entry, entries
+from vicinal.core import KINDS, entries
+from vicinal.core.registry import Entry
 
 DRAWN = 20
 

@@ -13,7 +13,7 @@ from vicinal import miners
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss, MinerForPML, ProxyLoss
 from vicinal.losses.pml import weight_of_indices
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 
 PAGE = Path(__file__).parents[1] / "docs" / "from-pytorch-metric-learning.md"
 if not PAGE.is_file():

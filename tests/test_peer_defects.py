@@ -21,7 +21,8 @@ from vicinal.core import entries
 from vicinal.factorization import low_rank
 from vicinal.losses import CrossBatchBank, EmbeddingLoss, supcon
 from vicinal.masks import sparsemax
-from vicinal.similarity import FixedDimensionalEncoding, resolve_similarity
+from vicinal.similarity import FixedDimensionalEncoding
+from vicinal.similarity.base import resolve_similarity
 
 TESTS = Path(__file__).parent
 THOROUGH = {

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.blockwise import BlockPolicy, block_policy, block_rows, policy, row_slices
-from vicinal.blockwise.blocks import attention_sizes
+from vicinal.blockwise import block_policy, policy
+from vicinal.blockwise.blocks import BlockPolicy, attention_sizes, block_rows, row_slices
 
 CPU = torch.device("cpu")
 sizes = st.integers(1, 5000)

@@ -14,7 +14,7 @@ from vicinal.blockwise import block_policy
 from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.nearest import NearestRows, lowest_rows
 from vicinal.blockwise.scores import BlockScores
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 from vicinal.similarity.factors import score_kernel
 
 SMALL = {"search_entries": 96, "query_rows": 3, "pair_entries": 64, "block_entries": 16}

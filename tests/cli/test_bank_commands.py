@@ -207,7 +207,7 @@ def test_a_refused_change_leaves_every_byte(folder, model, capsys):
 
 def test_a_change_waits_for_that_of_another(folder, model, monkeypatch):
     from vicinal.core import files
-    from vicinal.workflows import forget_rows
+    from vicinal.workflows.bank import forget_rows
 
     monkeypatch.setattr(files, "_WAIT", 0.05)
     with files.locked(files.resolved(model), "update"), pytest.raises(ValueError, match="to be free"):

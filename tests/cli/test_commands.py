@@ -233,7 +233,7 @@ def test_version(capsys):
 
 
 def test_demo_of_a_few_words(monkeypatch, tmp_path, capsys):
-    from vicinal.data import lexicon_table
+    from vicinal.data.lexicon import lexicon_table
 
     words = lexicon_table().iloc[::25].reset_index(drop=True)
     monkeypatch.setattr("vicinal.workflows.demo.lexicon_table", lambda: words)

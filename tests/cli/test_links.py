@@ -8,8 +8,7 @@ import torch
 from vicinal.cli import run
 from vicinal.core import entries
 from vicinal.links import Log, Logit, Sigmoid, parse
-from vicinal.report import link_figure, link_rows
-from vicinal.report.links import plain_formula, visible_range
+from vicinal.report.links import link_figure, link_rows, plain_formula, visible_range
 
 
 def test_every_link_has_a_row_without_tex(capsys):

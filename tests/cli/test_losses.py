@@ -8,8 +8,10 @@ import torch
 from vicinal.cli import run
 from vicinal.cli.output import out as output
 from vicinal.core import entries
-from vicinal.losses import read_loss
-from vicinal.report import LABELS, METHOD_KINDS, find_sheets, method_sheets
+from vicinal.losses.spec import read_loss
+from vicinal.report import LABELS
+from vicinal.report.losses import KINDS as METHOD_KINDS
+from vicinal.report.losses import find_sheets, method_sheets
 
 SHEETS = [sheet for kind in METHOD_KINDS for sheet in method_sheets(kind)]
 each = pytest.mark.parametrize("sheet", SHEETS, ids=lambda s: f"{s.kind}-{s.name}")

@@ -9,7 +9,7 @@ import pytest
 
 from references.tables import QUICK
 from vicinal.cli import run
-from vicinal.data import join_columns
+from vicinal.data.sets import join_columns
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 
 FEW = ["--max-epochs", "3", "--members", "2", "--hidden", "16,4", "--learning-rate", "0.01", "-q", "--no-baselines"]

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from vicinal.core import (
+from vicinal.core import check_choice, nearest
+from vicinal.core.checks import (
     check_between,
-    check_choice,
     check_integer,
     check_labels,
     check_matrices,
     check_number,
     check_scores,
-    nearest,
     optional_import,
 )
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from faults.disk import Disk, crashes, write_tree
-from vicinal.core import files, replace_text, replaced_file
+from vicinal.core import files, replaced_file
+from vicinal.core.files import replace_text
 from vicinal.core.folders import SUMS, check_sums, read_sums, read_whole, staged_folder
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from vicinal.core import log_mask, reduce_rows
+from vicinal.core import log_mask
+from vicinal.core.reduce import reduce_rows
 
 VALUES = [1.0, 5.0, 0.0, 3.0]
 ACTIVE = [True, False, True, True]

@@ -6,16 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vicinal.data import (
-    Split,
-    duplicates_across,
-    find_duplicates,
-    group_copies,
-    make_splits,
-    prepare_table,
-    read_table,
-    table_fingerprint,
-)
+from vicinal.data import Split, duplicates_across, find_duplicates, make_splits, prepare_table, read_table
+from vicinal.data.duplicates import group_copies, table_fingerprint
 
 
 def table_of(root=None, **columns):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import vicinal.data.lexicon as lexicon
-from vicinal.data import lexicon_table
+from vicinal.data.lexicon import lexicon_table
 
 needs_wheel = pytest.mark.skipif(
     importlib.util.find_spec("vaderSentiment") is None, reason="the extra 'demo' is not installed"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.core import escape_formula, unescape_formula
+from vicinal.core.formulas import escape_formula, unescape_formula
 from vicinal.data import read_table, write_table
 from vicinal.data.formats import delimiter_of
 

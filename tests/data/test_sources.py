@@ -19,18 +19,10 @@ import zstandard
 from pyarrow import feather, ipc, parquet
 
 from vicinal.core import untrusted
-from vicinal.data import (
-    TableForm,
-    beside,
-    query_tables,
-    read_table,
-    root_of,
-    stream_table,
-    table_name,
-    table_source,
-    table_sources,
-    write_table,
-)
+from vicinal.data import TableForm, beside, read_table, write_table
+from vicinal.data.databases import query_tables
+from vicinal.data.sources import root_of, table_name, table_source, table_sources
+from vicinal.data.streaming import stream_table
 
 TABLE = pd.DataFrame({"n": [1, 2, 3], "x": [0.5, np.nan, -1e300], "word": ["a", "b c", "\u00fc"]})
 ZSTD = zstandard.ZstdCompressor()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from references.identity import FORMS
-from vicinal.data import load_splits, make_splits, prepare_table, save_splits
+from vicinal.data import make_splits, prepare_table
+from vicinal.data.splits import load_splits, save_splits
 
 
 def parts(split):

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from references.identity import FORMS
-from vicinal.data import Dropped, prepare_table, read_table
+from vicinal.data import prepare_table, read_table
+from vicinal.data.table import Dropped
 
 
 def houses(n=12, **columns):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vicinal.data import read_target
+from vicinal.data.target import read_target
 
 
 def column(cells, name="price", **kwargs):

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from vicinal.core import entries
-from vicinal.encoders import KIND_NAMES, Inputs, check_encoder
-from vicinal.encoders.base import state_hash
-from vicinal.encoders.names import DEFAULTS, encoder_from_config, encoder_names
+from vicinal.encoders import Inputs
+from vicinal.encoders.base import KIND_NAMES, state_hash
+from vicinal.encoders.names import DEFAULTS, check_encoder, encoder_from_config, encoder_names
 
 pytestmark = pytest.mark.sweep(3)
 

@@ -11,8 +11,9 @@ import torch
 from PIL import Image
 
 import vicinal.encoders.images as images
-from vicinal.encoders import ImageCNN, contact_sheet, open_image, read_cell, thumbnail
-from vicinal.encoders.images import to_square
+from vicinal.encoders import ImageCNN, thumbnail
+from vicinal.encoders.images import contact_sheet, open_image, to_square
+from vicinal.encoders.media import read_cell
 
 
 def frame_of(*cells):

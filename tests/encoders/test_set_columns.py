@@ -8,16 +8,9 @@ import pytest
 import torch
 
 from vicinal.core import entries
-from vicinal.encoders import (
-    EmbeddingCache,
-    SetColumnEncoder,
-    TableEncoder,
-    build_table_encoder,
-    check_encoder,
-    infer_kinds,
-)
+from vicinal.encoders import EmbeddingCache, SetColumnEncoder, TableEncoder, build_table_encoder, infer_kinds
 from vicinal.encoders.kinds import elements_of, read_list
-from vicinal.encoders.names import encoder_from_config, reaches_out
+from vicinal.encoders.names import check_encoder, encoder_from_config, reaches_out
 from vicinal.encoders.set_columns import CHUNK
 from vicinal.encoders.sets import DeepSets, Moments, draw_elements
 

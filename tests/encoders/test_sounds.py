@@ -11,8 +11,8 @@ import soundfile
 import torch
 
 import references.encoders as reference
-from vicinal.encoders import AudioCNN, open_sound
-from vicinal.encoders.sounds import mel_filters, mel_power
+from vicinal.encoders import AudioCNN
+from vicinal.encoders.sounds import mel_filters, mel_power, open_sound
 
 
 def read(data, **options):

@@ -89,7 +89,7 @@ def test_image_equals_the_model_by_hand(image_folder, make_image):
 
 
 def test_audio_equals_the_model_by_hand(audio_folder, make_sound):
-    from vicinal.encoders import open_sound
+    from vicinal.encoders.sounds import open_sound
 
     frame = pd.DataFrame({"c": [make_sound(k, 0.2 + 0.1 * (k % 2)) for k in range(3)]})
     encoder = AudioTransformer("c", f"folder:{audio_folder}")

@@ -12,7 +12,7 @@ from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
 from vicinal.losses import EmbeddingLoss, ProxyLoss, label_contrast, nt_xent, parse, supcon
 from vicinal.relation import label_distance
-from vicinal.training import AddedLosses
+from vicinal.training.added import AddedLosses
 
 BRIEF = {**QUICK, "max_epochs": 3}
 

@@ -6,7 +6,8 @@ import torch
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.fold_readout import UNSEEN, FoldRows, readouts_by_fold
-from vicinal.heads import NONA, Ensemble, FoldMembers, Kriging
+from vicinal.heads import NONA, Ensemble, Kriging
+from vicinal.heads.folds import FoldMembers
 from vicinal.workflows.measuring import out_of_fold_scores
 
 SETTINGS = {"metric": "network", "validation_fraction": 0, "members": 4, "hidden": (8, 3), "max_epochs": 3}

@@ -8,7 +8,9 @@ import pytest
 
 from references.tables import table
 from vicinal.core import short
-from vicinal.data import check_column, prepare_table, read_table, read_target
+from vicinal.data import prepare_table, read_table
+from vicinal.data.table import check_column
+from vicinal.data.target import read_target
 from vicinal.encoders import build_table_encoder, infer_kinds
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, save_model
 from vicinal.workflows import predict_table

@@ -9,7 +9,8 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.out_of_fold import fold_predictions
 from vicinal.estimators.readout import NOISES, SCALES, tried_out_of_fold
-from vicinal.heads import FoldMembers, Kriging
+from vicinal.heads import Kriging
+from vicinal.heads.folds import FoldMembers
 
 SETTINGS = {
     "metric": "network",

@@ -8,7 +8,8 @@ from torch import nn
 
 from vicinal.estimators import ModelFolder, NeighborClassifier, NeighborRegressor, load_model
 from vicinal.heads import NONA, Ensemble
-from vicinal.training import MeanError, NeighborModule, NeighborNetwork, Rows, TrainingSettings
+from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings
+from vicinal.training.error import MeanError
 from vicinal.training.fold_epochs import FoldEpochs
 
 RNG = np.random.default_rng(0)

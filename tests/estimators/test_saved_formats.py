@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 import saved_formats as formats
 from vicinal.cli.program import app
-from vicinal.data import load_splits
+from vicinal.data.splits import load_splits
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
-from vicinal.evaluation import RunStore
+from vicinal.evaluation.store import RunStore
 from vicinal.index import NeighborBank, load_index, open_index
 
 SAVED = Path(__file__).parents[1] / "saved"

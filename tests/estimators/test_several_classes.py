@@ -13,7 +13,7 @@ from vicinal.calibration import f1_thresholds
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, load_model
 from vicinal.estimators.several import read_multilabel
-from vicinal.training import error_of
+from vicinal.training.error import error_of
 
 BRIEF = {"max_epochs": 12, "learning_rate": 2e-2, "hidden": (16, 4), "members": 2, "batch_size": 64}
 NAMES = ["moon", "sea", "sun"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vicinal.estimators import NeighborRegressor, load_model
-from vicinal.training import error_of
+from vicinal.training.error import error_of
 from vicinal.training.likelihood import negative_log_likelihood
 
 QUICK = {"metric": "network", "readout": "attention", "members": 2, "hidden": (8,), "max_epochs": 3}

@@ -6,15 +6,8 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 from sklearn.metrics import average_precision_score
 
-from vicinal.evaluation import (
-    average_precision,
-    class_suspicion,
-    coverage_curve,
-    error_slices,
-    left_out_predictions,
-    suspicion,
-    target_slices,
-)
+from vicinal.evaluation import average_precision, left_out_predictions, suspicion
+from vicinal.evaluation.audit import class_suspicion, coverage_curve, error_slices, target_slices
 
 
 def test_slices_are_means_of_their_rows_worst_first() -> None:

@@ -10,8 +10,8 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from vicinal.evaluation import knn_grid, mean_baseline, regression_scores, ridge_baseline
-from vicinal.evaluation.baselines import neighbor_mean, one_hot
+from vicinal.evaluation import knn_grid, regression_scores, ridge_baseline
+from vicinal.evaluation.baselines import mean_baseline, neighbor_mean, one_hot
 
 CLASSES = ["a", "b", "c"]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from vicinal.evaluation import Run, RunStore, answers, run_protocol, significance, summarize
-from vicinal.evaluation.store import split_digest
+from vicinal.evaluation import Run, answers, significance, summarize
+from vicinal.evaluation.store import RunStore, run_protocol, split_digest
 
 
 @dataclass

@@ -18,17 +18,15 @@ from sklearn.metrics import (
 )
 
 from vicinal.evaluation import (
-    HIGHER_IS_BETTER,
-    PRIMARY,
-    PRIMARY_OF_SEVERAL,
     classification_scores,
     knn_grid,
-    mean_baseline,
     regression_scores,
     scores_by_class,
     several_scores,
     tuned_baselines,
 )
+from vicinal.evaluation.baselines import mean_baseline
+from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(2, 50), targets=st.sampled_from([None, 1, 3]))

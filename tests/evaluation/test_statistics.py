@@ -9,16 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import references.ranks as reference
-from vicinal.evaluation import (
-    average_ranks,
-    bootstrap_interval,
-    critical_difference,
-    friedman,
-    nemenyi,
-    paired_t,
-    relative_change,
-    wilcoxon,
-)
+from vicinal.evaluation import bootstrap_interval, critical_difference, friedman, paired_t, wilcoxon
+from vicinal.evaluation.statistics import average_ranks, nemenyi, relative_change
 
 DEMSAR_TABLE_5 = {  # critical values for the two-tailed Nemenyi test
     0.05: [1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164],

@@ -11,7 +11,8 @@ import threading
 import pandas as pd
 import pytest
 
-from vicinal.evaluation import Run, RunStore
+from vicinal.evaluation import Run
+from vicinal.evaluation.store import RunStore
 
 
 def run(split=0, method="nona", dataset="houses", **metrics):

@@ -14,11 +14,13 @@ import torch
 
 from faults.warm import command
 from references.tables import table
-from vicinal.core import files, replace_text
+from vicinal.core import files
+from vicinal.core.files import replace_text
 from vicinal.encoders import EmbeddingCache
 from vicinal.encoders.cache import content_key
 from vicinal.estimators import load_model, save_model
-from vicinal.evaluation import Run, RunStore
+from vicinal.evaluation import Run
+from vicinal.evaluation.store import RunStore
 from vicinal.index import ExactIndex, NeighborBank, load_index
 from vicinal.training import NeighborModule
 from vicinal.workflows import fit as fit_workflow
@@ -248,7 +250,8 @@ def bank_digest(bank):
 
 def predict_and_die(model, given, out, parts):
     """Predict a file, and be killed before the part behind ``parts`` parts of 128 rows is put aside."""
-    from vicinal.workflows import predict_file, streaming
+    from vicinal.workflows import streaming
+    from vicinal.workflows.streaming import predict_file
 
     put = streaming._put_aside
 

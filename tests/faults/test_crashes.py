@@ -15,7 +15,7 @@ from faults.warm import contents, end, run_case, start
 from vicinal.encoders import EmbeddingCache
 from vicinal.encoders.cache import content_key
 from vicinal.estimators import load_model
-from vicinal.evaluation import RunStore
+from vicinal.evaluation.store import RunStore
 from vicinal.index import NeighborBank, load_index
 
 CASES = [

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from vicinal.heads import NONA, Ensemble, FoldMembers, Kriging
+from vicinal.heads import NONA, Ensemble, Kriging
+from vicinal.heads.folds import FoldMembers
 from vicinal.masks import SoftStep
 from vicinal.masks.simplex import entmax15, of_repeated, softmax, sparsemax
 

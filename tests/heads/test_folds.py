@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.heads import NONA, Dense, Ensemble, FoldMembers, Kriging
+from vicinal.heads import NONA, Dense, Ensemble, Kriging
+from vicinal.heads.folds import FoldMembers
 from vicinal.masks import SoftStep, TopK
 
 

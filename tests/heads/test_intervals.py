@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from vicinal.heads import conformal_margin, neighbor_range, weighted_quantile
+from vicinal.heads import conformal_margin, neighbor_range
+from vicinal.heads.intervals import weighted_quantile
 
 
 def drawn(seed, b=6, n=9):

@@ -9,13 +9,8 @@ from torch import nn
 
 from vicinal.blockwise import block_policy
 from vicinal.estimators.indexing import NearBank
-from vicinal.heads import (
-    NONA,
-    ApproximateNONA,
-    Ensemble,
-    streamed_prediction,
-    streamed_quantiles,
-)
+from vicinal.heads import NONA, ApproximateNONA, Ensemble, streamed_prediction
+from vicinal.heads.intervals import streamed_quantiles
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.heads.streaming import streamed_top_weights
 from vicinal.index import ExactIndex, NeighborBank

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from vicinal.heads import NONA, streamed_quantiles, weighted_quantile
+from vicinal.heads import NONA
+from vicinal.heads.intervals import streamed_quantiles, weighted_quantile
 from vicinal.masks import SoftStep, TopK
 from vicinal.similarity import NegativeSquaredL2
 

@@ -6,8 +6,9 @@ import torch
 
 from references.linking import csls, inverted_softmax
 from vicinal.blockwise.blocks import block_policy
-from vicinal.index import Corrected, ExactIndex, csls_bias, dual_hub_bias, hub_bias, open_index
-from vicinal.similarity import resolve_similarity
+from vicinal.index import Corrected, ExactIndex, dual_hub_bias, hub_bias, open_index
+from vicinal.index.hubs import csls_bias
+from vicinal.similarity.base import resolve_similarity
 
 GOLDEN = np.load("tests/golden/retrieval/dbnorm.npz")
 SIMILARITIES = ["cosine", "dot", "scaled_dot", "l2", "squared_l2", "l1", "snr"]

@@ -6,7 +6,8 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from vicinal.core import entries, entry
-from vicinal.losses import EmbeddingLoss, ProxyLoss, read_loss
+from vicinal.losses import EmbeddingLoss, ProxyLoss
+from vicinal.losses.spec import read_loss
 
 pytestmark = pytest.mark.sweep(3)
 

@@ -11,7 +11,8 @@ from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.core import entry as entry_of
 from vicinal.losses import CrossBatchBank, EmbeddingLoss, ProxyLoss, explain_batch, supcon
-from vicinal.relation import from_pairs, label_distance, other_rows, same_class, shared_labels
+from vicinal.relation import from_pairs, label_distance, same_class, shared_labels
+from vicinal.relation.pairs import other_rows
 
 pytestmark = pytest.mark.sweep(3)
 

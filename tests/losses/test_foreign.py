@@ -20,7 +20,8 @@ from vicinal.losses import (
     miner_from_pml,
 )
 from vicinal.losses.pml import class_codes
-from vicinal.relation import other_rows, same_class
+from vicinal.relation import same_class
+from vicinal.relation.pairs import other_rows
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -5,7 +5,8 @@ import torch
 import torch.distributed
 
 from processes import run_processes
-from vicinal.core import entries, entry, gather_rows, sum_over_processes
+from vicinal.core import entries, entry
+from vicinal.core.gathering import gather_rows, sum_over_processes
 from vicinal.losses import AdaptiveHeadsLoss, CrossBatchBank, EmbeddingLoss, MixedLoss, ProxyLoss
 
 pytestmark = pytest.mark.sweep(8)

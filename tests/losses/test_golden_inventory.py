@@ -13,7 +13,7 @@ import torch
 
 import catalogue
 from mentions import defines
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 
 TESTS = Path(__file__).parents[1]
 FOLDER = TESTS / "golden/losses"

@@ -8,8 +8,9 @@ import torch
 
 from vicinal import losses
 from vicinal.losses import triplets
-from vicinal.relation import other_rows, same_class
-from vicinal.similarity import resolve_similarity
+from vicinal.relation import same_class
+from vicinal.relation.pairs import other_rows
+from vicinal.similarity.base import resolve_similarity
 
 FOLDER = Path(__file__).parents[1] / "golden/losses"
 EXACT, CLIPPED = 1e-9, 1e-6

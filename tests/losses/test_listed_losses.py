@@ -13,7 +13,8 @@ from references.pair_losses import reduce
 from vicinal import losses
 from vicinal.losses import AdaptiveHeadsLoss, EmbeddingLoss, PairTemperature, ProxyLoss
 from vicinal.losses.structured import FORMS
-from vicinal.relation import other_rows, same_class
+from vicinal.relation import same_class
+from vicinal.relation.pairs import other_rows
 from vicinal.similarity import NegativeSquaredL2, class_means
 
 REDUCTIONS = ("mean", "sum", "none", "mean_nonzero")

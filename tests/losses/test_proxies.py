@@ -14,7 +14,8 @@ from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss, ProxyLoss
 from vicinal.losses.kernels import CLASS_KERNELS
 from vicinal.losses.streaming import as_inner_product
-from vicinal.similarity import Cosine, NegativeSquaredL2, resolve_similarity
+from vicinal.similarity import Cosine, NegativeSquaredL2
+from vicinal.similarity.base import resolve_similarity
 
 pytestmark = pytest.mark.sweep(4)
 

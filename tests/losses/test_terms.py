@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from vicinal.core import entries
-from vicinal.losses import EmbeddingLoss, ProxyLoss, parse, read_loss, supcon
-from vicinal.losses.spec import Term, check_label_kind, label_kind, losses_for
+from vicinal.losses import EmbeddingLoss, ProxyLoss, parse, supcon
+from vicinal.losses.spec import Term, check_label_kind, label_kind, losses_for, read_loss
 from vicinal.miners import semihard
 
 ENTRIES = entries("pair_loss")

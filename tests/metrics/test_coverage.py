@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from vicinal.blockwise import block_policy
-from vicinal.metrics import nearest_distances, neighbor_coverage
+from vicinal.metrics import neighbor_coverage
+from vicinal.metrics.geometry import nearest_distances
 
 
 def drawn(rows=30, dim=3, seed=0):

@@ -14,7 +14,7 @@ from faults.warm import program, run_case
 from vicinal import metrics
 from vicinal.blockwise import block_policy
 from vicinal.metrics.retrieval import NAMES, from_ranks, named
-from vicinal.ranks import related_ranks
+from vicinal.ranks.hard import related_ranks
 from vicinal.similarity import Dot, NegativeL2
 
 pytestmark = pytest.mark.sweep(3)
@@ -109,7 +109,7 @@ def test_stripes_equal_half_of_the_blocks():
 def test_similarities(similarity):
     g = torch.Generator().manual_seed(3)
     x, y = torch.randn(60, 4, generator=g, dtype=torch.float64), torch.randint(0, 6, (60,), generator=g)
-    from vicinal.similarity import resolve_similarity
+    from vicinal.similarity.base import resolve_similarity
 
     got = metrics.embedding_metrics(x, y, metrics=ALL, similarity=similarity, block=16)
     want = whole(resolve_similarity(similarity)(x, x), y, y, 1 - torch.eye(60), ALL, "worst")

@@ -7,8 +7,10 @@ from scipy import stats
 
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss, MixedLoss, ProxyLoss, metrix
-from vicinal.mixing import Mixture, draw_mixture, draw_shares
-from vicinal.relation import other_rows, same_class, shared_labels
+from vicinal.mixing import Mixture, draw_mixture
+from vicinal.mixing.mixture import draw_shares
+from vicinal.relation import same_class, shared_labels
+from vicinal.relation.pairs import other_rows
 
 SOFT = [
     entry

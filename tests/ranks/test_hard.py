@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.ranks import rank_order, related_ranks, split_pairs
+from vicinal.ranks.hard import rank_order, related_ranks
+from vicinal.ranks.pairs import split_pairs
 
 
 def test_ranks_by_hand():

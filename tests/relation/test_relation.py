@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from vicinal.relation import from_pairs, graded, label_distance, other_rows, same_class, same_group, shared_labels
+from vicinal.relation import from_pairs, graded, label_distance, same_class, same_group, shared_labels
+from vicinal.relation.pairs import other_rows
 
 CLASSES = torch.tensor([3, 0, 3, 1, 0]), torch.tensor([0, 3, 1, 1, 7, 3])
 TAGS = (

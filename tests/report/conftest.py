@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from vicinal.report import CompareRecord, FitRecord, NeighborPanel
+from vicinal.report.records import CompareRecord, FitRecord, NeighborPanel
 
 WORDS = (
     "horrible -2.5,horrid -2.2,horrific -3.0,horrified -2.5,horrifying -2.7,horror -2.7,happily 2.6,happy 2.7,"

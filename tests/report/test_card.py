@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from vicinal.report import write_card
-from vicinal.report.card import card_text
+from vicinal.report.card import card_text, write_card
 
 HOSTILE = '"x": [y]\n---\n# <script>alert(1)</script> | `a` [b](http://c.d) {% x %} \u2028 \\ $z$ ```'
 

@@ -10,10 +10,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from vicinal.core import replace_text
-from vicinal.report import Doubted, Example, FitRecord, NeighborPanel, Verdict, write_compare_page, write_page
-from vicinal.report.compare import compare_html
+from vicinal.core.files import replace_text
+from vicinal.report import write_page
+from vicinal.report.compare import compare_html, write_compare_page
 from vicinal.report.page import cell_view, cells, page_html, panel_view
+from vicinal.report.records import Doubted, Example, FitRecord, NeighborPanel, Verdict
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = (

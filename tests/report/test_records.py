@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from vicinal.report import Column, CompareRecord, FitRecord, Neighbor, NeighborPanel
+from vicinal.report import Neighbor
+from vicinal.report.records import Column, CompareRecord, FitRecord, NeighborPanel
 
 
 def record(**changes):

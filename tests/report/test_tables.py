@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from vicinal.report import Doubted, Verdict
+from vicinal.report.records import Doubted, Verdict
 from vicinal.report.tables import (
     findings,
     fit_table,

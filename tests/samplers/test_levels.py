@@ -7,7 +7,8 @@ import pytest
 import scipy.stats
 import torch
 
-from vicinal.samplers import draw_levels, level_probabilities
+from vicinal.samplers import level_probabilities
+from vicinal.samplers.levels import draw_levels
 
 
 def test_probabilities_are_those_of_a_log_normal_number():

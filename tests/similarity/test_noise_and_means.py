@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from vicinal.similarity import NegativeSNR, class_means, nearest_class_mean, resolve_similarity
+from vicinal.similarity import NegativeSNR, class_means, nearest_class_mean
+from vicinal.similarity.base import resolve_similarity
 
 
 def normal(seed, *shape):

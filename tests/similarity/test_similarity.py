@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from references import nona as reference
 from vicinal.core import entries
-from vicinal.similarity import NegativeL2, resolve_similarity
+from vicinal.similarity import NegativeL2
+from vicinal.similarity.base import resolve_similarity
 
 each = pytest.mark.parametrize("entry", entries("similarity"), ids=lambda e: e.name)
 

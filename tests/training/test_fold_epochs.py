@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from vicinal.encoders import MemberProjectors
-from vicinal.heads import NONA, Ensemble, FoldMembers
+from vicinal.heads import NONA, Ensemble
+from vicinal.heads.folds import FoldMembers
 from vicinal.masks import SoftStep
 from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings, train
 from vicinal.training.fold_epochs import FoldEpochs, load_member_state, member_state

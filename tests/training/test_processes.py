@@ -16,16 +16,10 @@ from vicinal.encoders.cnn import RealNorm
 from vicinal.heads import NONA, Dense
 from vicinal.losses import EmbeddingLoss
 from vicinal.masks import SoftStep, TopK
-from vicinal.training import (
-    AddedLosses,
-    NeighborModule,
-    NeighborNetwork,
-    RowBatches,
-    Rows,
-    TrainingSettings,
-    train,
-)
+from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings, train
+from vicinal.training.added import AddedLosses
 from vicinal.training.normalizing import separate, synchronize
+from vicinal.training.rows import RowBatches
 
 pytestmark = pytest.mark.sweep(3)
 

@@ -11,16 +11,9 @@ from torch import nn
 
 from vicinal.heads import NONA, Dense
 from vicinal.masks import SoftStep
-from vicinal.training import (
-    NeighborModule,
-    NeighborNetwork,
-    RowBatches,
-    Rows,
-    RowSubset,
-    TrainingSettings,
-    error_of,
-    train,
-)
+from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings, train
+from vicinal.training.error import error_of
+from vicinal.training.rows import RowBatches, RowSubset
 
 
 class Matrix:

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from vicinal.cli import run
-from vicinal.evaluation import RunStore
-from vicinal.workflows import TableJob, compare, compare_tables, plan_compare
+from vicinal.evaluation.store import RunStore
+from vicinal.workflows import TableJob, compare, compare_tables
+from vicinal.workflows.compare import plan_compare
 from vicinal.workflows.engines import done_together
 
 HEADS = ("nona", "nona+knn")

@@ -11,8 +11,9 @@ import pytest
 from vicinal import NeighborClassifier, NeighborRegressor
 from vicinal.cli import run
 from vicinal.data import read_table, write_table
-from vicinal.workflows import predict_file, predict_table, streaming
+from vicinal.workflows import predict_table, streaming
 from vicinal.workflows.engines import BatchPredictor, model_digest
+from vicinal.workflows.streaming import predict_file
 
 ROWS = 700
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray and Spark warn of much

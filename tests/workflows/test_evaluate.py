@@ -12,7 +12,8 @@ from PIL import Image
 
 from vicinal.cli import run
 from vicinal.estimators import load_model
-from vicinal.report import AuditRecord, audit_findings
+from vicinal.report.audit import audit_findings
+from vicinal.report.records import AuditRecord
 from vicinal.workflows import TableJob, audit_table, fit_table
 
 QUICK = {"max_epochs": 3, "members": 2, "hidden": (16, 8), "learning_rate": 1e-3}

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vicinal.estimators import NeighborRegressor
-from vicinal.workflows import predict_file, predict_table
+from vicinal.workflows import predict_table
 from vicinal.workflows.predict import _kept_names
+from vicinal.workflows.streaming import predict_file
 
 draw = np.random.default_rng(15)
 TABLE = pd.DataFrame({"key": [f"p{i}" for i in range(60)], "a": draw.normal(size=60), "b": draw.normal(size=60)})

@@ -9,7 +9,8 @@ import pytest
 from vicinal import NeighborClassifier, NeighborRegressor
 from vicinal.cli import run
 from vicinal.estimators import ModelFolder, load_model
-from vicinal.workflows import add_table, forget_rows, refit, refit_model, relabel_table
+from vicinal.workflows import add_table, refit, refit_model
+from vicinal.workflows.bank import forget_rows, relabel_table
 
 NETWORK = {"max_epochs": 2, "members": 2, "hidden": (8, 4), "metric": "network", "readout": "attention"}
 

@@ -11,8 +11,10 @@ from faults.crashing import predict_and_die
 from faults.warm import run_case
 from vicinal import NeighborClassifier, NeighborRegressor
 from vicinal.core.progress import listening
-from vicinal.data import read_table, stream_table, write_table
-from vicinal.workflows import add_table, predict_file, predict_table, streaming
+from vicinal.data import read_table, write_table
+from vicinal.data.streaming import stream_table
+from vicinal.workflows import add_table, predict_table, streaming
+from vicinal.workflows.streaming import predict_file
 
 ROWS = 700
 

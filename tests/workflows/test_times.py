@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 
 from vicinal.cli import run
-from vicinal.data import load_splits, prepare_table, split_by_time
+from vicinal.data import prepare_table
+from vicinal.data.splits import load_splits, split_by_time
 from vicinal.estimators import load_model
-from vicinal.evaluation import error_by_period, find_drift, tuned_baselines
-from vicinal.report import audit_findings
+from vicinal.evaluation import tuned_baselines
+from vicinal.evaluation.audit import error_by_period, find_drift
+from vicinal.report.audit import audit_findings
 from vicinal.workflows import TableJob, audit_table, fit_table, plan_fit, refit_model
 
 ROWS = 300

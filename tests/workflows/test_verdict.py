@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
 
-from vicinal.report import Doubted, verdict_sentence
+from vicinal.report.records import Doubted
+from vicinal.report.tables import verdict_sentence
 from vicinal.workflows import TableJob, fit_table
 from vicinal.workflows.measured import Measured, MeasuredClasses, Measurements
 from vicinal.workflows.verdict import Covering, verdict

@@ -9,13 +9,9 @@ import pytest
 from vicinal.cli import run
 from vicinal.data import prepare_table
 from vicinal.estimators import load_model
-from vicinal.evaluation import (
-    classification_scores,
-    coverage_curve,
-    mean_baseline,
-    regression_scores,
-    tuned_baselines,
-)
+from vicinal.evaluation import classification_scores, regression_scores, tuned_baselines
+from vicinal.evaluation.audit import coverage_curve
+from vicinal.evaluation.baselines import mean_baseline
 from vicinal.workflows import TableJob, add_table, audit_table, fit_table, refit_model
 from vicinal.workflows.refit import _difference
 from vicinal.workflows.verdict import _doubted, _median, _share

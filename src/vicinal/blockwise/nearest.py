@@ -20,7 +20,7 @@ from vicinal.blockwise.distances import paired_distances
 from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion
 from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.topk import Nearest, topk
-from vicinal.core import check_matrices
+from vicinal.core.checks import check_matrices
 
 _FEW = 4
 """Up to this many queries, the product with a block is computed with the bank rows first."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vicinal.calibration.checks import Floats, check_matrix, check_vector
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 
 
 @dataclass(frozen=True)

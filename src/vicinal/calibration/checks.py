@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

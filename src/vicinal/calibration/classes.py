@@ -5,7 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from vicinal.calibration.checks import Floats, check_classes, check_probabilities
 from vicinal.calibration.split import conformal_quantile
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer
 
 METHODS = ("lac", "aps", "raps")
 

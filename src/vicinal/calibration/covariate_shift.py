@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vicinal.calibration.checks import Floats, check_matrix, check_vector
-from vicinal.core import check_between
+from vicinal.core.checks import check_between
 
 GRID = (0.001, 0.01, 0.1, 1.0, 10.0)
 

@@ -9,7 +9,8 @@ from vicinal.calibration.checks import Floats, check_matrix, check_vector
 from vicinal.calibration.classes import METHODS, class_scores
 from vicinal.calibration.groups import group_mass
 from vicinal.calibration.split import too_few
-from vicinal.core import check_between, check_choice
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between
 
 _NUMBERS = 1 << 22
 """Numbers that are held at a time."""

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from vicinal.calibration.checks import Floats, check_vector
 from vicinal.calibration.split import conformal_quantile
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 
 
 def neighbor_density(weights: ArrayLike, labels: ArrayLike, at: ArrayLike, *, width: float) -> Floats:

@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from vicinal.calibration.checks import Floats, Integers, check_classes, check_probabilities
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer
 
 
 def clopper_pearson(hits: ArrayLike, trials: ArrayLike, level: float) -> tuple[Floats, Floats]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vicinal.core import check_between, check_integer, check_number
+from vicinal.core.checks import check_between, check_integer, check_number
 
 
 def _pinball(score: float, radius: float, alpha: float) -> float:

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vicinal.calibration.checks import Floats, check_vector
-from vicinal.core import Reduction, check_between, check_choice
+from vicinal.core import Reduction, check_choice
+from vicinal.core.checks import check_between
 
 SURROGATES = ("logistic", "exponential")
 

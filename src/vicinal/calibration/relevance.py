@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from vicinal.calibration.checks import Floats, Integers, check_vector
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer
 from vicinal.core.seeding import seeded
 
 _STEP, _DOUBT = 1.1, 2.0

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from vicinal.calibration.checks import Floats, check_vector
 from vicinal.calibration.groups import group_mass
-from vicinal.core import check_between
+from vicinal.core.checks import check_between
 
 
 def conformal_quantile(

@@ -33,9 +33,10 @@ def embed(
     quiet: o.Quiet = False,
 ) -> None:
     """Write the vectors of a table's rows, which are near for rows that are alike to the model."""
-    from vicinal.core import counted, local_path
-    from vicinal.data import table_source
-    from vicinal.workflows import embed_table
+    from vicinal.core import counted
+    from vicinal.core.checks import local_path
+    from vicinal.data.sources import table_source
+    from vicinal.workflows.bank import embed_table
 
     rows, width = embed_table(
         local_path("model", model),
@@ -89,8 +90,9 @@ def add(
     If they differ in kind from the rows of the fit, --weight auto chooses how much they count, and --epochs 3 continues
     the training.
     """
-    from vicinal.core import counted, local_path
-    from vicinal.data import table_source
+    from vicinal.core import counted
+    from vicinal.core.checks import local_path
+    from vicinal.data.sources import table_source
     from vicinal.workflows import add_table
 
     change = add_table(
@@ -136,9 +138,10 @@ def relabel(
 
     The journal keeps old and new labels, with user and time: vicinal show MODEL --changes lists them.
     """
-    from vicinal.core import counted, local_path
-    from vicinal.data import table_source
-    from vicinal.workflows import relabel_table
+    from vicinal.core import counted
+    from vicinal.core.checks import local_path
+    from vicinal.data.sources import table_source
+    from vicinal.workflows.bank import relabel_table
 
     change, rows = relabel_table(
         local_path("model", model),
@@ -180,8 +183,9 @@ def forget(
 
     Predictions are then as if the rows had never been in the bank; but the encoder was trained with them.
     """
-    from vicinal.core import counted, local_path
-    from vicinal.workflows import forget_rows, read_ids
+    from vicinal.core import counted
+    from vicinal.core.checks import local_path
+    from vicinal.workflows.bank import forget_rows, read_ids
 
     change = forget_rows(
         local_path("model", model),

@@ -13,7 +13,7 @@ from vicinal.cli.output import print_json, print_rows
 from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
-    from vicinal.workflows import ComparePlan, Comparison
+    from vicinal.workflows.compare import ComparePlan, Comparison
 
 
 @app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
@@ -46,10 +46,13 @@ def compare(
     once. Finished runs are stored; if a comparison is stopped, the same command resumes it. The paper's learning rate
     is --learning-rate 1e-5.
     """
-    from vicinal.core import local_path
-    from vicinal.data import beside, table_sources
-    from vicinal.report import write_compare_page
-    from vicinal.workflows import TableJob, compare_tables, plan_compare, table_columns
+    from vicinal.core.checks import local_path
+    from vicinal.data import beside
+    from vicinal.data.sources import table_sources
+    from vicinal.report.compare import write_compare_page
+    from vicinal.workflows import TableJob, compare_tables
+    from vicinal.workflows.compare import plan_compare
+    from vicinal.workflows.predict import table_columns
 
     if len(target) not in (1, len(data)):
         raise ValueError(f"--target: expected one column, or one for each of the {len(data)} tables, got {len(target)}")

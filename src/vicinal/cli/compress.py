@@ -28,7 +28,7 @@ def compress(
     """
     from dataclasses import asdict
 
-    from vicinal.core import local_path
+    from vicinal.core.checks import local_path
     from vicinal.workflows import compress_model
 
     outcome = compress_model(

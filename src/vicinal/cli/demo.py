@@ -26,7 +26,7 @@ def demo(
     The data are human valence ratings (-4 to 4) of about 7,500 words and emoticons from the lexicon in the package
     vaderSentiment; nothing is downloaded.
     """
-    from vicinal.workflows import run_demo
+    from vicinal.workflows.demo import run_demo
 
     with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
         result = run_demo(out, seed=seed, log=shown.log)

@@ -39,8 +39,8 @@ def discover(
 
     A page shows the groups. Write their names into the table; then vicinal add MODEL DATA --names TABLE adds the rows.
     """
-    from vicinal.core import local_path
-    from vicinal.data import table_name, table_source
+    from vicinal.core.checks import local_path
+    from vicinal.data.sources import table_name, table_source
     from vicinal.workflows import discover_table
 
     source = table_source("data", data, database)

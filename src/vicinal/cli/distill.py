@@ -49,8 +49,8 @@ def distill(
     The student learns from labels and from the model's predictions of all rows. A student trained on labels alone is
     measured for comparison.
     """
-    from vicinal.core import local_path
-    from vicinal.data import table_source
+    from vicinal.core.checks import local_path
+    from vicinal.data.sources import table_source
     from vicinal.workflows import distill_table
 
     folder = local_path("model", model)

@@ -13,7 +13,7 @@ from vicinal.cli.progress import shown_progress
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vicinal.report import AuditRecord
+    from vicinal.report.records import AuditRecord
 
 
 @app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")
@@ -52,10 +52,11 @@ def evaluate(
     import json
 
     from vicinal.cli.output import finite
-    from vicinal.core import local_path, replace_text, short_text
-    from vicinal.data import table_source
-    from vicinal.report import write_audit_page
-    from vicinal.workflows import audit_targets
+    from vicinal.core.checks import local_path, short_text
+    from vicinal.core.files import replace_text
+    from vicinal.data.sources import table_source
+    from vicinal.report.audit import write_audit_page
+    from vicinal.workflows.evaluate import audit_targets
 
     page = None if out is None else local_path("--out", out, written=True)
     if page is not None:
@@ -100,8 +101,7 @@ def _further(page: "Path", place: int) -> "Path":
 
 
 def _print_audit(record: "AuditRecord") -> None:
-    from vicinal.report import audit_findings, fairness_cells, period_cells
-    from vicinal.report.audit import error_name
+    from vicinal.report.audit import audit_findings, error_name, fairness_cells, period_cells
     from vicinal.report.tables import CLASS_HEADINGS, class_rows
 
     print_scores(

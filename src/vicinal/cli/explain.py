@@ -10,7 +10,7 @@ from vicinal.cli.output import cell_words, label_words, print_json, print_progre
 from vicinal.cli.output import out as output
 
 if TYPE_CHECKING:
-    from vicinal.workflows import Explained, Explainer
+    from vicinal.workflows.explain import Explained, Explainer
 
 _CELLS, _CLASSES = 3, 5
 """Most cells of a row, and classes, to show."""
@@ -45,9 +45,9 @@ def explain(
 
     Rows of the bank (--id) are predicted without themselves.
     """
-    from vicinal.core import check_between, check_integer, local_path
-    from vicinal.data import table_source
-    from vicinal.workflows import Explainer, explained_record
+    from vicinal.core.checks import check_between, check_integer, local_path
+    from vicinal.data.sources import table_source
+    from vicinal.workflows.explain import Explainer, explained_record
 
     chosen = [name for name, value in (("--id", row_id), ("--row", row), ("--file", file)) if value is not None]
     if len(chosen) != 1:

@@ -32,8 +32,8 @@ def explore(
 
     Changes are saved in the model, like those of `vicinal relabel`, `add` and `forget`. Ctrl-C stops the server.
     """
-    from vicinal.core import check_integer, local_path
-    from vicinal.data import table_source
+    from vicinal.core.checks import check_integer, local_path
+    from vicinal.data.sources import table_source
     from vicinal.serve import ExplorePage
     from vicinal.workflows import Explorer
 

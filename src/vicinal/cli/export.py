@@ -32,8 +32,9 @@ def export(
     The vectors are those of `vicinal embed`. The inputs of the graph are listed; other programs must make tokens and
     n-grams themselves.
     """
-    from vicinal.core import local_path
-    from vicinal.workflows import export_onnx, save_mlflow
+    from vicinal.core.checks import local_path
+    from vicinal.workflows import export_onnx
+    from vicinal.workflows.mlflow_model import save_mlflow
 
     if (onnx is None) == (mlflow is None):
         raise ValueError(f"export: expected one of --onnx and --mlflow, got {'none' if onnx is None else 'both'}")

@@ -13,7 +13,7 @@ from vicinal.cli.progress import shown_progress
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vicinal.workflows import FitOutcome, FitPlan
+    from vicinal.workflows.fit import FitOutcome, FitPlan
 
 
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
@@ -37,8 +37,9 @@ def fit(
 
     Writes a folder with the model, a model card and report.html. If a run is killed, the same command resumes it.
     """
-    from vicinal.core import local_path
-    from vicinal.data import beside, table_source
+    from vicinal.core.checks import local_path
+    from vicinal.data import beside
+    from vicinal.data.sources import table_source
     from vicinal.workflows import TableJob, fit_table, plan_fit
 
     source = table_source("data", data, options["database"])
@@ -73,7 +74,7 @@ def fit(
 
 def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
     """The result of a fit as JSON values."""
-    from vicinal.report import verdict_sentence
+    from vicinal.report.tables import verdict_sentence
 
     record, columns = outcome.record, outcome.record.column_list
     return {
@@ -149,7 +150,7 @@ def print_columns(plan: "FitPlan", console: "Console") -> None:
 
 def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
     """Print the result of a fit; without ``columns``, these only if encoders were chosen after :func:`print_plan`."""
-    from vicinal.report import verdict_sentence
+    from vicinal.report.tables import verdict_sentence
 
     record = outcome.record
     rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]

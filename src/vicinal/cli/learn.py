@@ -11,7 +11,7 @@ from vicinal.cli.output import print_json, print_rows
 from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
-    from vicinal.workflows import LearnOutcome
+    from vicinal.workflows.learn import LearnOutcome
 
 
 @app.command(epilog="Example: vicinal learn photos.csv --same product --image photo")
@@ -63,9 +63,10 @@ def learn(
 
     Writes a model folder for vicinal search, embed, add and forget, and report.html with example queries and hits.
     """
-    from vicinal.core import local_path
-    from vicinal.data import beside, table_source
-    from vicinal.workflows import LearnJob, learn_table
+    from vicinal.core.checks import local_path
+    from vicinal.data import beside
+    from vicinal.data.sources import table_source
+    from vicinal.workflows.learn import LearnJob, learn_table
 
     source = table_source("data", data, options["database"])
     folder = beside(source, "model") if out is None else local_path("--out", out, written=True)

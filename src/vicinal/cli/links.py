@@ -23,7 +23,7 @@ def listing(context: typer.Context, *, as_json: o.AsJson = False) -> None:
     """List the links: formula, region of sensitivity, whether bounded, slopes at three scores."""
     if context.invoked_subcommand is not None:
         return
-    from vicinal.report import link_rows
+    from vicinal.report.links import link_rows
 
     headings = ["link", "formula", "sensitive", "bounded", "slope at -3", "at 0", "at 3"]
     rows = link_rows()
@@ -42,8 +42,8 @@ def show(
     """Draw a link: its curve, its slope, its matching losses, and the composite softmax loss of two classes."""
     from vicinal.core import check_choice, replaced_file
     from vicinal.links import parse
-    from vicinal.losses import check_link
-    from vicinal.report import link_figure
+    from vicinal.losses.validity import check_link
+    from vicinal.report.links import link_figure
 
     check_choice("--out", out.suffix, (".png", ".svg", ".pdf"))
     curve = parse(link)

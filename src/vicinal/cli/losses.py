@@ -10,7 +10,7 @@ from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from vicinal.report import MethodSheet
+    from vicinal.report.losses import MethodSheet
 
 losses = typer.Typer(
     help="Losses, miners and samplers: their labels, settings and papers.",
@@ -40,7 +40,9 @@ def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = N
     if context.invoked_subcommand is not None:
         return
     from vicinal.core import check_choice
-    from vicinal.report import LABELS, METHOD_KINDS, method_sheets
+    from vicinal.report import LABELS
+    from vicinal.report.losses import KINDS as METHOD_KINDS
+    from vicinal.report.losses import method_sheets
 
     if labels is not None:
         check_choice("--labels", labels, LABELS)
@@ -61,7 +63,7 @@ def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = N
 def _kinds(kind: str) -> tuple[str, ...]:
     """The kinds of methods that ``--kind`` names."""
     from vicinal.core import check_choice
-    from vicinal.report import METHOD_KINDS
+    from vicinal.report.losses import KINDS as METHOD_KINDS
 
     check_choice("--kind", kind, ("losses", *METHOD_KINDS, "all"))
     return {"losses": _SHOWN, "all": tuple(METHOD_KINDS)}.get(kind, (kind,))
@@ -75,7 +77,7 @@ def show(
     as_json: o.AsJson = False,
 ) -> None:
     """Show one: formula, settings with defaults and ranges, labels, paper, how it was verified, how to use it."""
-    from vicinal.report import find_sheets
+    from vicinal.report.losses import find_sheets
 
     sheets = find_sheets(name, _kinds(kind))
     if as_json:

@@ -14,7 +14,7 @@ from vicinal.cli.output import print_json, print_progress, print_rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vicinal.workflows import MatchOutcome
+    from vicinal.workflows.match import MatchOutcome
 
 MATCHING: o.Options = {
     "pairs": (
@@ -152,9 +152,11 @@ def dedupe(
 
 
 def _run(context: typer.Context, left: str, right: str | None, *, links: str, default: str) -> None:
-    from vicinal.core import local_path
-    from vicinal.data import beside, table_name, table_source, table_sources
-    from vicinal.workflows import MatchJob, match_tables
+    from vicinal.core.checks import local_path
+    from vicinal.data import beside
+    from vicinal.data.sources import table_name, table_source, table_sources
+    from vicinal.workflows import match_tables
+    from vicinal.workflows.match import MatchJob
 
     options = context.params
     both = [left] if right is None else [left, right]

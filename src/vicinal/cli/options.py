@@ -516,7 +516,7 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
 
 def plan_of(name: str | None) -> Any:
     """The plan in a file, if one is named."""
-    from vicinal.core import local_path
+    from vicinal.core.checks import local_path
     from vicinal.estimators.plan import read_plan
 
     return None if name is None else read_plan(local_path("--plan", name))
@@ -536,7 +536,8 @@ def _max_epochs(context: typer.Context) -> int:
 
 def root_of(path: str | None) -> Path | None:
     """The folder of ``--root``, which must exist."""
-    from vicinal.core import local_path, short
+    from vicinal.core import short
+    from vicinal.core.checks import local_path
 
     if path is None:
         return None

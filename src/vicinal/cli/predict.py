@@ -62,9 +62,12 @@ def predict(
     verbose: o.Verbose = False,
 ) -> None:
     """Predict new rows, with the bank rows behind each prediction and an interval, if requested."""
-    from vicinal.core import check_between, check_integer, local_path
-    from vicinal.data import check_table_name, table_source, write_table
-    from vicinal.workflows import predict_file, predict_table
+    from vicinal.core.checks import check_between, check_integer, local_path
+    from vicinal.data import write_table
+    from vicinal.data.sources import table_source
+    from vicinal.data.writing import check_table_name
+    from vicinal.workflows import predict_table
+    from vicinal.workflows.streaming import predict_file
 
     check_integer("--explain", explain, low=0)
     if interval is not None:

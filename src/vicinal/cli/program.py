@@ -127,7 +127,7 @@ def _sentence(wrong: BaseException) -> str:
     """The message of an error in one line."""
     if isinstance(wrong, UsageError):  # typer's errors of use name the option
         return " ".join(wrong.format_message().split())  # type: ignore[attr-defined]
-    from vicinal.core import ECHO, short_text
+    from vicinal.core.checks import ECHO, short_text
 
     if isinstance(wrong, OSError) and wrong.filename is not None:
         return f"{short_text(wrong.filename, ECHO)}: {(wrong.strerror or 'cannot be used').lower()}"

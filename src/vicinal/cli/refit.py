@@ -33,8 +33,8 @@ def refit(
 
     Both are measured on the same rows, which neither was trained on. Corrections and their history are kept.
     """
-    from vicinal.core import local_path
-    from vicinal.data import table_source
+    from vicinal.core.checks import local_path
+    from vicinal.data.sources import table_source
     from vicinal.workflows import refit_model
 
     with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:

@@ -11,7 +11,7 @@ from vicinal.cli.output import cell_words, label_words, print_json, print_progre
 from vicinal.cli.output import out as output
 
 if TYPE_CHECKING:
-    from vicinal.workflows import MatcherSearcher, Searched, Searcher
+    from vicinal.workflows.search import MatcherSearcher, Searched, Searcher
 
 _CELLS = 3
 """Most cells of a row to show."""
@@ -52,9 +52,11 @@ def search(
 
     The score is the model's similarity (for a distance, its negative): higher is nearer.
     """
-    from vicinal.core import check_integer, local_path
-    from vicinal.data import check_table_name, table_source, write_table
-    from vicinal.workflows import open_searcher
+    from vicinal.core.checks import check_integer, local_path
+    from vicinal.data import write_table
+    from vicinal.data.sources import table_source
+    from vicinal.data.writing import check_table_name
+    from vicinal.workflows.search import open_searcher
 
     ways = {"TEXT": query, "--id": row_id, "--row": row, "--file": file, "--interactive": interactive or None}
     chosen = [name for name, value in ways.items() if value is not None]

@@ -35,7 +35,7 @@ def serve(
 
     Changes are on disk before they are acknowledged. After SIGTERM, running requests finish, and the exit code is 0.
     """
-    from vicinal.core import check_integer, local_path
+    from vicinal.core.checks import check_integer, local_path
     from vicinal.serve.run import serve as run_server
     from vicinal.serve.settings import ServeSettings, named_folders
 

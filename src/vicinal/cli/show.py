@@ -21,8 +21,8 @@ def show(
 
     Only its settings are read, so this is fast for a model of any size.
     """
-    from vicinal.core import local_path
-    from vicinal.workflows import list_changes, show_folder
+    from vicinal.core.checks import local_path
+    from vicinal.workflows.show import list_changes, show_folder
 
     if changes:
         listed = list_changes(local_path("model", model))

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core import check_integer, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import register
+from vicinal.core.checks import check_integer, check_tensor
 
 
 class DomainClasses(NamedTuple):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.clustering.known_classes import Clusters, cluster_accuracy, hidden_classes, known_class_kmeans
-from vicinal.core import check_between, check_integer, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer, check_tensor
 
 Space: TypeAlias = tuple[float, float | None]
 """Power of the standard deviations that principal components are divided by; shrinkage of a whitening, or None."""

@@ -9,8 +9,8 @@ from scipy.cluster.hierarchy import linkage
 from torch import Tensor
 
 from vicinal.blockwise.blocks import policy, row_slices
-from vicinal.core import check_between, check_integer, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer, check_tensor
 from vicinal.transport import assignment
 
 

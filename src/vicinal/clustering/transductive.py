@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.nearest import NearestRows
-from vicinal.core import check_between, check_integer, check_matrices, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer, check_matrices, check_tensor
 from vicinal.similarity import class_means
 
 

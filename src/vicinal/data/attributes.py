@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import short_text
+from vicinal.core.checks import short_text
 from vicinal.data.cells import as_numbers, missing_cells
 from vicinal.data.target import class_names
 

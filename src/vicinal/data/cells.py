@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import short, short_text
+from vicinal.core import short
+from vicinal.core.checks import short_text
 from vicinal.data.spelling import day_of, plain_text
 from vicinal.encoders.numeric import as_float
 

@@ -11,7 +11,8 @@ from urllib.parse import quote
 import pandas as pd
 import pyarrow as pa
 
-from vicinal.core import ECHO, listed, local_path, nearest, optional_import, short, short_text
+from vicinal.core import listed, nearest, short
+from vicinal.core.checks import ECHO, local_path, optional_import, short_text
 from vicinal.data.writing import storable
 
 DATABASES = (".sqlite", ".sqlite3", ".db", ".duckdb")

@@ -10,7 +10,8 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 from pydantic import ConfigDict, Field
 
-from vicinal.core import check_choice, short_text
+from vicinal.core import check_choice
+from vicinal.core.checks import short_text
 from vicinal.core.untrusted import Saved
 from vicinal.data.column_form import CODE, FAR_YEARS, ColumnForm, is_missing, is_number
 from vicinal.data.spelling import GAPS, SURE_GAPS, Day, Number, day_of, duration_of, number_of, plain_text, truth_pair

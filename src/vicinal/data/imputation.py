@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 from vicinal.core.seeding import seeded
 from vicinal.transport import wasserstein
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import short_text
+from vicinal.core.checks import short_text
 from vicinal.encoders.kinds import ID_NAME
 from vicinal.encoders.numeric import to_numbers
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal.core import check_between, check_integer, warn_caller
+from vicinal.core.checks import check_between, check_integer, warn_caller
 
 Matrix = NDArray[np.float64]
 _SWEEPS = 10

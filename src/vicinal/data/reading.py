@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import ECHO, listed, nearest, short, short_text, unescape_formula
+from vicinal.core import listed, nearest, short
+from vicinal.core.checks import ECHO, short_text
+from vicinal.core.formulas import unescape_formula
 from vicinal.core.untrusted import arrow_tables, as_frame, open_regular, parquet_frames, read_frame
 from vicinal.data.cells import exact_text
 from vicinal.data.databases import DATABASES, read_database
@@ -81,9 +83,9 @@ def read_cells(path: str | Path, *, ids: Collection[str] = (), log: Log = lambda
     """The table in the file at ``path``, its cells as they are stored, those of csv and tsv as texts.
 
     Semicolons, tabs or bars between cells and encodings other than UTF-8 are detected and logged. An apostrophe that
-    keeps a cell from being run as a formula (see :func:`vicinal.core.escape_formula`) is removed. All other formats
-    have their own types: jsonl (one JSON object a line), json (an array of them), parquet, feather and arrow, xlsx, and
-    database files (sqlite, duckdb).
+    keeps a cell from being run as a formula (see :func:`vicinal.core.formulas.escape_formula`) is removed. All other
+    formats have their own types: jsonl (one JSON object a line), json (an array of them), parquet, feather and arrow,
+    xlsx, and database files (sqlite, duckdb).
 
     Args:
         path: a file with one of these endings, text also packed (.csv.gz, .jsonl.zst); a pattern of files

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from vicinal.core import listed, nearest, short, short_text
+from vicinal.core import listed, nearest, short
+from vicinal.core.checks import short_text
 from vicinal.encoders.kinds import infer_kind
 
 CHUNK_WORDS = 180

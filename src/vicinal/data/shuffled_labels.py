@@ -7,7 +7,8 @@ import numpy as np
 import scipy  # loads its parts when they are used
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer
 
 Floats = NDArray[np.float64]
 Family = Literal["normal", "poisson", "logistic"]

@@ -18,7 +18,8 @@ from typing import BinaryIO
 
 from pyarrow import parquet
 
-from vicinal.core import ECHO, local_path, optional_import, short, short_text
+from vicinal.core import short
+from vicinal.core.checks import ECHO, local_path, optional_import, short_text
 from vicinal.core.untrusted import check_unpacked, most_unpacked, open_regular
 from vicinal.data.databases import QUERY, query_tables
 from vicinal.data.formats import other_format
@@ -46,7 +47,7 @@ def table_source(name: str, text: str, database: str | None = None) -> Path:
     Args:
         name: of the argument.
         text: a file, a folder, a pattern of files, "-" for standard input, or an SQL query.
-        database: of the query, see :func:`vicinal.data.query_tables`.
+        database: of the query, see :func:`vicinal.data.databases.query_tables`.
 
     Raises:
         ValueError: for a web address, a database without a query, or a query that fails.

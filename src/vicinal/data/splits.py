@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from vicinal.core import check_between, check_integer, replace_text
+from vicinal.core.checks import check_between, check_integer
+from vicinal.core.files import replace_text
 from vicinal.core.identity import canonical_ids
 from vicinal.core.untrusted import Saved, read_saved
 from vicinal.data.table import Table, check_groups

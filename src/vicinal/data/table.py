@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import listed, nearest, short, short_text
+from vicinal.core import listed, nearest, short
+from vicinal.core.checks import short_text
 from vicinal.core.identity import as_texts, canonical_ids, differ, first_repeat
 from vicinal.data.cells import as_numbers, as_times, missing_cells
 from vicinal.data.form import Log, TableForm

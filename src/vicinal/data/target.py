@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import check_choice, short, short_text
+from vicinal.core import check_choice, short
+from vicinal.core.checks import short_text
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cells import as_numbers, missing_cells
 

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from vicinal.core import ECHO, listed, nearest, optional_import, short, short_text
+from vicinal.core import listed, nearest, short
+from vicinal.core.checks import ECHO, optional_import, short_text
 from vicinal.core.untrusted import arrow_tables, as_frame, check_inside, check_unpacked, most_unpacked, open_regular
 from vicinal.encoders.kinds import IMAGE_ENDS
 

@@ -11,7 +11,9 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from vicinal.core import ECHO, escape_formula, replaced_file, short_text
+from vicinal.core import replaced_file
+from vicinal.core.checks import ECHO, short_text
+from vicinal.core.formulas import escape_formula
 
 Frames = Callable[[], Iterable[pd.DataFrame]]
 
@@ -25,7 +27,7 @@ def write_table(table: pd.DataFrame, path: Path, *, escape: bool = True) -> None
     Args:
         table: the rows; its index is not written.
         path: ends in .csv, .tsv, .parquet, .jsonl or .sqlite; a database holds one table, with the file's name.
-        escape: in csv and tsv, mark cells that might be run as formulas (see :func:`vicinal.core.escape_formula`).
+        escape: in csv and tsv, mark cells that might be run as formulas (see
 
     Raises:
         ValueError: for another ending, or a folder that does not exist.

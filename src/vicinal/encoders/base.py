@@ -16,7 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from vicinal.core import ColumnError, nearest, short, short_text
+from vicinal.core import ColumnError, nearest, short
+from vicinal.core.checks import short_text
 from vicinal.core.untrusted import Saved
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
 

@@ -10,7 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vicinal.core import check_integer, replaced_file
+from vicinal.core import replaced_file
+from vicinal.core.checks import check_integer
 from vicinal.core.files import clear
 
 

@@ -8,7 +8,8 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, register
+from vicinal.core import register
+from vicinal.core.checks import check_integer
 from vicinal.encoders.base import ColumnEncoder, Features, SavedEncoder, Size
 from vicinal.encoders.images import prepare_images, to_square
 from vicinal.encoders.inputs import Inputs, RaggedInputs

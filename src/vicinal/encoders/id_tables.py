@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_integer
 
 
 class IdTable(nn.Module):

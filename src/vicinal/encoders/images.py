@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import optional_import
+from vicinal.core.checks import optional_import
 from vicinal.encoders.base import refuse
 from vicinal.encoders.inputs import Inputs, LazyInputs, RowInputs
 from vicinal.encoders.media import map_rows, read_cell
@@ -205,7 +205,7 @@ def prepare_images(
     Args:
         series: the cells.
         column: named in errors.
-        root: see :func:`vicinal.encoders.read_cell`.
+        root: see :func:`vicinal.encoders.media.read_cell`.
         make: of an image in RGB.
         recipe: what ``make`` does, in words that no other has.
 

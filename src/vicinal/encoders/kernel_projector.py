@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 
 BINS = 8
 """Pieces of a column of numbers, between its quantiles."""

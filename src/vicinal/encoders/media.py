@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from vicinal.core import short, short_text
+from vicinal.core import short
+from vicinal.core.checks import short_text
 from vicinal.core.untrusted import open_regular
 from vicinal.encoders.base import refuse
 

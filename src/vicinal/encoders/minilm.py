@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import optional_import, register
+from vicinal.core import register
+from vicinal.core.checks import optional_import
 from vicinal.encoders.base import remember_hash
 from vicinal.encoders.pretrained import Wheel
 from vicinal.encoders.texts import TextEncoder

@@ -17,7 +17,8 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_integer, register, short
+from vicinal.core import register, short
+from vicinal.core.checks import check_between, check_integer
 from vicinal.encoders.base import ColumnEncoder, SavedEncoder, Size, refuse
 from vicinal.encoders.inputs import Inputs, RaggedInputs, raw
 

@@ -13,7 +13,8 @@ import torch
 from pydantic import Field, NonNegativeFloat, model_validator
 from torch import Tensor
 
-from vicinal.core import ColumnError, register, short, short_text
+from vicinal.core import ColumnError, register, short
+from vicinal.core.checks import short_text
 from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 

@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 
 
 class Projector(nn.Module):

@@ -12,7 +12,8 @@ import torch
 from pydantic import JsonValue
 from torch import Tensor
 
-from vicinal.core import ColumnError, check_choice, check_integer, entry, register, short_text
+from vicinal.core import ColumnError, check_choice, entry, register
+from vicinal.core.checks import check_integer, short_text
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, SavedEncoder, Size, refuse
 from vicinal.encoders.inputs import Inputs, RaggedInputs
 from vicinal.encoders.kinds import element_kind, elements_of, plural

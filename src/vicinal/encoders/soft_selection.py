@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_integer, check_tensor
 from vicinal.encoders.id_tables import check_ids
 
 

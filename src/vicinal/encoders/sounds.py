@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import optional_import
+from vicinal.core.checks import optional_import
 from vicinal.encoders.base import refuse
 from vicinal.encoders.inputs import RaggedInputs, ragged
 from vicinal.encoders.media import map_rows, read_cell

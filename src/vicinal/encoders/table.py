@@ -11,7 +11,8 @@ import scipy.sparse
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, check_integer, short
+from vicinal.core import check_choice, short
+from vicinal.core.checks import check_integer
 from vicinal.core.progress import report
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key

@@ -16,7 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, local_path, optional_import, register, short, short_text
+from vicinal.core import check_choice, register, short
+from vicinal.core.checks import local_path, optional_import, short_text
 from vicinal.encoders.base import SavedEncoder, state_hash
 from vicinal.encoders.images import prepare_images
 from vicinal.encoders.inputs import Inputs, RaggedInputs, ragged

@@ -12,8 +12,9 @@ from torch import Tensor
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.readout import LARGE, local_weights
-from vicinal.heads import neighbor_range, streamed_quantiles
+from vicinal.heads import neighbor_range
 from vicinal.heads.admissible import Identity
+from vicinal.heads.intervals import streamed_quantiles
 from vicinal.heads.kinds import attends, has_members, member_heads, weighs_locally
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex

@@ -20,8 +20,8 @@ from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity
 from vicinal.heads.whole_bank import WholeBank
 from vicinal.index import NeighborBank
-from vicinal.training import NeighborNetwork, RowSubset
-from vicinal.training.rows import RowInputs, spread
+from vicinal.training import NeighborNetwork
+from vicinal.training.rows import RowInputs, RowSubset, spread
 
 _EQUAL = 1e-10
 """Squared distance up to which two vectors are one, as a share of their variance: that of rounding in float32."""

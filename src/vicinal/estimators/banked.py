@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vicinal.calibration.split import too_few
-from vicinal.core import CalibrationWarning, check_choice, check_integer, listed, short, warn_caller
+from vicinal.core import CalibrationWarning, check_choice, listed, short
+from vicinal.core.checks import check_integer, warn_caller
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings

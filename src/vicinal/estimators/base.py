@@ -13,11 +13,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.core import ExtrapolationWarning, short, warn_caller
+from vicinal.core import ExtrapolationWarning, short
+from vicinal.core.checks import warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.data import LeakWarning, TableForm, leaking_columns
-from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
+from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, build_table_encoder
+from vicinal.encoders.table import TableInputs
 from vicinal.estimators.bank import Bank, embedded
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.fitted import FittedModel, Part, check_finite
@@ -44,8 +46,9 @@ from vicinal.estimators.network import check_settings, training_settings
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.kinds import weighs_locally
-from vicinal.similarity import resolve_similarity
-from vicinal.training import NeighborNetwork, TrainingHistory
+from vicinal.similarity.base import resolve_similarity
+from vicinal.training import NeighborNetwork
+from vicinal.training.history import TrainingHistory
 
 LONE_GROUPS = (
     "groups: expected some rows to share one, got another for every row, so nothing is kept together; "

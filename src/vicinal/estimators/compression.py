@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 from vicinal.encoders import MemberProjectors, PrincipalProjector
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.estimators.bank import Bank, embedded

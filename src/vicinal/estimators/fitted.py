@@ -9,16 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import policy, query_rows
+from vicinal.blockwise import policy
+from vicinal.blockwise.blocks import query_rows
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.readout import MOST, local_weights
 from vicinal.estimators.target_transform import TargetTransform
-from vicinal.heads import FoldMembers
+from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import weighs_locally
-from vicinal.training import NeighborNetwork, TrainingHistory
+from vicinal.training import NeighborNetwork
+from vicinal.training.history import TrainingHistory
 from vicinal.training.rows import spread
 
 T = TypeVar("T")

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from vicinal.core.seeding import seeded
-from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs
+from vicinal.encoders import EmbeddingCache, Kind, TableEncoder
+from vicinal.encoders.table import TableInputs
 from vicinal.estimators.bank import Bank, fill_bank
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
@@ -32,11 +33,13 @@ from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.network import embedding_width, make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging, tried_out_of_fold
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.heads import FoldMembers, Kriging
+from vicinal.heads import Kriging
+from vicinal.heads.folds import FoldMembers
 from vicinal.index import Index, NeighborBank
-from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory
+from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
-from vicinal.training.rows import RowInputs, spread
+from vicinal.training.history import TrainingHistory
+from vicinal.training.rows import RowInputs, RowSubset, spread
 from vicinal.training.settings import encoding_device
 
 _MANY = 64

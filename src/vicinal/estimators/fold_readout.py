@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.estimators.readout import MOST, Tried, tried_out_of_fold
-from vicinal.heads import FoldMembers
-from vicinal.training import error_of
+from vicinal.heads.folds import FoldMembers
+from vicinal.training.error import error_of
 from vicinal.training.rows import spread
 
 UNSEEN = 64

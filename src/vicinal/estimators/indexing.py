@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, short
+from vicinal.core import short
+from vicinal.core.checks import check_between
 from vicinal.core.folders import read_sums, read_whole
 from vicinal.core.untrusted import check_inside
-from vicinal.heads import NONA, ApproximateKriging, ApproximateNONA, Approximation, Kriging, KrigingWeights
+from vicinal.heads import NONA, ApproximateKriging, ApproximateNONA, Approximation, Kriging
 from vicinal.heads.bank_ball import check_bounded
 from vicinal.heads.kinds import attends, indexed_locally, member_heads, weighs_locally
+from vicinal.heads.kriging import KrigingWeights
 from vicinal.heads.streaming import can_stream
 from vicinal.index import FaissIndex, Index, NeighborBank, load_index, open_index
 from vicinal.index.index_files import opened

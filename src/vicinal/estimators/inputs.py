@@ -17,11 +17,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from vicinal.core import ColumnWarning, check_between, counted, short, short_text, warn_caller
+from vicinal.core import ColumnWarning, counted, short
+from vicinal.core.checks import check_between, short_text, warn_caller
 from vicinal.core.untrusted import machine_memory
-from vicinal.data import TableForm, check_column
+from vicinal.data import TableForm
 from vicinal.data.attributes import attribute_groups
-from vicinal.encoders import ColumnKind, Kind, infer_kinds
+from vicinal.data.table import check_column
+from vicinal.encoders import Kind, infer_kinds
+from vicinal.encoders.kinds import ColumnKind
 
 Ids = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal.core import short_text
+from vicinal.core.checks import short_text
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.category import CategoryEncoder
 from vicinal.encoders.kernel_projector import BINS, KernelProjector

@@ -18,7 +18,7 @@ from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.labels import check_length, read_classes, read_numbers
 from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
 from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
-from vicinal.training import error_of
+from vicinal.training.error import error_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,14 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, check_integer, short
+from vicinal.core import check_choice, short
+from vicinal.core.checks import check_between, check_integer
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.core.seeding import usual_settings
 from vicinal.data import TableForm
 from vicinal.data.target import SEPARATOR
-from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder, check_tune
+from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder
+from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import installed_encoders
 from vicinal.estimators.fitted import FittedModel
@@ -30,8 +32,8 @@ from vicinal.estimators.labels import label_cells, read_numbers
 from vicinal.estimators.network import embedding_width, similarity_network, training_settings
 from vicinal.estimators.search import Hit, search_rows
 from vicinal.index import NeighborBank
-from vicinal.training import NeighborNetwork, RowSubset
-from vicinal.training.rows import Rows
+from vicinal.training import NeighborNetwork
+from vicinal.training.rows import Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -291,7 +293,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
 
     def _check_loss(self, codec: LabelCodec) -> None:
         from vicinal.estimators.loss import check_loss
-        from vicinal.losses import read_loss
+        from vicinal.losses.spec import read_loss
 
         check_loss(self.trained_by, codec.kind)
         written = read_loss(self.trained_by)
@@ -428,7 +430,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         return error
 
     def _goal(self, network: NeighborNetwork, parts: list[Rows]) -> Any:
-        from vicinal.losses import CrossBatchBank, EmbeddingLoss, read_loss
+        from vicinal.losses import CrossBatchBank, EmbeddingLoss
+        from vicinal.losses.spec import read_loss
         from vicinal.training.similarity import SimilarityGoal
 
         labels = parts[0].labels
@@ -455,7 +458,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
 
     def _batches(self, rows: Rows) -> "BatchSampler | None":
         """Which rows meet."""
-        from vicinal.samplers import ClassBatches, GroupBatches, LongEpochs, StratumBatches
+        from vicinal.samplers import ClassBatches, GroupBatches, StratumBatches
+        from vicinal.samplers.base import LongEpochs
 
         usual = {"classes": "classes", "several": "random", "numbers": "strata"}[self.labels_]
         sampler = usual if self.sampler == "auto" else self.sampler

@@ -8,10 +8,11 @@ from torch import nn
 
 from vicinal.core import entries, entry, short
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
-from vicinal.losses.spec import LossText, check_label_kind
-from vicinal.training import AddedLosses, MeanError, Teacher
-from vicinal.training.error import class_scores
+from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, parse
+from vicinal.losses.spec import LossText, check_label_kind, read_loss
+from vicinal.training import Teacher
+from vicinal.training.added import AddedLosses
+from vicinal.training.error import MeanError, class_scores
 from vicinal.training.fairness import FairTerm
 
 

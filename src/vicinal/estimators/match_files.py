@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vicinal.core import ECHO, local_path, short_text
+from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import MARKERS, SUMS, check_sums, read_whole
 from vicinal.core.identity import canonical_ids
 from vicinal.core.untrusted import (
@@ -26,7 +26,8 @@ from vicinal.core.untrusted import (
     read_tensors,
 )
 from vicinal.data.form import TableForm
-from vicinal.encoders import Kind, TableEncoder, reaches_out
+from vicinal.encoders import Kind, TableEncoder
+from vicinal.encoders.names import reaches_out
 from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_scorers import SCORERS, PairScorer

@@ -13,10 +13,11 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from vicinal.calibration import best_f1, precision_threshold
-from vicinal.core import check_between, check_choice, check_integer, short
+from vicinal.core import check_choice, short
+from vicinal.core.checks import check_between, check_integer
 from vicinal.core.folders import staged_folder
 from vicinal.core.identity import as_texts
-from vicinal.encoders import check_tune
+from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.labelled_pairs import (
     SameThings,

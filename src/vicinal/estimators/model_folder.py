@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import ECHO, check_choice, files, local_path, short_text
+from vicinal.core import check_choice, files
+from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
 from vicinal.estimators.banked import BankedEstimator, load_model

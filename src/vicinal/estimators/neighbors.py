@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
-from vicinal.core import check_between, check_choice, listed, short
+from vicinal.core import check_choice, listed, short
+from vicinal.core.checks import check_between
 from vicinal.core.seeding import usual_settings
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
@@ -86,8 +87,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module ``loss(prediction, label)``.
             It sees labels in their own units, or on the scale of ``target_transform``; probabilities and one-hot labels
             of classes. Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+``
-            between them (see :func:`vicinal.losses.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They act in
-            training only; early stopping still watches the error of predictions.
+            between them (see :func:`vicinal.losses.spec.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They
+            act in training only; early stopping still watches the error of predictions.
         fair: column of X whose groups (sexes, say, or quarters of ages) predictions should treat alike: training and
             early stopping add ``fair_weight`` times :class:`vicinal.training.fairness.FairTerm`. The column itself is a
             feature only if ``columns`` names it. It needs the network, with attention.

@@ -7,14 +7,16 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from vicinal.core import check_between, check_choice, check_integer, check_number, entries, short
+from vicinal.core import check_choice, entries, short
+from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.data.attributes import RATES
-from vicinal.encoders import MemberProjectors, PrincipalProjector, TableEncoder, check_tune
+from vicinal.encoders import MemberProjectors, PrincipalProjector, TableEncoder
+from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.plan import read_plan
 from vicinal.estimators.target_transform import TRANSFORMS
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
 from vicinal.masks import SoftStep, TopK
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 from vicinal.training import NeighborNetwork, TrainingSettings
 
 MASKS = ("s1", "s2", "topk")

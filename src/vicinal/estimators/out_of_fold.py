@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vicinal.calibration import cross_conformal_interval, range_scores
 from vicinal.estimators.attention import INWARD, head_range
 from vicinal.estimators.fitted import FittedModel
-from vicinal.heads import FoldMembers
+from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import weighs_locally
 from vicinal.training.rows import spread
 

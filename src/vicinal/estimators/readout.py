@@ -7,12 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.estimators.bank import Bank
-from vicinal.heads import FoldMembers, Kriging, KrigingWeights
+from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity
+from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import weighs_locally
-from vicinal.heads.kriging import neighborhoods, solve_each
+from vicinal.heads.kriging import KrigingWeights, neighborhoods, solve_each
 from vicinal.heads.whole_bank import WholeBank
-from vicinal.training import NeighborNetwork, error_of
+from vicinal.training import NeighborNetwork
+from vicinal.training.error import error_of
 from vicinal.training.rows import spread
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -12,7 +12,8 @@ from pydantic import Field, JsonValue, NonNegativeInt, PositiveInt, model_valida
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vicinal.core import ECHO, check_choice, entry, local_path, short, short_text
+from vicinal.core import check_choice, entry, short
+from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.core.seeding import seeded
 from vicinal.core.untrusted import (
@@ -26,11 +27,11 @@ from vicinal.core.untrusted import (
 )
 from vicinal.data import TableForm
 from vicinal.data.column_form import ColumnForm
-from vicinal.encoders import KIND_NAMES, Kind, TableEncoder, check_encoder, reaches_out, thumbnail
-from vicinal.encoders.base import Size
+from vicinal.encoders import Kind, TableEncoder, thumbnail
+from vicinal.encoders.base import KIND_NAMES, Size
 from vicinal.encoders.category import level_of
 from vicinal.encoders.kinds import is_gap, is_list
-from vicinal.encoders.names import chosen_encoder
+from vicinal.encoders.names import check_encoder, chosen_encoder, reaches_out
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitted import FittedModel
@@ -51,7 +52,8 @@ from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.kinds import weighs_locally
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
-from vicinal.training import NeighborNetwork, TrainingHistory
+from vicinal.training import NeighborNetwork
+from vicinal.training.history import TrainingHistory
 from vicinal.version import __version__
 
 VERSION = 2

@@ -9,7 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import check_choice, listed, short, short_text
+from vicinal.core import check_choice, listed, short
+from vicinal.core.checks import short_text
 from vicinal.core.identity import canonical_ids
 from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.bank import check_known

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vicinal.core import check_between
+from vicinal.core.checks import check_between
 from vicinal.metrics import hubness
 from vicinal.metrics.retrieval import from_ranks, named
-from vicinal.ranks import related_ranks
+from vicinal.ranks.hard import related_ranks
 
 RETRIEVAL = ("map@r", "r_precision", "hit@1", "hit@10")
 """What is counted of classes: of a row with R related ones."""

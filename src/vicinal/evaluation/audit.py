@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 from vicinal.core.identity import IdsLike, canonical_ids
 from vicinal.evaluation.scores import relative_weights
 

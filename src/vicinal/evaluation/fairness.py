@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal.core import check_choice, short_text
+from vicinal.core import check_choice
+from vicinal.core.checks import short_text
 
 _ENTRIES = 2_000_000
 

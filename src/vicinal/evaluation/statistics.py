@@ -9,7 +9,7 @@ import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from vicinal.core import check_choice, escape_formula, replace_text
-from vicinal.core.files import clear_target, locked, resolved
+from vicinal.core import check_choice
+from vicinal.core.files import clear_target, locked, replace_text, resolved
+from vicinal.core.formulas import escape_formula
 from vicinal.core.untrusted import Saved, read_saved
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 

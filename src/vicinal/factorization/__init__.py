@@ -3,6 +3,6 @@
 from vicinal.factorization.least_squares import Factors, als
 from vicinal.factorization.low_rank import LowRank, low_rank
 from vicinal.factorization.projections import common_neighbors, fastrp
-from vicinal.factorization.semi_nmf import Parts, semi_nmf
+from vicinal.factorization.semi_nmf import semi_nmf
 
-__all__ = ["Factors", "LowRank", "Parts", "als", "common_neighbors", "fastrp", "low_rank", "semi_nmf"]
+__all__ = ["Factors", "LowRank", "als", "common_neighbors", "fastrp", "low_rank", "semi_nmf"]

@@ -10,7 +10,8 @@ from scipy import sparse
 from torch import Tensor
 
 from vicinal.blockwise.blocks import policy
-from vicinal.core import check_between, check_integer, register
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer
 
 
 class Factors(NamedTuple):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_integer, register, warn_caller
-from vicinal.core.checks import check_tensor
+from vicinal.core import register
+from vicinal.core.checks import check_integer, check_tensor, warn_caller
 
 
 class LowRank(NamedTuple):

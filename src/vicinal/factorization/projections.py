@@ -9,7 +9,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from vicinal.core import check_integer, check_number, register
+from vicinal.core import register
+from vicinal.core.checks import check_integer, check_number
 
 
 @register(

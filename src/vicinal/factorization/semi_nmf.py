@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer, check_tensor
 
 _TINY = 1e-6
 """Ridge of the parts, and what divisors get."""

@@ -15,13 +15,11 @@ from vicinal.heads.class_heads import (
     welch_bound,
 )
 from vicinal.heads.dense import Dense
-from vicinal.heads.folds import FoldMembers
-from vicinal.heads.intervals import conformal_margin, neighbor_range, streamed_quantiles, weighted_quantile
-from vicinal.heads.kriging import Kriging, KrigingWeights
+from vicinal.heads.intervals import conformal_margin, neighbor_range
+from vicinal.heads.kriging import Kriging
 from vicinal.heads.members import Ensemble
 from vicinal.heads.nona import NONA, streamed_prediction
 from vicinal.heads.selection import MemberSelection
-from vicinal.heads.streaming import streamed_top_weights
 
 __all__ = [
     "NONA",
@@ -32,9 +30,7 @@ __all__ = [
     "Dense",
     "Ensemble",
     "EquiangularHead",
-    "FoldMembers",
     "Kriging",
-    "KrigingWeights",
     "MemberSelection",
     "NearestClassMean",
     "admissible",
@@ -46,8 +42,5 @@ __all__ = [
     "frechet_scores",
     "neighbor_range",
     "streamed_prediction",
-    "streamed_quantiles",
-    "streamed_top_weights",
-    "weighted_quantile",
     "welch_bound",
 ]

@@ -27,7 +27,7 @@ from vicinal.blockwise.attention import tied
 from vicinal.blockwise.blocks import policy
 from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.thresholds import Simplex, find_threshold, simplex_weights
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 from vicinal.heads.bank_ball import BankBall, Ends, check_bounded
 from vicinal.heads.nona import NONA
 from vicinal.heads.streaming import can_stream, simplex_name

@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from vicinal.blockwise.blocks import policy, row_slices
 from vicinal.blockwise.exclusion import check_some_row
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 from vicinal.heads.approximate import Approximation
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.index import Index, NeighborBank

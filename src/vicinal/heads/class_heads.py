@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, check_integer, check_matrices
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.masks import sparsemax
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 from vicinal.similarity.products import l2_normalize
 
 _SLACK = 1e-4

@@ -5,7 +5,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, check_integer, check_matrices, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_integer, check_matrices
 
 Activation = Literal["none", "softmax", "sigmoid"]
 

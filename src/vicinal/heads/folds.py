@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging import Kriging
 from vicinal.heads.members import Ensemble, alike_members, stacked_weights

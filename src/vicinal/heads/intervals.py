@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise.quantiles import attended_quantiles
 from vicinal.calibration import conformal_quantile
-from vicinal.core import check_between, check_labels, check_matrices
+from vicinal.core.checks import check_between, check_labels, check_matrices
 from vicinal.heads.admissible import Identity
 from vicinal.heads.streaming import evaluate, make_attention
 from vicinal.masks import softmax
@@ -55,9 +55,9 @@ def streamed_quantiles(
 ) -> Tensor:
     r"""For each query and level, the smallest label $v$ with $\sum_{j: y_j \le v} p_{ij} \ge$ level.
 
-    The same as :func:`vicinal.heads.weighted_quantile` of the head's weights, with memory that grows with the bank by
-    16 bytes a row only. It takes two passes more than a prediction: one finds the run of labels in which each quantile
-    lies, the other the weights in that run.
+    The same as :func:`vicinal.heads.intervals.weighted_quantile` of the head's weights, with memory that grows with
+    the bank by 16 bytes a row only. It takes two passes more than a prediction: one finds the run of labels in
+    which each quantile lies, the other the weights in that run.
 
     Args:
         queries: ``[b, d]``.

@@ -11,10 +11,11 @@ from vicinal.blockwise.blocks import policy, row_slices
 from vicinal.blockwise.exclusion import Exclusion, check_some_row
 from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
-from vicinal.core import check_between, check_integer, check_labels, check_matrices, register
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, check_bank_weight, warn_of_own_bank
 from vicinal.heads.kriging_weights import kriging_weights
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 
 _LEAST = 1e-6
 """Noise that is always added: without any, equal rows would have no one solution."""

@@ -5,7 +5,7 @@ import torch
 from scipy.linalg.lapack import dposv
 from torch import Tensor
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 
 _PIVOTS = 30
 """Exchanges of whole sets of rows; what has not settled by then is solved by one row at a time."""

@@ -14,7 +14,7 @@ from vicinal.blockwise.distances import distances
 from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.quantiles import attended_quantiles
 from vicinal.blockwise.resolution import Resolution
-from vicinal.core import check_integer, check_labels, check_matrices
+from vicinal.core.checks import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, check_bank_weight, check_some, warn_of_own_bank
 from vicinal.heads.intervals import check_levels
 from vicinal.heads.nona import NONA
@@ -262,7 +262,7 @@ def ensemble_quantiles(
     levels: Sequence[float],
     **identity: Tensor | None,
 ) -> Tensor:
-    """Quantiles ``[b, L]`` of the labels by the mean weights: see :func:`vicinal.heads.streamed_quantiles`."""
+    """Quantiles ``[b, L]`` of the labels by mean weights: see :func:`vicinal.heads.intervals.streamed_quantiles`."""
     check_matrices(queries, bank)
     check_labels(labels, bank.shape[0])
     levels = check_levels(levels)

@@ -10,14 +10,14 @@ from vicinal.blockwise.attention import Attention, settled
 from vicinal.blockwise.blocks import block_rows, policy, row_slices
 from vicinal.blockwise.resolution import Resolution, lengths
 from vicinal.blockwise.step_weights import s2_weights
-from vicinal.core import check_integer, check_labels, check_matrices, register
+from vicinal.core import register
+from vicinal.core.checks import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, admissible, check_bank_weight, check_some, warn_of_own_bank
 from vicinal.heads.streaming import can_stream, evaluate, make_attention, simplex_name, streamed_top_weights
 from vicinal.masks import SoftStep, TopK, softmax
 from vicinal.masks.simplex import SimplexMap, of_repeated, resolve_simplex
 from vicinal.masks.softstep import StepParameters
-from vicinal.similarity import resolve_similarity
-from vicinal.similarity.base import resolution_of
+from vicinal.similarity.base import resolution_of, resolve_similarity
 from vicinal.similarity.factors import factors, relative_scores
 
 

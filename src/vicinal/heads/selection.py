@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 from vicinal.masks import hard_topk, perturbed_topk
 
 

@@ -14,7 +14,7 @@ from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.thresholds import Simplex
-from vicinal.core import check_integer, check_matrices
+from vicinal.core.checks import check_integer, check_matrices
 from vicinal.heads.admissible import Identity
 from vicinal.masks import SoftStep, TopK, entmax15, softmax, sparsemax
 from vicinal.masks.simplex import SimplexMap

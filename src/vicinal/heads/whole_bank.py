@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.distances import squared_distances
-from vicinal.core import check_matrices
+from vicinal.core.checks import check_matrices
 from vicinal.heads.admissible import Identity, check_bank_weight, check_some
 from vicinal.heads.kriging import Kriging, KrigingWeights
 
@@ -13,7 +13,7 @@ class WholeWeights(KrigingWeights):
     """Weights of all rows of a bank, in its order."""
 
     def mean(self, labels: Tensor) -> Tensor:
-        """See :meth:`vicinal.heads.KrigingWeights.mean`; by one product."""
+        """See :meth:`vicinal.heads.kriging.KrigingWeights.mean`; by one product."""
         return self.weights @ labels.double()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core import check_integer, check_number
+from vicinal.core.checks import check_integer, check_number
 from vicinal.core.identity import check_distinct, whole_ids
 from vicinal.index.base import Hits, IdsLike, ordered, padded
 

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import as_tensor, check_integer
+from vicinal.core import as_tensor
+from vicinal.core.checks import check_integer
 from vicinal.core.identity import check_distinct, shown, whole_ids
 from vicinal.index.pairs import similarity_name
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 
 Array = np.ndarray[Any, Any]
 IdsLike = Tensor | Array | Iterable[int]

@@ -10,7 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, optional_import, register, short, short_text
+from vicinal.core import register, short
+from vicinal.core.checks import check_integer, optional_import, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank

@@ -11,13 +11,13 @@ from vicinal.blockwise.blocks import attention_sizes
 from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.scores import Block, BlockScores, Factors, ScoreKernel
 from vicinal.blockwise.topk import RunningTopK
-from vicinal.core import check_between, check_integer, check_matrices
+from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.core.identity import check_distinct, shown, whole_ids
 from vicinal.index.bank_storage import IdMap
 from vicinal.index.base import Hits, IdsLike, Index, check_vectors, ordered
 from vicinal.index.opening import open_index
 from vicinal.index.pairs import similarity_name
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 from vicinal.similarity.factors import score_kernel
 from vicinal.similarity.products import l2_normalize
 

@@ -12,7 +12,8 @@ import torch
 from sklearn.utils.murmurhash import murmurhash3_32
 from torch import Tensor
 
-from vicinal.core import check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_integer
 from vicinal.index.base import Hits, ordered
 
 Sparse = Any

@@ -12,7 +12,8 @@ import torch
 from pydantic import Field, NonNegativeInt
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, optional_import, register, short, short_text
+from vicinal.core import check_choice, register, short
+from vicinal.core.checks import optional_import, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank

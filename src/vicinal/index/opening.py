@@ -5,7 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from vicinal.core import check_choice, entries, entry, short, short_text
+from vicinal.core import check_choice, entries, entry, short
+from vicinal.core.checks import short_text
 from vicinal.core.folders import read_whole
 from vicinal.index.base import Index
 from vicinal.index.index_files import opened

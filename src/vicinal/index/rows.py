@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.index.bank_schema import BankSchema, check_values
 from vicinal.index.bank_storage import Array, Columns, IdMap, Names, TableStore

@@ -4,7 +4,7 @@ from vicinal.links.composite import CompositeSigmoid, CompositeSoftmax
 from vicinal.links.curve import Cap, Curve, Flip, Multiple, Sum
 from vicinal.links.custom import FromCallable, from_callable
 from vicinal.links.high_norms import AbsPower, Arcsin, Arctanh, Cosh, Logit, SignedPower, Sinh, Tan
-from vicinal.links.learned import ConvexPotential, MonotoneNet, learnable
+from vicinal.links.learned import ConvexPotential, MonotoneNet
 from vicinal.links.low_norms import (
     Arcsinh,
     Arctan,
@@ -76,7 +76,6 @@ __all__ = [
     "class_slope",
     "design",
     "from_callable",
-    "learnable",
     "parse",
     "slope",
     "wide_slope",

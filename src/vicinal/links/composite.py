@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import as_tensor, check_between
+from vicinal.core import as_tensor
+from vicinal.core.checks import check_between
 from vicinal.links.curve import Curve
 from vicinal.links.numerics import exp_excess, score_inside, sigmoid_divergence, widen
 from vicinal.links.ranges import Landmark

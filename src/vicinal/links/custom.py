@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, check_number
+from vicinal.core.checks import check_integer, check_number
 from vicinal.links.curve import Curve
 from vicinal.links.numerics import WithDerivative, gauss_nodes
 from vicinal.links.ranges import Landmark

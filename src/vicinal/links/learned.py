@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 from vicinal.links.curve import Curve
 from vicinal.links.numerics import Positive, number, sigmoid_divergence
 from vicinal.links.ranges import Landmark, Range

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from vicinal.core import check_between
+from vicinal.core.checks import check_between
 from vicinal.links.numerics import Setting, log1p_excess, ramp_divergence, read, sigmoid_divergence, sine_deficit, widen
 from vicinal.links.shaped import Shaped, enlist
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vicinal.core import check_between, check_number
+from vicinal.core.checks import check_between, check_number
 
 Real = float | Tensor
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between
+from vicinal.core.checks import check_between
 from vicinal.links.curve import Region
 from vicinal.links.numerics import Setting, entropy_divergence, exp_divergence, log1p_excess, signed_safe_power
 from vicinal.links.shaped import Shaped, enlist

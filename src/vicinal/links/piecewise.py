@@ -7,7 +7,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import as_tensor, check_choice, check_number
+from vicinal.core import as_tensor, check_choice
+from vicinal.core.checks import check_number
 from vicinal.links.curve import Cap, Curve, Tails
 from vicinal.links.numerics import Real, clip, number, ramp_divergence
 from vicinal.links.ranges import Landmark, Range

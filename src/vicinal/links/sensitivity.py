@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_integer, check_number
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.links.curve import Curve
 from vicinal.links.high_norms import Sinh
 from vicinal.links.low_norms import Arcsinh, HuberGrad, Identity

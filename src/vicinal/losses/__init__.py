@@ -6,7 +6,7 @@ criteria of embeddings and labels out of them.
 """
 
 from vicinal.losses.bregman import bregman
-from vicinal.losses.class_contract import ClassLoss, ClassScores, class_loss
+from vicinal.losses.class_contract import ClassLoss, class_loss
 from vicinal.losses.class_scores import (
     ALDRKL,
     aldr_kl,
@@ -35,7 +35,7 @@ from vicinal.losses.contrastive import (
 )
 from vicinal.losses.cross_batch import CrossBatchBank
 from vicinal.losses.crps import CRPS
-from vicinal.losses.embedding import BatchReport, EmbeddingLoss, explain_batch
+from vicinal.losses.embedding import EmbeddingLoss, explain_batch
 from vicinal.losses.embedding_shape import (
     coding_rate,
     doubly_stochastic,
@@ -120,22 +120,14 @@ from vicinal.losses.softmax import (
     summed_softmax,
     supcon,
 )
-from vicinal.losses.spec import (
-    parse,
-    read_loss,
-)
+from vicinal.losses.spec import parse
 from vicinal.losses.structured import (
     PairForm,
-    binomial_deviance_form,
     circle,
-    contrastive_form,
     generalized_lifted_structure,
     lifted_structure,
     metrix,
     multi_similarity,
-    multi_similarity_form,
-    nca_form,
-    proxy_anchor_form,
     tuplet_margin,
 )
 from vicinal.losses.subspaces import SubspaceLearners, matched_clusters, subspace_slices
@@ -153,17 +145,14 @@ from vicinal.losses.teachers import (
     teacher_ensemble,
 )
 from vicinal.losses.triplets import angular, ngame, proto_triplet, triplet
-from vicinal.losses.validity import REFUSED, check_link, check_scaling, scaling_of_transform, transform_margin
+from vicinal.losses.validity import check_scaling, scaling_of_transform
 from vicinal.losses.weights import RationaleInvariance, cauchy_schwarz, group_orthogonality
 
 __all__ = [
     "ALDRKL",
     "CRPS",
-    "REFUSED",
     "AdaptiveHeadsLoss",
-    "BatchReport",
     "ClassLoss",
-    "ClassScores",
     "CompositeSigmoidCrossEntropy",
     "CompositeSigmoidMatchingLoss",
     "CompositeSoftmaxCrossEntropy",
@@ -209,11 +198,9 @@ __all__ = [
     "assistive",
     "batch_negatives",
     "best_of_k",
-    "binomial_deviance_form",
     "block_contrast",
     "bregman",
     "cauchy_schwarz",
-    "check_link",
     "check_scaling",
     "circle",
     "class_loss",
@@ -221,7 +208,6 @@ __all__ = [
     "coding_rate",
     "comp_sum",
     "contrastive",
-    "contrastive_form",
     "cosface",
     "coupled_pooling",
     "covariance_penalty",
@@ -273,10 +259,8 @@ __all__ = [
     "mixed_labels",
     "ms_ssim_loss",
     "multi_similarity",
-    "multi_similarity_form",
     "n_pairs",
     "nca",
-    "nca_form",
     "neural_collapse",
     "ngame",
     "nlsh",
@@ -289,12 +273,10 @@ __all__ = [
     "pnp",
     "proto_triplet",
     "proxy_anchor",
-    "proxy_anchor_form",
     "proxy_nca",
     "rank_n_contrast",
     "ranked_list",
     "ranknet",
-    "read_loss",
     "scaling_of_transform",
     "separate",
     "sharpened",
@@ -314,7 +296,6 @@ __all__ = [
     "tcm",
     "teacher_ensemble",
     "temperature_penalty",
-    "transform_margin",
     "tree_length",
     "triplet",
     "truncated_gce",

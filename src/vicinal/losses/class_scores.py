@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.class_contract import ClassScores, bounded_exp, check_row_numbers, class_loss
 
 CLASSES: dict[str, Any] = {"family": "class scores"}

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from vicinal.core import check_between, check_choice, check_integer, warn_caller
-from vicinal.core.checks import check_tensor
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer, check_tensor, warn_caller
 from vicinal.losses.contract import RowTerms, check_reduction, prepare
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp
-from vicinal.core import Reduction, check_choice, check_number, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import Reduction, check_choice, register
+from vicinal.core.checks import check_number, check_tensor
 from vicinal.losses.honesty import tell_of_nothing
 from vicinal.ranks.pairs import check_relation
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from vicinal.blockwise.logsums import hinge, softplus
-from vicinal.core import check_between, check_number
+from vicinal.core.checks import check_between, check_number
 from vicinal.losses.contract import (
     NUMPY,
     PAPER_CODE,

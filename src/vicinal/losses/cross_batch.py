@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 
 
 class CrossBatchBank(nn.Module):

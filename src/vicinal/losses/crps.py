@@ -5,7 +5,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, register
+from vicinal.core import register
+from vicinal.core.checks import check_integer
 from vicinal.losses.contract import check_reduction, reduce
 
 

@@ -9,17 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import block_rows, row_slices
+from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.row_blocks import coded, equal_codes, others
-from vicinal.core import check_integer, check_matrices, entries, entry, gather_rows
-from vicinal.core.checks import check_tensor
+from vicinal.core import entries, entry
+from vicinal.core.checks import check_integer, check_matrices, check_tensor
+from vicinal.core.gathering import gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction, own_settings
 from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
 from vicinal.losses.honesty import tell_of_nothing, with_nan_of
 from vicinal.losses.kernels import class_kernel_of
 from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
-from vicinal.relation import label_distance, other_rows, same_class, shared_labels
-from vicinal.similarity import resolve_similarity
+from vicinal.relation import label_distance, same_class, shared_labels
+from vicinal.relation.pairs import other_rows
+from vicinal.similarity.base import resolve_similarity
 
 UNCUT_IF_TWICE = 8
 """So many times larger than a block may scores be that are not cut, if each block had to be computed twice."""

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vicinal.blockwise.spanning_tree import minimum_spanning_tree
-from vicinal.core import check_between, check_matrices, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_matrices, check_tensor
 from vicinal.transport import sinkhorn
 
 FAMILY = {"family": "embedding shape"}

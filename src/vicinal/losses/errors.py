@@ -6,7 +6,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between
 from vicinal.losses.contract import check_reduction, check_scores_like, reduce
 from vicinal.similarity import ms_ssim
 

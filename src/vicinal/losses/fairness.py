@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.distances import distances
-from vicinal.core import check_between, check_choice, register
-from vicinal.core.checks import check_number, check_tensor
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between, check_number, check_tensor
 
 FAMILY = {"family": "fairness"}
 DCOR = "values of dcor 0.7 in float64"

@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import block_rows, custom_op, policy, row_slices
+from vicinal.blockwise import custom_op, policy
+from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.sorting import related_columns, sort_rows
-from vicinal.core import check_between, check_integer, check_number
+from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.losses.contract import PML, PairLoss, Pairs, RowTerms, pair_loss, prepare, row_products, row_terms
 
 Histogram = tuple[Tensor, Tensor, Tensor]

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from vicinal.core import counted, warn_caller
+from vicinal.core import counted
+from vicinal.core.checks import warn_caller
 
 
 def with_nan_of(value: Tensor, *inputs: Tensor | None) -> Tensor:

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise import opaque_op
-from vicinal.core import check_between, check_integer, check_matrices
+from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.losses.contract import NUMPY, Pairs, RowTerms, best_score, pair_loss, row_terms
-from vicinal.relation import other_rows, same_class
+from vicinal.relation import same_class
+from vicinal.relation.pairs import other_rows
 from vicinal.similarity import NegativeSquaredL2
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal.blockwise import block_rows, policy, row_slices, value_and_grad_op
+from vicinal.blockwise import policy, value_and_grad_op
+from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.losses.contract import PairLoss, Pairs, RowTerms
 
 Steps = Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]

@@ -6,7 +6,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, register
+from vicinal.core import register
+from vicinal.core.checks import check_between
 from vicinal.links import CompositeSigmoid, CompositeSoftmax, Constant, ConvexPotential, Curve
 from vicinal.links.numerics import score_inside
 from vicinal.losses.bregman import Elementwise, Learned, Rows, reduced_bregman

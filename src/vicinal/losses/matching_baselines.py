@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, check_number, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between, check_number
 from vicinal.links import CompositeSoftmax, Curve
 from vicinal.links.numerics import score_inside
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce, spread_weight

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, register
+from vicinal.core import register
+from vicinal.core.checks import check_between
 from vicinal.links import Curve, Exp, Sinh, SmeLUGrad
 from vicinal.losses.bregman import Elementwise, bregman, reduced_bregman
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce

@@ -7,12 +7,13 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, check_integer, check_matrices
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.losses.cross_batch import LabelledEmbeddings
 from vicinal.losses.embedding import EmbeddingLoss, relation_of
 from vicinal.mixing import Mixture, draw_mixture
 from vicinal.mixing.mixture import Kind
-from vicinal.relation import other_rows
+from vicinal.relation.pairs import other_rows
 
 
 class MixedLoss(nn.Module):

@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, register
+from vicinal.core import register
+from vicinal.core.checks import check_between
 
 
 @register(

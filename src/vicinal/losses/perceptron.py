@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, short
-from vicinal.core.checks import check_tensor
+from vicinal.core import short
+from vicinal.core.checks import check_between, check_integer, check_tensor
 
 
 def step_weights(margins: Tensor) -> Tensor:

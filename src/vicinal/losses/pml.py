@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy_loss import ProxyLoss
-from vicinal.relation import other_rows
+from vicinal.relation.pairs import other_rows
 
 Indices = tuple[Tensor, ...]
 

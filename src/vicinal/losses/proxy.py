@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp, softplus
 from vicinal.blockwise.target_entropy import Change, scaled_at, target_entropy
-from vicinal.core import check_between, check_integer, check_number
+from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.losses.contract import PML, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
 from vicinal.losses.kernels import kernel, kernels_in_use
 from vicinal.miners import within_fences

@@ -7,17 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import block_rows
+from vicinal.blockwise.blocks import block_rows
 from vicinal.blockwise.iqr_mass import iqr_mass
 from vicinal.blockwise.row_blocks import equal_codes
-from vicinal.core import check_between, check_integer, check_matrices, gather_rows
+from vicinal.core.checks import check_between, check_integer, check_matrices
+from vicinal.core.gathering import gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction
 from vicinal.losses.embedding import Loss, resolve_loss, with_best
 from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy import REACH, SCALE
 from vicinal.losses.streaming import ScoreBlocks, as_inner_product, blocked_loss, is_inner_product
 from vicinal.miners.iqr_filter import check_reach
-from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolve_similarity
 
 
 class ProxyLoss(nn.Module):

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from vicinal.blockwise.logsums import softplus
 from vicinal.blockwise.sorting import each_positive, first_positives, mean_ranks, related_columns, sort_rows
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.contract import PAPER_CODE, PML, Pairs, RowTerms, pair_loss, row_products, row_terms
 from vicinal.losses.kernels import kernel, row_kernel
 from vicinal.masks.soft_topk import soft_topk_logs, soft_topk_share, soft_topk_shift

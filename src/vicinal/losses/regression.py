@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp
 from vicinal.blockwise.sorting import sort_rows
-from vicinal.core import check_between
+from vicinal.core.checks import check_between
 from vicinal.losses.contract import NUMPY, Pairs, RowTerms, best_score, pair_loss, row_products, row_terms, some
 from vicinal.losses.kernels import row_kernel
 

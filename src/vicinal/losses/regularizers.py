@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_integer, check_matrices, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.similarity.products import l2_normalize
 
 

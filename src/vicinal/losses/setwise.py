@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from vicinal.blockwise import value_and_grad_op
 from vicinal.blockwise.row_blocks import inner_products
-from vicinal.core import check_between, check_choice
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between
 from vicinal.losses.contract import Pairs, RowTerms, pair_loss, row_products, row_terms, some
 from vicinal.losses.kernels import class_kernel, kernel
 from vicinal.losses.streaming import as_inner_product

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.blocks import row_slices
-from vicinal.core import check_between, check_choice
-from vicinal.core.checks import check_number
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_number
 from vicinal.losses.class_contract import ClassScores, bounded_exp, class_loss
 
 ENSLOSS_CODE = "values of the code of arXiv:2409.00908, value and gradient in float64"

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise.logsums import log_sum_exp, softplus
 from vicinal.blockwise.target_entropy import target_entropy
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.contract import (
     NUMPY,
     PAPER_CODE,

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from vicinal.core import check_between, check_choice, entries, entry, nearest, short
+from vicinal.core import check_choice, entries, entry, nearest, short
+from vicinal.core.checks import check_between
 from vicinal.core.grammar import Grammar
 from vicinal.core.seeding import seeded
 from vicinal.links.parse import LinkGrammar

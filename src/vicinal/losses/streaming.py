@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vicinal.blockwise import row_slices
+from vicinal.blockwise.blocks import row_slices
 from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomputed, sum_at_once
 from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
 from vicinal.losses.kernels import class_kernel_of

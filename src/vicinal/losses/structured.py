@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.logsums import hinge, log_sum_exp, softplus
-from vicinal.core import check_between, check_choice, check_number
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_number
 from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, Spread, pair_loss, row_products, row_terms, some
 from vicinal.losses.proxy import shifted_cosine
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, check_matrices
+from vicinal.core.checks import check_integer, check_matrices
 from vicinal.transport import assignment
 
 

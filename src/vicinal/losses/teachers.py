@@ -11,10 +11,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import policy, row_slices, value_and_grad_op
+from vicinal.blockwise import policy, value_and_grad_op
+from vicinal.blockwise.blocks import row_slices
 from vicinal.blockwise.row_blocks import values_by_blocks
-from vicinal.core import check_between, check_choice, check_integer, register
-from vicinal.core.checks import check_number, check_tensor
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between, check_integer, check_number, check_tensor
 from vicinal.losses.class_contract import check_row_numbers
 from vicinal.losses.contract import check_reduction, reduce
 from vicinal.transport import sinkhorn

@@ -6,10 +6,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from vicinal.blockwise import block_rows, row_slices
+from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.logsums import hidden, hinge, log_sum, softplus
 from vicinal.blockwise.sorting import above, each_positive, first_positives, most_positives, related_columns
-from vicinal.core import check_between, check_choice, check_integer, check_number
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, pair_loss, pair_terms, row_products
 from vicinal.losses.kernels import kernel, row_kernel
 

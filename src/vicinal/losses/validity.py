@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_number
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_number
 from vicinal.links import AbsPower, CompositeSoftmax, Constant, Cosh, Curve, Exp, Flip, Multiple, Sinh
 from vicinal.links.custom import FromTransform
 from vicinal.links.numerics import number
@@ -302,6 +303,6 @@ def scaling_of_transform(
     except ValueError as error:
         raise ValueError(
             "transform: expected a positive function f whose q = d ln f / dz rises or meets condition (G.2), got one "
-            f"that does not ({error}); see vicinal.losses.REFUSED for common cases"
+            f"that does not ({error}); see vicinal.losses.validity.REFUSED for common cases"
         ) from error
     return scaling

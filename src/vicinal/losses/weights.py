@@ -6,8 +6,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, check_integer, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between, check_integer, check_tensor
 
 FAMILY = {"family": "weights"}
 

@@ -3,7 +3,7 @@
 from vicinal.masks.budgets import MutualChoice, feature_choice, mutual_choice, zipf_budgets
 from vicinal.masks.perturbed import hard_topk, perturbed_topk
 from vicinal.masks.simplex import entmax15, k_sparsemax, resolve_simplex, softmax, sparsemax
-from vicinal.masks.soft_topk import log_soft_topk, soft_topk, soft_topk_logs
+from vicinal.masks.soft_topk import log_soft_topk, soft_topk
 from vicinal.masks.softstep import SoftStep, log_s1, log_s2
 from vicinal.masks.topk import TopK
 from vicinal.masks.unit import unit_scores
@@ -23,7 +23,6 @@ __all__ = [
     "perturbed_topk",
     "resolve_simplex",
     "soft_topk",
-    "soft_topk_logs",
     "softmax",
     "sparsemax",
     "unit_scores",

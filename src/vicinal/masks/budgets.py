@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_integer
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_between, check_integer, check_tensor
 
 
 def _checked(activations: Tensor) -> Tensor:

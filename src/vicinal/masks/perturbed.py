@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_between, check_integer, check_tensor
 
 
 def hard_topk(scores: Tensor, k: int) -> Tensor:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from vicinal.blockwise.step_weights import mapped, scores_gradient
 from vicinal.blockwise.thresholds import Simplex, ranked_threshold
-from vicinal.core import check_integer, entry, register
+from vicinal.core import entry, register
+from vicinal.core.checks import check_integer
 
 SimplexMap = Callable[[Tensor], Tensor]
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from vicinal.core import check_between, check_integer, check_scores
+from vicinal.core.checks import check_between, check_integer, check_scores
 
 _STEPS = {torch.float32: 2, torch.float64: 3}
 """Newton's steps before the last one, which needs no further sum; they reach the last digits in all trials."""

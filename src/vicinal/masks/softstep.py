@@ -9,7 +9,8 @@ from torch.nn.functional import logsigmoid, sigmoid
 
 from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.softstep import StepForm
-from vicinal.core import check_between, check_choice, check_integer, check_scores, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between, check_integer, check_scores
 from vicinal.masks.unit import row_range, unit_scores
 
 Family = Literal["s1", "s2"]

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.resolution import Resolution
-from vicinal.core import check_integer, check_scores, register
+from vicinal.core import register
+from vicinal.core.checks import check_integer, check_scores
 from vicinal.masks.unit import told_apart
 
 

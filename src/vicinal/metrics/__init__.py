@@ -3,7 +3,7 @@
 from vicinal.metrics.accumulate import EmbeddingRetrieval, RetrievalMetrics
 from vicinal.metrics.blocking import BlockingQuality, blocking_quality
 from vicinal.metrics.calibration import opis
-from vicinal.metrics.geometry import alignment, hubness, nearest_distances, neighbor_coverage, uniformity, utilization
+from vicinal.metrics.geometry import alignment, hubness, neighbor_coverage, uniformity, utilization
 from vicinal.metrics.linking import LinkQuality, candidate_recall, cluster_quality, link_quality
 from vicinal.metrics.margins import class_margins, klom
 from vicinal.metrics.multiplicity import Multiplicity, channel_capacity, predictive_multiplicity
@@ -40,7 +40,6 @@ __all__ = [
     "link_quality",
     "map_at_r",
     "ndcg",
-    "nearest_distances",
     "neighbor_coverage",
     "nuclear_surrogate",
     "opis",

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from vicinal.metrics.retrieval import DEFAULT, from_ranks, named, ndcg
 from vicinal.metrics.streamed import embedding_metrics
-from vicinal.ranks import Ties, related_ranks
+from vicinal.ranks import Ties
+from vicinal.ranks.hard import related_ranks
 
 
 class RetrievalMetrics:
@@ -19,7 +20,7 @@ class RetrievalMetrics:
 
     Args:
         metrics: names, see :func:`vicinal.metrics.retrieval.named`; "ndcg" reads grades, the others relation > 0.
-        ties: order of equal scores, see :func:`vicinal.ranks.rank_order`.
+        ties: order of equal scores, see :func:`vicinal.ranks.hard.rank_order`.
         empty: value of a query without related columns; NaN leaves it out of the means.
 
     >>> metrics = RetrievalMetrics(["precision@1", "mrr"])

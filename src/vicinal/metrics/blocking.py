@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 
 
 class BlockingQuality(NamedTuple):

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, check_scores, register
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer, check_scores
 from vicinal.ranks.hard import sortable, wide
 
 

@@ -8,10 +8,12 @@ from torch import Tensor, nn
 
 from vicinal.blockwise import policy
 from vicinal.blockwise.distances import squared_distances
-from vicinal.core import check_between, check_integer, check_matrices, register
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.metrics.streamed import related_blocks, retrieval_task
 from vicinal.ranks.hard import wide
-from vicinal.similarity import Cosine, NegativeSquaredL2, resolve_similarity
+from vicinal.similarity import Cosine, NegativeSquaredL2
+from vicinal.similarity.base import resolve_similarity
 
 
 @torch.no_grad()

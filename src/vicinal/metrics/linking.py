@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 
 
 class LinkQuality(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_integer
-from vicinal.core.checks import check_tensor
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer, check_tensor
 
 
 @torch.no_grad()

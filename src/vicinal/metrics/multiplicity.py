@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_between, check_tensor
 
 _STEPS, _GAP = 1000, 1e-12
 

@@ -8,9 +8,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from vicinal.core import check_choice, check_integer, register
-from vicinal.ranks import Ties, check_relation, rank_order, related_ranks
-from vicinal.ranks.hard import sortable, wide
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_integer
+from vicinal.ranks import Ties
+from vicinal.ranks.hard import rank_order, related_ranks, sortable, wide
+from vicinal.ranks.pairs import check_relation
 
 NAMES: dict[str, tuple[str, str]] = {
     "precision": ("precision_at_k", "needs"),
@@ -213,8 +215,8 @@ def ndcg(
         weight: ``[b, N]`` or None; columns of weight 0 are taken out.
         k: ranks that count, >= 1, or None for all.
         gain: "linear" or "exponential".
-        ties: order of equal scores, see :func:`vicinal.ranks.rank_order`; or "average": the expected value over all
-            orders of columns with equal scores, which is what scikit-learn gives.
+        ties: order of equal scores, see :func:`vicinal.ranks.hard.rank_order`; or "average": the expected value over
+            all orders of columns with equal scores, which is what scikit-learn gives.
         empty: value of a query with no grade above 0.
 
     Returns:

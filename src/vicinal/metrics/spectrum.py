@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, check_matrices, register
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer, check_matrices
 
 
 def _rows(embeddings: Tensor) -> Tensor:

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vicinal.blockwise import policy
-from vicinal.core import check_choice, check_integer, check_matrices
+from vicinal.core import check_choice
+from vicinal.core.checks import check_integer, check_matrices
 from vicinal.metrics.retrieval import DEFAULT, Named, named, value_of
 from vicinal.ranks.hard import wide
-from vicinal.similarity import Cosine, Dot, resolve_similarity
+from vicinal.similarity import Cosine, Dot
+from vicinal.similarity.base import resolve_similarity
 
 _CROWDED = 2
 """If more than one in so many groups of pairs passes, thresholds are raised by the block's own scores first."""
@@ -229,7 +231,7 @@ def embedding_metrics(
         bank_labels: integers ``[N]``, with a bank.
         metrics: names, see :func:`vicinal.metrics.retrieval.named`.
         similarity: name or module; without a bank it must be symmetric, as all similarities of vicinal are.
-        ties: "worst" or "best", see :func:`vicinal.ranks.rank_order`.
+        ties: "worst" or "best", see :func:`vicinal.ranks.hard.rank_order`.
         empty: value of a row without related rows.
         block: rows and columns of a block of scores.
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from vicinal.blockwise import opaque_op
 from vicinal.core import register
 from vicinal.miners.selection import kept_dtype, kept_weight, measured, row_blocks
-from vicinal.ranks import Pairs, check_relation, split_pairs
+from vicinal.ranks import Pairs
+from vicinal.ranks.pairs import check_relation, split_pairs
 
 Among = Callable[[slice], Tensor]
 

@@ -6,9 +6,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_integer, check_number, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured, picked
-from vicinal.ranks import check_relation, split_pairs
+from vicinal.ranks.pairs import check_relation, split_pairs
 
 Reference = Literal["min", "mean"]
 _FACTS = ("permutation-invariant", "row-separable")

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise import opaque_op
-from vicinal.core import check_between, check_choice, check_integer, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between, check_integer
 from vicinal.miners.selection import by_rows, kept_dtype, kept_weight, measured, picked, row_blocks, some
-from vicinal.ranks import check_relation, split_pairs
+from vicinal.ranks.pairs import check_relation, split_pairs
 
 Scale = Literal["cosine", "l2", "squared_l2"]
 

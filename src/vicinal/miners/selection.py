@@ -7,8 +7,9 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from vicinal.blockwise import block_rows, opaque_op, policy, row_slices
-from vicinal.ranks import check_relation
+from vicinal.blockwise import opaque_op, policy
+from vicinal.blockwise.blocks import block_rows, row_slices
+from vicinal.ranks.pairs import check_relation
 
 Miner = TypeVar("Miner", bound=Callable[..., Tensor])
 

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise import opaque_op
-from vicinal.core import check_between, check_choice, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_between
 from vicinal.miners.sampled import Scale, squared_distance
 from vicinal.miners.selection import by_rows, highest, kept_dtype, kept_weight, lowest, measured, row_blocks, some
-from vicinal.ranks import check_relation, split_pairs
+from vicinal.ranks.pairs import check_relation, split_pairs
 
 Kind = Literal["hard", "semihard", "violating", "easy"]
 Choice = Literal["hard", "semihard", "easy", "all"]

@@ -1,6 +1,6 @@
 """Mixed rows for losses with soft relations: of inputs, of features or of embeddings."""
 
-from vicinal.mixing.mixture import Mixture, draw_mixture, draw_shares
+from vicinal.mixing.mixture import Mixture, draw_mixture
 from vicinal.mixing.negatives import append_negatives, draw_mixed_negatives, mix_all_negatives, mix_negatives
 
 __all__ = [
@@ -8,7 +8,6 @@ __all__ = [
     "append_negatives",
     "draw_mixed_negatives",
     "draw_mixture",
-    "draw_shares",
     "mix_all_negatives",
     "mix_negatives",
 ]

@@ -8,7 +8,8 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, check_matrices, check_scores
+from vicinal.core.checks import check_between, check_integer, check_matrices, check_scores
 from vicinal.mixing.mixture import draw_shares
 
 

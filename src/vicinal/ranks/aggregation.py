@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core import as_tensor, check_between, check_choice, check_integer
+from vicinal.core import as_tensor, check_choice
+from vicinal.core.checks import check_between, check_integer
 
 Item = TypeVar("Item")
 Method = Literal["auto", "exact", "local"]

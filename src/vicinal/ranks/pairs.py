@@ -5,8 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_scores
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_between, check_scores, check_tensor
 
 
 class Pairs(NamedTuple):

@@ -5,7 +5,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from vicinal.core import check_choice, check_integer, check_scores
+from vicinal.core import check_choice
+from vicinal.core.checks import check_integer, check_scores
 
 Baseline = Literal["leave_one_out", "none"]
 

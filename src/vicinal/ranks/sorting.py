@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_scores
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_scores
 
 Network = Literal["odd_even", "bitonic"]
 Swap = Literal["cauchy", "logistic", "logistic_phi", "gaussian", "reciprocal", "optimal"]

@@ -6,13 +6,12 @@ counts at all, as opposed to how related it is, is a *weight*: see :func:`other_
 
 from vicinal.relation.classes import same_class, same_group, shared_labels
 from vicinal.relation.numbers import label_distance
-from vicinal.relation.pairs import from_pairs, graded, other_rows
+from vicinal.relation.pairs import from_pairs, graded
 
 __all__ = [
     "from_pairs",
     "graded",
     "label_distance",
-    "other_rows",
     "same_class",
     "same_group",
     "shared_labels",

@@ -6,7 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between
 from vicinal.relation.checks import check_blocks
 
 Kernel = Literal["gaussian", "laplace", "triangle"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vicinal.core import replace_text
+from vicinal.core.files import replace_text
 from vicinal.report import figures
 from vicinal.report.page import several_reliability
 from vicinal.report.records import AuditRecord, Copies, Suspect

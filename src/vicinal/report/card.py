@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vicinal.core import replace_text
-from vicinal.encoders import reaches_out
+from vicinal.core.files import replace_text
+from vicinal.encoders.names import reaches_out
 from vicinal.report.records import FitRecord
 from vicinal.report.tables import findings, fit_table, limits, mean_of
 from vicinal.report.text import clean, duration, one_line

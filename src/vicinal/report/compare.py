@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vicinal.core import check_between, replace_text
+from vicinal.core.checks import check_between
+from vicinal.core.files import replace_text
 from vicinal.report.records import CompareRecord
 from vicinal.report.tables import mean_and_deviation, relative_change, splits_won, spread
 from vicinal.report.text import clean, metric_name, one_line

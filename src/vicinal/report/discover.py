@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from vicinal.core import replace_text
+from vicinal.core.files import replace_text
 from vicinal.report import figures
 from vicinal.report.page import cells
 from vicinal.report.records import Cell

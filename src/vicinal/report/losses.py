@@ -5,7 +5,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vicinal.core import Entry, entries, nearest
+from vicinal.core import entries, nearest
+from vicinal.core.registry import Entry
 from vicinal.losses.contract import own_settings
 from vicinal.losses.spec import NEGATIVE_DISTANCES
 from vicinal.report.tex import plain

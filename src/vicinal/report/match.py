@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal.core import replace_text
+from vicinal.core.files import replace_text
 from vicinal.report.text import number, one_line, percent
 from vicinal.report.theme import ACCENT, MUTED, WARM, Picture, blank, picture, rendered, style
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vicinal.core import replace_text
+from vicinal.core.files import replace_text
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
 from vicinal.report.records import Cell, Example, FitRecord, Label, Neighbor, NeighborPanel

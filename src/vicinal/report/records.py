@@ -214,8 +214,8 @@ class FitRecord:
         versions: package -> version.
         notes: further sentences for the reader.
         verdict: how good the model is, with its uncertainty; None: not known.
-        coverage: of intervals, see :func:`vicinal.evaluation.coverage_curve`; for classes one entry, whose width is the
-            mean number of classes in a set.
+        coverage: of intervals, see :func:`vicinal.evaluation.audit.coverage_curve`; for classes one entry, whose width
+            is the mean number of classes in a set.
         examples: rows that the report lists and searches, in this order.
         by_class: for several classes per row, :func:`vicinal.evaluation.scores_by_class` of each by name; else empty.
 
@@ -427,9 +427,9 @@ class AuditRecord:
         task: "regression" or "classification".
         rows: number of rows by part.
         scores: metric -> value on the new rows.
-        slices: errors by category, see :func:`vicinal.evaluation.error_slices`, worst first.
+        slices: errors by category, see :func:`vicinal.evaluation.audit.error_slices`, worst first.
         target_slices: errors by tenths of the target, or by class.
-        coverage: see :func:`vicinal.evaluation.coverage_curve`; empty for classes.
+        coverage: see :func:`vicinal.evaluation.audit.coverage_curve`; empty for classes.
         class_sets: for classes: method -> coverage and mean size of conformal sets; else empty.
         multiplicity: of the members of a classifier, see :func:`vicinal.metrics.predictive_multiplicity`; else empty.
         hubs: the bank rows that serve most.
@@ -447,10 +447,10 @@ class AuditRecord:
         by_class: see :class:`FitRecord`.
         baselines: method -> metric -> value on the new rows.
         time: column of times, or "".
-        periods: see :class:`vicinal.evaluation.Period`, with ``width``: the factor by which 90 % intervals must be
-            wider to cover 90 % of the period's rows (None for classes).
+        periods: see :class:`vicinal.evaluation.audit.Period`, with ``width``: the factor by which 90 % intervals must
+            be wider to cover 90 % of the period's rows (None for classes).
         drift: changes of "error" and "coverage" in time, if any: see :class:`vicinal.evaluation.Drift`.
-        fairness: :class:`vicinal.evaluation.GroupGap` as a dictionary, with its sentence; or empty.
+        fairness: :class:`vicinal.evaluation.fairness.GroupGap` as a dictionary, with its sentence; or empty.
     """
 
     name: str

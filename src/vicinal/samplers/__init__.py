@@ -1,11 +1,11 @@
 """Samplers, which choose the rows of a batch: iterators of lists of row numbers, seeded, with ``set_epoch``."""
 
-from vicinal.samplers.base import BatchSampler, LongEpochs
+from vicinal.samplers.base import BatchSampler
 from vicinal.samplers.classes import ClassBatches, GroupBatches, HierarchicalBatches, StratumBatches
 from vicinal.samplers.clusters import ClusterBatches, balanced_clusters, diverse_anchors
-from vicinal.samplers.levels import draw_levels, level_probabilities
-from vicinal.samplers.pruning import LossSampler, SlidingLossWindow, UnbiasedPruning, loss_groups
-from vicinal.samplers.retrieved import Retrieved, draw_negatives, draw_unlabelled, with_relevant
+from vicinal.samplers.levels import level_probabilities
+from vicinal.samplers.pruning import SlidingLossWindow, UnbiasedPruning, loss_groups
+from vicinal.samplers.retrieved import draw_negatives, draw_unlabelled, with_relevant
 from vicinal.samplers.selection import (
     Selection,
     facility_location_order,
@@ -21,16 +21,12 @@ __all__ = [
     "ClusterBatches",
     "GroupBatches",
     "HierarchicalBatches",
-    "LongEpochs",
-    "LossSampler",
-    "Retrieved",
     "Selection",
     "SlidingLossWindow",
     "StratumBatches",
     "UnbiasedPruning",
     "balanced_clusters",
     "diverse_anchors",
-    "draw_levels",
     "draw_negatives",
     "draw_unlabelled",
     "facility_location_order",

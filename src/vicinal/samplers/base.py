@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 
 Rows = NDArray[np.int64]
 

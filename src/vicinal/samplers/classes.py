@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.core import check_integer, register
+from vicinal.core import register
+from vicinal.core.checks import check_integer
 from vicinal.samplers.base import BatchSampler, Rows, as_labels, deal, joined, members, pieces
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal.core import check_between, check_integer, register
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer
 from vicinal.samplers.base import BatchSampler, Rows
 
 _GAIN = 1e-4

@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, check_number
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_between, check_integer, check_number, check_tensor
 
 
 def level_probabilities(levels: Tensor, *, mean: float = -1.1, deviation: float = 2.0) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 
 Rows = NDArray[np.int64]
 UNSEEN = 3.0

@@ -21,7 +21,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vicinal.core import ECHO, nearest, short, short_text
+from vicinal.core import nearest, short
+from vicinal.core.checks import ECHO, short_text
 from vicinal.serve.measures import Measures
 from vicinal.serve.requests import Add, Body, Explain, Forget, Predict, Refused, Relabel, Search, as_json, typed
 from vicinal.serve.served import ServedModel

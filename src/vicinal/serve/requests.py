@@ -13,7 +13,8 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
-from vicinal.core import listed, nearest, short, short_text
+from vicinal.core import listed, nearest, short
+from vicinal.core.checks import short_text
 from vicinal.estimators.banked import BankedEstimator
 
 MEDIA = ("image", "audio")

@@ -1,6 +1,6 @@
 """Similarities: ``sim(queries [b, d], bank [N, d]) -> scores [b, N]``, where higher means more alike."""
 
-from vicinal.similarity.base import Similarity, resolve_similarity
+from vicinal.similarity.base import Similarity
 from vicinal.similarity.distances import NegativeL1, NegativeL2, NegativeSquaredL2
 from vicinal.similarity.gaussians import bures_exp, bures_geodesic, bures_log, bures_wasserstein
 from vicinal.similarity.images import ImageSimilarity, ms_ssim, ssim
@@ -28,7 +28,6 @@ __all__ = [
     "class_means",
     "ms_ssim",
     "nearest_class_mean",
-    "resolve_similarity",
     "scaled_dot",
     "ssim",
 ]

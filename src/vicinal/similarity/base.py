@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.resolution import UNKNOWN, Resolution
-from vicinal.core import check_matrices, make
+from vicinal.core import make
+from vicinal.core.checks import check_matrices
 
 
 class Similarity(nn.Module):

@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between
-from vicinal.core.checks import check_matrices, check_tensor
+from vicinal.core.checks import check_between, check_matrices, check_tensor
 
 
 def bures_wasserstein(

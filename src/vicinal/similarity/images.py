@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, conv2d
 
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 from vicinal.similarity.base import Similarity
 
 SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, check_matrices, check_number
+from vicinal.core.checks import check_integer, check_matrices, check_number
 from vicinal.similarity.base import resolve_similarity
 from vicinal.similarity.products import l2_normalize
 

@@ -5,7 +5,8 @@ from torch import Tensor
 
 from vicinal.blockwise.distances import squared_distances
 from vicinal.blockwise.resolution import INPUTS, SUMS, Resolution, lengths
-from vicinal.core import check_between, register
+from vicinal.core import register
+from vicinal.core.checks import check_between
 from vicinal.similarity.base import Similarity
 
 

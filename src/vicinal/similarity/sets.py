@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.blocks import policy, row_slices
-from vicinal.core import check_between, check_choice, check_integer
-from vicinal.core.checks import check_tensor
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer, check_tensor
 from vicinal.similarity.base import resolve_similarity
 
 Pool = Literal["max", "mean", "logsumexp", "noisy_or", "top_k", "attention"]

@@ -3,17 +3,14 @@
 import importlib as _importlib
 import typing as _typing
 
-from vicinal.training.error import MeanError, error_of
-from vicinal.training.history import TrainingHistory
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.perturbation import AdversarialSteps
-from vicinal.training.rows import RowBatches, Rows, RowSubset
+from vicinal.training.rows import Rows
 from vicinal.training.settings import TrainingSettings
 from vicinal.training.surrogate import SurrogateSteps, surrogate
 from vicinal.training.teacher import Teacher
 
 if _typing.TYPE_CHECKING:
-    from vicinal.training.added import AddedLosses
     from vicinal.training.fit import train
     from vicinal.training.module import NeighborModule
 
@@ -21,19 +18,13 @@ _OF_TRAINING = {"AddedLosses": "added", "NeighborModule": "module", "train": "fi
 """Names that need Lightning or the losses, by file: a saved model predicts without them, and starts sooner."""
 
 __all__ = [
-    "AddedLosses",
     "AdversarialSteps",
-    "MeanError",
     "NeighborModule",
     "NeighborNetwork",
-    "RowBatches",
-    "RowSubset",
     "Rows",
     "SurrogateSteps",
     "Teacher",
-    "TrainingHistory",
     "TrainingSettings",
-    "error_of",
     "surrogate",
     "train",
 ]

@@ -6,7 +6,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between
 from vicinal.data.attributes import RATES
 from vicinal.losses import distance_covariance, equal_rates
 from vicinal.losses.fairness import Rate

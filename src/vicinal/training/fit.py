@@ -16,7 +16,8 @@ from torch import nn
 
 from vicinal.core.progress import report
 from vicinal.core.seeding import seeded
-from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder, TableInputs
+from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder
+from vicinal.encoders.table import TableInputs
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, KeptCheckpoints, WholeCheckpoints, checkpoints, last_checkpoint
 from vicinal.training.fold_epochs import FoldEpochs

@@ -8,7 +8,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from vicinal.encoders import MemberProjectors
-from vicinal.heads import Ensemble, FoldMembers
+from vicinal.heads import Ensemble
+from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import has_members
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork

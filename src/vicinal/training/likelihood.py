@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vicinal.core import check_labels
+from vicinal.core.checks import check_labels
 from vicinal.core.progress import report
 
 STEPS = 40

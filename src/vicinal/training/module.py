@@ -7,9 +7,10 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
-from vicinal.core import gather_rows, process_rank
+from vicinal.core.gathering import gather_rows, process_rank
 from vicinal.encoders import PretrainedEncoder
-from vicinal.heads import FoldMembers, admissible
+from vicinal.heads import admissible
+from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import has_members
 from vicinal.training.added import AddedLosses
 from vicinal.training.error import MeanError, weighted_mean

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import policy, query_rows, row_slices
+from vicinal.blockwise import policy
+from vicinal.blockwise.blocks import query_rows, row_slices
 from vicinal.encoders.base import to_device
 from vicinal.heads.kinds import has_members, weighs_locally
 from vicinal.training.rows import RowInputs

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import sum_over_processes
+from vicinal.core.gathering import sum_over_processes
 
 
 class _Synchronized:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 
 
 class AdversarialSteps:

@@ -13,7 +13,8 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
-from vicinal.core import process_count, process_rank, short
+from vicinal.core import short
+from vicinal.core.gathering import process_count, process_rank
 from vicinal.training.quiet import silence
 from vicinal.training.settings import TrainingSettings
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from vicinal.core import process_rank
+from vicinal.core.gathering import process_rank
 
 if TYPE_CHECKING:  # scikit-learn's clusters come with the samplers, and take a while to import
     from vicinal.samplers import BatchSampler

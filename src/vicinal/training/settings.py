@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from vicinal.core import check_between, check_choice, check_integer, check_number
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer, check_number
 
 LOGGERS = {
     "csv": "CSVLogger",

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import as_tensor, check_between
-from vicinal.core.checks import check_tensor
-from vicinal.similarity import resolve_similarity
+from vicinal.core import as_tensor
+from vicinal.core.checks import check_between, check_tensor
+from vicinal.similarity.base import resolve_similarity
 
 
 class Teacher(nn.Module):

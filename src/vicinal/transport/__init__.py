@@ -5,10 +5,9 @@ from vicinal.transport.inverse import inverse_transport, inverse_transport_loss
 from vicinal.transport.permutations import assignment, permutation_cross_entropy, soft_permutation
 from vicinal.transport.sinkhorn import sinkhorn
 from vicinal.transport.sliced import draw_directions, sliced_wasserstein, wasserstein
-from vicinal.transport.sparse import SparsePlan, sparse_transport
+from vicinal.transport.sparse import sparse_transport
 
 __all__ = [
-    "SparsePlan",
     "assignment",
     "draw_directions",
     "fused_transport",

@@ -7,8 +7,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, warn_caller
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_between, check_integer, check_tensor, warn_caller
 from vicinal.transport.sinkhorn import check_masses, check_plan_scores, sinkhorn
 
 

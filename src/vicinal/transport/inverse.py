@@ -7,7 +7,7 @@ import scipy  # loads its parts when they are used
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, check_matrices
+from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.transport.sinkhorn import check_masses, check_plan_scores, sinkhorn
 
 

@@ -6,7 +6,7 @@ import scipy  # loads its parts when they are used
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between
+from vicinal.core.checks import check_between
 from vicinal.transport.sinkhorn import check_plan_scores, sinkhorn
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_between, check_integer, check_tensor
 
 _STRIDE = 10
 """Steps between two looks at the error."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.thresholds import ranked_threshold
-from vicinal.core import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer
 from vicinal.transport.sinkhorn import check_masses, check_plan_scores
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice, counted, local_path, replaced_file, short, short_text
+from vicinal.core import check_choice, counted, replaced_file, short
+from vicinal.core.checks import local_path, short_text
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids, spelled
-from vicinal.data import read_labels, read_table, write_table
+from vicinal.data import read_table, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import read_weights, without_weightless
-from vicinal.data.target import alike_labels, several_names
+from vicinal.data.target import alike_labels, read_labels, several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.learner import EmbeddingLearner

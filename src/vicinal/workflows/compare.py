@@ -10,25 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from vicinal.core import check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_integer
 from vicinal.core.files import clear_target, resolved
-from vicinal.data import Split, load_splits, save_splits, table_fingerprint
+from vicinal.data import Split
+from vicinal.data.duplicates import table_fingerprint
+from vicinal.data.splits import load_splits, save_splits
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.evaluation import (
-    HIGHER_IS_BETTER,
-    PRIMARY,
-    PRIMARY_OF_SEVERAL,
-    Run,
-    RunStore,
-    Significance,
-    Summary,
-    answers,
-    fits_left,
-    run_protocol,
-    significance,
-    summarize,
-)
-from vicinal.report import CompareRecord
+from vicinal.evaluation import Run, Significance, Summary, answers, significance, summarize
+from vicinal.evaluation.store import RunStore, fits_left, run_protocol
+from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
+from vicinal.report.records import CompareRecord
 from vicinal.version import __version__
 from vicinal.workflows.engines import FITTING, check_engine, done_together
 from vicinal.workflows.fit import FitPlan, plan_opened

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vicinal.core import short_text
+from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.seeding import seeded

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.data import lexicon_table
+from vicinal.data.lexicon import lexicon_table
 from vicinal.workflows.fit import FitOutcome, fit_table
 from vicinal.workflows.measured import measured_of
 from vicinal.workflows.measuring import knn_of_embeddings, predict_test

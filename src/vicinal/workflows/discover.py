@@ -14,18 +14,19 @@ import torch
 from torch import Tensor
 
 from vicinal.clustering import Discovery, discover_groups
-from vicinal.core import check_between, check_integer, short_text
+from vicinal.core.checks import check_between, check_integer, short_text
 from vicinal.core.identity import canonical_ids
-from vicinal.data import read_table, table_name, write_table
+from vicinal.data import read_table, write_table
 from vicinal.data.cells import missing_cells
-from vicinal.encoders import read_cell
+from vicinal.data.sources import table_name
+from vicinal.encoders.media import read_cell
 from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.out_of_fold import MOST, fold_positions
-from vicinal.report import DiscoverRecord, FoundGroup, write_discover_page
+from vicinal.report.discover import DiscoverRecord, FoundGroup, write_discover_page
 from vicinal.training.rows import spread
 from vicinal.version import __version__
 from vicinal.workflows.predict import features_of, identity_of, read_rows

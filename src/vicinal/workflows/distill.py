@@ -13,12 +13,14 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
-from vicinal.core import check_between, check_choice, entry, short
+from vicinal.core import check_choice, entry, short
+from vicinal.core.checks import check_between
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import LeakWarning, Split, table_kinds, table_name
+from vicinal.data import LeakWarning, Split
 from vicinal.data.cells import missing_cells
-from vicinal.data.table import Table
+from vicinal.data.sources import table_name
+from vicinal.data.table import Table, table_kinds
 from vicinal.encoders import EmbeddingCache
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor

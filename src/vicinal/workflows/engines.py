@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from vicinal.core import check_choice, check_integer, optional_import, short_text
+from vicinal.core import check_choice
+from vicinal.core.checks import check_integer, optional_import, short_text
 from vicinal.core.folders import CHANGES, SUMS, sha256
 from vicinal.workflows.predict import answer_rows, load_predictor, made_rows
 

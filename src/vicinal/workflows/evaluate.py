@@ -12,31 +12,32 @@ import torch
 from torch import Tensor
 
 from vicinal.calibration import conformal_quantile, neighbor_spread
-from vicinal.core import check_integer, short
+from vicinal.core import short
+from vicinal.core.checks import check_integer
 from vicinal.core.seeding import seeded
-from vicinal.data import check_column, find_duplicates, table_name
-from vicinal.data.table import Table, prepare_table, without_weightless
+from vicinal.data import find_duplicates
+from vicinal.data.sources import table_name
+from vicinal.data.table import Table, check_column, prepare_table, without_weightless
 from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.evaluation import (
-    Baseline,
+from vicinal.evaluation import left_out_predictions, suspicion, tuned_baselines
+from vicinal.evaluation.audit import (
     class_suspicion,
     coverage_curve,
     error_by_period,
     error_slices,
     find_drift,
-    left_out_predictions,
-    suspicion,
     target_slices,
-    tuned_baselines,
 )
+from vicinal.evaluation.baselines import Baseline
 from vicinal.evaluation.scores import several_hot
 from vicinal.heads.kinds import has_members
 from vicinal.metrics import predictive_multiplicity
-from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
+from vicinal.report import Copies, Hub
+from vicinal.report.records import AuditRecord, Part, Suspect
 from vicinal.version import __version__
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, places_of, shown_label

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from vicinal.core import ExtrapolationWarning, check_between, check_integer, short_text
+from vicinal.core import ExtrapolationWarning
+from vicinal.core.checks import check_between, check_integer, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators.attention import Explanation, nearest_rows
 from vicinal.estimators.banked import BankedEstimator

@@ -20,7 +20,8 @@ from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.out_of_fold import fold_positions, out_of_fold
 from vicinal.estimators.search import Hit, rows_of, search_rows, vectors_of
-from vicinal.evaluation import class_suspicion, suspicion
+from vicinal.evaluation import suspicion
+from vicinal.evaluation.audit import class_suspicion
 from vicinal.report.figures import principal_plane
 from vicinal.training.rows import spread
 from vicinal.workflows.explore_rows import TableRows, as_text, embedded_row, page_cells, sound_address
@@ -126,7 +127,7 @@ class Explorer:
 
         For a number, the score is its distance to the prediction over the root mean square of these distances, on the
         scale that numbers are learned on (with logarithms, ratios count); for a class see
-        :func:`vicinal.evaluation.class_suspicion`. Where members are folds, each row is predicted by members that
+        :func:`vicinal.evaluation.audit.class_suspicion`. Where members are folds, each row is predicted by members that
         never saw it; else by the whole model without the row, but the encoder has seen its label.
         """
         doubt, bank = self._doubts(fresh=True), self.model.bank_

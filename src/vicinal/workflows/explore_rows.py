@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vicinal.core import short
 from vicinal.core.identity import canonical_ids
-from vicinal.encoders import read_cell
+from vicinal.encoders.media import read_cell
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.search import query_table

@@ -14,7 +14,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import optional_import, replaced_file, short, short_text
+from vicinal.core import replaced_file, short
+from vicinal.core.checks import optional_import, short_text
 from vicinal.encoders import (
     CategoryEncoder,
     ColumnEncoder,

@@ -16,14 +16,9 @@ import torch
 
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.progress import report
-from vicinal.data import (
-    Split,
-    duplicates_across,
-    find_duplicates,
-    no_test,
-    save_splits,
-    table_fingerprint,
-)
+from vicinal.data import Split, duplicates_across, find_duplicates
+from vicinal.data.duplicates import table_fingerprint
+from vicinal.data.splits import no_test, save_splits
 from vicinal.data.target import SEPARATOR
 from vicinal.encoders import (
     build_table_encoder,
@@ -34,7 +29,9 @@ from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.saving import write_model
 from vicinal.estimators.tuning import PLAN
-from vicinal.report import FitRecord, write_card, write_page
+from vicinal.report import write_page
+from vicinal.report.card import write_card
+from vicinal.report.records import FitRecord
 from vicinal.version import __version__
 from vicinal.workflows.measured import Measurements
 from vicinal.workflows.measuring import (

@@ -14,7 +14,7 @@ from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.saving import shown_cell
-from vicinal.report import Part
+from vicinal.report.records import Part
 
 Codes = np.ndarray[Any, np.dtype[np.int64]]
 

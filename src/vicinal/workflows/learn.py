@@ -14,25 +14,20 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, short
+from vicinal.core import check_choice, short
+from vicinal.core.checks import check_between
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.seeding import seeded
-from vicinal.data import (
-    LeakWarning,
-    Table,
-    TableForm,
-    join_columns,
-    prepare_table,
-    read_cells,
-    root_of,
-    table_fingerprint,
-    table_kinds,
-    table_name,
-)
+from vicinal.data import LeakWarning, Table, TableForm, prepare_table, read_cells
 from vicinal.data.cells import missing_cells
+from vicinal.data.duplicates import table_fingerprint
+from vicinal.data.sets import join_columns
+from vicinal.data.sources import root_of, table_name
+from vicinal.data.table import table_kinds
 from vicinal.data.target import SEPARATOR, alike_labels
-from vicinal.encoders import ColumnKind, Kind, PrincipalProjector
+from vicinal.encoders import Kind, PrincipalProjector
+from vicinal.encoders.kinds import ColumnKind
 from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.learner import LABELS, EmbeddingLearner

@@ -11,11 +11,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import check_choice, listed, short_text
+from vicinal.core import check_choice, listed
+from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
-from vicinal.data import read_table, root_of, table_checksum, table_name, write_table
+from vicinal.data import read_table, write_table
+from vicinal.data.sources import root_of, table_name
+from vicinal.data.streaming import table_checksum
 from vicinal.estimators.matching import DEPTHS, NOTHING_LEARNED, RowMatcher
-from vicinal.report import MatchRecord, ShownPair, write_match_page
+from vicinal.report.match import MatchRecord, ShownPair, write_match_page
 from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
 

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from vicinal.core import counted, listed, short_text
+from vicinal.core import counted, listed
+from vicinal.core.checks import short_text
 from vicinal.core.seeding import seeded
-from vicinal.data import (
-    Split,
-    Table,
-    no_test,
-)
+from vicinal.data import Split, Table
 from vicinal.data.attributes import attribute_groups
+from vicinal.data.splits import no_test
 from vicinal.encoders import (
     EmbeddingCache,
     Kind,
@@ -24,14 +22,9 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.out_of_fold import ensemble_share
-from vicinal.evaluation import (
-    Baseline,
-    GroupGap,
-    group_gap,
-    knn_baseline,
-    knn_grid,
-    mean_baseline,
-)
+from vicinal.evaluation import group_gap, knn_baseline, knn_grid
+from vicinal.evaluation.baselines import Baseline, mean_baseline
+from vicinal.evaluation.fairness import GroupGap
 from vicinal.evaluation.scores import several_hot
 from vicinal.evaluation.tuned import CLASSES, NUMBERS, SEVERAL, TRIED, tuned_baselines
 from vicinal.workflows.measured import Measurements, measured_of

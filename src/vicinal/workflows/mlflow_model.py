@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from vicinal.core import optional_import
+from vicinal.core.checks import optional_import
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.version import __version__
 from vicinal.workflows.predict import answer_rows, load_predictor, read_rows

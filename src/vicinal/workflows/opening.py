@@ -10,36 +10,32 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from vicinal.core import ColumnWarning, check_choice, short, short_text
+from vicinal.core import ColumnWarning, check_choice, short
+from vicinal.core.checks import short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import report
 from vicinal.data import (
     CHUNK_WORDS,
-    ColumnLeak,
     LeakWarning,
     Split,
     Table,
     TableForm,
-    join_columns,
     leaking_columns,
     long_texts,
     make_splits,
     prepare_table,
     read_cells,
-    root_of,
-    split_by_time,
     split_texts,
-    table_kinds,
-    table_name,
 )
 from vicinal.data.cells import missing_cells
-from vicinal.data.table import without_weightless
+from vicinal.data.leaks import ColumnLeak
+from vicinal.data.sets import join_columns
+from vicinal.data.sources import root_of, table_name
+from vicinal.data.splits import split_by_time
+from vicinal.data.table import table_kinds, without_weightless
 from vicinal.data.target import read_target
-from vicinal.encoders import (
-    ColumnKind,
-    Kind,
-    infer_kinds,
-)
+from vicinal.encoders import Kind, infer_kinds
+from vicinal.encoders.kinds import ColumnKind
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import LONE_GROUPS
 from vicinal.estimators.inputs import as_table, left_out

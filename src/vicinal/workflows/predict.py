@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import ExtrapolationWarning, check_choice, counted, listed, nearest, short, short_text
+from vicinal.core import ExtrapolationWarning, check_choice, counted, listed, nearest, short
+from vicinal.core.checks import short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import check_column, join_columns, read_cells, root_of, split_texts
+from vicinal.data import read_cells, split_texts
+from vicinal.data.sets import join_columns
+from vicinal.data.sources import root_of
+from vicinal.data.table import check_column
 from vicinal.data.target import SEPARATOR
 from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model

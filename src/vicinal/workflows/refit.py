@@ -11,11 +11,14 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from vicinal.core import ECHO, short, short_text
+from vicinal.core import short
+from vicinal.core.checks import ECHO, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.identity import canonical_ids
-from vicinal.data import Split, duplicates_across, find_duplicates, no_test, table_kinds, table_name
-from vicinal.data.table import Table, without_weightless
+from vicinal.data import Split, duplicates_across, find_duplicates
+from vicinal.data.sources import table_name
+from vicinal.data.splits import no_test
+from vicinal.data.table import Table, table_kinds, without_weightless
 from vicinal.estimators.banked import CELLS, BankedEstimator
 from vicinal.estimators.inputs import hold_out
 from vicinal.estimators.journal import Changes, read_changes

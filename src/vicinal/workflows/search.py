@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice, check_integer, short, short_text
+from vicinal.core import check_choice, short
+from vicinal.core.checks import check_integer, short_text
 from vicinal.core.folders import kind_of
 from vicinal.data import read_table
 from vicinal.estimators.banked import BankedEstimator, load_model

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from vicinal.core import ECHO, short_text
+from vicinal.core.checks import ECHO, short_text
 from vicinal.core.folders import CHANGES, MARKERS, check_sums, kind_of, read_whole
 from vicinal.core.untrusted import LARGEST_SETTINGS, check_inside, open_regular, read_settings
 

@@ -6,21 +6,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from vicinal.core import short_text
+from vicinal.core.checks import short_text
 from vicinal.data import (
     Table,
 )
-from vicinal.encoders import (
-    contact_sheet,
-    read_cell,
-)
+from vicinal.encoders.images import contact_sheet
 from vicinal.encoders.kinds import elements_of
+from vicinal.encoders.media import read_cell
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.saving import shown_cell
 from vicinal.heads.kinds import member_heads
 from vicinal.masks import SoftStep
-from vicinal.report import NeighborPanel
+from vicinal.report.records import NeighborPanel
 from vicinal.workflows.measured import Measured, MeasuredSeveral, shown_label
 
 Array = np.ndarray[Any, Any]

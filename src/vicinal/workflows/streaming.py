@@ -16,8 +16,9 @@ from pyarrow import parquet
 from vicinal.core import replaced_file
 from vicinal.core.files import remove_tree
 from vicinal.core.progress import report
-from vicinal.data import root_of, row_count, stream_table, table_checksum, write_frames
-from vicinal.data.writing import storable
+from vicinal.data.sources import root_of
+from vicinal.data.streaming import row_count, stream_table, table_checksum
+from vicinal.data.writing import storable, write_frames
 from vicinal.version import __version__
 from vicinal.workflows.engines import check_engine, model_digest, predicted_by_ray
 from vicinal.workflows.predict import answer_rows, exact_columns, load_predictor, made_rows

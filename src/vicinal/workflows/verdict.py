@@ -13,8 +13,8 @@ from vicinal.calibration import clopper_pearson
 from vicinal.data import Split
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
-from vicinal.evaluation import coverage_curve
-from vicinal.report import Doubted, Example, Verdict
+from vicinal.evaluation.audit import coverage_curve
+from vicinal.report.records import Doubted, Example, Verdict
 from vicinal.workflows.measured import Measured, MeasuredClasses, MeasuredSeveral, Measurements, places_of, shown_label
 from vicinal.workflows.opening import OpenTable
 from vicinal.workflows.showing import shown_cells
@@ -41,7 +41,7 @@ class Covering:
 
     Attributes:
         places: positions of these rows among the test rows ``[m]``.
-        levels: of intervals, see :func:`vicinal.evaluation.coverage_curve`; one level for sets of classes.
+        levels: of intervals, see :func:`vicinal.evaluation.audit.coverage_curve`; one level for sets of classes.
         bounds: 90 % intervals ``[m, 2]``, or None.
         inside: whether the 90 % interval or set of a row holds its label ``[m]``, or None.
     """

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between, check_integer
 from vicinal.encoders.merging.units import Axes, Orders, check_axes, permuted
 from vicinal.transport import assignment, soft_permutation
 

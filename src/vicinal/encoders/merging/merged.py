@@ -6,7 +6,8 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice
+from vicinal.core import check_choice
+from vicinal.core.checks import check_between
 from vicinal.encoders.merging.matching import activation_matching, sinkhorn_matching, weight_matching
 from vicinal.encoders.merging.partial import partly_merged
 from vicinal.encoders.merging.units import Axes, Orders, permuted, same_input, unit_axes

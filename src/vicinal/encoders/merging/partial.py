@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between
+from vicinal.core.checks import check_between
 from vicinal.encoders.merging.matching import unit_products
 from vicinal.encoders.merging.units import PER_UNIT, Axes, Orders, permuted
 

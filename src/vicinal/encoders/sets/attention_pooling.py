@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, register
+from vicinal.core import register
+from vicinal.core.checks import check_integer
 from vicinal.encoders.sets.contract import SetEncoder
 from vicinal.encoders.sets.deep_sets import perceptron
 

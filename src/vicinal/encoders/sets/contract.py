@@ -7,8 +7,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
-from vicinal.core.checks import check_tensor
+from vicinal.core.checks import check_integer, check_tensor
 
 Sums = tuple[Tensor, ...]
 """What an additive encoder keeps of the elements that it has read; each tensor begins with ``[b]``."""

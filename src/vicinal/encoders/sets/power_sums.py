@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, check_integer, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_integer
 from vicinal.encoders.sets.contract import AdditiveSetEncoder, Sums, masked_sum
 from vicinal.encoders.sets.deep_sets import perceptron
 

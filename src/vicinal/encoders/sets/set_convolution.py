@@ -4,8 +4,8 @@ import math
 
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, register
-from vicinal.core.checks import check_tensor
+from vicinal.core import register
+from vicinal.core.checks import check_integer, check_tensor
 from vicinal.encoders.sets.contract import SetEncoder, masked_sum
 from vicinal.encoders.sets.set_transformer import attend
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from vicinal.core import check_choice, check_integer, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_integer
 from vicinal.encoders.sets.contract import SetEncoder
 
 Scale = Literal["width", "head"]

@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, check_integer, register
+from vicinal.core import check_choice, register
+from vicinal.core.checks import check_integer
 from vicinal.encoders.sets.contract import AdditiveSetEncoder, Sums
 from vicinal.encoders.sets.set_transformer import AttentionPooling, SelfAttentionBlock, check_heads
 

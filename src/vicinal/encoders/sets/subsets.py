@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
+from vicinal.core.checks import check_integer
 from vicinal.encoders.sets.contract import check_sets, masked_sum
 
 

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_integer, register
+from vicinal.core import register
+from vicinal.core.checks import check_between, check_integer
 from vicinal.encoders.sets.contract import SetEncoder, masked_sum
 from vicinal.encoders.sets.deep_sets import masked_max
 from vicinal.encoders.sets.set_transformer import attend, check_heads
