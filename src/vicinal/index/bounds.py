@@ -24,11 +24,10 @@ _SCORE = 2.0**-22
 
 
 class Block(NamedTuple):
-    """A block as it is scanned: features ``[n, e]``, its longest row, and how far a row may be from its own."""
+    """A block as it is scanned: features ``[n, e]``, and its longest row."""
 
     features: Tensor
     longest: float
-    apart: float
 
 
 class Scan:
@@ -46,10 +45,9 @@ class Scan:
     def __init__(self, similarity: nn.Module, queries: Tensor) -> None:
         self.similarity, self.queries = similarity, queries
 
-    def block(self, rows: Tensor, residual: Tensor | None) -> Block:
-        """A block of rows ``[n, d]``, each at most ``residual [n]`` from its own."""
-        del residual
-        return Block(rows, 0.0, 0.0)
+    def block(self, rows: Tensor) -> Block:
+        """A block of rows ``[n, d]``."""
+        return Block(rows, 0.0)
 
     def products(self, tile: slice, block: Block) -> Tensor:
         """``[r, n]``, lower = more alike."""
@@ -78,10 +76,10 @@ class DistanceScan(Scan):
         self.features = factors.of_queries(queries, center)
         self.error = _share(queries.shape[1])
 
-    def block(self, rows: Tensor, residual: Tensor | None) -> Block:
+    def block(self, rows: Tensor) -> Block:
         """See :meth:`Scan.block`."""
         features = self.factors.of_bank(rows, self.center)
-        return Block(features, float(features[:, -2].amax()), 0.0 if residual is None else float(residual.amax()))
+        return Block(features, float(features[:, -2].amax()))
 
     def products(self, tile: slice, block: Block) -> Tensor:
         """See :meth:`Scan.products`."""
@@ -92,12 +90,12 @@ class DistanceScan(Scan):
         """See :meth:`Scan.reach`."""
         cost = -scores * (1 + _SCORE)
         distance = cost.sqrt() if self.squared else cost
-        return ((distance + block.apart).square() + self._slack(tile, block)) * (1 + _SCORE)
+        return (distance.square() + self._slack(tile, block)) * (1 + _SCORE)
 
     def least(self, tile: slice, block: Block, products: Tensor) -> Tensor:
         """See :meth:`Scan.least`."""
-        distance = (products.clamp(min=0) + self._slack(tile, block)).sqrt() + block.apart
-        return -(distance.square() if self.squared else distance) * (1 + 4 * _SCORE)
+        squared = products.clamp(min=0) + self._slack(tile, block)
+        return -(squared if self.squared else squared.sqrt()) * (1 + 4 * _SCORE)
 
     def _slack(self, tile: slice, block: Block) -> Tensor:
         return 2 * self.error * (self.features[tile, -1] + block.longest)
@@ -110,24 +108,15 @@ class ProductScan(Scan):
 
     def __init__(self, similarity: nn.Module, queries: Tensor, factors: Factors) -> None:
         super().__init__(similarity, queries)
-        self.factors, self.directions = factors, type(similarity) is Cosine
+        self.factors = factors
         self.features = factors.of_queries(queries, queries)
         self.lengths = self.features.norm(dim=1) * (1 + 1e-5)
         self.error = _share(queries.shape[1])
 
-    def block(self, rows: Tensor, residual: Tensor | None) -> Block:
+    def block(self, rows: Tensor) -> Block:
         """See :meth:`Scan.block`."""
         features = self.factors.of_bank(rows, rows)
-        longest, apart = float(features.norm(dim=1).amax()) * (1 + 1e-5), 0.0
-        if residual is not None and self.directions:
-            length = rows.norm(dim=1) * (1 - 1e-5)
-            # A stored row of zeros may stand for one of any direction.
-            apart = float(
-                torch.where(length > residual, 2 * residual / length.clamp(min=1e-30), 2.0).amax().clamp(max=2)
-            )
-        elif residual is not None:
-            apart = float(residual.amax())
-        return Block(features, longest, apart)
+        return Block(features, float(features.norm(dim=1).amax()) * (1 + 1e-5))
 
     def products(self, tile: slice, block: Block) -> Tensor:
         """See :meth:`Scan.products`."""
@@ -143,7 +132,7 @@ class ProductScan(Scan):
         return -products - 2 * _SCORE * products.abs() - 2 * self._slack(tile, block)
 
     def _slack(self, tile: slice, block: Block) -> Tensor:
-        slack: Tensor = self.lengths[tile] * (block.apart + self.error * block.longest) * (1 + _SCORE)
+        slack: Tensor = self.lengths[tile] * self.error * block.longest * (1 + _SCORE)
         return slack
 
 

@@ -56,7 +56,7 @@ def scan(
     tiles = [slice(i, min(i + _TILE, len(queries))) for i in range(0, len(queries), _TILE)]
     for start, stored in blocks:
         rows = stored.to(device)
-        block = scanned.block(rows, None)
+        block = scanned.block(rows)
         block_keys = keys[start : start + len(rows)].to(device)
         for tile in tiles:
             products = scanned.products(tile, block)
