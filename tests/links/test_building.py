@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from vicinal import links
+from vicinal.links.learned import learnable
 
 
 def slope_at(link, *scores):
@@ -96,7 +97,7 @@ def test_quadrature_of_a_module_trains_it():
 
 def test_learned_links_stay_monotone_while_trained():
     torch.manual_seed(0)
-    link = links.MonotoneNet(6) + links.learnable(links.Sinh(0.5))
+    link = links.MonotoneNet(6) + learnable(links.Sinh(0.5))
     optimizer = torch.optim.Adam(link.parameters(), lr=0.3)
     z = torch.linspace(-2, 2, 40)
     for _ in range(30):
@@ -107,9 +108,9 @@ def test_learned_links_stay_monotone_while_trained():
 
 
 def test_moves_to_another_type_with_its_module():
-    link = (links.learnable(links.Sigmoid(2.0)) + links.MonotoneNet(3)).double()
+    link = (learnable(links.Sigmoid(2.0)) + links.MonotoneNet(3)).double()
     state = link.state_dict()
-    other = (links.learnable(links.Sigmoid()) + links.MonotoneNet(3)).double()
+    other = (learnable(links.Sigmoid()) + links.MonotoneNet(3)).double()
     other.load_state_dict(state)
     z = torch.linspace(-2, 2, 9, dtype=torch.float64)
     torch.testing.assert_close(other(z), link(z))

@@ -9,6 +9,7 @@ import torch
 from references import exact_curves
 from vicinal import links
 from vicinal.core import entries
+from vicinal.links.learned import learnable
 
 pytestmark = pytest.mark.sweep(5)
 
@@ -187,7 +188,7 @@ def test_the_divergence_has_the_gradients_of_its_formula(name):
 @pytest.mark.parametrize("entry", entries("link"), ids=lambda e: e.name)
 def test_learned_settings_have_finite_gradients_at_equal_scores(entry):
     for own in SETTINGS.get(entry.name, [{}]):
-        curve = links.learnable(entry.factory(**own)).double()
+        curve = learnable(entry.factory(**own)).double()
         closed = [end for end, counts in zip(curve.domain, curve.closed, strict=True) if counts and math.isfinite(end)]
         z = torch.tensor([0.0, *closed, 0.25], dtype=torch.float64)
         z = z[[index for index, score in enumerate(z.tolist()) if score in closed or curve.domain[0] < score]]

@@ -8,6 +8,7 @@ import torch
 
 from vicinal import links, losses
 from vicinal.core import entries
+from vicinal.losses.validity import REFUSED
 
 LOSSES = {
     "matching": "matching: sinh",
@@ -100,7 +101,7 @@ def test_what_gives_no_convex_loss_is_refused(make, message):
         make()
 
 
-@pytest.mark.parametrize("transform", sorted(losses.REFUSED))
+@pytest.mark.parametrize("transform", sorted(REFUSED))
 @pytest.mark.parametrize("kind", [losses.CompositeSoftmaxMatchingLoss, losses.CompositeSigmoidMatchingLoss])
 def test_invalid_transforms_say_why_and_what_instead(transform, kind):
     with pytest.raises(ValueError, match=r"^transform: .*falls.*; use \w+") as caught:

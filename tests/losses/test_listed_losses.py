@@ -12,7 +12,7 @@ from references import listed_losses as reference
 from references.pair_losses import reduce
 from vicinal import losses
 from vicinal.losses import AdaptiveHeadsLoss, EmbeddingLoss, PairTemperature, ProxyLoss
-from vicinal.losses.structured import FORMS
+from vicinal.losses.structured import FORMS, contrastive_form
 from vicinal.relation import same_class
 from vicinal.relation.pairs import other_rows
 from vicinal.similarity import NegativeSquaredL2, class_means
@@ -110,7 +110,7 @@ def test_members_of_metrix_are_the_losses_of_that_name(form, loss):
 
 def test_a_form_of_ones_own():
     scores, relation, weight = batch()
-    form = replace(losses.contrastive_form(0.8, 0.1), finish=torch.log1p, finish_related=lambda total: 3 * total)
+    form = replace(contrastive_form(0.8, 0.1), finish=torch.log1p, finish_related=lambda total: 3 * total)
     got = losses.metrix(scores, relation, weight, form=form, reduction="none")
     p, n = weight * relation, weight * (1 - relation)
     want = torch.log1p(3 * (p * (0.8 - scores).relu()).sum(1) + (n * (scores - 0.1).relu()).sum(1))

@@ -12,6 +12,7 @@ from references import curves
 from vicinal import links, losses
 from vicinal.core import entries
 from vicinal.links import CompositeSoftmax
+from vicinal.links.learned import learnable
 
 pytestmark = pytest.mark.sweep(3)
 
@@ -202,7 +203,7 @@ def test_learned_settings_get_gradients():
 
 def test_learned_modules_get_gradients():
     a, b = normal(8, seed=1), normal(8, seed=2)
-    for link in (links.learnable(links.Sinh(0.7)).double(), links.MonotoneNet(3).double()):
+    for link in (learnable(links.Sinh(0.7)).double(), links.MonotoneNet(3).double()):
         parameters = list(link.parameters())
         got = torch.autograd.grad(losses.MatchingLoss(link, reduction="sum")(a, b), parameters)
         closed = (link.primitive(a) - link.primitive(b) - (a - b) * link(b)).sum()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from references import curves
 from vicinal import links, losses
 from vicinal.losses import validity
+from vicinal.losses.validity import check_link
 
 pytestmark = pytest.mark.sweep(6)
 
@@ -86,9 +87,9 @@ def test_falls_and_rises_that_add_up_to_a_rise():
         links.Cosh() + 1.5 * links.Sinh(),
         links.AbsPower(2.0) + links.SignedPower(2.0, 1.0, 0.0, 2.0),
     ):
-        assert losses.check_link(curve) is curve
+        assert check_link(curve) is curve
     with pytest.raises(ValueError, match=r"^link: expected a curve that never falls"):
-        losses.check_link(links.Cosh() + 0.9 * links.Sinh())
+        check_link(links.Cosh() + 0.9 * links.Sinh())
 
 
 leaf = st.one_of(
