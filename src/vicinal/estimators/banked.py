@@ -356,10 +356,6 @@ class BankedEstimator(TunedEstimator):
             self._take_codec(before)
             raise
 
-    def _renew(self) -> None:
-        """Let go of what was computed of the rows as they were."""
-        self.fitted_ = replace(self.fitted_)
-
     def _take_codec(self, codec: LabelCodec) -> None:
         """Read labels by this codec from now on; an index is told how many classes there are."""
         self.fitted_ = replace(self.fitted_, codec=codec)
@@ -429,7 +425,6 @@ class BankedEstimator(TunedEstimator):
             raise ValueError("sample_weight: expected none for a model with an index, got weights")
         values = torch.from_numpy(labels.astype(np.float64))
         keys = self.bank_.add(new_ids, vectors, values, frame, new_groups, weights)
-        self._renew()
         if near is not None:
             try:
                 near.add(keys, vectors)
@@ -486,7 +481,6 @@ class BankedEstimator(TunedEstimator):
         for bank in self._banks():
             there = bank.has(names)
             bank.relabel(names[there], labels[torch.from_numpy(there)])
-        self._renew()
 
     def labels_of(self, ids: Iterable[Any]) -> list[Any]:
         """The labels of rows, as users give them: numbers, classes, or a list of classes for each row.

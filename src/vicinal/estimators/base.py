@@ -1,6 +1,7 @@
 """What the neighbor estimators share: parameters, fitting, and the head on embedded queries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -86,6 +87,17 @@ OF_COMMANDS = frozenset(
     }
 )
 """Methods that commands and folders call, and nobody else: a list of what a model can do is shorter without them."""
+
+
+@contextmanager
+def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
+    """Inside, an estimator is fitted; if that ends with an error, the fit before it is there as it was."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = before
+        raise
 
 
 class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -211,8 +223,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def __dir__(self) -> list[str]:
         """What a user calls, and what a fit has left; parameters are listed by ``get_params()``."""
-        names = {name for one in (*type(self).__mro__, self) for name in vars(one)}
-        shown = {name for name in names if not name.startswith(("_", "set_")) and hasattr(self, name)} | {"set_params"}
+        fitted, shown = hasattr(self, "fitted_"), {"set_params"}
+        for name in {name for one in (*type(self).__mro__, self) for name in vars(one)}:
+            computed = isinstance(getattr(type(self), name, None), property)  # a look at it might take seconds
+            if not name.startswith(("_", "set_")) and (fitted if computed else hasattr(self, name)):
+                shown.add(name)
         return sorted(shown - OF_COMMANDS - set(self.get_params(deep=False)))
 
     def __getstate__(self) -> dict[str, Any]:

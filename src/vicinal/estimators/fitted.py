@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -29,12 +28,33 @@ SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
 
 
+@dataclass
+class Computed:
+    """What was computed of a model's rows, and holds until they change.
+
+    Attributes:
+        state: of the rows and the readout it was computed of.
+        margins: of intervals, by coverage.
+        misses: by how much each calibrating row is missed, of a readout where that is the same for all coverages.
+        thresholds: at which each class is predicted.
+        targets: estimators of single targets.
+        errors: of honest predictions, and the weights of their rows.
+    """
+
+    state: tuple[object, ...]
+    margins: dict[float, float] = field(default_factory=dict)
+    misses: Tensor | None = None
+    thresholds: Ids | None = None
+    targets: dict[str, Any] = field(default_factory=dict)
+    errors: tuple[Tensor, Tensor] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class FittedModel:
     """A metric with its readout, over the rows of a bank: predictions, weights and honest errors are functions of it.
 
-    It is a value: a change of the rows or of the readout makes another one, and with it goes what was computed of the
-    rows as they were (margins, thresholds, errors). Banks alone change in place, as they may be large.
+    It is a value: another codec, readout or bank makes another one. Banks alone change in place, as they may be large;
+    what was computed of their rows as they were is then computed again (:attr:`computed`).
 
     Attributes:
         codec: between labels and what the head takes and gives.
@@ -47,9 +67,6 @@ class FittedModel:
         folds: how many folds the members leave out; None where rows were held out.
         fold_heads: by which rows are read out of fold, where readouts were chosen for each; None: the head.
         near: the head over its index; None without one.
-        margins: of intervals, by coverage, and by how much each calibrating row is missed, once they were computed.
-        thresholds: at which each class is predicted, once they were computed.
-        of_targets: this model for single targets, once they were asked for.
     """
 
     codec: LabelCodec
@@ -62,10 +79,7 @@ class FittedModel:
     folds: int | None = None
     fold_heads: Sequence[nn.Module] | None = None
     near: NearBank | None = None
-    margins: dict[float, float] = field(default_factory=dict, init=False)
-    misses: list[Tensor] = field(default_factory=list, init=False)
-    thresholds: list[Ids] = field(default_factory=list, init=False)
-    of_targets: dict[str, Any] = field(default_factory=dict, init=False)
+    _computed: list[Computed] = field(default_factory=list, init=False, repr=False)
 
     def with_head(self, head: nn.Module) -> Self:
         """The same metric with another readout."""
@@ -82,6 +96,14 @@ class FittedModel:
             bank=self.bank.of_target(place),
             held_out=self.held_out.of_target(place),
         )
+
+    @property
+    def computed(self) -> Computed:
+        """What was computed of the rows as they are; nothing, once they have changed, whoever did it."""
+        state = self.bank.state, self.held_out.state, self.network.head
+        if not self._computed or self._computed[0].state != state:
+            self._computed[:] = [Computed(state)]
+        return self._computed[0]
 
     @property
     def uses_bank(self) -> bool:
@@ -173,12 +195,15 @@ class FittedModel:
         rows, at = self.held_out, spread(len(self.held_out), MOST)
         return self.predict_embedded(rows.vectors[at].double(), bank.identity(**rows.who(at))), rows, at
 
-    @cached_property
+    @property
     def honest_errors(self) -> tuple[Tensor, Tensor]:
         """Errors ``[b]`` of these predictions, as training sees labels, and the weights ``[b]`` of their rows."""
-        prediction, rows, at = self.honest_predictions()
-        errors = self.codec.errors(prediction, self.codec.as_predicted(rows.labels[at]).to(prediction)).double()
-        return errors, rows.mass[at]
+        computed = self.computed
+        if computed.errors is None:
+            prediction, rows, at = self.honest_predictions()
+            errors = self.codec.errors(prediction, self.codec.as_predicted(rows.labels[at]).to(prediction)).double()
+            computed.errors = errors, rows.mass[at]
+        return computed.errors
 
     def honest_error(self) -> float:
         """Their weighted mean: readouts are chosen by it, and kernels against networks."""

@@ -22,6 +22,7 @@ from vicinal.data.target import SEPARATOR
 from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.encoder_choice import installed_encoders
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.fitting import fill_banks
@@ -215,7 +216,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         if y is None:
             raise ValueError("y: expected what makes rows alike, got None; requires y to be passed")
         self._check_settings()  # before the way that tunes by a plan, which is not for learners
-        return self._fit(X, y, ids, groups, validation)
+        with unchanged_on_error(self):
+            return self._fit(X, y, ids, groups, validation)
 
     def transform(self, X: Any) -> Any:
         """Learned vectors of rows ``[n, d]`` of length 1, float64."""

@@ -16,6 +16,7 @@ from vicinal.core.checks import check_between
 from vicinal.core.seeding import usual_settings
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.fitted import Part
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, NumberCodec
@@ -213,7 +214,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
-        return self._fit(X, y, ids, groups, validation, sample_weight)
+        with unchanged_on_error(self):
+            return self._fit(X, y, ids, groups, validation, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: rows may have several numbers."""
@@ -408,18 +410,18 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         rows, at, known, codes = self._calibrating_rows()
         if len(at) == 0:
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-        model = self.fitted_
-        if coverage not in model.margins:
-            labels, by_deviation = (
-                model.codec.transform.forward(rows.labels[at]),
-                weighs_locally(model.network.head),
-            )
-            if not (model.misses and by_deviation):  # whose range is that of all coverages
+        model, computed = self.fitted_, self.fitted_.computed
+        if coverage not in computed.margins:
+            misses = computed.misses
+            if misses is None:
+                labels = model.codec.transform.forward(rows.labels[at])
                 low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
-                model.misses[:] = [torch.maximum(low - labels, labels - high) / unit]
+                misses = torch.maximum(low - labels, labels - high) / unit
+            if weighs_locally(model.network.head):  # whose range is that of all coverages
+                computed.misses = misses
             mass = None if rows.weights is None else rows.weights[at]
-            model.margins[coverage] = conformal_margin(model.misses[0], coverage, mass, codes)
-        return model.margins[coverage]
+            computed.margins[coverage] = conformal_margin(misses, coverage, mass, codes)
+        return computed.margins[coverage]
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
         """Uncalibrated range of each query, and in which unit its margin counts, on the scale of labels."""
@@ -451,12 +453,13 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.targets_ is None:
             raise ValueError("of_target: expected a model of several targets, got one of a single target")
         place = list(self.targets_).index(check_choice("name", name, self.targets_))
-        models = self.fitted_.of_targets
+        models = self.fitted_.computed.targets
         if name not in models:
-            models[name] = copy.copy(self)
-            models[name].fitted_ = self.opened().of_target(place)
-        model: NeighborRegressor = models[name]
-        return model
+            model = copy.copy(self)
+            model.fitted_ = self.opened().of_target(place)
+            models[name] = model
+        one: NeighborRegressor = models[name]
+        return one
 
     def explain(
         self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
@@ -518,6 +521,11 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         tags.classifier_tags.multi_label = True
         return tags
 
+    def __dir__(self) -> list[str]:
+        """Thresholds only where rows may have several classes."""
+        several = hasattr(self, "fitted_") and self.multilabel_
+        return [name for name in super().__dir__() if several or name != "thresholds_"]
+
     def fit(
         self,
         X: Any,
@@ -535,7 +543,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
-        return self._fit(X, y, ids, groups, validation, sample_weight)
+        with unchanged_on_error(self):
+            return self._fit(X, y, ids, groups, validation, sample_weight)
 
     def partial_fit(
         self,
@@ -661,14 +670,14 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """
         if not self.multilabel_:
             raise AttributeError("thresholds_: expected a model of several classes a row, got one of a class each")
-        thresholds = self.fitted_.thresholds
-        if not thresholds:
+        computed = self.fitted_.computed
+        if computed.thresholds is None:
             chosen = np.full(len(self.classes_), 0.5)
             if self.calibrating_rows():
                 known, truth, weights, _ = self._calibrating()
                 chosen = f1_thresholds(known.double().numpy(), truth.numpy(), weights)
-            thresholds.append(chosen)
-        return thresholds[0]
+            computed.thresholds = chosen
+        return computed.thresholds
 
     @usual_settings()
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:

@@ -1,0 +1,111 @@
+"""The value that a fit leaves behind: what is computed of its rows holds until they change, whoever changes them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor
+
+QUICK = {"max_epochs": 3, "members": 2, "hidden": (8, 4)}
+
+
+def rows(count=200, seed=0):
+    random = np.random.RandomState(seed)
+    x = random.randn(count, 2)
+    return x, x[:, 0] + 0.3 * random.randn(count)
+
+
+@pytest.mark.parametrize("settings", [{"metric": "kernel"}, {"metric": "network", "readout": "attention", **QUICK}])
+def test_margins_follow_rows_that_a_bank_lost_by_itself(settings):
+    x, y = rows()
+    model = NeighborRegressor(**settings).fit(x, y)
+    twin, fresh = copy.copy(model), rows(5, seed=1)[0]
+    before = model.predict_interval(fresh)
+    model.calibration_.remove(model.calibration_.ids[:15])
+    after = model.predict_interval(fresh)
+    assert not np.array_equal(before, after)
+    for one in (twin, copy.deepcopy(model)):
+        np.testing.assert_array_equal(one.predict_interval(fresh), after)
+
+
+def test_thresholds_follow_labels_of_held_out_rows():
+    x, _ = rows()
+    tags = [["a"] * int(one > 0) + ["b"] * int(one > 1) for one in x[:, 0]]
+    model = NeighborClassifier(**QUICK).fit(x, tags)
+    before = model.thresholds_.copy()
+    store = model.calibration_
+    store.relabel(store.ids, 1 - store.labels)
+    assert not np.array_equal(model.thresholds_, before)
+
+
+def test_a_single_target_is_asked_for_again_once_rows_change():
+    x, y = rows()
+    model = NeighborRegressor(metric="kernel").fit(x, np.c_[y, -y])
+    one = model.of_target("y1")
+    assert model.of_target("y1") is one
+    model.forget([3])
+    assert model.of_target("y1") is not one
+    assert len(model.of_target("y1").bank_) == 199
+
+
+def test_honest_errors_are_computed_once_for_a_readout(monkeypatch):
+    x, y = rows()
+    model = NeighborRegressor(metric="network", **QUICK).fit(x, y)
+    asked = []
+    honest = type(model.fitted_).honest_predictions
+    monkeypatch.setattr(type(model.fitted_), "honest_predictions", lambda one: (asked.append(1), honest(one))[1])
+    first = model.fitted_.honest_error()
+    model.fitted_.computed.errors = None
+    assert model.fitted_.honest_error() == model.fitted_.honest_error() == first
+    assert len(asked) == 1
+    model.calibration_.remove(model.calibration_.ids[:5])
+    assert model.fitted_.honest_error() != first
+
+
+@pytest.mark.parametrize(
+    ("model", "labels", "wrong"),
+    [
+        (NeighborRegressor(metric="kernel"), rows()[1], np.ones(200)),
+        (NeighborClassifier(metric="kernel"), rows()[1] > 0, np.ones(200, dtype=int)),
+        (EmbeddingLearner(max_epochs=1, dim=2, unseen=False), rows()[1] > 0, np.ones(200, dtype=int)),
+    ],
+)
+def test_a_fit_that_fails_leaves_the_one_before_it_whole(model, labels, wrong):
+    x, _ = rows()
+    model.fit(x, labels)
+    before, state = model.embed(x[:3]), set(vars(model))
+    with pytest.raises(ValueError, match=r"^y: expected"):
+        model.fit(np.c_[x, x], wrong)
+    np.testing.assert_array_equal(model.embed(x[:3]), before)
+    assert model.n_features_in_ == 2
+    assert set(vars(model)) == state
+    assert len(model.forget([0]).bank_) == 199
+
+
+def test_a_fit_that_fails_leaves_nothing_where_nothing_was():
+    model = NeighborRegressor()
+    with pytest.raises(ValueError, match=r"^y: expected"):
+        model.fit(rows()[0], np.ones(200))
+    assert not hasattr(model, "bank_")
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_a_look_at_what_there_is_computes_nothing(monkeypatch):
+    x, _ = rows()
+    model = NeighborClassifier(**QUICK).fit(x, [["a"] * int(one > 0) + ["b"] * int(one > 1) for one in x[:, 0]])
+    monkeypatch.setattr(NeighborClassifier, "_calibrating", None)
+    assert "thresholds_" in dir(model)
+    assert "thresholds_" not in dir(NeighborClassifier(metric="kernel").fit(x, x[:, 0] > 0))
+
+
+def test_a_part_of_no_fit_is_not_there():
+    for name in ("bank_", "network_", "classes_", "targets_", "label_range_"):
+        assert not hasattr(NeighborRegressor(), name)
+    x, y = rows(60)
+    model = NeighborRegressor(metric="kernel").fit(x, y)
+    assert not hasattr(model, "classes_")
+    model.label_range_ = (-9.0, 9.0)
+    assert model.fitted_.codec.ends == (-9.0, 9.0)
+    assert torch.equal(model.fitted_.bank.labels, torch.from_numpy(y))
