@@ -126,6 +126,29 @@ def ask(page, what="map", body=b"{}", **headers):
         return refused.code
 
 
+@pytest.mark.parametrize(
+    ("what", "body", "sentence"),
+    [
+        ("row", b'{"name": 3}', "^name: expected a valid string, got 3$"),
+        ("suspects", b'{"n": "x"}', "^n: expected a valid integer, got 'x'$"),
+        ("row", b'{"name": "r3", "without": ["r4", 5]}', "^without.1: expected a valid string, got 5$"),
+        ("row", b"{}", "^question: expected one of this page"),
+        ("_row_of", b'{"name": "r3"}', "^question: expected one of this page"),
+    ],
+)
+def test_what_a_page_may_not_ask_is_said_by_its_argument(page, what, body, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        page.answer(what, body)
+
+
+@pytest.mark.parametrize(("error", "status"), [(StopIteration, 422), (KeyError, 422), (OSError(28, "full"), 503)])
+def test_an_error_that_nobody_foresaw_is_answered(page, monkeypatch, error, status):
+    monkeypatch.setattr(page, "answer", lambda *_: (_ for _ in ()).throw(error))
+    if error is StopIteration:
+        monkeypatch.setattr(page, "answer", lambda *_: next(iter(())))
+    assert ask(page, **{"X-Token": page.token}) == status
+
+
 def test_no_other_page_can_ask_or_change(page):
     token = {"X-Token": page.token}
     assert ask(page) == 403

@@ -97,6 +97,11 @@ class TableEncoder(nn.Module):
         return list(self.parts)  # type: ignore[arg-type]  # a ModuleList
 
     @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kind of each column that is read."""
+        return {column: part.kind for part in self.encoders for column in part.columns}
+
+    @property
     def tunable(self) -> list[PretrainedEncoder]:
         """The pretrained networks that may be tuned, also those that read two columns."""
         networks = [part.one if isinstance(part, PairEncoder) else part for part in self.encoders]

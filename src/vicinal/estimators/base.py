@@ -341,7 +341,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
-        return fit_on_scale(rows, codec, encoder, self.get_params(deep=False), self.kinds_, seed)
+        return fit_on_scale(rows, codec, encoder, self.get_params(deep=False), seed)
 
     def _held_out(
         self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int

@@ -1,7 +1,6 @@
 """Fits of a metric and its readout to labelled rows: of a network by its error, of a kernel by its likelihood."""
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core.seeding import seeded
-from vicinal.encoders import EmbeddingCache, Kind, TableEncoder
+from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
 from vicinal.estimators.bank import Bank, fill_bank
 from vicinal.estimators.fitted import FittedModel
@@ -22,7 +21,7 @@ from vicinal.estimators.inputs import LabelledRows
 from vicinal.estimators.kernel_metric import (
     PATIENCE,
     WHOLE,
-    check_kernel_kinds,
+    check_kernel,
     fit_class_network,
     fit_kernel_network,
     kernel_neighbors,
@@ -72,7 +71,6 @@ def fit_on_scale(
     codec: LabelCodec,
     encoder: TableEncoder,
     settings: Settings,
-    kinds: Mapping[str, Kind],
     seed: int,
 ) -> FittedModel:
     """What :func:`fit_best` gives, of numbers on the scale that ``target_transform`` names or lets choose.
@@ -83,7 +81,7 @@ def fit_on_scale(
     train = rows.labels[torch.from_numpy(rows.held_out.train)]
     plain = replace(codec, transform=PLAIN).fitted(train)  # raises where labels do not differ
     if codec.kind == "classes":
-        return fit_best(rows, plain, encoder, settings, kinds, seed)
+        return fit_best(rows, plain, encoder, settings, seed)
 
     def on(name: str, labels: Tensor) -> LabelCodec:
         return replace(plain, transform=TargetTransform.fitted(name, labels))
@@ -91,17 +89,17 @@ def fit_on_scale(
     name, kernel = settings["target_transform"], None
     if name == "auto":
         name, part = "none", copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
-        kernels = settings["metric"] == "auto" and may_be_kernel(settings, kinds, part.dim)
+        kernels = settings["metric"] == "auto" and may_be_kernel(settings, part.kinds, part.dim)
         if settings["index"] is None and (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
             tried = {}
             for one in ("none", "log"):
                 with seeded():
-                    tried[one] = fit_kernel(rows, on(one, rows.labels), copy.deepcopy(part), settings, kinds, seed)[0]
+                    tried[one] = fit_kernel(rows, on(one, rows.labels), copy.deepcopy(part), settings, seed)[0]
             name = min(tried, key=lambda one: tried[one].error_in_label_units())
             kernel = tried[name]
     scale = on(name, train)
     return fit_best(
-        rows, replace(scale, transform=scale.transform.widened(rows.labels)), encoder, settings, kinds, seed, kernel
+        rows, replace(scale, transform=scale.transform.widened(rows.labels)), encoder, settings, seed, kernel
     )
 
 
@@ -110,7 +108,6 @@ def fit_best(
     codec: LabelCodec,
     encoder: TableEncoder,
     settings: Settings,
-    kinds: Mapping[str, Kind],
     seed: int,
     kernel: FittedModel | None = None,
 ) -> FittedModel:
@@ -121,7 +118,6 @@ def fit_best(
         codec: of their labels, fitted.
         encoder: of the table, not fitted yet.
         settings: the estimator's parameters.
-        kinds: of the columns.
         seed: of training.
         kernel: one that was fitted already, without an index.
     """
@@ -129,12 +125,12 @@ def fit_best(
     frozen = encoder.untrained if codec.kind == "classes" else None
 
     def kernel_of(part: TableEncoder) -> Fit:
-        return (kernel, []) if kernel is not None else fit_kernel(rows, codec, part, settings, kinds, seed)
+        return (kernel, []) if kernel is not None else fit_kernel(rows, codec, part, settings, seed)
 
     if settings["metric"] == "kernel":
         return with_index(*kernel_of(encoder), settings)
     both = settings["metric"] == "auto" and not codec.multilabel
-    if not (both and may_be_kernel(settings, kinds, encoder.dim, frozen=frozen)):
+    if not (both and may_be_kernel(settings, encoder.kinds, encoder.dim, frozen=frozen)):
         return with_index(*fit_network(rows, codec, encoder, settings, seed), settings)
     with seeded():
         first, indexes = kernel_of(copy.deepcopy(encoder))
@@ -287,12 +283,11 @@ def fit_kernel(
     codec: LabelCodec,
     encoder: TableEncoder,
     settings: Settings,
-    kinds: Mapping[str, Kind],
     seed: int,
 ) -> Fit:
     """Learn a kernel, by the likelihood of the rows that are not held out, and fill the bank."""
     classes = codec.kind == "classes"
-    check_kernel_kinds(kinds, encoder if classes else None)
+    check_kernel(encoder, classes=classes)
     for part in encoder.encoders:
         if not part.frozen:  # vectors of empty sets stay as they are
             part.hold()

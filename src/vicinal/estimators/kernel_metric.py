@@ -64,27 +64,19 @@ def may_be_kernel(
     return plain and fits and settings["validation_fraction"] != 0 and settings["readout"] != "attention"
 
 
-def check_kernel_kinds(kinds: Mapping[str, Kind], encoder: TableEncoder | None = None) -> None:
-    """Raise ValueError for a column that is no number, category or fixed vector; of classes, for a trained encoder.
-
-    Args:
-        kinds: of the columns.
-        encoder: of classes, that of the table; None: for numbers.
-    """
-    for part in () if encoder is None else encoder.encoders:
-        if not part.untrained:
+def check_kernel(encoder: TableEncoder, *, classes: bool) -> None:
+    """Raise ValueError for a column that is no number, category or fixed vector; of classes, for a trained encoder."""
+    for part in encoder.encoders:
+        column = short_text(part.columns[0])
+        if classes and not part.untrained:
             raise ValueError(
-                f"metric: expected 'network' for {short_text(part.columns[0])}, whose encoder {part.name} is trained, "
-                "got 'kernel', which trains none; name a pretrained encoder, leave the column out, or say "
-                "metric='network'"
+                f"metric: expected 'network' for {column}, whose encoder {part.name} is trained, got 'kernel', which "
+                "trains none; name a pretrained encoder, leave the column out, or say metric='network'"
             )
-    if encoder is not None:
-        return
-    for column, kind in kinds.items():
-        if kind not in ("number", "category", "vector"):
+        if not classes and part.kind not in ("number", "category", "vector"):
             raise ValueError(
-                f"metric: expected 'network' for {short_text(column)}, a column of kind {kind}, got 'kernel', which "
-                "reads numbers, categories and fixed vectors; leave the column out, or say metric='network'"
+                f"metric: expected 'network' for {column}, a column of kind {part.kind}, got 'kernel', which reads "
+                "numbers, categories and fixed vectors; leave the column out, or say metric='network'"
             )
 
 

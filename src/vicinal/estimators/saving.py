@@ -37,7 +37,7 @@ from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.journal import Changes, read_changes, write_changes
-from vicinal.estimators.kernel_metric import WHOLE, check_kernel_kinds, make_kernel_network
+from vicinal.estimators.kernel_metric import WHOLE, check_kernel, make_kernel_network
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, LikenessCodec, NumberCodec
 from vicinal.estimators.network import (
     MOST_NEIGHBORS,
@@ -337,8 +337,7 @@ def with_allowed_encoders(config: SavedConfig, repeated: Mapping[str, str] | Non
 
 def check_encoder_columns(encoder: TableEncoder, config: SavedConfig) -> None:
     """Raise ValueError unless the encoders read the columns of ``config``, each as its kind, in their order."""
-    read = {column: part.kind for part in encoder.encoders for column in part.columns}
-    if read != config.kinds:
+    if encoder.kinds != config.kinds:
         raise ValueError("config.json: expected encoders of all columns by their kinds, got others")
     for part in encoder.encoders:
         if part.columns != [column for column in config.kinds if column in part.columns]:
@@ -620,7 +619,7 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
             return network, network.head
     if config.fitted_metric == "kernel":
         by_scores = config.classes is not None
-        check_kernel_kinds(config.kinds, encoder if by_scores else None)
+        check_kernel(encoder, classes=by_scores)
         with torch.device("meta"):
             network = make_kernel_network(settings, encoder, classes=by_scores, whole_up_to=config.whole_up_to)
             return network, network.head

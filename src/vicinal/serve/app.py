@@ -157,7 +157,7 @@ class Application:
                 if what in CHANGES:
                     _check_token(request)
                 work = getattr(self.served(request.path_params.get("name")), what)
-                result = as_json(await self._in_turn(_done, work, await _content(request)))
+                result = as_json(await self._in_turn(answered, work, await _content(request)))
                 status = 200
                 return result
             except Exception as wrong:
@@ -212,7 +212,7 @@ def add_refusals(app: FastAPI) -> None:
         app.add_exception_handler(error, _refusal)
 
 
-def _done(work: Callable[[bytes], dict[str, Any]], content: bytes) -> dict[str, Any]:
+def answered(work: Callable[[bytes], Any], content: bytes) -> Any:
     """The result of a request; no error leaves the thread as it is, since a StopIteration would never arrive."""
     try:
         return work(content)

@@ -4,6 +4,7 @@ import hmac
 import secrets
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -12,7 +13,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from vicinal.serve.app import Limits, add_refusals, refused
+from vicinal.core import short
+from vicinal.serve.app import Limits, add_refusals, answered
 from vicinal.serve.requests import Refused, as_json, read_json
 from vicinal.serve.run import configured, listening
 from vicinal.workflows.explore import Explorer
@@ -95,7 +97,8 @@ class ExplorePage:
                 error = wrong.errors()[0]
                 if error["type"] in ("missing_argument", "unexpected_keyword_argument"):
                     raise strange from wrong
-                raise ValueError(f"{error['loc'][0]}: expected text, got another kind of value") from wrong
+                name, wish = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Input should be ")
+                raise ValueError(f"{name}: expected {wish}, got {short(error['input'])}") from wrong
 
     async def _file(self, request: Request) -> Response:
         """The page or one of its files, which hold no data."""
@@ -107,11 +110,7 @@ class ExplorePage:
         """What the explorer answers to the page."""
         if not self.is_own(request.headers):
             raise Refused(403, "expected the address that `vicinal explore` printed, whole")
-        try:
-            answer = await run_in_threadpool(self.answer, what, await request.body())
-        except Exception as wrong:
-            raise refused(wrong) from wrong
-        return as_json(answer)
+        return as_json(await run_in_threadpool(answered, partial(self.answer, what), await request.body()))
 
 
 async def _closed(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:

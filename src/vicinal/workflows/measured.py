@@ -199,11 +199,11 @@ def measured_of(
     thresholds: Array | None = None,
 ) -> Measured:
     """Predictions of a model, or of another method for the same labels, by ``thresholds`` or those of the model."""
-    classes = getattr(model, "classes_", None)
-    if classes is None:
+    codec = model.fitted_.codec
+    if codec.kind == "numbers":
         return Measured(predicted, truth, weights)
-    limits = thresholds if thresholds is not None or not model.multilabel_ else model.thresholds_
-    return measured(predicted, truth, weights, classes=np.asarray(classes).tolist(), thresholds=limits)
+    limits = thresholds if thresholds is not None or not codec.multilabel else model.thresholds_
+    return measured(predicted, truth, weights, classes=codec.classes.tolist(), thresholds=limits)
 
 
 @dataclass(frozen=True, eq=False)
