@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
+from vicinal.core.untrusted import LARGEST_SETTINGS
 from vicinal.encoders import CategoryEncoder
+from vicinal.encoders.category import level_of, to_levels
 
 
 def encode(encoder, cells):
@@ -106,3 +108,88 @@ def test_cells_that_no_training_row_had_are_named():
     assert encoder.unseen(frame) == {"k": ["c", "d"]}
     many = CategoryEncoder("k", largest=1).fit(pd.DataFrame({"k": ["a", "a", "b"]}))
     assert many.unseen(frame) == {}, "which of the rare ones were seen is not known"
+
+
+def test_further_categories_have_codes_and_no_slots():
+    cells = ["a"] * 4 + ["b"] * 3 + ["d"] * 2 + ["c"] * 2 + ["once", None]
+    encoder = fitted(cells, largest=1)
+    assert (encoder.levels, encoder.further) == ([["a"]], [["b", "c", "d"]])
+    assert encoder.slots == [["a", "other", "missing"]]
+    frame = pd.DataFrame({"c": ["d", "a", None, "once", "new", "b "]})
+    codes = encoder.codes(frame)
+    assert codes.dtype == np.int64
+    assert codes.tolist() == [[3], [0], [-1], [-2], [-2], [1]]
+    again = CategoryEncoder.from_config(json.loads(json.dumps(encoder.config())))
+    assert again.codes(frame).tolist() == codes.tolist()
+    former = CategoryEncoder.saved.model_validate({k: v for k, v in encoder.config().items() if k != "further"})
+    old = CategoryEncoder.from_config(former.model_dump())
+    assert old.codes(frame).tolist() == [[-2], [0], [-1], [-2], [-2], [-2]]
+    assert old.prepare(frame).values.tolist() == encoder.prepare(frame).values.tolist()
+
+
+def test_codes_of_numbers_and_of_several_columns():
+    frame = pd.DataFrame({"x": [7, 7, 7, 8, 8, 9], "y": ["1.0", "1.0", "2", "2", "2", None]})
+    encoder = CategoryEncoder(["x", "y"], largest=1).fit(frame)
+    assert encoder.codes(frame).tolist() == [[0, 1], [0, 1], [0, 0], [1, 0], [1, 0], [-2, -1]]
+    assert encoder.codes(pd.DataFrame({"x": ["8"], "y": [1]})).tolist() == [[1, 1]]
+
+
+def test_forgotten_names_leave_further_and_no_code_changes():
+    frame = pd.DataFrame({"c": ["a"] * 4 + ["b"] * 3 + ["d"] * 2})
+    encoder = CategoryEncoder("c", largest=1).fit(frame)
+    encoder.forget(frame[4:7], lambda column: frame[column].drop(range(4, 7)))
+    assert (encoder.levels, encoder.further) == ([["a"]], [[" forgotten 1", "d"]])
+    assert encoder.codes(pd.DataFrame({"c": ["a", "b", "d"]})).tolist() == [[0], [-2], [2]]
+    old = CategoryEncoder.from_config(encoder.config() | {"further": []})
+    old.forget(frame[:4], lambda column: frame[column][4:])
+    assert (old.levels, old.further) == ([[" forgotten 0"]], [])
+
+
+def test_further_names_are_limited_in_number_and_in_bytes():
+    frame = pd.DataFrame({"x": [f"{k:040d}" for k in range(20_000)] * 2})
+    encoder = fitted(frame["x"])
+    assert len(encoder.levels[0]) + len(encoder.further[0]) == 1 << 14
+    assert len(json.dumps(encoder.config())) < LARGEST_SETTINGS // 32
+    wide = fitted([f"{k:09000d}" for k in range(2000)] * 2, largest=1)
+    assert len(json.dumps(wide.further)) <= 8 << 20
+    assert 900 < len(wide.further[0]) < 1000
+
+
+@pytest.mark.parametrize(
+    ("further", "sentence"),
+    [([["a"]], "repeated"), ([["b", "b"]], "repeated"), ([["b"], ["d"]], "further categories of 2 columns in place")],
+)
+def test_saved_further_categories_that_cannot_be_are_refused(further, sentence):
+    config = fitted(["a", "b", "b", "a"], largest=1).config()
+    with pytest.raises(ValueError, match=sentence):
+        CategoryEncoder.saved.model_validate(config | {"further": further})
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [1, True, "1", 1.0, 1.5, "1.50", None, np.nan, " ", -0.0],
+        [1, 2, 2, 1],
+        [0.1, np.nan, 1.0, 0.1],
+        [True, False, True],
+        [Decimal("1.0"), "1.0", Decimal("1.1"), Decimal("1.1")],
+        pd.array([1, None, 2, 1], dtype="Int64"),
+        pd.array([0.1, None, 0.1], dtype="Float32"),
+        np.array([0.1, 2, 0.1], dtype=np.float32),
+        pd.array(["x", None, "x "], dtype="string"),
+        pd.Categorical(["x", None, "y", "x"]),
+        [datetime.date(2020, 1, 2), "2020-01-02", pd.NaT],
+        [datetime.datetime(2020, 1, 2, 1, tzinfo=datetime.UTC)] * 2
+        + [datetime.datetime(2020, 1, 2, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))],
+    ],
+    ids=range(12),
+)
+def test_equal_cells_are_read_once_and_as_each_alone(cells):
+    series = pd.Series(cells)
+    alone = [to_levels(series[k : k + 1], "c")[0] for k in range(len(series))]
+    assert to_levels(series, "c") == alone
+    direct = [None if gone else level_of(cell) or None for cell, gone in zip(series, series.isna(), strict=True)]
+    assert alone == direct
+    encoder = fitted(series)
+    one_by_one = [encoder.codes(pd.DataFrame({"c": series[k : k + 1]})).item() for k in range(len(series))]
+    assert encoder.codes(pd.DataFrame({"c": series})).ravel().tolist() == one_by_one

@@ -1,6 +1,7 @@
 """Columns of categories: one slot for each frequent value."""
 
 import datetime
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -10,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
 from vicinal.core import ColumnError, register, short
@@ -19,6 +20,12 @@ from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 
 OTHER, MISSING = "other", "missing"
+
+NAMES, NAMES_ROOM = 1 << 14, 8 << 20
+"""Most categories of a column whose names are remembered, and most bytes of those without a slot, of all columns."""
+
+_PLAIN = {str, int, float, bool, type(None)}
+"""Types whose cells, if equal and of the same type, are the same category."""
 
 
 def level_of(cell: object) -> str:
@@ -59,15 +66,27 @@ def to_levels(series: "pd.Series[Any]", column: str) -> list[str | None]:
     Raises:
         ValueError: for a cell that holds several values (a list, an array, a dictionary).
     """
+    different, rows = _different(series)
     levels: list[str | None] = []
-    for row, cell, missing in zip(series.index, series, series.isna(), strict=True):
+    for row, cell, missing in zip(different.index, different, different.isna(), strict=True):
         if isinstance(cell, list | tuple | dict | set | np.ndarray):
             raise refuse(
                 column, row, "one category", short(cell), "join the values to one text, or make columns of them"
             )
         level = None if missing else level_of(cell)
         levels.append(level or None)
-    return levels
+    return [levels[row] for row in rows]
+
+
+def _different(series: "pd.Series[Any]") -> tuple["pd.Series[Any]", Sequence[int]]:
+    """The cells of a column each once, and which of them each row has; of other types than ``_PLAIN`` all cells."""
+    cells = [None if missing else cell for cell, missing in zip(series, series.isna(), strict=True)]
+    kinds = list(map(type, cells))
+    if not _PLAIN.issuperset(kinds):
+        return series, range(len(series))
+    places: dict[tuple[type, object], int] = {}
+    rows = [places.setdefault(key, len(places)) for key in zip(kinds, cells, strict=True)]
+    return pd.Series([cell for _, cell in places], dtype=object), rows
 
 
 def _places_by_number(levels: Sequence[str]) -> dict[Decimal, int]:
@@ -81,12 +100,13 @@ def _places_by_number(levels: Sequence[str]) -> dict[Decimal, int]:
 
 
 class SavedCategories(SavedEncoder):
-    """See :meth:`CategoryEncoder.config`."""
+    """See :meth:`CategoryEncoder.config`; encoders that were saved before there was ``further`` have none."""
 
     largest: PositiveInt
     levels: list[list[str]]
     has_other: list[bool]
     has_missing: list[bool]
+    further: list[list[str]] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_a_column(self) -> Self:
@@ -94,6 +114,11 @@ class SavedCategories(SavedEncoder):
             raise ValueError(f"categories of {len(self.levels)} columns in place of {len(self.columns)}")
         if not all(0 < len(set(levels)) == len(levels) <= self.largest for levels in self.levels):
             raise ValueError(f"none, repeated or more than {self.largest} categories of a column")
+        if len(self.further) not in (0, len(self.columns)):
+            raise ValueError(f"further categories of {len(self.further)} columns in place of {len(self.columns)}")
+        for levels, further in zip(self.levels, self.further, strict=False):
+            if len(further) > NAMES or len({*levels, *further}) < len(levels) + len(further):
+                raise ValueError(f"repeated or more than {NAMES} further categories of a column")
         return self
 
 
@@ -103,6 +128,8 @@ class CategoryEncoder(ColumnEncoder):
 
     The slots "other" (categories beyond the most frequent) and "missing" exist only if training rows fill them. Without
     them an unseen or missing category is a row of zeros, since a slot that no training row filled would be untrained.
+    The next most frequent categories are remembered in ``further``, for :meth:`codes`: those of at least 2 training
+    rows, up to 2^14 names of a column with its slots, and 8 MiB of names of all columns, each an equal share.
 
     Args:
         columns: one or several columns of categories.
@@ -121,7 +148,7 @@ class CategoryEncoder(ColumnEncoder):
     name = "categories"
     several = True
     saved = SavedCategories
-    statistics = ("levels", "has_other", "has_missing")
+    statistics = ("levels", "has_other", "has_missing", "further")
 
     def __init__(self, columns: str | Sequence[str], largest: int = 128) -> None:
         super().__init__(columns)
@@ -129,6 +156,7 @@ class CategoryEncoder(ColumnEncoder):
         self.levels: list[list[str]] = []
         self.has_other: list[bool] = []
         self.has_missing: list[bool] = []
+        self.further: list[list[str]] = []
 
     @property
     def slots(self) -> list[list[str]]:
@@ -151,7 +179,7 @@ class CategoryEncoder(ColumnEncoder):
             ValueError: for a column that is all missing.
         """
         self.check_frame(frame)
-        self.levels, self.has_other, self.has_missing = [], [], []
+        self.levels, self.has_other, self.has_missing, self.further = [], [], [], []
         for column in self.columns:
             levels = to_levels(frame[column], column)
             counts = Counter(level for level in levels if level is not None)
@@ -164,6 +192,9 @@ class CategoryEncoder(ColumnEncoder):
             self.levels.append(ranked[: self.largest])
             self.has_other.append(len(ranked) > self.largest)
             self.has_missing.append(None in levels)
+            further = [level for level in ranked[self.largest : NAMES] if counts[level] > 1]
+            sizes = np.cumsum([len(json.dumps(level)) + 2 for level in further])  # with a comma and a blank
+            self.further.append(further[: int((sizes <= NAMES_ROOM // len(self.columns)).sum())])
         return self
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
@@ -176,12 +207,39 @@ class CategoryEncoder(ColumnEncoder):
             count = len(self.levels[j])
             other = count if self.has_other[j] else -1
             missing = count + self.has_other[j] if self.has_missing[j] else -1
-            places = self._places(j, frame[column])
+            places = self._places(self.levels[j], column, frame[column])
             slots[:, j] = [missing if place is None else other if place < 0 else place for place in places]
         return RowInputs(torch.from_numpy(slots))
 
+    def codes(self, frame: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The place of each cell among ``levels`` and then ``further``, ``[n, columns]``.
+
+        -1 is a missing cell, -2 a category that is in neither: one that no training row had, or too few. A cell that is
+        stored as a number is the category of its name, else the only one of all these that writes the number.
+
+        Raises:
+            ValueError: for a frame without the columns, or a cell that holds several values.
+
+        >>> frame = pd.DataFrame({"city": ["Bonn", "Rome", "Bonn", "Rome", "Bonn", "Oslo", None]})
+        >>> encoder = CategoryEncoder("city", largest=1).fit(frame)
+        >>> encoder.levels, encoder.further, encoder.codes(frame).ravel().tolist()
+        ([['Bonn']], [['Rome']], [0, 1, 0, 1, 0, -2, -1])
+        """
+        self._check_fitted()
+        self.check_frame(frame)
+        codes = np.empty((len(frame), len(self.columns)), dtype=np.int64)
+        for j, (column, names) in enumerate(zip(self.columns, self._names(), strict=True)):
+            places = self._places(names, column, frame[column])
+            codes[:, j] = [-1 if place is None else -2 if place < 0 else place for place in places]
+        return codes
+
+    def _names(self) -> list[list[str]]:
+        """``levels`` and ``further`` of each column in one list."""
+        further = self.further or [[] for _ in self.levels]
+        return [[*levels, *more] for levels, more in zip(self.levels, further, strict=True)]
+
     def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
-        """Take their names from levels that no row has any more; the slots stay, so that no vector changes.
+        """Take their names from levels that no row has any more; all places stay, so that no vector changes.
 
         >>> frame = pd.DataFrame({"city": ["Bonn", "Rome", "Bonn"]})
         >>> encoder = CategoryEncoder("city").fit(frame)
@@ -189,14 +247,18 @@ class CategoryEncoder(ColumnEncoder):
         >>> encoder.levels
         [['Bonn', ' forgotten 1']]
         """
-        for column, levels in zip(self.columns, self.levels, strict=True):
-            lost = set(levels) & set(to_levels(gone[column], column))
+        for j, (column, names) in enumerate(zip(self.columns, self._names(), strict=True)):
+            lost = set(names) & set(to_levels(gone[column], column))
             if lost:
                 cells = left(column)
                 different = [cell for _, cell in set(zip(map(type, cells), cells, strict=True))]
                 lost -= set(to_levels(pd.Series(different, dtype=object), column))
-            for place in [place for place, level in enumerate(levels) if level in lost]:
-                levels[place] = f" forgotten {place}"  # no cell is of this level, as names begin without a blank
+            for place in [place for place, level in enumerate(names) if level in lost]:
+                names[place] = f" forgotten {place}"  # no cell is of this level, as names begin without a blank
+            count = len(self.levels[j])
+            self.levels[j][:] = names[:count]
+            for further in self.further[j : j + 1]:
+                further[:] = names[count:]
 
     def unseen(self, frame: pd.DataFrame) -> dict[str, list[str]]:
         """The cells of each column whose category no training row had, by the name of the column, in their order.
@@ -208,27 +270,29 @@ class CategoryEncoder(ColumnEncoder):
         for j, column in enumerate(self.columns):
             if not self.has_other[j]:
                 levels = to_levels(frame[column], column)
-                places = self._places(j, frame[column])
+                places = self._places(self.levels[j], column, frame[column])
                 new = [str(level) for level, place in zip(levels, places, strict=True) if place == -1]
                 unseen |= {column: new} if new else {}
         return unseen
 
-    def _places(self, j: int, series: "pd.Series[Any]") -> list[int | None]:
-        """Which category of column ``j`` each cell is: None if it is missing, -1 if no training row had it.
+    @staticmethod
+    def _places(names: Sequence[str], column: str, series: "pd.Series[Any]") -> list[int | None]:
+        """Which of the categories ``names`` each cell is: None if it is missing, -1 if it is none of them.
 
         A cell that is stored as a number is also the one category that writes this number, such as "1.0" or "007".
         """
-        known = {level: k for k, level in enumerate(self.levels[j])}
-        by_number: dict[Decimal, int] = {}
+        known = {level: k for k, level in enumerate(names)}
+        by_number: dict[Decimal, int] | None = None
+        different, rows = _different(series)
         places: list[int | None] = []
-        for level, cell in zip(to_levels(series, self.columns[j]), series.tolist(), strict=True):
+        for level, cell in zip(to_levels(different, column), different.tolist(), strict=True):
             if level is None or level in known or isinstance(cell, str):
                 places.append(None if level is None else known.get(level, -1))
                 continue
-            by_number = by_number or _places_by_number(self.levels[j])
+            by_number = _places_by_number(names) if by_number is None else by_number
             number = number_of_level(str(int(cell)) if isinstance(cell, bool | np.bool_) else level)
             places.append(-1 if number is None else by_number.get(number, -1))
-        return places
+        return [places[row] for row in rows]
 
     def forward(self, batch: Tensor) -> Tensor:
         """Zeros and ones ``[b, dim]`` of slot numbers ``[b, columns]``."""

@@ -91,3 +91,87 @@ class KernelProjector(nn.Module):
     def extra_repr(self) -> str:
         """Widths, for ``print``."""
         return f"in_dim={self.in_dim}, dim={self.dim}, linear={self.linear}"
+
+
+class TrendProjector(nn.Module):
+    r"""The nearness of a kernel, and what each column adds to the trend of its linear and piecewise-linear part.
+
+    Of the kernel of :class:`KernelProjector` the entries are $[\sqrt 3\, x / \ell,\ t_1 \dots t_p]$ with
+    $t_c = \beta_c v_c + \sum_k \beta_{ck} \phi_{ck}$, the posterior mean of the kernel's part that is linear in
+    $v = [\sqrt{a/p}\, x, \sqrt c\, \phi(x)]$. Slopes are cross-fitted: a row that they were fitted to has those of the
+    fold that left it out, any other row their mean.
+
+    Args:
+        kernel: with a line, fitted.
+        folds: F.
+        targets: T.
+
+    Attributes:
+        slopes: $\beta$ of each fold and target ``[F, linear, T]``, in the unit of the kernel's amplitude.
+        base: what all rows get ``[T]``, in units of the labels.
+        unit: units of the labels in one unit of the entries ``[T]``.
+        trend: how many of the last entries are columns of one target: p.
+        names: the column of the table that each of these comes from.
+
+    >>> projector = TrendProjector(KernelProjector(2, [0]), folds=5)
+    >>> projector.dim, projector.slopes.shape
+    (4, torch.Size([5, 10, 1]))
+    """
+
+    linear = 0
+    cross_fitted = True
+    slopes: Tensor
+    base: Tensor
+    unit: Tensor
+
+    def __init__(self, kernel: KernelProjector, folds: int, targets: int = 1, names: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.names = list(names)
+        self.kernel, self.folds, self.targets, self.trend = kernel, folds, targets, kernel.in_dim
+        self.dim = kernel.in_dim * (1 + targets)
+        self.register_buffer("slopes", torch.zeros(folds, kernel.linear, targets, dtype=torch.float64))
+        self.register_buffer("base", torch.zeros(targets, dtype=torch.float64))
+        self.register_buffer("unit", torch.ones(targets, dtype=torch.float64))
+
+    def forward(self, features: Tensor, folds: Tensor | None = None) -> Tensor:
+        """``[b, dim]``, float64, of ``features [b, p]``; ``folds [b]`` as of trees: -1 for the mean of all."""
+        known, p = self.kernel(features), self.trend
+        near, line, pieces = known[:, :p], known[:, p : 2 * p], known[:, 2 * p :]
+        slopes = self.slopes.mean(dim=0)[None]
+        if folds is not None:
+            slopes = torch.where((folds < 0)[:, None, None], slopes, self.slopes[folds.clamp(min=0)])
+        added = line[:, :, None] * slopes[:, :p]  # [b, p, T]
+        bent = (pieces[:, :, None] * slopes[:, p:]).unflatten(1, (-1, BINS)).sum(dim=2) if pieces.shape[1] else None
+        if bent is not None:
+            added = added.index_add(1, torch.tensor(self.kernel.numbers), bent)
+        return torch.cat([near, added.transpose(1, 2).flatten(1)], dim=1)
+
+    @torch.no_grad()
+    def fit(
+        self, features: Tensor, labels: Tensor, folds: Tensor, *, noise: float, amplitude: float, weights: Tensor
+    ) -> Self:
+        r"""Take slopes by folds: $V^\top K^{-1} (y - \mu)$ of the rows of other folds, $\mu$ their mean by $K^{-1}$.
+
+        Args:
+            features: of the rows that it is fitted to ``[n, p]``.
+            labels: ``[n, T]``.
+            folds: ``[n]``.
+            noise: of the kernel, in units of its amplitude.
+            amplitude: b of the kernel, in variances of the labels.
+            weights: how many rows each counts as ``[n]``.
+        """
+        known, p = self.kernel(features), self.trend
+        near, line = known[:, :p], known[:, p:]
+        distance = torch.cdist(near, near)
+        matrix = (1 + distance) * (-distance).exp() + line @ line.T + torch.diag(noise / weights)
+        self.unit.copy_(labels.std(dim=0, correction=0) * math.sqrt(amplitude))
+        means = []
+        for fold in range(self.folds):
+            at = (folds != fold).nonzero()[:, 0]
+            sides = torch.cat([labels[at], torch.ones(len(at), 1, dtype=torch.float64)], dim=1)
+            solved = torch.cholesky_solve(sides, torch.linalg.cholesky(matrix[at][:, at]))
+            mean = solved[:, :-1].sum(dim=0) / solved[:, -1].sum()
+            self.slopes[fold] = line[at].T @ (solved[:, :-1] - solved[:, -1:] * mean) / self.unit
+            means.append(mean)
+        self.base.copy_(torch.stack(means).mean(dim=0))
+        return self

@@ -16,6 +16,7 @@ from torch import Tensor
 from vicinal.core import ColumnError, register, short
 from vicinal.core.checks import short_text
 from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
+from vicinal.encoders.calendar import CALENDAR, calendar_parts, has_times
 from vicinal.encoders.inputs import RowInputs
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
@@ -93,6 +94,20 @@ def is_date(cell: object) -> bool:
             return False
         return True
     return isinstance(cell, datetime.date) and not pd.isna(cell)
+
+
+def is_dates(series: "pd.Series[Any]") -> bool:
+    """Whether all cells of a column are dates, except for missing ones.
+
+    >>> is_dates(pd.Series(["2026-11-20", None])), is_dates(pd.Series(["2026-11-20", "3"])), is_dates(pd.Series([None]))
+    (True, False, False)
+    """
+    if pd.api.types.is_datetime64_any_dtype(series):
+        return True
+    if pd.api.types.is_numeric_dtype(series):
+        return False
+    cells = [cell for cell in series[series.notna()] if not _is_blank(cell)]
+    return bool(cells) and all(map(is_date, cells))
 
 
 def _days(times: "pd.Series[Any]") -> Array:
@@ -238,13 +253,15 @@ def _where_any(excess: Array) -> Tensor | None:
 
 
 class SavedNumbers(SavedEncoder):
-    """See :meth:`NumberEncoder.config`; encoders that were saved before there were ``low`` and ``high`` have none."""
+    """See :meth:`NumberEncoder.config`; encoders that were saved before there were ends, or dates, have none."""
 
     mean: list[float]
     factor: list[NonNegativeFloat]
     flagged: list[str]
     low: list[float] = Field(default_factory=list)
     high: list[float] = Field(default_factory=list)
+    dates: list[str] = Field(default_factory=list)
+    timed: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_a_column(self) -> Self:
@@ -253,6 +270,8 @@ class SavedNumbers(SavedEncoder):
         _check_ends(self.low, self.high, len(self.mean))
         if not set(self.flagged) <= set(self.columns) or len(set(self.flagged)) < len(self.flagged):
             raise ValueError("flags of other columns than there are")
+        if not set(self.timed) <= set(self.dates) <= set(self.columns) or len(set(self.dates)) < len(self.dates):
+            raise ValueError("dates of other columns than there are")
         return self
 
 
@@ -272,6 +291,10 @@ class NumberEncoder(ColumnEncoder):
     Args:
         columns: one or several columns of numbers.
 
+    Attributes:
+        dates: the columns that were dates in the training rows; their vectors are days, see :meth:`calendar`.
+        timed: those of them whose times of day differ.
+
     >>> frame = pd.DataFrame({"age": [1.0, 3.0, None]})
     >>> encoder = NumberEncoder("age").fit(frame)
     >>> encoder(encoder.prepare(frame).select(torch.tensor([0, 1, 2])))
@@ -284,7 +307,7 @@ class NumberEncoder(ColumnEncoder):
     name = "numbers"
     several = True
     saved = SavedNumbers
-    statistics = ("mean", "factor", "flagged", "low", "high")
+    statistics = ("mean", "factor", "flagged", "low", "high", "dates", "timed")
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)
@@ -293,6 +316,8 @@ class NumberEncoder(ColumnEncoder):
         self.flagged: list[str] = []
         self.low: list[float] = []
         self.high: list[float] = []
+        self.dates: list[str] = []
+        self.timed: list[str] = []
 
     @property
     def dim(self) -> int:
@@ -301,7 +326,7 @@ class NumberEncoder(ColumnEncoder):
         return len(self.columns) + len(self.flagged)
 
     def fit(self, frame: pd.DataFrame) -> Self:
-        """Take mean, deviation, both ends, and which columns have missing values.
+        """Take mean, deviation, both ends, and which columns have missing values, dates and times of day.
 
         Raises:
             ValueError: for a column that is all missing.
@@ -318,6 +343,8 @@ class NumberEncoder(ColumnEncoder):
         self.mean, self.factor = mean.tolist(), factor.tolist()
         self.low, self.high = np.nanmin(values, axis=0).tolist(), np.nanmax(values, axis=0).tolist()
         self.flagged = [column for column, count in zip(self.columns, missing, strict=True) if count]
+        self.dates = [column for column in self.columns if is_dates(frame[column])]
+        self.timed = [column for column in self.dates if has_times(to_numbers(frame[column], column))]
         return self
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
@@ -348,6 +375,29 @@ class NumberEncoder(ColumnEncoder):
         if self.low:
             ends = np.array([self.low, self.high])
             self.low, self.high = _ends_without(ends, self._read(gone), others, np.array(self.mean)).tolist()
+
+    def calendar(self, frame: pd.DataFrame) -> tuple[list[str], Array]:
+        """Names and values ``[n, m]`` of what :func:`calendar_parts` gives of the columns in ``dates``, NaN if missing.
+
+        Hours are a part of columns in ``timed``. Without columns of dates, m is 0.
+
+        Raises:
+            ValueError: for a frame without the columns, or a cell that is no number or no date that can be told.
+
+        >>> frame = pd.DataFrame({"born": pd.to_datetime(["2024-01-01", "2025-07-02"])})
+        >>> names, values = NumberEncoder("born").fit(frame).calendar(frame)
+        >>> names[:2], values[:, :2].tolist()
+        (['born: month', 'born: weekday'], [[1.0, 0.0], [7.0, 2.0]])
+        """
+        self._check_fitted()
+        self.check_frame(frame)
+        names: list[str] = []
+        values = [np.zeros((len(frame), 0))]
+        for column in self.dates:
+            hours = column in self.timed
+            names += [f"{column}: {part}" for part in (*CALENDAR, *(["hour"] if hours else []))]
+            values.append(calendar_parts(to_numbers(frame[column], column), hours=hours))
+        return names, np.concatenate(values, axis=1)
 
     def forward(self, batch: Tensor) -> Tensor:
         """The prepared numbers, in the dtype in which they come."""

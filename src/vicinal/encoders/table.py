@@ -31,16 +31,27 @@ _PUT = 16
 
 @dataclass(frozen=True)
 class TableInputs:
-    """The prepared columns of a table, one entry for each part of its encoder."""
+    """The prepared columns of a table, one entry for each part of its encoder.
+
+    Attributes:
+        parts: in the order of the encoders.
+        columns: what only a metric of its own reads ``[n, m]``, see :mod:`vicinal.encoders.tree_columns`; or None.
+    """
 
     parts: tuple[Inputs, ...]
+    columns: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.parts[0])
 
     def select(self, rows: Tensor) -> dict[str, Any]:
-        """The batches of all parts, by their number as text."""
-        return {str(number): part.select(rows) for number, part in enumerate(self.parts)}
+        """The batches of all parts, by their number as text, and of "columns"."""
+        batch: dict[str, Any] = {str(number): part.select(rows) for number, part in enumerate(self.parts)}
+        return batch if self.columns is None else batch | {"columns": self.columns[rows]}
+
+    def with_columns(self, columns: Tensor) -> Self:
+        """The same with ``columns [n, m]``."""
+        return replace(self, columns=columns)
 
     def content(self, row: int) -> bytes:
         """The contents of all parts, hashed."""
@@ -150,15 +161,15 @@ class TableEncoder(nn.Module):
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """``[b, dim]``, in the widest dtype of the parts: float64 where there are numbers or vectors."""
-        vectors = []
-        for number, part in enumerate(self.encoders):
-            item = batch[str(number)]
-            known = item if isinstance(item, Mapping) else {}
-            if "states" in known and isinstance(part, PretrainedEncoder):
-                vectors.append(part.onward(known))
-            else:
-                vectors.append(known["embedded"] if "embedded" in known else part(item))
-        return torch.cat(vectors, dim=1)
+        return torch.cat([self.part_vectors(number, batch[str(number)]) for number in range(len(self.parts))], dim=1)
+
+    def part_vectors(self, number: int, item: Any) -> Tensor:
+        """``[b, dim]`` of one part, of its batch."""
+        part, known = self.encoders[number], item if isinstance(item, Mapping) else {}
+        if "states" in known and isinstance(part, PretrainedEncoder):
+            return part.onward(known)
+        vectors: Tensor = known["embedded"] if "embedded" in known else part(item)
+        return vectors
 
     def cache(
         self,
@@ -193,7 +204,7 @@ class TableEncoder(nn.Module):
             elif elements is not None and isinstance(item, SetInputs):
                 vectors = _embedded(elements, item.elements, store, batch_size, device, progress)
                 parts[number] = replace(item, elements=vectors)
-        return TableInputs(tuple(parts))
+        return replace(inputs, parts=tuple(parts))
 
     def keep_states(self, inputs: TableInputs) -> TableInputs:
         """Inputs to train on: those of networks that are tuned in part with what the frozen part makes of them.
@@ -201,7 +212,7 @@ class TableEncoder(nn.Module):
         See :meth:`PretrainedEncoder.keep_states`; ``forward`` takes these as well.
         """
         pairs = zip(self.encoders, inputs.parts, strict=True)
-        return TableInputs(tuple(part.keep_states(item) for part, item in pairs))
+        return replace(inputs, parts=tuple(part.keep_states(item) for part, item in pairs))
 
     def features(self, frame: pd.DataFrame, inputs: TableInputs) -> Features:
         """What a linear baseline is given: the untuned features of all parts ``[n, d]``, sparse where one is."""

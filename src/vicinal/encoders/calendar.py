@@ -1,0 +1,58 @@
+"""What a calendar says of dates, for metrics that split on columns."""
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+CALENDAR = ("month", "weekday", "year sine", "year cosine")
+"""Names of the parts of a date; "hour" follows where there are times of day."""
+
+LAST_DAY = 1e8
+"""Days before and after 1970 that can be told: those of dates in microseconds."""
+
+
+def calendar_parts(days: Array, *, hours: bool = False) -> Array:
+    r"""Month, day of the week, day of the year on a circle, and hour: ``[n, 4]``, or ``[n, 5]`` with ``hours``.
+
+    Months are 1 to 12, days of the week 0 (Monday) to 6, hours 0 to below 24 with their fraction, all in UTC. Day d of
+    a year of N days, counted from 0, is $\sin(2 \pi d / N)$ and $\cos(2 \pi d / N)$.
+
+    Args:
+        days: days since 1970 ``[n]``, as :func:`vicinal.encoders.numeric.to_numbers` gives; a row of NaN is all NaN.
+        hours: whether the hour is a part.
+
+    Raises:
+        ValueError: for days of another shape, or more than 1e8 from 1970.
+
+    >>> calendar_parts(np.array([0.75, np.nan]), hours=True)
+    array([[ 1.,  3.,  0.,  1., 18.],
+           [nan, nan, nan, nan, nan]])
+    """
+    if days.ndim != 1:
+        raise ValueError(f"days: expected [n], got {days.shape}; give one column at a time")
+    far = np.abs(days) > LAST_DAY
+    if far.any():
+        raise ValueError(f"days: expected days within 1e8 of 1970, got {days[far][0]}; correct the date")
+    missing = np.isnan(days)
+    number = np.floor(np.where(missing, 0.0, days)).astype(np.int64)
+    dates = number.astype("datetime64[D]")
+    years = dates.astype("datetime64[Y]")
+    first, following = years.astype("datetime64[D]"), (years + 1).astype("datetime64[D]")
+    angle = 2 * np.pi * ((dates - first) / (following - first))
+    month = dates.astype("datetime64[M]").astype(np.int64) % 12 + 1
+    parts = [month, (number + 3) % 7, np.sin(angle), np.cos(angle)]  # the first day of 1970 was a Thursday
+    if hours:
+        parts.append((days - number) * 24)
+    return np.where(missing[:, None], np.nan, np.stack(parts, axis=1).astype(np.float64))
+
+
+def has_times(days: Array) -> bool:
+    """Whether the times of day of ``days [n]`` since 1970 differ, by a second or more.
+
+    >>> has_times(np.array([1.5, 2.5, np.nan])), has_times(np.array([1.5, 2.25]))
+    (False, True)
+    """
+    times = days[~np.isnan(days)] % 1.0
+    return bool(len(times) and np.ptp(times) > 1 / 86_401)

@@ -1,0 +1,198 @@
+"""Boosted trees as LightGBM writes them: texts that are read, checked and written anew before anything runs them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Places = np.ndarray[Any, np.dtype[np.int64]]
+
+MOST_TREES = 1 << 14
+"""Trees of a text, at most."""
+
+MOST_LEAVES = 1 << 12
+"""Leaves of a tree, at most."""
+
+_END = "end of trees\n"
+
+_CATEGORY, _KNOWN_BITS = 1, 0b1111
+"""Bits of a decision: whether it is by categories; those that there are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree of numbers, as arrays of its leaves and splits; a split comes before those below it.
+
+    Attributes:
+        values: of the leaves ``[leaves]``.
+        inside: values at the splits ``[splits]``; the first is the root.
+        column: that a split looks at ``[splits]``.
+        thresholds: up to which numbers go left, or which set of categories does ``[splits]``.
+        decisions: by numbers or categories, and where gaps go ``[splits]``.
+        children: left and right ``[splits, 2]``; -1 - leaf for a leaf.
+        ends: where each set of categories ends ``[sets + 1]``, in words.
+        words: bits of categories, 32 in each.
+    """
+
+    values: Floats
+    inside: Floats
+    column: Places
+    thresholds: Floats
+    decisions: Places
+    children: Places
+    ends: Places
+    words: Places
+
+    @property
+    def start(self) -> float:
+        """The value at its root, which all rows get."""
+        return float(self.inside[0] if len(self.inside) else self.values[0])
+
+    def added(self, columns: int) -> Floats:
+        """What each column adds on the way to each leaf ``[leaves, columns]``.
+
+        The sum of (value of the child - value of the parent) over the splits by that column; a row sums to the leaf's
+        value less ``start``.
+        """
+        paths, table = np.zeros((len(self.inside), columns)), np.zeros((len(self.values), columns))
+        for split, (feature, pair) in enumerate(zip(self.column.tolist(), self.children.tolist(), strict=True)):
+            for child in pair:
+                to, value = (paths[child], self.inside[child]) if child >= 0 else (table[~child], self.values[~child])
+                to += paths[split]
+                to[feature] += value - self.inside[split]
+        return table
+
+
+def read_trees(text: str, columns: int) -> list[Tree]:
+    """The trees of a text, checked so that no row can lead out of one.
+
+    Args:
+        text: LightGBM's, of one model of a number.
+        columns: how many columns it may split by.
+
+    Raises:
+        ValueError: naming what is missing, too large, or leads nowhere.
+    """
+    if not text.startswith("tree\n") or _END not in text:
+        raise ValueError("trees: expected the text of a LightGBM model, got another")
+    head, *blocks = text[: text.index(_END)].split("\nTree=")
+    facts = _facts(head)
+    for name, value in (("num_class", "1"), ("num_tree_per_iteration", "1"), ("max_feature_idx", str(columns - 1))):
+        if facts.get(name) != value:
+            raise ValueError(f"trees: expected {name}={value}, got {facts.get(name, 'none')!s:.40}")
+    if not 0 < len(blocks) <= MOST_TREES:
+        raise ValueError(f"trees: expected 1 to {MOST_TREES} trees, got {len(blocks)}")
+    return [_tree(_facts(block), columns) for block in blocks]
+
+
+def written(trees: list[Tree], columns: int) -> str:
+    """The text of trees for LightGBM, with nothing but what predictions need: no ranges of columns, of single rows.
+
+    >>> stump = np.array([1.0, 3.0]), np.array([2.0]), np.array([0]), np.array([0.5]), np.array([2])
+    >>> tree = Tree(*stump, np.array([[-1, -2]]), np.zeros(1, dtype=int), np.zeros(0, dtype=int))
+    >>> read_trees(written([tree], 1), 1)[0].added(1).tolist()
+    [[-1.0], [1.0]]
+    """
+    blocks = [f"Tree={number}\n{_written(tree)}\n\n" for number, tree in enumerate(trees)]
+    names, infos = (" ".join(parts) for parts in ([f"Column_{j}" for j in range(columns)], ["none"] * columns))
+    head = {
+        "version": "v4",
+        "num_class": 1,
+        "num_tree_per_iteration": 1,
+        "label_index": 0,
+        "max_feature_idx": columns - 1,
+        "objective": "regression",
+        "feature_names": names,
+        "feature_infos": infos,
+        "tree_sizes": " ".join(str(len(block)) for block in blocks),
+    }
+    facts = "\n".join(f"{name}={value}" for name, value in head.items())
+    return f"tree\n{facts}\n\n{''.join(blocks)}{_END}"
+
+
+def _written(tree: Tree) -> str:
+    count = len(tree.ends) - 1
+    facts: dict[str, Any] = {"num_leaves": len(tree.values), "num_cat": count}
+    if len(tree.inside):
+        facts |= {"split_feature": tree.column, "threshold": tree.thresholds, "decision_type": tree.decisions}
+        facts |= {"left_child": tree.children[:, 0], "right_child": tree.children[:, 1]}
+    facts["leaf_value"] = tree.values
+    facts |= {"internal_value": tree.inside} if len(tree.inside) else {}
+    facts |= {"cat_boundaries": tree.ends, "cat_threshold": tree.words} if count else {}
+    facts |= {"is_linear": 0, "shrinkage": 1}
+    return "\n".join(f"{name}={_line(value)}" for name, value in facts.items())
+
+
+def _line(values: Any) -> str:
+    return " ".join(map(repr, values.tolist())) if isinstance(values, np.ndarray) else str(values)
+
+
+def _facts(block: str) -> dict[str, str]:
+    pairs = (line.split("=", 1) for line in block.splitlines() if "=" in line)
+    return {name: value for name, value in pairs}
+
+
+def _numbers(facts: dict[str, str], name: str, count: int, kind: type = np.float64, *, ends: bool = False) -> Any:
+    """The ``count`` finite numbers of a line; with ``ends`` they may be infinite, as where only gaps go elsewhere.
+
+    Raises:
+        ValueError: for others.
+    """
+    values: np.ndarray
+    try:
+        values = np.array(facts.get(name, "").split(), dtype=kind)
+    except (ValueError, OverflowError):
+        raise ValueError(f"trees: expected numbers in {name}, got {facts[name]!r:.40}") from None
+    if len(values) != count or np.isnan(values).any() or not (ends or np.isfinite(values).all()):
+        raise ValueError(f"trees: expected {count} finite numbers in {name}, got {len(values)}")
+    return values
+
+
+def _tree(facts: dict[str, str], columns: int) -> Tree:
+    count = int(_numbers(facts, "num_leaves", 1, np.int64)[0])
+    if not 0 < count <= MOST_LEAVES or facts.get("is_linear") != "0":
+        raise ValueError(f"trees: expected constant leaves, 1 to {MOST_LEAVES} a tree, got {count}")
+    values, splits = _numbers(facts, "leaf_value", count), count - 1
+    if not splits:
+        nothing = np.zeros(0, dtype=np.int64)
+        return Tree(values, np.zeros(0), nothing, np.zeros(0), nothing, np.zeros((0, 2), np.int64), nothing, nothing)
+    column, decisions = (_numbers(facts, name, splits, np.int64) for name in ("split_feature", "decision_type"))
+    if column.min() < 0 or column.max() >= columns:
+        raise ValueError(f"trees: expected columns 0 to {columns - 1} in split_feature, got {column.max()}")
+    thresholds = _numbers(facts, "threshold", splits, ends=True)
+    sets = _category_sets(facts, decisions, thresholds)
+    children = np.stack([_numbers(facts, name, splits, np.int64) for name in ("left_child", "right_child")], axis=1)
+    _check_children(children, count)
+    return Tree(values, _numbers(facts, "internal_value", splits), column, thresholds, decisions, children, *sets)
+
+
+def _category_sets(facts: dict[str, str], decisions: Places, thresholds: Floats) -> tuple[Places, Places]:
+    """Ends and words of the sets of categories.
+
+    Raises:
+        ValueError: for decisions by sets that are not there.
+    """
+    if (decisions & ~_KNOWN_BITS).any():
+        raise ValueError("trees: expected decisions by numbers or categories, got others")
+    count = int(_numbers(facts, "num_cat", 1, np.int64)[0])
+    by_category = (decisions & _CATEGORY) > 0
+    if count < 0 or count > len(decisions) or (count == 0) == by_category.any():
+        raise ValueError(f"trees: expected num_cat to count decisions by categories, got {count}")
+    if not count:
+        return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    ends: Places = _numbers(facts, "cat_boundaries", count + 1, np.int64)
+    words: Places = _numbers(facts, "cat_threshold", int(ends[-1]), np.int64)
+    places = np.nan_to_num(thresholds[by_category])
+    whole = ends[0] == 0 and (np.diff(ends) > 0).all() and (words >= 0).all() and (words < 1 << 32).all()
+    if not whole or (places != places.round()).any() or places.min() < 0 or places.max() >= count:
+        raise ValueError("trees: expected sets of categories that are there, got others")
+    return ends, words
+
+
+def _check_children(children: Places, leaves: int) -> None:
+    """Raise ValueError for children that are not there once each, or stand above their parents."""
+    below, ends = children[children >= 0], ~children[children < 0]
+    early = (children >= 0) & (children <= np.arange(len(children))[:, None])
+    if early.any() or sorted(below) != list(range(1, len(children))) or sorted(ends) != list(range(leaves)):
+        raise ValueError("trees: expected each split and leaf below one earlier split, got others")
