@@ -13,6 +13,7 @@ SETTINGS = {
     "nona": [{}, {"mask": SoftStep(DIM)}, {"simplex": "sparsemax"}],
     "dense": [{"dim": DIM}],
     "kriging": [{"k": 4}],
+    "comparables": [{"k": 4, "trend": 2}],
 }
 CASES = [(entry, chosen) for entry in entries("head") for chosen in SETTINGS.get(entry.name, [])]
 each = pytest.mark.parametrize(("entry", "chosen"), CASES, ids=[f"{e.name}-{'-'.join(c)}" for e, c in CASES])

@@ -137,12 +137,11 @@ def test_what_only_its_own_group_tells_is_noise():
 
 def test_of_many_rows_a_random_subset_is_taken(monkeypatch):
     _, inputs, pieces, labels, _ = problem(n=200)
-    monkeypatch.setattr(likelihood_module, "MOST_ROWS", 50)
     sizes = []
     monkeypatch.setattr(
         likelihood_module, "negative_log_likelihood", lambda k, y: sizes.append(len(y)) or (k.sum() * 0).sum()
     )
-    first, again, other = (fit_kernel(inputs, pieces, labels, seed=seed).values() for seed in (0, 0, 1))
+    first, again, other = (fit_kernel(inputs, pieces, labels, seed=seed, most=50).values() for seed in (0, 0, 1))
     assert set(sizes) == {50}
     assert torch.equal(first, again)
     assert len(other) == len(first)

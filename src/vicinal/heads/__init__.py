@@ -14,6 +14,7 @@ from vicinal.heads.class_heads import (
     frechet_scores,
     welch_bound,
 )
+from vicinal.heads.comparables import Comparables
 from vicinal.heads.dense import Dense
 from vicinal.heads.intervals import conformal_margin, neighbor_range
 from vicinal.heads.kriging import Kriging
@@ -27,6 +28,7 @@ __all__ = [
     "ApproximateNONA",
     "Approximation",
     "Basis",
+    "Comparables",
     "Dense",
     "Ensemble",
     "EquiangularHead",

@@ -69,7 +69,7 @@ class ApproximateKriging:
             exclude = None if hidden is None else hidden[part]
             keys = self.index.search(queries[part].float(), k, exclude=exclude).ids
             parts.append(self._weights(queries[part], self.bank.positions_of_keys(keys)))
-        return KrigingWeights(*(torch.cat(values) for values in zip(*parts, strict=True)))
+        return KrigingWeights(*(torch.cat(values) for values in zip(*(part[:3] for part in parts), strict=True)))
 
     def _weights(self, queries: Tensor, positions: Tensor) -> KrigingWeights:
         """Weights of the rows at ``positions [b, k]``, which are read once each."""

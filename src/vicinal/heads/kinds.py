@@ -8,6 +8,7 @@ from typing import TypeGuard
 from torch import nn
 
 from vicinal.heads.approximate_kriging import ApproximateKriging
+from vicinal.heads.comparables import Comparables
 from vicinal.heads.dense import Dense
 from vicinal.heads.kriging import Kriging
 from vicinal.heads.members import Ensemble
@@ -17,6 +18,11 @@ from vicinal.heads.nona import NONA
 def weighs_locally(head: nn.Module) -> TypeGuard[Kriging]:
     """Whether a head weighs a few nearest rows, has a variance, and reads all members' embeddings as one: kriging."""
     return isinstance(head, Kriging)
+
+
+def adjusts(head: object) -> TypeGuard[Comparables]:
+    """Whether a head adjusts the labels of a few nearest rows by a trend: comparables."""
+    return isinstance(head, Comparables)
 
 
 def attends(head: nn.Module) -> TypeGuard[NONA]:

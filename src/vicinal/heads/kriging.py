@@ -1,8 +1,9 @@
 """Kriging over the nearest rows: weights of real rows that are solved for given each other."""
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,14 @@ from vicinal.blockwise.topk import Nearest
 from vicinal.core import register
 from vicinal.core.checks import check_between, check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, check_bank_weight, warn_of_own_bank
-from vicinal.heads.kriging_weights import kriging_weights
+from vicinal.heads.kriging_weights import kriging_weights, weights_with_slack
 from vicinal.similarity.base import resolve_similarity
 
 _LEAST = 1e-6
 """Noise that is always added: without any, equal rows would have no one solution."""
+
+_MOST_TIES = 1024
+"""Rows that are looked at for those of lowest rank among equally near ones; of trees thousands may be alike."""
 
 
 class KrigingWeights(NamedTuple):
@@ -28,16 +32,20 @@ class KrigingWeights(NamedTuple):
         weights: ``[b, k]``, of the nearest rows, nearest first; they sum to 1.
         positions: ``[b, k]``, their positions in the bank; -1 where a query has fewer admissible rows (weight 0).
         variance: ``[b]``, of the prediction, noise included, in units in which the kernel has variance 1.
+        trend: what a trend adds to the weighted mean of labels ``[b]`` or ``[b, T]``, see
+            :class:`vicinal.heads.comparables.Comparables`; None: nothing.
     """
 
     weights: Tensor
     positions: Tensor
     variance: Tensor
+    trend: Tensor | None = None
 
     def mean(self, labels: Tensor) -> Tensor:
-        """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64."""
+        """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64, and the trend."""
         near = labels[self.positions.clamp(min=0)].double()  # [b, k] or [b, k, T]
-        return torch.einsum("bk,bk...->b...", self.weights, near)
+        mean = torch.einsum("bk,bk...->b...", self.weights, near)
+        return mean if self.trend is None else mean + self.trend
 
     def largest(self, k: int) -> tuple[Tensor, Tensor]:
         """The ``k`` weights ``[b, k]`` of largest absolute value, and their positions, -1 where the weight is 0."""
@@ -155,6 +163,8 @@ class Kriging(nn.Module):
 
     uses_bank = True
     can_stream = True
+    slack = False
+    """Whether weights may sum to less than 1."""
 
     def __init__(
         self,
@@ -182,6 +192,24 @@ class Kriging(nn.Module):
         names = ("linear", "whole_up_to")
         rest = "".join(f", {name}={getattr(self, name)}" for name in names if getattr(self, name))
         return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}{rest}"
+
+    def with_kernel(self, scale: float, noise: float) -> Self:
+        """The same head with another length and noise."""
+        head = copy.deepcopy(self)
+        with torch.no_grad():
+            head.log_scale.fill_(math.log(scale))
+            head.log_noise.fill_(math.log(max(noise, _LEAST)))
+        return head
+
+    def with_rows(self, k: int) -> Self:
+        """The same head over so many rows."""
+        head = copy.deepcopy(self)
+        head.k = check_integer("k", k)
+        return head
+
+    def with_trend(self, local: KrigingWeights, queries: Tensor, bank: Tensor) -> KrigingWeights:
+        """Weights of queries ``[b, d]`` over rows of ``bank [N, d]`` with what a trend adds; here there is none."""
+        return local
 
     def looked_at(self, rows: int) -> int:
         """How many rows are used of a bank of ``rows`` rows."""
@@ -276,7 +304,7 @@ class Kriging(nn.Module):
             near = neighborhoods(queries, bank, positions, self.linear, bank_weight)
             solved = [self.solve(*some[1:]) for some in near]
         weights, variances = zip(*solved, strict=True)
-        return KrigingWeights(torch.cat(weights), positions, torch.cat(variances))
+        return self.with_trend(KrigingWeights(torch.cat(weights), positions, torch.cat(variances)), queries, bank)
 
     def local_weights(
         self,
@@ -332,7 +360,7 @@ class Kriging(nn.Module):
 
     def weights(self, queries: Tensor, bank: Tensor, **identity: Tensor | None) -> Tensor:
         """Weight of each bank row ``[b, N]``, 0 for all but k: see :meth:`local_weights`, which gives only those."""
-        weights, positions, _ = self.local_weights(queries, bank, **identity)
+        weights, positions = self.local_weights(queries, bank, **identity)[:2]
         known = positions >= 0
         dense = weights.new_zeros(len(queries), bank.shape[0])
         dense = dense.scatter_add(1, positions.clamp(min=0), weights * known)
@@ -360,7 +388,8 @@ def solve_each(
         systems = [head.system(near, between, products, weight) for head in some]
         matrix, vector = systems[0] if len(some) == 1 else map(torch.cat, zip(*systems, strict=True))
         allowed = known if known is None or len(some) == 1 else known.repeat(len(some), 1)
-        weights = kriging_weights(matrix, vector, allowed, convex=some[0].convex)[0]  # [heads * b, k]
+        solve = weights_with_slack if some[0].slack else kriging_weights
+        weights = solve(matrix, vector, allowed, convex=some[0].convex)[0]  # [heads * b, k]
         covered = (weights * vector).sum(dim=1)
         spread = ((matrix @ weights[:, :, None])[:, :, 0] * weights).sum(dim=1)
         for head, *parts in zip(some, *(torch.split(each, count) for each in (weights, covered, spread)), strict=True):
@@ -376,12 +405,15 @@ def _by_rank(
     prepared: NearestRows,
     ranks: Tensor,
 ) -> Nearest:
-    """The ``k`` nearest rows by distance, then rank, from the ``k + 1`` nearest; looks on where more are as near."""
+    """The ``k`` nearest rows by distance, then rank, from the ``k + 1`` nearest; looks on where more are as near.
+
+    Up to 1,024 rows: where more are as near as each other, those of the first positions are taken.
+    """
     k = min(k, best.values.shape[1])
     chosen, cut = _first(best, k, ranks), best.values[:, k - 1]
     open_rows = ((best.values[:, -1] == cut) & (cut < torch.inf)).nonzero()[:, 0]
     width = best.values.shape[1]
-    while len(open_rows) and width > k and width < len(bank):
+    while len(open_rows) and width > k and width < min(len(bank), _MOST_TIES):
         width = min(2 * width, len(bank))
         part = Exclusion([(of_queries[open_rows], of_bank) for of_queries, of_bank in keys])
         wide = prepared.search(queries[open_rows], bank, width, part)

@@ -16,6 +16,9 @@ _PATIENCE = 4
 _STEPS = 20
 """Steps of one row for each row of the problem, at most; rounding could make them go on without end."""
 
+_NOTHING = 1e-6
+"""Variance of what is missing to a sum of 1: so small that it costs nothing, so large that it can be solved for."""
+
 _DIGITS = 1e-12
 """Share of the largest entry of the matrix by which a weight or a multiplier may be on the wrong side."""
 
@@ -67,6 +70,24 @@ def kriging_weights(
             active = _positive_rows(wide.detach(), right.detach(), active)
         weights = _weights_on(wide, right, active)[0]
     return weights.to(vector.dtype), active
+
+
+def weights_with_slack(
+    matrix: Tensor, vector: Tensor, allowed: Tensor | None = None, *, convex: bool = True
+) -> tuple[Tensor, Tensor]:
+    r"""The same with $\sum_j w_j \le 1$: what is missing to 1 is the weight of nothing.
+
+    Nothing is one more row, which is like no other: its entries of M and c are 0, but for 1e-6 on the diagonal.
+
+    >>> weights_with_slack(torch.eye(2)[None], torch.tensor([[0.6, 0.1]]))[0]
+    tensor([[0.6000, 0.1000]])
+    """
+    matrix, vector = torch.nn.functional.pad(matrix, (0, 1, 0, 1)), torch.nn.functional.pad(vector, (0, 1))
+    matrix[:, -1, -1] = _NOTHING
+    if allowed is not None:
+        allowed = torch.cat([allowed, allowed.new_ones(len(allowed), 1)], dim=1)
+    weights, active = kriging_weights(matrix, vector, allowed, convex=convex)
+    return weights[:, :-1], active[:, :-1]
 
 
 def _weights_on(matrix: Tensor, vector: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,11 +17,12 @@ from vicinal.core.progress import report
 STEPS = 40
 """Steps of L-BFGS."""
 
-FIRST_ROWS = 1000
-"""Rows that the first steps use if there are more; a step on all of them takes up to eight times as long."""
+FIRST_ROWS = (500, 1000)
+"""Rows that the first steps use if there are more, and then the next; a step on twice as many takes up to eight times
+as long."""
 
 LAST_STEPS = 12
-"""Steps of L-BFGS on all rows, after the first ones."""
+"""Steps of L-BFGS on more rows, after the first ones."""
 
 MOST_ROWS = 2000
 """Rows that the likelihood uses, at most; a random subset of more."""
@@ -351,10 +352,12 @@ def fit_kernel(
     *,
     seed: int = 0,
     weights: Tensor | None = None,
+    most: int = MOST_ROWS,
 ) -> TableKernel:
     """The kernel of highest penalized marginal likelihood: 40 steps of L-BFGS from :meth:`TableKernel.start`.
 
-    With more than 1,000 rows, these steps use a random 1,000, and 12 more steps use all, but at most a random 2,000.
+    With more than 500 rows, these steps use a random 500, 12 more steps a random 1,000, and 12 more all, but at most a
+    random 2,000.
     Then b and the noise are corrected by the leave-one-out error of at most 1,000 rows, see :func:`corrected`.
 
     With groups, the likelihood is the product over parts that hold at most one row of each group, so that nothing is
@@ -369,9 +372,9 @@ def fit_kernel(
         weights: ``[n]``, > 0. A row of weight w counts as the mean of w observations, with 1/w of the noise. (w equal
             rows would instead suggest that there is no noise.) The learned noise is that of a row of weight 1; the
             units of the weights change nothing else.
-
+        most: rows that the likelihood uses, at most.
     """
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:MOST_ROWS]
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:most]
     chosen = labels[order].double()
     unit = mass = None
     spread, mean = chosen.std(dim=0, correction=0), chosen.mean(dim=0)
@@ -382,10 +385,12 @@ def fit_kernel(
         spread = ((chosen - mean).square().movedim(0, -1) * mass[order]).mean(dim=-1).sqrt()
     standard = (labels.double() - mean) / torch.where(spread > 0, spread, 1.0)
     known = inputs, pieces, standard
-    few = order[:FIRST_ROWS]
-    kernel = most_likely_kernel(*known, unrelated_parts(few, groups), mass)
-    if len(few) < len(order):
-        parts = unrelated_parts(order, groups)
-        kernel = most_likely_kernel(*known, parts, mass, start=kernel, steps=LAST_STEPS)
+    kernel: TableKernel | None = None
+    for count in (*(count for count in FIRST_ROWS if count < len(order)), len(order)):
+        steps = STEPS if kernel is None else LAST_STEPS
+        parts = unrelated_parts(order[:count], groups)
+        kernel = most_likely_kernel(*known, parts, mass, start=kernel, steps=steps)
+    if kernel is None:
+        raise ValueError("labels: expected at least one row, got none")
     kernel = corrected(kernel, inputs, pieces, standard, unrelated_parts(order[:MOST_LEFT_OUT], groups), mass)
     return kernel if unit is None else replace(kernel, log_noise=kernel.log_noise + unit.log())

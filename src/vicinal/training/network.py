@@ -11,6 +11,9 @@ from vicinal.encoders.base import to_device
 from vicinal.heads.kinds import has_members, weighs_locally
 from vicinal.training.rows import RowInputs
 
+_FEW, _MANY = 256, 1 << 14
+"""Rows that are embedded at a time, by layers and by a projector without any."""
+
 
 class NeighborNetwork(nn.Module):
     """Encoder, projector and head.
@@ -33,22 +36,42 @@ class NeighborNetwork(nn.Module):
         if not weighs_locally(other.head):
             self.head.load_state_dict(other.head.state_dict())
 
-    def embed(self, batch: Any) -> Tensor:
-        """Embeddings ``[b, d]`` of a batch of columns, in the dtype of the projector's parameters."""
-        features: Tensor = self.encoder(batch)
-        embeddings: Tensor = self.projector(features.to(next(self.projector.parameters()).dtype))
+    @property
+    def cross_fitted(self) -> bool:
+        """Whether the projector has learned from labels by folds, and embeds a row by the one that left it out."""
+        return bool(getattr(self.projector, "cross_fitted", False))
+
+    def trend_columns(self) -> list[str]:
+        """The column of the table that each entry of a trend comes from; of a projector without a trend none."""
+        return list(getattr(self.projector, "names", ()))
+
+    def embed(self, batch: Any, folds: Tensor | None = None) -> Tensor:
+        """Embeddings ``[b, d]`` of a batch of columns, in the dtype of the projector's parameters.
+
+        Args:
+            batch: of the columns.
+            folds: ``[b]``, of a cross-fitted projector the fold that left out each row, -1 for none.
+        """
+        reader = getattr(self.projector, "reader", None)
+        features: Tensor = self.encoder(batch) if reader is None else reader(self.encoder, batch)
+        if self.cross_fitted:
+            embeddings: Tensor = self.projector(features, folds)
+        else:
+            embeddings = self.projector(features.to(next(self.projector.parameters()).dtype))
         return embeddings
 
     @torch.no_grad()
-    def embed_all(self, inputs: RowInputs, device: torch.device, batch_size: int = 256) -> Tensor:
-        """Embeddings ``[n, d]`` of all rows, batch by batch in evaluation mode."""
+    def embed_all(
+        self, inputs: RowInputs, device: torch.device, batch_size: int | None = None, folds: Tensor | None = None
+    ) -> Tensor:
+        """Embeddings ``[n, d]`` of all rows, batch by batch in evaluation mode; ``folds`` as in :meth:`embed`."""
         was_training = self.training
         if was_training:
             self.eval()
-        blocks = []
+        blocks, batch_size = [], batch_size or (_MANY if self.cross_fitted else _FEW)
         for start in range(0, len(inputs), batch_size):
             rows = torch.arange(start, min(start + batch_size, len(inputs)))
-            blocks.append(self.embed(to_device(inputs.select(rows), device)))
+            blocks.append(self.embed(to_device(inputs.select(rows), device), None if folds is None else folds[rows]))
         if was_training:
             self.train()
         return torch.cat(blocks)
