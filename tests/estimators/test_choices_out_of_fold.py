@@ -88,15 +88,15 @@ def test_predictions_are_those_of_the_chosen_readout_and_all_errors_are_one_numb
     model.fold_heads_ = heads
 
 
-@pytest.mark.parametrize("read", ["kriging", "attention"])
+@pytest.mark.parametrize("read", ["rows", "attention"])
 def test_readouts_of_folds_are_saved(model, read, tmp_path):
     attention = NeighborRegressor(**{**SETTINGS, "readout": "attention"}, random_state=1)
     attention.fit(model.bank_.rows.to_numpy(), model.bank_.labels.numpy())
     head, heads = model.network_.head, model.fold_heads_
     other = attention.network_.head
     try:
-        model.network_.head = head if read == "kriging" else other
-        model.network_.head = model.network_.head if isinstance(head, Kriging) == (read == "kriging") else Kriging(30)
+        model.network_.head = head if read == "rows" else other
+        model.network_.head = model.network_.head if isinstance(head, Kriging) == (read == "rows") else Kriging(30)
         krigings = [one for one in heads if isinstance(one, Kriging)] or [Kriging(30, noise=0.1)]
         model.fold_heads_ = [other, krigings[0], other, krigings[-1]]
         model.save(tmp_path / "model")
@@ -112,7 +112,7 @@ def test_readouts_of_folds_are_saved(model, read, tmp_path):
 def test_classes_targets_groups_and_weights_have_readouts_by_fold():
     rng = np.random.default_rng(6)
     x, y, weights = rng.normal(size=(48, 3)), rng.normal(size=48), rng.uniform(0.5, 2, 48)
-    kriging = {**SETTINGS, "readout": "kriging"}
+    kriging = {**SETTINGS, "readout": "rows"}
     named = NeighborClassifier(**kriging).fit(x, y > 0, sample_weight=weights)
     several = NeighborRegressor(**SETTINGS).fit(x, np.c_[y, -x[:, 0]], groups=np.arange(48) // 3)
     for one in (named, several):

@@ -42,7 +42,7 @@ def test_it_knows_classes_better_than_their_shares(model):
     assert (chances > 0).all()
     assert log_loss(model, x[130:], y[130:]) < 0.15
     assert (model.predict(x[130:]) == y[130:]).mean() >= 0.9
-    assert (model.metric_, model.readout_, model.target_transform_.name) == ("kernel", "signed_kriging", "softmax")
+    assert (model.metric_, model.readout_, model.target_transform_.name) == ("kernel", "dense", "softmax")
 
 
 def test_contributions_sum_to_the_score_that_makes_the_probability(model):
@@ -189,7 +189,7 @@ def test_the_default_takes_what_predicts_the_rows_held_out_better():
 @pytest.mark.parametrize(
     ("settings", "y", "sentence"),
     [
-        ({"readout": "attention"}, None, "readout: expected 'signed_kriging' or 'kriging' for metric='kernel'"),
+        ({"readout": "attention"}, None, "readout: expected 'dense' or 'rows' for metric='kernel'"),
         ({"loss": "crps"}, None, "loss: expected None for metric='kernel'"),
         ({"head": "dense"}, None, "head: expected 'nona' for metric='kernel'"),
         ({}, [["a"], ["a", "b"]] * 65, "metric: expected 'network' for several classes a row, got 'kernel'"),
@@ -225,7 +225,7 @@ def test_sets_by_their_moments_have_a_kernel_as_nothing_of_them_is_trained(tmp_p
     model = NeighborClassifier(**settings).fit(frame, kinds)
     assert (model.metric_, model.readout_, model.table_encoder.encoders[0].name) == (
         "kernel",
-        "signed_kriging",
+        "dense",
         "moments:vectors",
     )
     fresh, truth = bags(60, 1)

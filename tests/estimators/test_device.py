@@ -56,7 +56,7 @@ class Traveler(torch.nn.Module):
         self.places.append(device.type)
         return self
 
-    def embed_all(self, inputs, device):
+    def embed_all(self, inputs, device, folds=None):
         if self.fails:
             raise ValueError("a broken row")
         self.places.append(f"at {device.type}")

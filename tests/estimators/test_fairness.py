@@ -122,7 +122,7 @@ def test_commands_refuse_what_cannot_be_fair_in_a_sentence(folder, capsys):
     for arguments, said in (
         (["--target", "said", "--fair", "sec"], "--fair: expected one of the columns"),
         (["--target", "a", "--fair", "sex", "--metric", "kernel"], "--fair: expected metric='network', got 'kernel'"),
-        (["--target", "a", "--fair", "sex", "--readout", "kriging"], "--fair: expected readout='attention'"),
+        (["--target", "a", "--fair", "sex", "--readout", "rows"], "--fair: expected readout='attention'"),
         (["--target", "a", "--fair", "sex", "--validation", "0"], "--fair: expected validation_fraction above 0"),
         (["--target", "a", "--fair", "sex", "--fair-rate", "accuracy"], "--fair-rate: expected 'positive' for num"),
         (["--target", "a", "--fair", "sex", "--loss", "crps"], "--fair: expected a loss of predictions, got crps"),

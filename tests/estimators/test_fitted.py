@@ -17,7 +17,9 @@ def rows(count=200, seed=0):
     return x, x[:, 0] + 0.3 * random.randn(count)
 
 
-@pytest.mark.parametrize("settings", [{"metric": "kernel"}, {"metric": "network", "readout": "attention", **QUICK}])
+@pytest.mark.parametrize(
+    "settings", [{"metric": "kernel", "readout": "dense"}, {"metric": "network", "readout": "attention", **QUICK}]
+)
 def test_margins_follow_rows_that_a_bank_lost_by_itself(settings):
     x, y = rows()
     model = NeighborRegressor(**settings).fit(x, y)

@@ -264,7 +264,7 @@ def test_a_gap_stays_a_gap_through_add_forget_and_save(tmp_path, gap):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("readout", ["attention", "kriging"])
+@pytest.mark.parametrize("readout", ["attention", "rows"])
 @pytest.mark.parametrize(("metric", "index"), [("network", None), ("network", "exact"), ("kernel", None)])
 def test_neither_a_row_nor_its_group_is_listed_among_its_own_neighbors(readout, metric, index):
     frame, labels, ids = planted(tags=metric == "network")

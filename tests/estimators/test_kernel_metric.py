@@ -17,7 +17,7 @@ from vicinal.estimators.kernel_metric import nearness_by_column, take_kernel
 from vicinal.heads import Kriging
 from vicinal.training.likelihood import TableKernel
 
-READOUTS = ("kriging", "signed_kriging")
+READOUTS = ("rows", "dense")
 FEW = {"metric": "kernel", "max_neighbors": 32}
 """Predictions by few rows, for promises that do not hang on how many they are: 256 take most of a test's time."""
 
@@ -83,11 +83,11 @@ def gaussian_process(model, x, y, fresh):
     return reference.posterior_mean(matrix, cross, y)
 
 
-def test_signed_kriging_of_all_rows_is_the_gaussian_process():
+def test_dense_of_all_rows_is_the_gaussian_process():
     rng = np.random.default_rng(0)
     x, fresh = rng.normal(size=(60, 3)), rng.normal(size=(20, 3)).clip(-2, 2)  # within the bounds of numbers
     y = np.sin(2 * x[:, 0]) + x[:, 1] + 0.1 * rng.normal(size=60)
-    model = NeighborRegressor(metric="kernel", readout="signed_kriging", max_neighbors=100).fit(x, y)
+    model = NeighborRegressor(metric="kernel", readout="dense", max_neighbors=100).fit(x, y)
     want = gaussian_process(model, x, y, fresh)
     with torch.no_grad():
         bank, queries = (torch.from_numpy(model.embed(part)) for part in (x, fresh))
@@ -119,7 +119,7 @@ def test_nothing_is_learned_from_the_labels_held_out(rows):
     held_out = np.arange(50)
     other = np.where(np.arange(len(price)) < 50, 1000.0, price)
     first, second = (
-        NeighborRegressor(**FEW, readout="kriging").fit(frame, y, validation=held_out) for y in (price, other)
+        NeighborRegressor(**FEW, readout="rows").fit(frame, y, validation=held_out) for y in (price, other)
     )
     for one, another in zip(first.network_.state_dict().values(), second.network_.state_dict().values(), strict=True):
         assert torch.equal(one, another)
@@ -140,7 +140,7 @@ def test_weights_sum_to_1_and_convex_ones_are_not_negative(model):
         assert sum(n.weight for n in one.neighbors) == pytest.approx(1)
         assert sum(n.contribution for n in one.neighbors) == pytest.approx(prediction)
         smallest.append(min(n.weight for n in one.neighbors))
-    assert (min(smallest) > 0) == (model.readout == "kriging")
+    assert (min(smallest) > 0) == (model.readout == "rows")
 
 
 def test_the_order_of_the_rows_does_not_matter(rows):
@@ -149,7 +149,7 @@ def test_the_order_of_the_rows_does_not_matter(rows):
     order = np.random.default_rng(0).permutation(len(frame))
     place = np.argsort(order)[held_out]
     fresh, _ = houses(50, seed=1)
-    settings = FEW | {"readout": "signed_kriging"}
+    settings = FEW | {"readout": "dense"}
     first = NeighborRegressor(**settings).fit(frame, price, validation=held_out)
     second = NeighborRegressor(**settings).fit(frame.iloc[order], price[order], validation=place)
     np.testing.assert_allclose(first.predict(fresh), second.predict(fresh), atol=0.02)
@@ -159,7 +159,7 @@ def test_the_unit_of_columns_and_labels_does_not_matter(rows):
     frame, price = rows
     fresh, _ = houses(50, seed=1)
     scaled, other = (part.assign(size=1e6 * part["size"], age=1e-6 * part["age"]) for part in (frame, fresh))
-    settings = FEW | {"readout": "kriging"}
+    settings = FEW | {"readout": "rows"}
     first = NeighborRegressor(**settings).fit(frame, price).predict(fresh)
     second = NeighborRegressor(**settings).fit(scaled, 1e6 * price - 3e6).predict(other)
     np.testing.assert_allclose((second + 3e6) / 1e6, first, atol=0.02)
@@ -198,10 +198,10 @@ def test_ten_rows_and_equal_rows():
 
 def test_a_line_is_followed_half_a_range_beyond_its_end_and_stops():
     x = np.linspace(0, 1, 60)[:, None]
-    model = NeighborRegressor(metric="kernel", readout="signed_kriging").fit(x, 5 * x[:, 0])
+    model = NeighborRegressor(metric="kernel", readout="dense").fit(x, 5 * x[:, 0])
     assert model.predict([[1.45]])[0] == pytest.approx(7.25, abs=0.3)
     assert model.predict([[2.0], [1e9]]) == pytest.approx(7.5, abs=0.3)
-    inside = NeighborRegressor(metric="kernel", readout="kriging").fit(x, 5 * x[:, 0])
+    inside = NeighborRegressor(metric="kernel", readout="rows").fit(x, 5 * x[:, 0])
     assert inside.predict([[1.5]])[0] <= 5
 
 
@@ -218,7 +218,7 @@ def test_added_and_forgotten_rows_count_at_once(model, rows):
 def test_no_row_predicts_itself_nor_its_group(rows):
     frame, price = rows
     groups = np.arange(len(frame)) // 3
-    model = NeighborRegressor(**FEW, readout="kriging").fit(frame, price, groups=groups)
+    model = NeighborRegressor(**FEW, readout="rows").fit(frame, price, groups=groups)
     ids = model.bank_.ids[:20]
     for row, one in zip(ids, model.explain(frame.iloc[ids], 90, ids=ids, groups=groups[ids]), strict=True):
         assert not set(groups[[n.id for n in one.neighbors]]) & {groups[row]}
@@ -261,7 +261,7 @@ def edit(folder, change):
     [
         ({"metric": "kernels"}, r"^config.json: .*metric"),
         ({"metric": "network"}, r"^model.safetensors: expected the weights of 8 members"),
-        ({"readout": "attention", "max_neighbors": None}, r"^readout: expected 'signed_kriging' or 'kriging'"),
+        ({"readout": "attention", "max_neighbors": None}, r"^readout: expected 'dense' or 'rows'"),
     ],
 )
 def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
@@ -273,7 +273,7 @@ def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
 
 def test_intervals_cover():
     frame, price = houses(900, seed=3)
-    settings = {"metric": "kernel", "readout": "kriging", "max_neighbors": 24}
+    settings = {"metric": "kernel", "readout": "rows", "max_neighbors": 24}
     model = NeighborRegressor(**settings, validation_fraction=0.4).fit(frame, price)
     fresh, truth = houses(1500, seed=4)
     for coverage in (0.5, 0.9):
@@ -285,7 +285,7 @@ def test_intervals_cover():
 def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
     pytest.importorskip("faiss" if name.startswith("faiss") else "torch")
     frame, price = rows
-    settings = {"metric": "kernel", "readout": "signed_kriging", "max_neighbors": 20}
+    settings = {"metric": "kernel", "readout": "dense", "max_neighbors": 20}
     plain = NeighborRegressor(**settings).fit(frame, price)
     indexed = NeighborRegressor(index=name, **settings).fit(frame, price)
     indexed.save(tmp_path / "m")
@@ -312,7 +312,7 @@ def test_training_is_told_in_one_step(model, rows):
         ({"metric": "kernal"}, r"^metric: expected one of .*did you mean 'kernel'"),
         (
             {"readout": "attention"},
-            r"^readout: expected 'signed_kriging' or 'kriging' for metric='kernel'.*say readout=",
+            r"^readout: expected 'dense' or 'rows' for metric='kernel'.*say readout=",
         ),
         ({"head": "dense"}, r"^head: expected 'nona' for metric='kernel', got 'dense'"),
         ({"loss": "crps"}, r"^loss: expected None for metric='kernel'"),
@@ -322,14 +322,14 @@ def test_training_is_told_in_one_step(model, rows):
 def test_what_cannot_be_is_said_before_training(rows, settings, sentence):
     frame, price = rows
     with pytest.raises(ValueError, match=sentence):
-        NeighborRegressor(**{"metric": "kernel", "readout": "kriging", **settings}).fit(frame, price)
+        NeighborRegressor(**{"metric": "kernel", "readout": "rows", **settings}).fit(frame, price)
 
 
 def test_texts_and_several_classes_are_refused(rows):
     frame, price = rows
     words = frame.assign(note=[f"word number {i} of some text" for i in range(len(frame))])
     with pytest.raises(ValueError, match=r"^metric: expected 'network' for note, a column of kind text.*leave"):
-        NeighborRegressor(metric="kernel", readout="kriging", columns={"note": "text"}).fit(words, price)
+        NeighborRegressor(metric="kernel", readout="rows", columns={"note": "text"}).fit(words, price)
     several = [["dear"] * int(one) for one in price > 30]
     with pytest.raises(ValueError, match=r"^metric: expected 'network' for several classes a row, got 'kernel'"):
         NeighborClassifier(metric="kernel").fit(frame, several)
@@ -338,7 +338,7 @@ def test_texts_and_several_classes_are_refused(rows):
 def test_the_command_takes_it(rows, tmp_path, capsys):
     frame, price = rows
     frame.assign(price=price).to_csv(tmp_path / "rows.csv", index=False)
-    options = ["--target", "price", "--metric", "kernel", "-q", "--out", str(tmp_path / "m")]
+    options = ["--target", "price", "--metric", "kernel", "--readout", "dense", "-q", "--out", str(tmp_path / "m")]
     assert run(["fit", str(tmp_path / "rows.csv"), *options]) == 0, capsys.readouterr().err
     head = load_model(tmp_path / "m").network_.head
     assert isinstance(head, Kriging)
@@ -351,17 +351,17 @@ def test_the_command_takes_it(rows, tmp_path, capsys):
     assert run(["predict", str(tmp_path / "m"), str(tmp_path / "rows.csv"), "--explain", "3"]) == 0
     attention = ["--target", "price", "--metric", "kernel", "--readout", "attention", "-q"]
     assert run(["fit", str(tmp_path / "rows.csv"), *attention]) == 2
-    assert "say readout='signed_kriging'" in capsys.readouterr().err
+    assert "say readout='dense'" in capsys.readouterr().err
 
 
 def test_a_folder_says_by_how_many_rows_it_is_read_out(tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=(80, 2))
-    model = NeighborRegressor(metric="kernel").fit(x, x[:, 0])
+    model = NeighborRegressor(metric="kernel", readout="dense").fit(x, x[:, 0])
     assert model.network_.head.k == 256
     model.save(tmp_path / "m")
     assert load_model(tmp_path / "m").network_.head.k == 256
     monkeypatch.setattr("vicinal.estimators.fitting.kernel_neighbors", lambda rows: 99)
-    NeighborRegressor(metric="kernel").fit(x, x[:, 0]).save(tmp_path / "m")
+    NeighborRegressor(metric="kernel", readout="dense").fit(x, x[:, 0]).save(tmp_path / "m")
     again = load_model(tmp_path / "m")
     assert (again.network_.head.k, again.max_neighbors) == (99, None)
     edit(tmp_path / "m", lambda config: config.pop("neighbors"))  # as in a folder from before it was said

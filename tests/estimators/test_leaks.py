@@ -20,12 +20,12 @@ def words(rows, seed):
     return frame, rng.permutation(np.linspace(-1, 1, rows))
 
 
-@pytest.mark.parametrize("mask", [None, "s1", "s2", "topk", "kriging"])
+@pytest.mark.parametrize("mask", [None, "s1", "s2", "topk", "rows"])
 @pytest.mark.parametrize("similarity", ["l2", "cosine", "squared_l2"])
 def test_random_encoder_with_shuffled_labels_knows_nothing(mask, similarity):
     frame, labels = words(500, 0)
-    readout = "kriging" if mask == "kriging" else "attention"
-    mask = "s2" if mask == "kriging" else mask
+    readout = "rows" if mask == "rows" else "attention"
+    mask = "s2" if mask == "rows" else mask
     settings = {"columns": {"word": "text"}, "readout": readout, "mask": mask, "similarity": similarity, **UNTRAINED}
     model = NeighborRegressor(**settings).fit(frame.iloc[:400], labels[:400])
     ids = model.bank_.ids

@@ -22,19 +22,27 @@ def rows(count=150, seed=0):
 def test_a_smooth_plain_table_is_of_a_kernel_and_equals_what_that_gives():
     frame, y = rows()
     auto, kernel = (NeighborRegressor(metric=metric, **SETTINGS).fit(frame, y) for metric in ("auto", "kernel"))
-    assert (auto.metric_, auto.readout_) == ("kernel", "signed_kriging")
+    assert (auto.metric_, auto.readout_) == ("kernel", "comparables")
     np.testing.assert_array_equal(auto.predict(frame[:9]), kernel.predict(frame[:9]))
+
+
+def test_steps_are_of_trees_and_equal_what_these_give():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(0, 1, (400, 3)), columns=["a", "b", "c"])
+    y = 5.0 * (frame["a"] > 0.3) * (frame["b"] < 0.6) - 3.0 * (frame["c"] > 0.5) + rng.normal(0, 0.1, 400)
+    auto, trees = (NeighborRegressor(metric=metric, **SETTINGS).fit(frame, y) for metric in ("auto", "trees"))
+    assert auto.metric_ == "trees"
+    np.testing.assert_array_equal(auto.predict(frame[:9]), trees.predict(frame[:9]))
 
 
 @pytest.mark.parametrize(("factor", "chosen"), [(1 - PATIENCE - 0.01, "network"), (1 - PATIENCE + 0.01, "kernel")])
 def test_a_network_has_to_be_better_by_more_than_a_twentieth(monkeypatch, factor, chosen):
     frame, y = rows()
-    errors = iter([1.0, 5.0, 5.0, factor])  # kernel, attention, kriging, network at last
+    errors = iter([1.0, factor])
     monkeypatch.setattr(FittedModel, "honest_error", lambda self: next(errors, 1.0))
-    model = NeighborRegressor(**SETTINGS).fit(frame, y)
+    settings = {**SETTINGS, "readout": "rows", "index": "exact"}  # of which there are no trees
+    model = NeighborRegressor(**settings).fit(frame, y)
     assert model.metric_ == chosen
-    alone = NeighborRegressor(metric=chosen, readout=model.readout_, **SETTINGS).fit(frame, y)
-    np.testing.assert_array_equal(model.predict(frame[:9]), alone.predict(frame[:9]))
 
 
 @pytest.mark.parametrize("name", [None, pytest.param("exact", marks=pytest.mark.slow), "faiss:Flat"])
@@ -42,7 +50,7 @@ def test_a_saved_model_and_one_with_an_index_are_of_the_metric_that_was_chosen(n
     pytest.importorskip("faiss" if name and name.startswith("faiss") else "torch")
     frame, y = rows()
     model = NeighborRegressor(index=name, **SETTINGS).fit(frame, y)
-    plain = NeighborRegressor(**SETTINGS).fit(frame, y)
+    plain = NeighborRegressor(metric="kernel", readout=model.readout_, **SETTINGS).fit(frame, y)
     np.testing.assert_allclose(model.predict(frame[:20]), plain.predict(frame[:20]), atol=1e-4)
     model.save(tmp_path / "m")
     again = load_model(tmp_path / "m")
@@ -78,11 +86,11 @@ def test_what_a_kernel_has_not_is_of_a_network(settings):
     assert NeighborRegressor(**{**SETTINGS, "max_epochs": 1, **settings}).fit(frame, y).metric_ == "network"
 
 
-def test_texts_several_classes_and_wide_tables_are_of_a_network():
+def test_texts_and_several_classes_are_of_a_network_and_wide_tables_of_trees():
     brief = {**SETTINGS, "max_epochs": 1}
     assert NeighborRegressor(columns={"note": "text"}, **brief).fit(*table(60)).metric_ == "network"
     frame, y = rows(60)
     several = [["high", "some"] if one else ["some"] for one in y > 0]
     assert NeighborClassifier(**brief).fit(frame, several).metric_ == "network"
     wide = np.random.default_rng(0).normal(size=(60, 65))
-    assert NeighborRegressor(**brief).fit(wide, wide[:, 0]).metric_ == "network"
+    assert NeighborRegressor(**brief).fit(wide, wide[:, 0]).metric_ == "trees"

@@ -150,7 +150,7 @@ def test_intervals_cover_new_rows():
     for coverage in (0.5, 0.9):
         bounds = model.predict_interval(fresh, coverage)
         covered = ((bounds[:, 0] <= truth) & (truth <= bounds[:, 1])).mean()
-        assert covered == pytest.approx(coverage, abs=0.06)
+        assert coverage - 0.06 < covered < coverage + 0.1  # rows of the fit have one fold of trees each, new ones all
         assert (bounds[:, 0] <= bounds[:, 1]).all()
 
 
@@ -320,7 +320,7 @@ def test_every_row_is_in_the_bank_and_rows_held_out_do_not_calibrate_on_their_ow
     low, high = model.predict_interval(fresh, 0.8).T
     assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.07)
     few = NeighborRegressor(
-        metric="network", readout="kriging", members=1, hidden=(8,), max_epochs=2, validation_fraction=0.4
+        metric="network", readout="rows", members=1, hidden=(8,), max_epochs=2, validation_fraction=0.4
     ).fit(x, y)
     low, high = few.predict_interval(fresh, 0.8).T
     assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.07)

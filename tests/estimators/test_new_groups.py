@@ -44,9 +44,7 @@ def test_rows_of_new_groups_are_covered(settings, fits):
 @pytest.mark.parametrize("rows", ["bank", "held out"])
 def test_the_margin_is_a_quantile_of_groups(rows):
     x, y, codes, fresh, _ = table(3, groups=40)
-    settings = (
-        {"metric": "kernel"} if rows == "bank" else {**NETWORK, "readout": "kriging", "validation_fraction": 0.25}
-    )
+    settings = {"metric": "kernel"} if rows == "bank" else {**NETWORK, "readout": "rows", "validation_fraction": 0.25}
     model = NeighborRegressor(**settings).fit(x, y, groups=codes)
     bank = model.bank_ if rows == "bank" else model.calibration_
     known = {"ids": bank.ids, "groups": bank.groups}

@@ -34,9 +34,9 @@ def model():
     return NeighborRegressor(**SETTINGS).fit(*table())
 
 
-@pytest.fixture(scope="module", params=["kriging", "dense"])
+@pytest.fixture(scope="module", params=["rows", "dense"])
 def other(request):
-    kind = {"head": "dense"} if request.param == "dense" else {"readout": "kriging"}
+    kind = {"head": "dense"} if request.param == "dense" else {"readout": "rows"}
     return NeighborRegressor(**{**SETTINGS, **kind}).fit(*table())
 
 
@@ -70,14 +70,14 @@ def test_all_rows_are_in_the_bank_and_none_is_held_out(model):
     assert np.bincount(model.bank_.folds).tolist() == [40] * 4
 
 
-@pytest.mark.parametrize("readout", ["attention", "kriging"])
+@pytest.mark.parametrize("readout", ["attention", "rows"])
 def test_the_label_of_a_row_does_not_reach_its_prediction_out_of_fold(readout):
     x, y = table()
     settings = {**SETTINGS, "max_epochs": 1, "readout": readout}  # one epoch: there is no epoch to choose
     one = NeighborRegressor(**settings).fit(x, y)
     mine = (one.bank_.folds == 2).numpy() & (y != y.min()) & (y != y.max())
     other = NeighborRegressor(**settings).fit(x, np.where(mine, -y, y).clip(y.min(), y.max()))
-    if readout == "kriging":  # the other folds choose scale and noise, by members that saw it; all else may not differ
+    if readout == "rows":  # the other folds choose scale and noise, by members that saw it; all else may not differ
         other.fold_heads_ = one.fold_heads_
     said = [each.out_of_fold_predictions()[1] for each in (one, other)]
     np.testing.assert_array_equal(said[0][mine], said[1][mine])
@@ -94,7 +94,7 @@ def test_the_error_out_of_fold_is_near_that_of_new_rows(model):
     assert seen < 0.6 * honest
 
 
-@pytest.mark.parametrize("readout", ["attention", pytest.param("kriging", marks=pytest.mark.slow), "dense"])
+@pytest.mark.parametrize("readout", ["attention", pytest.param("rows", marks=pytest.mark.slow), "dense"])
 def test_the_error_of_all_members_is_that_of_one_less_their_disagreement(readout):
     x, y = table()
     kind = {"head": "dense"} if readout == "dense" else {"readout": readout}
@@ -276,7 +276,7 @@ def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeyp
     x, y = table()
     settings = {**SETTINGS, "validation_fraction": fraction}
     errors = {}
-    for readout in ("attention", "kriging"):
+    for readout in ("attention", "rows"):
         one = NeighborRegressor(**{**settings, "readout": readout}).fit(x, y)
         if fraction:
             rows = one.calibration_
@@ -288,20 +288,20 @@ def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeyp
         errors[readout] = float((said - truth).square().mean())
     auto = NeighborRegressor(**{**settings, "readout": "auto"}).fit(x, y)
     best = min(errors, key=errors.get)
-    assert isinstance(auto.network_.head, Kriging) == (best == "kriging")
+    assert isinstance(auto.network_.head, Kriging) == (best == "rows")
     auto.save(tmp_path / "model")
     fresh = table(20, seed=5)[0]
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict(fresh), auto.predict(fresh))
 
 
-@pytest.mark.parametrize("worse", ["attention", "kriging"])
+@pytest.mark.parametrize("worse", ["attention", "rows"])
 def test_auto_with_an_index_finds_the_rows_of_whichever_readout(worse, monkeypatch):
     x, y = table()
     honest = FittedModel.honest_error
     monkeypatch.setattr(
         FittedModel,
         "honest_error",
-        lambda self: honest(self) + 100 * (isinstance(self.network.head, Kriging) == (worse == "kriging")),
+        lambda self: honest(self) + 100 * (isinstance(self.network.head, Kriging) == (worse == "rows")),
     )
     settings = {**SETTINGS, "validation_fraction": 0.2, "readout": "auto"}
     plain, indexed = (NeighborRegressor(**settings, index=index).fit(x, y) for index in (None, "exact"))

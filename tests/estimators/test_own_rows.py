@@ -28,13 +28,13 @@ def told(model, method, frame, **given):
     return [str(one.message) for one in said if issubclass(one.category, IdentityWarning)]
 
 
-@pytest.fixture(scope="module", params=["kernel", "network", "kriging", "exact", "faiss:HNSW16", "classes"])
+@pytest.fixture(scope="module", params=["kernel", "network", "rows", "exact", "faiss:HNSW16", "classes"])
 def model(request):
     frame, labels = rows()
     kind, small = NeighborRegressor, {"max_epochs": 1, "members": 2, "hidden": (8, 4), "metric": "network"}
     if request.param == "classes":
         return NeighborClassifier(**small).fit(frame, np.where(labels > 0, "up", "down"))
-    if request.param in ("network", "kriging"):
+    if request.param in ("network", "rows"):
         small["readout"] = {"network": "attention"}.get(request.param, request.param)
     if request.param in ("exact", "faiss:HNSW16"):
         small |= {"readout": "attention", "index": request.param}

@@ -16,7 +16,7 @@ from vicinal.heads import Kriging
 FAR = pytest.mark.filterwarnings("ignore::vicinal.core.ExtrapolationWarning")
 
 BRIEF = {**QUICK, "max_epochs": 3}
-READOUTS = ("kriging", "signed_kriging")
+READOUTS = ("rows", "dense")
 
 
 def houses(count, seed=0):
@@ -51,14 +51,14 @@ def test_at_most_so_many_rows_make_the_whole_prediction(model, rows):
         assert one.other_weight == pytest.approx(0, abs=1e-9)
         sizes = [abs(n.weight) for n in one.neighbors]
         assert sizes == sorted(sizes, reverse=True)
-        if model.readout == "kriging":
+        if model.readout == "rows":
             assert min(n.weight for n in one.neighbors) > 0
 
 
 @FAR
 def test_signed_weights_beyond_1_are_told_as_they_are(rows):
     frame, price = rows
-    model = NeighborRegressor(metric="network", readout="signed_kriging", max_neighbors=12, **QUICK).fit(frame, price)
+    model = NeighborRegressor(metric="network", readout="dense", max_neighbors=12, **QUICK).fit(frame, price)
     with torch.no_grad():  # little noise and a smooth kernel: weights beyond the rows
         model.network_.head.log_noise.fill_(-9.0)
         model.network_.head.log_scale += 2
@@ -79,11 +79,11 @@ def test_signed_weights_beyond_1_are_told_as_they_are(rows):
 def test_no_row_predicts_itself_nor_its_group(rows):
     frame, price = rows
     groups = np.arange(len(frame)) // 3
-    model = NeighborRegressor(readout="kriging", metric="network", **BRIEF).fit(frame, price, groups=groups)
+    model = NeighborRegressor(readout="rows", metric="network", **BRIEF).fit(frame, price, groups=groups)
     ids = model.bank_.ids[:20]
     for row, one in zip(ids, model.explain(frame.iloc[ids], 40, ids=ids, groups=groups[ids]), strict=True):
         assert not set(groups[[n.id for n in one.neighbors]]) & {groups[row]}
-    alone = NeighborRegressor(readout="kriging", metric="network", **BRIEF).fit(frame, price)
+    alone = NeighborRegressor(readout="rows", metric="network", **BRIEF).fit(frame, price)
     for row, one in zip(ids, alone.explain(frame.iloc[ids], 40, ids=ids), strict=True):
         assert row not in {n.id for n in one.neighbors}
 
@@ -113,7 +113,7 @@ def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
 @FAR
 def test_intervals_cover_and_are_wider_where_rows_are_far():
     frame, price = houses(900, seed=3)
-    settings = {"metric": "network", "readout": "kriging", "validation_fraction": 0.4, **BRIEF}
+    settings = {"metric": "network", "readout": "rows", "validation_fraction": 0.4, **BRIEF}
     model = NeighborRegressor(**settings).fit(frame, price)
     fresh, truth = houses(1500, seed=4)
     for coverage in (0.5, 0.9):
@@ -127,7 +127,7 @@ def test_intervals_cover_and_are_wider_where_rows_are_far():
 def test_classes_get_probabilities(rows):
     frame, price = rows
     moods = np.where(price > np.median(price), "high", "low")
-    model = NeighborClassifier(readout="kriging", **QUICK).fit(frame, moods)
+    model = NeighborClassifier(readout="rows", **QUICK).fit(frame, moods)
     shares = model.predict_proba(frame)
     assert (shares >= 0).all()
     np.testing.assert_allclose(shares.sum(1), 1)
@@ -198,11 +198,11 @@ def test_kriging_is_compared_by_its_error_on_rows_that_did_not_choose(optimism, 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"readout": "krigin"}, r"^readout: expected one of .*did you mean 'kriging'"),
+        ({"readout": "row"}, r"^readout: expected one of .*did you mean 'rows'"),
         ({"readout": "attention", "max_neighbors": 5}, r"^max_neighbors: expected None for readout='attention', which"),
-        ({"readout": "kriging", "max_neighbors": 0}, r"^max_neighbors: expected a whole number of at least 1, got 0"),
-        ({"readout": "kriging", "head": "dense"}, r"^readout: expected 'attention' for head='dense'"),
-        ({"head": "kriging"}, r"^head: expected one of"),
+        ({"readout": "rows", "max_neighbors": 0}, r"^max_neighbors: expected a whole number of at least 1, got 0"),
+        ({"readout": "rows", "head": "dense"}, r"^readout: expected 'attention' for head='dense'"),
+        ({"head": "rows"}, r"^head: expected one of"),
     ],
 )
 def test_what_cannot_be_is_said_before_training(rows, settings, sentence, monkeypatch):
@@ -215,8 +215,8 @@ def test_what_cannot_be_is_said_before_training(rows, settings, sentence, monkey
 def test_classes_are_not_read_out_with_signed_weights(rows, monkeypatch):
     monkeypatch.setattr("vicinal.training.fit.train", None)
     frame, price = rows
-    with pytest.raises(ValueError, match=r"^readout: expected 'attention' or 'kriging' for classes, got 'signed_krig"):
-        NeighborClassifier(readout="signed_kriging").fit(frame, price > 30)
+    with pytest.raises(ValueError, match=r"^readout: expected 'attention' or 'rows' for classes, got 'dense'"):
+        NeighborClassifier(readout="dense").fit(frame, price > 30)
 
 
 INDEXES = ("exact", "faiss:Flat", "faiss:HNSW16", "milvus")
@@ -233,7 +233,7 @@ def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
     name = f"milvus:{tmp_path / 'bank.db'}" if name == "milvus" else name
     ids, groups = np.arange(len(frame)) + 500, np.arange(len(frame)) // 3
     keys = {"ids": ids[:40], "groups": groups[:40]}
-    settings = {"metric": "network", "readout": "signed_kriging", "max_neighbors": 9, **QUICK}
+    settings = {"metric": "network", "readout": "dense", "max_neighbors": 9, **QUICK}
     plain = NeighborRegressor(**settings).fit(frame, price, ids=ids, groups=groups)
     model = NeighborRegressor(index=name, **settings).fit(frame, price, ids=ids, groups=groups)
     close = {"rtol": 0, "atol": 0.02}  # rows as near in float32
@@ -262,7 +262,7 @@ def test_classes_by_an_index(rows):
     frame, price = rows
     moods = np.where(price > np.median(price), "high", "low")
     plain, model = (
-        NeighborClassifier(readout="kriging", index=index, **QUICK).fit(frame, moods) for index in (None, "exact")
+        NeighborClassifier(readout="rows", index=index, **QUICK).fit(frame, moods) for index in (None, "exact")
     )
     np.testing.assert_allclose(model.predict_proba(frame), plain.predict_proba(frame), rtol=0, atol=1e-3)
 
@@ -295,14 +295,14 @@ def test_the_command_takes_it(rows, tmp_path, capsys, readout):
     options += ["--readout", readout, "--max-neighbors", "7", "--out", str(tmp_path / "m")]
     assert run(["fit", str(tmp_path / "rows.csv"), *options]) == 0
     assert load_model(tmp_path / "m").network_.head.k == 7
-    assert "kriging" in (tmp_path / "m" / "report.html").read_text()
+    assert "rows" in (tmp_path / "m" / "report.html").read_text()
     assert run(["predict", str(tmp_path / "m"), str(tmp_path / "rows.csv"), "--explain", "3"]) == 0
 
 
 def test_what_the_bank_holds_for_searches_follows_its_rows(rows):
     """Predictions, neighbors and explanations are those of a bank that knows nothing yet."""
     frame, price = rows
-    model = NeighborRegressor(readout="kriging", max_neighbors=12, **QUICK).fit(frame, price)
+    model = NeighborRegressor(readout="rows", max_neighbors=12, **QUICK).fit(frame, price)
     fresh, _ = houses(40, seed=3)
     before, known = model.predict(fresh), model.bank_.prepared()
     more, prices = houses(30, seed=4)

@@ -162,7 +162,7 @@ def test_errors_say_what_was_expected(y, message):
     ("settings", "message"),
     [
         ({"loss": "comp_sum"}, r"^loss: expected one for several classes a row \(.*margin_surrogate"),
-        ({"readout": "kriging"}, r"^readout: expected 'attention' for several classes a row, got 'kriging'"),
+        ({"readout": "rows"}, r"^readout: expected 'attention' for several classes a row, got 'rows'"),
     ],
 )
 def test_settings_for_one_class_a_row_are_refused(settings, message):

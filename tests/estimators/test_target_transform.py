@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.explanation import Trend
 from vicinal.estimators.saving import SavedConfig
 from vicinal.estimators.target_transform import KNOTS, TargetTransform
 from vicinal.training import Teacher
@@ -80,14 +81,17 @@ def test_contributions_sum_to_the_prediction_on_its_scale_and_weights_to_1(model
     x, y = rows
     one = model.explain(x[:1], 4, ids=[0])[0]
     transform = model.target_transform_
-    assert sum(n.weight for n in one.neighbors) + one.other_weight == pytest.approx(1)
-    assert sum(n.contribution for n in one.neighbors) + one.other_contribution == pytest.approx(one.total)
+    trend = one.trend or Trend(0.0, 0.0, {}, 0.0)
+    assert sum(n.weight for n in one.neighbors) + one.other_weight + trend.weight == pytest.approx(1)
+    added = one.other_contribution + trend.weight * trend.value
+    assert sum(n.contribution for n in one.neighbors) + added == pytest.approx(one.total)
     assert one.prediction == pytest.approx(float(transform.inverse(torch.tensor([one.total]))[0]))
     assert one.prediction == pytest.approx(model.predict(x[:1], ids=[0])[0])
     assert one.transform == transform.name
     for n in one.neighbors:
         assert n.label == y[n.id]
-        assert n.contribution == pytest.approx(n.weight * float(transform.forward(torch.tensor([y[n.id]]))[0]))
+        label = float(transform.forward(torch.tensor([y[n.id]]))[0]) + sum(n.adjustments.values())
+        assert n.contribution == pytest.approx(n.weight * label)
 
 
 def test_intervals_hold_the_prediction_and_logarithms_keep_them_above_0(model, rows):
@@ -221,6 +225,7 @@ def test_command_line_report_and_card_say_which_mean_a_prediction_is(rows, tmp_p
     assert run(["explain", str(tmp_path / "m"), "--id", "3", "--json"]) == 0
     one = json.loads(capsys.readouterr().out)[0]
     total = sum(n["contribution"] for n in one["neighbors"]) + one["others"]["contribution"]
+    total += one["trend"]["weight"] * one["trend"]["value"]
     assert one["scale"] == "log"
     assert np.exp(total) == pytest.approx(one["prediction"])
     assert run(["show", str(tmp_path / "m"), "--json"]) == 0

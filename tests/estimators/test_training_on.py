@@ -131,7 +131,7 @@ def test_a_weight_that_is_better_by_chance_is_not_taken(fitted):
 
 def test_new_rows_of_a_group_do_not_vote_for_one_another():
     names = [f"g{i // 2}" for i in range(200)]
-    model = NeighborRegressor(**QUICK, readout="kriging").fit(OLD, Y, groups=names)
+    model = NeighborRegressor(**QUICK, readout="rows").fit(OLD, Y, groups=names)
     _, vectors = model.embedded_rows(OLD[:60] + 0.01)
     apart, one = [f"n{i}" for i in range(60)], ["n"] * 60
     assert model.weights_for(vectors, 5 - Y[:60], apart)[0] > 1

@@ -1,18 +1,20 @@
 """Estimators in scikit-learn's manner, and their saved form."""
 
 from vicinal.core import ExtrapolationWarning
-from vicinal.estimators.attention import Element, Explanation, Neighbor, explanation_table
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import load_model
+from vicinal.estimators.explanation import Element, Explanation, Neighbor, explanation_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.matching import CellComparison, PairExplanation, RowMatcher
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.plan import TuningPlan
+from vicinal.estimators.presets import PRESETS
 from vicinal.estimators.saving import save_model
 from vicinal.estimators.search import Hit
 
 __all__ = [
+    "PRESETS",
     "Bank",
     "CellComparison",
     "Element",

@@ -1,28 +1,27 @@
 """Which bank rows queries attend to, and what that explains; by the index, in blocks, or from all weights."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.readout import LARGE, local_weights
+from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads import neighbor_range
 from vicinal.heads.admissible import Identity
+from vicinal.heads.comparables import Comparables
 from vicinal.heads.intervals import streamed_quantiles
-from vicinal.heads.kinds import attends, has_members, member_heads, weighs_locally
+from vicinal.heads.kinds import adjusts, attends, has_members, member_heads, weighs_locally
+from vicinal.heads.kriging import KrigingWeights
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
 from vicinal.similarity.factors import score_kernel
-
-_LINES = 10
-"""Explanations that are shown of a list."""
 
 _QUERIES = 1024
 """Queries that are looked up together in a large bank."""
@@ -37,16 +36,33 @@ _ROUNDING = 1e-6
 """By how much listed weights may sum to more than 1."""
 
 
+class TrendParts(NamedTuple):
+    """What a trend says of some queries and of the rows that they attend to, in units of the labels' transform.
+
+    Attributes:
+        base: what all rows get ``[]``.
+        columns: what each entry of the trend adds for the queries ``[b, c]``.
+        differences: the same less that of each row ``[b, k, c]``.
+        weight: of the trend itself, what the rows are missing to 1 ``[b]``.
+    """
+
+    base: Tensor
+    columns: Tensor
+    differences: Tensor
+    weight: Tensor
+
+
 class Attended(NamedTuple):
     """Of some queries: highest weights and positions (-1 for none) ``[b, k]``, predictions ``[b]`` or ``[b, K]``.
 
-    ``carriers [b]`` is how many rows have weight, None where that was not counted.
+    ``carriers [b]`` is how many rows have weight, None where that was not counted; ``trend`` what adjusts their labels.
     """
 
     weights: Tensor
     positions: Tensor
     prediction: Tensor
     carriers: Tensor | None = None
+    trend: TrendParts | None = None
 
 
 def streams(head: torch.nn.Module, rows: int, weight: Tensor | None) -> bool:
@@ -72,7 +88,9 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
         labels = model.bank_labels()
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
             local = local_weights(head, model.bank, part, part_identity)
-            yield Attended(*local.largest(k), local.mean(labels), (local.weights != 0).sum(dim=1))
+            top = local.largest(k)
+            trend = _trend_parts(head, part, model.bank.vectors[top[1].clamp(min=0)], local) if adjusts(head) else None
+            yield Attended(*top, local.mean(labels), (local.weights != 0).sum(dim=1), trend)
         return
     if streams(head, len(model.bank), model.bank.weights):  # all rows have weight, too many to hold: block by block
         vectors = model.bank.vectors
@@ -88,6 +106,13 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
         best = weights.topk(k, dim=-1)
         prediction = weights @ model.bank_labels().to(weights)
         yield Attended(best.values, best.indices, prediction, (weights > 0).sum(dim=1))
+
+
+def _trend_parts(head: Comparables, queries: Tensor, rows: Tensor, local: KrigingWeights) -> TrendParts:
+    """Of queries ``[b, d]`` and ``rows [b, k, d]``; of one target."""
+    columns = head.contributions(queries)[:, 0]
+    apart = columns[:, None] - head.contributions(rows)[:, :, 0]
+    return TrendParts(head.base[0], columns, apart, 1 - local.weights.sum(dim=1))
 
 
 def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -241,112 +266,6 @@ def _row_quantiles(weights: Tensor, labels: Tensor, levels: tuple[float, float])
     return ordered.gather(1, at)
 
 
-@dataclass(frozen=True)
-class Neighbor:
-    """A bank row in a prediction.
-
-    Attributes:
-        id: the row's id.
-        weight: its share of the prediction, from 0 to 1; a readout with signed weights may give less than 0 or more
-            than 1.
-        label: its label: a number, a class, or a tuple of its classes where rows may have several.
-        contribution: what it adds to the prediction: weight times label (on the scale of ``target_transform``, if there
-            is one); for a class, the weight if the row is of that class, else 0.
-        row: its columns.
-        name: a short name to show: its first text, cut to 40 characters, or its id.
-    """
-
-    id: Any
-    weight: float
-    label: Any
-    contribution: float
-    row: dict[str, Any]
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class Element:
-    """An element of a set in a prediction.
-
-    Attributes:
-        column: the column of sets.
-        position: its place in the cell, from 1.
-        value: the element itself.
-        effect: how much ``Explanation.total`` drops without it.
-        weights: how much weight each listed neighbor loses without it; a neighbor that is then no longer among the 64
-            heaviest counts as having none.
-    """
-
-    column: str
-    position: int
-    value: Any
-    effect: float
-    weights: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """One prediction as a sum over bank rows.
-
-    Attributes:
-        prediction: a number, or the predicted class; where rows may have several, the most probable one.
-        total: what the contributions sum to: the number, on the scale of ``target_transform`` (its logarithm, say); for
-            classes their probability, or with a kernel the score behind it.
-        neighbors: the rows with the largest weights (in absolute value), largest first.
-        other_weight: weight of all rows that are not listed; together with the listed weights it sums to 1.
-        other_contribution: what those rows add; together with the listed contributions it sums to ``total``.
-        other_count: how many of those rows have weight. For a large bank, read in blocks, or an index, it is the number
-            of rows not listed, with or without weight.
-        elements: the elements of the row's sets, if asked for, largest effect first.
-        transform: "none", "log", "rank" or "softmax": the scale of the contributions. Labels and ``prediction`` stay in
-            their own units.
-        probability: of the predicted class; None for numbers.
-    """
-
-    prediction: Any
-    total: float
-    neighbors: tuple[Neighbor, ...]
-    other_weight: float
-    other_contribution: float
-    other_count: int
-    elements: tuple[Element, ...] = ()
-    transform: str = "none"
-    probability: float | None = None
-
-    def __str__(self) -> str:
-        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out."""
-        shown = [n for n in self.neighbors if abs(n.weight) >= 0.005]
-        parts = [f"{n.name or n.id} {_short(n.label)} ({n.weight:.2f})" for n in shown]
-        rest, count = self.other_weight, self.other_count
-        more = f", {count} more ({rest:.2f})" if count and (abs(rest) >= 0.005 or not shown) else ""
-        return f"{_short(self.prediction)}: {', '.join(parts)}{more}"
-
-
-class Explanations(list[Explanation]):
-    """Explanations of several rows, a list that reads well: a line for each in a terminal, a table in a notebook."""
-
-    def __repr__(self) -> str:
-        """The first lines, and how many more there are."""
-        more = [f"... and {len(self) - _LINES} more"] if len(self) > _LINES else []
-        return "\n".join([*map(str, self[:_LINES]), *more])
-
-    def _repr_html_(self) -> str:
-        """A table of predictions and neighbors, which takes its colors from the page."""
-        width = max((len(one.neighbors) for one in self[:_LINES]), default=0)
-        heads = ["prediction", *(f"neighbor {place + 1}" for place in range(width)), "others"]
-        rows = [
-            [_short(one.prediction), *([*map(_cell, one.neighbors)] + [""] * width)[:width], f"{one.other_weight:.2f}"]
-            for one in self[:_LINES]
-        ]
-        lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        more = f"<p>and {len(self) - _LINES} more</p>" if len(self) > _LINES else ""
-        return f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{lines}</table>{more}"
-
-
-def _cell(neighbor: Neighbor) -> str:
-    return f"{neighbor.name or neighbor.id}: {_short(neighbor.label)} ({neighbor.weight:.2f})"
-
-
 def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> list[Explanation]:
     """Explanations of some queries.
 
@@ -356,6 +275,7 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
         text: the column that rows are called by; None: by their ids.
     """
     bank, transform = model.bank, model.limited_transform()
+    entries = model.network.trend_columns()
     classes = model.codec.classes if model.codec.kind == "classes" else None
     known = top.positions >= 0
     places, where = torch.unique(top.positions[known], return_inverse=True)
@@ -369,55 +289,63 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
     explanations = []
     for i, prediction in enumerate(best.tolist()):
         neighbors = []
-        for weight, slot in zip(top.weights[i].tolist(), slots[i].tolist(), strict=True):
+        each = zip(top.weights[i].tolist(), slots[i].tolist(), strict=True)
+        for place, (weight, slot) in enumerate(each):
             if slot < 0 or weight == 0:  # nothing of it is in the prediction: such is the row itself, and its group
                 continue
             label = labels[slot]
-            share = weight * (numbers[slot] if classes is None else _has(label, prediction))
             row = rows[slot]
-            name = _name(ids[slot], row, text)
-            neighbors.append(Neighbor(ids[slot], weight, model.codec.named(label), share, row, name))
+            one = Neighbor(ids[slot], weight, model.codec.named(label), 0.0, row, _name(ids[slot], row, text))
+            if top.trend is None:
+                share = weight * (numbers[slot] if classes is None else _has(label, prediction))
+                neighbors.append(replace(one, contribution=share))
+            else:
+                by_column = _by_column(entries, top.trend.differences[i, place])
+                neighbors.append(_adjusted(one, numbers[slot], by_column, transform))
         total = float(prediction if classes is None else top.prediction[i, prediction])
-        rest = 1.0 - sum(n.weight for n in neighbors)
+        trend = None if top.trend is None else _trend(entries, top.trend, i)
+        of_trend = (0.0, 0.0) if trend is None else (trend.weight, trend.weight * trend.value)
+        rest = 1.0 - of_trend[0] - sum(n.weight for n in neighbors)
         explanations.append(
             Explanation(
                 prediction=float(said[i]) if classes is None else model.codec.named(prediction),
                 total=total,
                 neighbors=tuple(neighbors),
                 other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
-                other_contribution=total - sum(n.contribution for n in neighbors),
+                other_contribution=total - of_trend[1] - sum(n.contribution for n in neighbors),
                 other_count=others[i] - len(neighbors),
                 transform=transform.name,
                 probability=None if classes is None else float(said[i, prediction]),
+                trend=trend,
             )
         )
     return explanations
 
 
+def _by_column(entries: Sequence[str], values: Tensor) -> dict[str, float]:
+    """Sums of values ``[c]`` by the column of each entry."""
+    sums = dict.fromkeys(entries, 0.0)
+    for name, value in zip(entries, values.tolist(), strict=True):
+        sums[name] += value
+    return sums
+
+
+def _trend(entries: Sequence[str], parts: TrendParts, query: int) -> Trend:
+    columns = _by_column(entries, parts.columns[query])
+    base = float(parts.base)
+    return Trend(float(parts.weight[query]), base, columns, base + float(parts.columns[query].sum()))
+
+
+def _adjusted(one: Neighbor, label: float, adjustments: dict[str, float], transform: TargetTransform) -> Neighbor:
+    """A row with its ``label`` on the scale of the transform, and what adjusts it there."""
+    moved = label + sum(adjustments.values())
+    adjusted = float(transform.inverse(torch.tensor([moved], dtype=torch.float64))[0])
+    return replace(one, contribution=one.weight * moved, adjustments=adjustments, adjusted=adjusted)
+
+
 def _has(label: Any, place: int) -> bool:
     """Whether a label of the bank, one class or 0 and 1 of each, is or has the class at ``place``."""
     return bool(label[place] if isinstance(label, list) else label == place)
-
-
-def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:
-    """One line a neighbor: query, prediction, rank, id, weight, label, contribution; "others" ends each query."""
-    lines: list[dict[str, Any]] = []
-    for query, explanation in enumerate(explanations):
-        start = {"query": query, "prediction": explanation.prediction}
-        for rank, n in enumerate(explanation.neighbors, start=1):
-            lines.append({**start, "rank": rank, "id": n.id, "weight": n.weight, "label": n.label})
-            lines[-1]["contribution"] = n.contribution
-        if explanation.other_count:
-            rest = {"rank": None, "id": "others", "weight": explanation.other_weight, "label": None}
-            lines.append({**start, **rest, "contribution": explanation.other_contribution})
-    columns = ["query", "prediction", "rank", "id", "weight", "label", "contribution"]
-    return pd.DataFrame(lines, columns=columns).astype({"rank": "Int64"})
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "+".join(map(str, value)) or "none"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _name(row_id: Any, row: dict[str, Any], text: str | None) -> str:

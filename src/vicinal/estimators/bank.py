@@ -299,10 +299,12 @@ def embedded(
     inputs: RowInputs,
     dtype: torch.dtype = torch.float64,
     device: torch.device = _PROCESSOR,
+    folds: Tensor | None = None,
 ) -> Tensor:
     """Embeddings ``[n, d]`` of all rows, on the CPU.
 
     Encoders that were tuned run on ``device``, and the network moves back; those of frozen ones have run by now.
+    ``folds [n]`` are those of rows that a cross-fitted network was trained on.
     """
     tuned = any(part.learned and not part.frozen for part in getattr(network.encoder, "encoders", ()))
     device = device if tuned else _PROCESSOR
@@ -312,7 +314,8 @@ def embedded(
     try:
         for start in range(0, len(inputs), _BLOCK):
             rows = torch.arange(start, min(start + _BLOCK, len(inputs)))
-            part = network.embed_all(RowSubset(inputs, rows), device)
+            some = None if folds is None else folds[rows]
+            part = network.embed_all(RowSubset(inputs, rows), device, folds=some)
             if vectors is None:
                 vectors = torch.empty(len(inputs), part.shape[1], dtype=dtype)
             vectors[start : start + len(rows)] = part.to(_PROCESSOR)
@@ -343,8 +346,10 @@ def fill_bank(
     store.reserve(len(positions) + len(positions) // 8)  # room for rows that are added; it costs no memory until then
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
-        vectors = embedded(network, RowSubset(inputs, torch.arange(start, start + len(at))), torch.float32, device)
         folds, weights = rows.held_out.folds, rows.weights
+        of_folds = torch.from_numpy(folds[at]) if folds is not None and network.cross_fitted else None
+        some = RowSubset(inputs, torch.arange(start, start + len(at)))
+        vectors = embedded(network, some, torch.float32, device, of_folds)
         store.add(
             rows.ids[at],
             vectors,

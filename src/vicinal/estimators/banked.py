@@ -19,19 +19,23 @@ from vicinal.core.checks import check_integer, warn_caller
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings
-from vicinal.estimators.attention import Explanation, Explanations, attended, explain_rows, nearest_rows
+from vicinal.estimators.attention import attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import Bank, check_known
 from vicinal.estimators.elements import with_elements
+from vicinal.estimators.explanation import Explanation, Explanations
 from vicinal.estimators.fitting import fit_network, with_index
 from vicinal.estimators.forgetting import forget_cells, rescale
+from vicinal.estimators.importance import importance_of
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.label_codec import LabelCodec, label_frame
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
+from vicinal.estimators.presets import settings_of
 from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import Hit, query_table, search_rows
 from vicinal.estimators.tuning import TunedEstimator
+from vicinal.heads.kinds import adjusts
 from vicinal.training.rows import spread
 
 CELLS = ("number", "category", "text")
@@ -182,7 +186,8 @@ class BankedEstimator(TunedEstimator):
     def _calibrating_rows(self) -> tuple[Bank, Tensor, dict[str, Ids | None], Tensor | None]:
         """The bank whose rows calibrate, their positions ``[n]``, 4,096 at most, who they are, and codes of groups."""
         grouped = self.bank_.grouped
-        rows = self.bank_ if self.folds_ is not None or (grouped and self.metric_ == "kernel") else self.calibration_
+        of_all = self.folds_ is not None or self.network_.cross_fitted or (grouped and self.metric_ == "kernel")
+        rows = self.bank_ if of_all else self.calibration_
         at = fold_positions(self.fitted_, MOST) if self.folds_ is not None else spread(len(rows), MOST)
         codes = rows.store.group_codes
         return rows, at, rows.who(at), None if codes is None else codes[at]
@@ -203,9 +208,9 @@ class BankedEstimator(TunedEstimator):
 
         Returns:
             one :class:`Explanation` a row: weights sum to 1, contributions to the prediction (for classes: to the
-            probability of the predicted class).
+            probability of the predicted class). Of comparables the trend has its part in both.
         """
-        rows = self.query_rows(X, ids)
+        rows = self.query_rows(X, ids, groups)
         frame, queries = rows.frame, rows.vectors
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
@@ -234,6 +239,20 @@ class BankedEstimator(TunedEstimator):
         check_is_fitted(self, "bank_")
         vectors = self._embed(query_table(self, queries)[0])[1]
         return search_rows(self, vectors, check_integer("k", k), ids, groups)
+
+    def importance(self) -> dict[str, float]:
+        """How much each column matters to the model as a whole: shares that sum to 1, the largest first.
+
+        Of trees and of a kernel with a trend it is what a column adds to the trend, without its sign, on average over
+        the rows of the bank; of any other kernel the mean squared distance between two rows that the column makes. It
+        says what the model uses, not what causes the target; see
+        :func:`vicinal.estimators.importance.importance_of`.
+
+        Raises:
+            ValueError: of a network, which knows no columns.
+        """
+        check_is_fitted(self, "bank_")
+        return importance_of(self.fitted_)
 
     # Adding and forgetting rows.
 
@@ -557,7 +576,7 @@ class BankedEstimator(TunedEstimator):
         held_out = self._held_out_with(np.sort(new), seed)
         rows = LabelledRows(bank.rows, bank.labels.clone(), bank.ids, bank.groups, held_out, weights)
         codec = self.fitted_.codec.fitted(rows.labels[torch.from_numpy(held_out.train)])
-        settings, encoder = self.get_params(deep=False), copy.deepcopy(self.table_encoder)
+        settings, encoder = settings_of(self), copy.deepcopy(self.table_encoder)
         with seeded(seed):
             fit = fit_network(rows, codec, encoder, settings, seed, self.network_, epochs)
             self.fitted_ = with_index(*fit, settings)
@@ -569,7 +588,7 @@ class BankedEstimator(TunedEstimator):
         lost = [f"a column of kind {kind}" for kind in self.kinds_.values() if kind not in CELLS]
         for reason in (
             "a model that predicts nothing" if not hasattr(self, "predict") else None,
-            "metric='kernel', which has no epochs" if self.metric_ == "kernel" else None,
+            f"metric={self.metric_!r}, which has no epochs" if self.metric_ != "network" else None,
             "head='dense', which has no neighbors" if not self.network_.head.uses_bank else None,
             "members that are folds" if self.folds_ is not None else None,
             "fair, whose groups the bank may not have" if getattr(self, "fair", None) is not None else None,
@@ -665,10 +684,12 @@ class BankedEstimator(TunedEstimator):
         before, left = self.fitted_.codec, [bank.labels for bank in self._banks() if len(bank)]
         codec = before.without(gone, left)
         self._take_codec(codec)
-        if not self.network_.head.uses_bank and codec.kind == "numbers":
+        head = self.network_.head
+        several = adjusts(head) and codec.targets is not None
+        if codec.kind == "numbers" and (several or not head.uses_bank):
             old, new = (_label_ends(one) for one in (before, codec))
             width = new[1] - new[0]
-            rescale(self.network_.head, (old[1] - old[0]) / width, (old[0] - new[0]) / width)
+            rescale(head, (old[1] - old[0]) / width, (old[0] - new[0]) / width)
 
 
 def _label_ends(codec: LabelCodec) -> tuple[Tensor, Tensor]:

@@ -45,11 +45,13 @@ from vicinal.estimators.journal import Changes
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.network import check_settings, training_settings
 from vicinal.estimators.plan import TuningPlan
+from vicinal.estimators.presets import settings_of
 from vicinal.estimators.target_transform import TargetTransform
-from vicinal.heads.kinds import weighs_locally
+from vicinal.heads.kinds import adjusts, weighs_locally
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import NeighborNetwork
 from vicinal.training.history import TrainingHistory
+from vicinal.training.rows import spread
 
 LONE_GROUPS = (
     "groups: expected some rows to share one, got another for every row, so nothing is kept together; "
@@ -57,6 +59,9 @@ LONE_GROUPS = (
 )
 """What is said of groups such as a copy of the ids."""
 
+
+_COMPARED = 256
+"""Rows that are looked for in the bank of a metric of folds, at most."""
 
 OF_COMMANDS = frozenset(
     {
@@ -127,6 +132,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def __init__(
         self,
         *,
+        preset: str | None = None,
         head: str = "nona",
         metric: str = "auto",
         similarity: str = "l2",
@@ -171,6 +177,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         checkpoint_dir: str | Path | None = None,
         random_state: Any = 0,
     ) -> None:
+        self.preset = preset
         self.head = head
         self.metric = metric
         self.similarity = similarity
@@ -268,7 +275,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         with seeded(seed):
             cache = EmbeddingCache(self.cache_dir)
             self._choose_encoders(frame, labels, classes, own_groups, validation, seed, cache)
-            encoder = build_table_encoder(self.kinds_, encoders=self.named_encoders(), tune=self.tune, cache=cache)
+            encoder = build_table_encoder(
+                self.kinds_, encoders=self.named_encoders(), tune=settings_of(self)["tune"], cache=cache
+            )
             held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
             values = torch.from_numpy(labels.astype(np.float64))
             self.weight_unit_ = 1.0 if weights is None else float(weights.mean())
@@ -282,13 +291,14 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _check_settings(self) -> None:
         """Check parameters, before anything is done."""
-        check_settings(self.get_params(deep=False), classes=isinstance(self, ClassifierMixin))
+        check_settings(settings_of(self), classes=isinstance(self, ClassifierMixin))
 
     def _check_loss(self, codec: LabelCodec) -> None:
         """Check that the loss is there and takes such labels."""
         from vicinal.estimators.loss import check_loss  # the losses take a while to import; only training needs them
 
-        check_loss(self.loss, codec.kind, self.head, multilabel=codec.multilabel)
+        settings = settings_of(self)
+        check_loss(settings["loss"], codec.kind, settings["head"], multilabel=codec.multilabel)
 
     def _check_weighted(self) -> None:
         """Check that all settings know rows of different weights.
@@ -300,7 +310,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
         if self.index is not None:
             raise ValueError(f"index: expected None for rows of different weights, got {short(self.index)}")
-        settings = self.get_params(deep=False)
+        settings = settings_of(self)
         make_criterion(settings, (0.0, 1.0), by_row=True)
         if make_added(settings, (0.0, 1.0), 2) is not None:
             raise ValueError(
@@ -341,7 +351,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
-        return fit_on_scale(rows, codec, encoder, self.get_params(deep=False), seed)
+        return fit_on_scale(rows, codec, encoder, settings_of(self), seed)
 
     def _held_out(
         self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
@@ -350,7 +360,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         if validation is not None or self.validation_fraction != 0:
             return hold_out(rows, validation, self.validation_fraction, groups, classes, seed)
         self.check_folds(encoder)
-        return make_folds(rows, self.members, groups, classes, seed)
+        return make_folds(rows, settings_of(self)["members"], groups, classes, seed)
 
     def check_folds(self, encoder: TableEncoder) -> None:
         """Check that members can be folds: each has weights of its own, and nothing that all share learns from labels.
@@ -361,11 +371,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         from vicinal.estimators.loss import make_added, make_criterion
         from vicinal.training.processes import processes_of
 
-        settings = self.get_params(deep=False)
+        settings = settings_of(self)
         criterion = make_criterion(settings, (0.0, 1.0))
         for shared, reason in (
-            (self.metric == "kernel", "metric='kernel', which has no members"),
-            (self.members < 2, "members=1"),
+            (settings["metric"] in ("kernel", "trees"), f"metric={settings['metric']!r}, which has no members"),
+            (settings["members"] < 2, "members=1"),
             (not encoder.frozen, "an encoder that is trained, as all members share it"),
             (make_added(settings, (0.0, 1.0), 2) is not None, "losses of embeddings, which all members share"),
             (
@@ -395,7 +405,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
         """Prepared rows, those of frozen networks run once."""
-        return prepared(self.get_params(deep=False), encoder, frame)
+        reader = getattr(self.network_.projector, "reader", None) if hasattr(self, "fitted_") else None
+        return prepared(settings_of(self), encoder, frame, reader)
 
     @property
     def table_encoder(self) -> TableEncoder:
@@ -410,20 +421,36 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         rows = self._embedded_rows(x, dtype)
         return rows.frame, rows.vectors
 
-    def _embedded_rows(self, x: Any, dtype: torch.dtype = torch.float64) -> EmbeddedRows:
-        """The same, with how far cells lie beyond the fit."""
+    def _embedded_rows(
+        self, x: Any, dtype: torch.dtype = torch.float64, ids: Any = None, groups: Any = None
+    ) -> EmbeddedRows:
+        """The same, with how far cells lie beyond the fit; rows that are known by the fold that left them out."""
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
             return replace(x, vectors=x.vectors.to(dtype))
         frame = self.form_.read(as_frame(self, x, reset=False))
         warn_of_unseen(self.table_encoder.unseen(frame), len(frame))
         inputs = self._prepare(self.table_encoder, frame)
-        vectors = embedded(self.network_, inputs, dtype, device_of(self.get_params(deep=False), len(frame)))
+        device, folds = device_of(settings_of(self), len(frame)), self._folds_of(len(frame), ids, groups)
+        vectors = embedded(self.network_, inputs, dtype, device, folds)
         check_finite("embeddings", vectors)
         return EmbeddedRows(frame, vectors, self.table_encoder.excess(inputs))
 
+    def _folds_of(self, rows: int, ids: Any, groups: Any) -> Tensor | None:
+        """The folds ``[n]`` that left out rows of the bank, or rows of their groups; -1 of others; None: no folds."""
+        bank, folds = self.bank_, self.bank_.folds
+        if not self.network_.cross_fitted or folds is None:
+            return None
+        known = torch.full((rows,), -1)
+        codes = bank.codes_of(None if groups is None else canonical_ids("groups", groups, rows))
+        if codes is not None and bank.store.group_codes is not None:
+            of_groups = {code: fold for code, fold in zip(bank.store.group_codes.tolist(), folds.tolist(), strict=True)}
+            known = torch.tensor([of_groups.get(code, -1) for code in codes.tolist()])
+        keys = bank.keys_of(None if ids is None else canonical_ids("ids", ids, rows))
+        return known if keys is None else torch.where(keys >= 0, folds[keys.clamp(min=0)], known)
+
     @usual_settings()
-    def query_rows(self, X: Any, ids: Any = None) -> EmbeddedRows:
+    def query_rows(self, X: Any, ids: Any = None, groups: Any = None, *, look: bool = True) -> EmbeddedRows:
         """Rows as predictions, intervals and explanations take them in the place of X: embedded once for all of these.
 
         An :class:`ExtrapolationWarning` says how many of them lie far beyond the rows of the fit, and in which columns;
@@ -432,19 +459,31 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         Args:
             X: rows.
             ids: theirs; with ids no row is its own neighbor, and none is looked for.
+            groups: theirs.
+            look: whether to look for such rows.
         """
-        rows = self._embedded_rows(X)
+        rows = self._embedded_rows(X, ids=ids, groups=groups)
         if isinstance(X, EmbeddedRows):
             return rows
         if rows.excess:
             warn_caller(f"X: expected rows like those of the fit, but {rows.sentence()}", ExtrapolationWarning)
-        if ids is None and self.network_.head.uses_bank:
-            rows = replace(rows, own_rows=self.bank_.equal_rows(rows.vectors))
+        if look and ids is None and self.network_.head.uses_bank:
+            rows = replace(rows, own_rows=self._own_rows(rows))
             if rows.own_rows:
                 warn_of_identity(
                     f"ids: expected those of the rows, as {rows.own_sentence()}; give ids=, to fit as well"
                 )
         return rows
+
+    def _own_rows(self, rows: EmbeddedRows) -> int:
+        """How many rows equal rows of the bank; of a metric of folds some rows stand for all."""
+        if not self.network_.cross_fitted or self.bank_.folds is None:
+            return self.bank_.equal_rows(rows.vectors)
+        some = rows.frame.iloc[spread(len(rows.frame), _COMPARED).numpy()]
+        inputs, equal = self._prepare(self.table_encoder, some), 0
+        for fold in range(int(self.bank_.folds.max()) + 1):
+            equal += self.bank_.equal_rows(embedded(self.network_, inputs, folds=torch.full((len(some),), fold)))
+        return round(min(equal, len(some)) * len(rows.frame) / len(some))
 
     @usual_settings()
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
@@ -475,18 +514,20 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
         A kriging readout goes by distances: squared ones where the parameter says so.
         """
-        head = self.network_.head
+        head, similarity = self.network_.head, settings_of(self).get("similarity", self.similarity)
         if weighs_locally(head):
-            return resolve_similarity("squared_l2" if self.similarity == "squared_l2" else "l2")
-        return resolve_similarity(getattr(head, "similarity", self.similarity))
+            return resolve_similarity("squared_l2" if similarity == "squared_l2" else "l2")
+        return resolve_similarity(getattr(head, "similarity", similarity))
 
     @property
     def readout_(self) -> str:
-        """How predictions are read out: "attention", "kriging" or "signed_kriging", whichever was fitted."""
+        """How predictions are read out: "attention", "rows", "comparables" or "dense", whichever was fitted."""
         head = self.network_.head
         if not weighs_locally(head):
             return "attention"
-        return "kriging" if head.convex else "signed_kriging"
+        if adjusts(head):
+            return "comparables"
+        return "rows" if head.convex else "dense"
 
     def check_neighbor_head(self, name: str) -> None:
         """Raise ValueError, which begins with ``name``, if the head predicts without neighbors."""

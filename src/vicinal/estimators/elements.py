@@ -9,8 +9,9 @@ import pandas as pd
 import torch
 
 from vicinal.encoders.kinds import elements_of
-from vicinal.estimators.attention import Element, Explanation, attended
+from vicinal.estimators.attention import attended
 from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.explanation import Element, Explanation
 
 MOST = 1000
 """Elements of a set, at most: each costs a row of its size."""

@@ -17,7 +17,7 @@ from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.readout import MOST, local_weights
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.folds import FoldMembers
-from vicinal.heads.kinds import weighs_locally
+from vicinal.heads.kinds import adjusts, weighs_locally
 from vicinal.training import NeighborNetwork
 from vicinal.training.history import TrainingHistory
 from vicinal.training.rows import spread
@@ -39,6 +39,7 @@ class Computed:
         thresholds: at which each class is predicted.
         targets: estimators of single targets.
         errors: of honest predictions, and the weights of their rows.
+        of_all: mean error of rows that are each predicted from all others.
     """
 
     state: tuple[object, ...]
@@ -47,6 +48,7 @@ class Computed:
     thresholds: Ids | None = None
     targets: dict[str, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None
+    of_all: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +63,13 @@ class FittedModel:
         network: encoder, projector and head.
         bank: the rows that predictions are made from: all of them.
         held_out: the rows that were held out of training; none where members are folds.
-        metric: "network" or "kernel".
+        metric: "network", "kernel" or "trees".
         history: error curves of training; a single point for a kernel.
         members: how many projectors and heads there are side by side.
         folds: how many folds the members leave out; None where rows were held out.
         fold_heads: by which rows are read out of fold, where readouts were chosen for each; None: the head.
         near: the head over its index; None without one.
+        optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
     """
 
     codec: LabelCodec
@@ -79,6 +82,7 @@ class FittedModel:
     folds: int | None = None
     fold_heads: Sequence[nn.Module] | None = None
     near: NearBank | None = None
+    optimism: float = 1.0
     _computed: list[Computed] = field(default_factory=list, init=False, repr=False)
 
     def with_head(self, head: nn.Module) -> Self:
@@ -90,8 +94,10 @@ class FittedModel:
         """This model for one of several targets."""
         if not isinstance(self.codec, NumberCodec):
             raise TypeError(f"codec: expected numbers, got {type(self.codec).__name__}")
+        head, (low, high) = self.network.head, self.codec.label_ends()
+        one = self.with_head(head.of_target(place, float(low[place]), float(high[place]))) if adjusts(head) else self
         return replace(
-            self,
+            one,
             codec=self.codec.of_target(place, uses_bank=self.uses_bank),
             bank=self.bank.of_target(place),
             held_out=self.held_out.of_target(place),
@@ -183,16 +189,20 @@ class FittedModel:
 
     @torch.no_grad()
     def honest_predictions(self) -> tuple[Tensor, Bank, Tensor]:
-        """Predictions of the fitted head for rows held out, or out of fold: of which bank, and where they stand."""
+        """Predictions of the fitted head for rows held out, or out of fold: of which bank, and where they stand.
+
+        A cross-fitted metric has embedded all rows of the bank as if it had not seen their labels.
+        """
         bank, labels, codes = self.bank, self.bank_labels(), self.bank.store.group_codes
-        if bank.folds is not None:
+        if self.folds is not None and bank.folds is not None:
             at = spread(len(bank), 4 * MOST)
             who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
             who |= {} if bank.weights is None else {"bank_weight": bank.weights}
             queries, of_queries = bank.vectors[at].double(), bank.folds[at]
             prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
             return prediction, bank, at
-        rows, at = self.held_out, spread(len(self.held_out), MOST)
+        rows = bank if self.network.cross_fitted else self.held_out
+        at = spread(len(rows), MOST)
         return self.predict_embedded(rows.vectors[at].double(), bank.identity(**rows.who(at))), rows, at
 
     @property
@@ -208,6 +218,16 @@ class FittedModel:
     def honest_error(self) -> float:
         """Their weighted mean: readouts are chosen by it, and kernels against networks."""
         return weighted_mean(*self.honest_errors)
+
+    @torch.no_grad()
+    def held_out_error(self) -> float:
+        """The same of the rows held out, also where others were left out by folds: different metrics are compared."""
+        rows, at = self.held_out, spread(len(self.held_out), MOST)
+        if not self.network.cross_fitted:
+            return self.honest_error()
+        said = self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at)))
+        errors = self.codec.errors(said, self.codec.as_predicted(rows.labels[at]).to(said)).double()
+        return weighted_mean(errors, rows.mass[at])
 
     def surely_below(self, other: Self) -> bool:
         """Whether these errors are below those of another model by more than the standard error of that."""
@@ -227,6 +247,17 @@ class FittedModel:
         predicted, at = self.left_out(positions)
         unit = self.codec.unit()
         return self.mean_error(predicted / unit, self.bank_labels()[at] / unit, at)
+
+    def error_of_all(self) -> float:
+        """Mean error of rows spread over the bank, each predicted from all others, as training has errors.
+
+        Where a metric has learned from the labels of these rows it is told higher, by ``optimism``.
+        """
+        computed = self.computed
+        if computed.of_all is None:
+            said, at = self.left_out(np.arange(len(self.bank)))
+            computed.of_all = self.mean_error(said, self.bank_labels()[at].to(said), at)
+        return self.optimism * computed.of_all
 
     def error_in_label_units(self) -> float:
         """Mean squared error of labels on [0, 1], of all rows, each predicted from the others."""

@@ -13,11 +13,13 @@ from torch import Tensor
 from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
+from vicinal.encoders.tree_columns import TreeColumns
 from vicinal.estimators.bank import Bank, fill_bank
+from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
 from vicinal.estimators.indexing import NearBank, drop_indexes, fill_indexes, start_indexes
-from vicinal.estimators.inputs import LabelledRows
+from vicinal.estimators.inputs import LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
     PATIENCE,
     WHOLE,
@@ -25,21 +27,26 @@ from vicinal.estimators.kernel_metric import (
     fit_class_network,
     fit_kernel_network,
     kernel_neighbors,
+    kernel_optimism,
     make_kernel_network,
     may_be_kernel,
+    trend_network,
 )
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.network import embedding_width, make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging, tried_out_of_fold
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
+from vicinal.estimators.tree_metric import boosted_network, may_be_trees, trend_head
 from vicinal.heads import Kriging
 from vicinal.heads.folds import FoldMembers
 from vicinal.index import Index, NeighborBank
 from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
+from vicinal.training.likelihood import FIRST_ROWS, MOST_ROWS
 from vicinal.training.rows import RowInputs, RowSubset, spread
 from vicinal.training.settings import encoding_device
+from vicinal.training.trees import FOLDS
 
 _MANY = 64
 """Rows from which on it pays to run encoders on a GPU."""
@@ -58,12 +65,22 @@ def device_of(settings: Settings, rows: int) -> torch.device:
     return encoding_device(settings["accelerator"] if rows >= _MANY else "cpu")
 
 
-def prepared(settings: Settings, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
-    """Prepared rows, those of frozen networks run once (and kept in ``cache_dir`` if there is one)."""
+def prepared(
+    settings: Settings, encoder: TableEncoder, frame: pd.DataFrame, reader: TreeColumns | None = None
+) -> TableInputs:
+    """Prepared rows, those of frozen networks run once (and kept in ``cache_dir`` if there is one).
+
+    Args:
+        settings: the estimator's parameters.
+        encoder: of the table, fitted.
+        frame: the rows.
+        reader: of a metric that reads columns in its own way.
+    """
     root, cache_dir = settings["root"], settings["cache_dir"]
     inputs = encoder.prepare(frame, None if root is None else Path(root))
     store = None if cache_dir is None else EmbeddingCache(cache_dir)
-    return encoder.cache(inputs, store=store, device=device_of(settings, len(frame)))
+    inputs = encoder.cache(inputs, store=store, device=device_of(settings, len(frame)))
+    return inputs if reader is None else reader.prepare(encoder, frame, inputs)
 
 
 def fit_on_scale(
@@ -129,18 +146,46 @@ def fit_best(
 
     if settings["metric"] == "kernel":
         return with_index(*kernel_of(encoder), settings)
-    both = settings["metric"] == "auto" and not codec.multilabel
-    if not (both and may_be_kernel(settings, encoder.kinds, encoder.dim, frozen=frozen)):
-        return with_index(*fit_network(rows, codec, encoder, settings, seed), settings)
+    if settings["metric"] == "trees":
+        return fit_trees(rows, codec, encoder, settings, seed)[0]
+    kernels = settings["metric"] == "auto" and not codec.multilabel
+    kernels = kernels and may_be_kernel(settings, encoder.kinds, encoder.dim, frozen=frozen)
+    numbers = (
+        codec.kind == "numbers" and settings["metric"] == "auto" and may_be_trees(settings, encoder.kinds, rows.groups)
+    )
+    plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
     with seeded():
-        first, indexes = kernel_of(copy.deepcopy(encoder))
+        first, indexes = kernel_of(copy.deepcopy(encoder)) if kernels and not numbers else (None, [])
+        if numbers:
+            first = fit_trees(rows, codec, copy.deepcopy(encoder), settings, seed)[0]
+            first = _better_kernel(first, rows, encoder, settings, seed, kernel) if kernels else first
+    if numbers and plain and first is not None:  # no network is as good on such tables (docs/results/tables.md)
+        return first
     network, others = fit_network(rows, codec, encoder, settings, seed)
+    if first is None:
+        return with_index(network, others, settings)
     # few rows are held out: a network must gain a share, and of classes more than luck explains
-    better = network.honest_error() < (1 - PATIENCE) * first.honest_error()
+    better = network.held_out_error() < (1 - PATIENCE) * first.held_out_error()
     if better and (frozen is None or network.surely_below(first)):
         first, indexes, others = network, others, indexes
     drop_indexes(others)
     return with_index(first, indexes, settings)
+
+
+def _better_kernel(
+    trees: FittedModel,
+    rows: LabelledRows,
+    encoder: TableEncoder,
+    settings: Settings,
+    seed: int,
+    kernel: FittedModel | None,
+) -> FittedModel:
+    """A kernel where it has less error than trees, of the likelihood of all its rows only if that of fewer has."""
+    error = trees.error_of_all()
+    for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None else ():
+        if kernel is None or (len(rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error):
+            kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed, most)[0]
+    return trees if kernel is None or error <= kernel.error_of_all() else kernel
 
 
 def with_index(model: FittedModel, indexes: list[Index], settings: Settings) -> FittedModel:
@@ -223,7 +268,7 @@ def fill_banks(
         device = device_of(settings, len(positions))
         fill_bank(store, network, RowSubset(inputs, torch.from_numpy(positions)), rows, positions, device)
     bank, held_out = (Bank.over(store) for store in stores)
-    folds = None if rows.held_out.folds is None or metric == "kernel" else int(rows.held_out.folds.max()) + 1
+    folds = None if rows.held_out.folds is None or metric != "network" else int(rows.held_out.folds.max()) + 1
     members = settings.get("members", 1)
     return FittedModel(codec, network, bank, held_out, metric, history, members, folds)
 
@@ -284,8 +329,18 @@ def fit_kernel(
     encoder: TableEncoder,
     settings: Settings,
     seed: int,
+    most: int = MOST_ROWS,
 ) -> Fit:
-    """Learn a kernel, by the likelihood of the rows that are not held out, and fill the bank."""
+    """Learn a kernel, by the likelihood of the rows that are not held out, and fill the bank.
+
+    Args:
+        rows: see :func:`fit_best`, as for the others.
+        codec: of their labels, fitted.
+        encoder: of the table, fitted.
+        settings: the estimator's parameters.
+        seed: of the rows that the likelihood is of.
+        most: how many these are, at most.
+    """
     classes = codec.kind == "classes"
     check_kernel(encoder, classes=classes)
     for part in encoder.encoders:
@@ -304,12 +359,65 @@ def fit_kernel(
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
     labels = codec.scaled(rows.labels) if classes else codec.transform.forward(rows.labels)
     learn = fit_class_network if classes else fit_kernel_network
-    learn(network, RowSubset(inputs, train), labels[train], known, seed, weights)
+    amplitude = learn(network, RowSubset(inputs, train), labels[train], known, seed, weights, most)
     model = fill_banks(stores, network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
     model = replace(model, codec=_with_scale(model)) if classes else model
+    if not classes and index is None and settings["readout"] in ("auto", "comparables"):
+        dense = replace(model, optimism=kernel_optimism(network, min(most, len(train))))
+        model = _with_trend(dense, rows, inputs, amplitude, settings, seed)
     some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
     history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
     return replace(model, history=history), indexes
+
+
+def _with_trend(
+    model: FittedModel,
+    rows: LabelledRows,
+    inputs: RowInputs,
+    amplitude: float,
+    settings: Settings,
+    seed: int,
+) -> FittedModel:
+    """The model of a kernel read out by few rows and its trend; as it is, by signed weights, where that is better."""
+    if rows.groups is not None and len(set(rows.groups.tolist())) < FOLDS:
+        return model
+    at, folds = spread(len(rows.frame), MOST_ROWS), np.full(len(rows.frame), -1)
+    some = None if rows.groups is None else rows.groups[at.numpy()]
+    folds[at.numpy()] = make_folds(len(at), FOLDS, some, None, seed).folds
+    mass = model.bank.mass[at]
+    parts = RowSubset(inputs, at), model.codec.as_predicted(rows.labels)[at], torch.from_numpy(folds)[at]
+    network = trend_network(model.network, *parts, mass, amplitude)
+    stores = NeighborBank(embedding_width(network)), NeighborBank(embedding_width(network))
+    held_out = replace(rows.held_out, folds=folds)
+    few = fill_banks(
+        stores, network, inputs, replace(rows, held_out=held_out), model.codec, model.history, settings, "kernel"
+    )
+    few = with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])
+    if settings["readout"] == "comparables" or few.error_of_all() <= (1 + SHARE) * model.error_of_all():
+        return few
+    return model
+
+
+def fit_trees(rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, seed: int) -> Fit:
+    """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out."""
+    for part in encoder.encoders:
+        if not part.frozen:
+            part.hold()
+    folds = make_folds(len(rows.frame), FOLDS, rows.groups, None, seed).folds
+    rows = replace(rows, held_out=replace(rows.held_out, folds=folds))
+    reader = TreeColumns(encoder)
+    inputs = prepared(settings, encoder, rows.frame, reader)
+    reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
+    weights = None if rows.weights is None else torch.from_numpy(rows.weights)
+    labels, of_rows = codec.as_predicted(rows.labels), torch.from_numpy(folds)
+    network, boosted = boosted_network(encoder, reader, inputs, labels, of_rows, weights=weights, seed=seed)
+    stores = NeighborBank(embedding_width(network)), NeighborBank(embedding_width(network))
+    unit = codec.unit() ** 2
+    history = TrainingHistory([boosted.error / unit], [boosted.error / unit])
+    model = fill_banks(stores, network, inputs, rows, codec, history, settings, "trees")
+    model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
+    history = TrainingHistory(history.train_error, [model.honest_error() / unit])
+    return replace(model, history=history), []
 
 
 def _with_scale(model: FittedModel) -> LabelCodec:

@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from vicinal.encoders import TableEncoder
-from vicinal.heads.kinds import is_linear, member_heads
+from vicinal.heads.kinds import adjusts, is_linear, member_heads
 
 Array = np.ndarray[Any, Any]
 
@@ -111,7 +111,10 @@ def range_without(low: Array, high: Array, gone: Array, left: Array) -> tuple[Ar
 
 
 def rescale(head: nn.Module, factor: torch.Tensor, offset: torch.Tensor) -> None:
-    """Make a head without a bank say ``factor`` times what it said, plus ``offset``, ``[T]`` each."""
+    """Make a head without a bank, or the trend of one, say ``factor`` times what it said, plus ``offset [T]``."""
+    if adjusts(head):
+        head.base.mul_(factor).add_(offset)
+        head.unit.mul_(factor)
     for one in member_heads(head):
         if is_linear(one):
             with torch.no_grad():

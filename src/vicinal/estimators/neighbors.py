@@ -14,9 +14,10 @@ from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thres
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between
 from vicinal.core.seeding import usual_settings
-from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
+from vicinal.estimators.attention import INWARD, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
+from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.fitted import Part
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, NumberCodec
@@ -29,6 +30,7 @@ from vicinal.estimators.out_of_fold import (
     fold_predictions,
     out_of_fold,
 )
+from vicinal.estimators.presets import settings_of
 from vicinal.estimators.several import is_multilabel
 from vicinal.heads import conformal_margin
 from vicinal.heads.kinds import weighs_locally
@@ -49,33 +51,45 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     training (:meth:`add`) and removed exactly (:meth:`forget`).
 
     Args:
+        preset: None, or "nona": the model and the training of the NONA paper (see
+            :data:`vicinal.estimators.presets.PRESETS`), which is of numbers; for classes the same by log-loss, which is
+            ours. Pretrained encoders are trained, too. A preset gives its values to the parameters that it names and
+            that are at their defaults; any other value goes before it. To have one of them at its default, give the
+            others in place of the preset: ``**PRESETS["nona"].settings | {"tune": "none"}``. A saved model has the
+            values, and no preset.
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
-        metric: what makes rows near. "network": an encoder and projector, trained for the prediction. "kernel", with a
-            kriging readout: for numbers, a kernel on columns of numbers, categories and fixed vectors with a length for
+        metric: what makes rows near. "trees", to predict numbers: boosted trees (LightGBM) of five folds; rows are near
+            whose columns add alike to what the trees predict, and a row of the fit is embedded by the trees that have
+            not seen its label. Texts, images, sounds and sets enter by their leading components, of encoders as they
+            are. "kernel": for numbers, a kernel on columns of numbers, categories and fixed vectors with a length for
             each column, a linear and a piecewise-linear part, learned by its likelihood; for classes, a kernel whose
-            lengths minimize the log-loss (see ``docs/methods.md``). Settings of networks and of their training are then
-            ignored. "auto": to predict a number from at most 64 encoded numbers and categories, "kernel", unless the
-            error of "network" on the held-out rows is more than 5 % lower; for one class a row the same, wherever no
-            encoder is trained, but the network must also be better by more than a standard error; "network" for all
-            else, and where a loss, folds or attention are asked for.
+            lengths minimize the log-loss (see ``docs/methods.md``). "network": an encoder and projector, trained for
+            the prediction. Settings of networks and of their training are ignored by the other two. "auto": for
+            numbers "trees", or "kernel" on tables of at most 64 encoded numbers and categories, whichever has less
+            error on rows that are each predicted from the others; where there are other columns, "network" if its error
+            on the held-out rows is more than 5 % lower than theirs. For one class a row "kernel" wherever no encoder is
+            trained, unless "network" is better by more than 5 % and a standard error. "network" for all else, and where
+            a loss, folds or attention are asked for.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
         mask_extent: "admissible" or "all".
         simplex: "softmax", "sparsemax" or "entmax15"; "auto" is entmax15 for numbers, which gives most rows no weight
             at all, and softmax for classes, which rules no class out.
-        readout: how predictions are read out of the trained metric. "attention": by the head that trained it.
-            "kriging": by weights of the nearest rows (by the embeddings of all members side by side), solved for
-            jointly (see :class:`vicinal.heads.Kriging`), so that few rows make the whole prediction; its scale and
-            noise minimize the error on the held-out rows, or, for ``metric="kernel"``, come from the likelihood.
-            "signed_kriging": the same with weights of either sign, so that predictions can go beyond the labels of the
-            neighbors. "auto": for numbers, attention or kriging, whichever has the lower error on the held-out rows
-            (of kriging by cross-fitting, as they choose its scale), and kriging for more than 8,192 rows, since
-            attention reads them all for each prediction; attention for classes, since few rows would rule most of them
-            out, and where ``loss`` measures another error or ``similarity`` is no distance; signed kriging for
-            ``metric="kernel"``.
-        max_neighbors: most rows that a kriging readout predicts from. None is 30; for ``metric="kernel"`` 256 (128 for
-            more than 5,000 rows), and for classes all rows if there are at most 2,048.
+        readout: how predictions are read out of the metric. "attention": by the head that trained a network. "rows": a
+            mean of the labels of few nearest rows, by weights that are not negative and are solved for jointly (see
+            :class:`vicinal.heads.Kriging`). "comparables", of a kernel or trees: labels of few rows, each adjusted by
+            what a trend by columns says of the difference between it and the query, and the trend itself for what is
+            missing to a weight of 1 (:class:`vicinal.heads.Comparables`). "dense": weights of either sign, of up to 256
+            rows. "auto": of a kernel or trees comparables of the fewest rows whose error (each row predicted from the
+            others) is within 1 % of the least, or "rows" where these have the least; of a kernel "dense" where that is
+            better by more than 1 %; of a
+            network "attention" or "rows", whichever has the lower error on the held-out rows, and "rows" for more than
+            8,192 rows; for classes attention of a network, as few rows would rule most classes out, and dense weights
+            of a kernel.
+        max_neighbors: most rows that make a prediction. None: of a kernel or trees 10 or 30, or up to 120 where labels
+            are mostly noise; 30 of a network; for dense weights of a kernel 256 (128 for more than 5,000 rows), and for
+            classes all rows if there are at most 2,048.
         target_transform: the scale that numbers are learned on: "none"; "log", for positive ones such as prices, where
             a prediction is a weighted geometric mean; "rank", their normal scores (see
             :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto": "log" where labels are positive
@@ -156,7 +170,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         bank_: the rows that predictions are made from: all of them.
         calibration_: the rows that were held out of training; none where members are folds.
         folds_: how many folds the members leave out, or None where rows were held out.
-        metric_: "network" or "kernel", whichever was fitted.
+        metric_: "network", "kernel" or "trees", whichever was fitted.
         history_: error curves of training; a single point for a kernel.
         plan_: the plan by which encoders were tuned, or None.
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it. Of several
@@ -164,9 +178,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         targets_: names of several targets, or None.
         target_transform_: the fitted transform; its ``name`` is "none", "log" or "rank".
 
-    The paper is NONA (see ``docs/methods.md``); its recipe is ``readout="attention", members=1, final_tanh=True,
-    dropout=0.0, batch_size=32, learning_rate=1e-5``, the rest as here. The measurements behind the defaults are in
-    ``docs/results/nona.md`` and ``docs/results/readouts.md``.
+    The paper is NONA (see ``docs/methods.md``): ``preset="nona"`` is its model and its training. The measurements
+    behind the defaults are in ``docs/results/nona.md`` and ``docs/results/readouts.md``.
 
     >>> x = np.linspace(0, 6, 200)[:, None]
     >>> model = NeighborRegressor(max_epochs=30, learning_rate=1e-2).fit(x, np.sin(x[:, 0]))
@@ -174,6 +187,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     True
     >>> round(sum(n.weight for n in model.explain([[1.5]], k=100000)[0].neighbors), 6)
     1.0
+    >>> NeighborRegressor(preset="nona", max_epochs=2).fit(x, np.sin(x[:, 0])).network_.head.mask.family
+    's2'
     """
 
     label_range_ = Part[tuple[Any, Any]]("ends", of_codec=True)
@@ -270,7 +285,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             return_error: also return how far each may be from the prediction over the whole bank ``[n]``: 0 without an
                 index; for an approximate index it assumes that the index found the best rows.
         """
-        queries = self.query_rows(X, ids).vectors
+        queries = self.query_rows(X, ids, groups).vectors
         model = self.opened()
         prediction, error = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
         values = model.in_label_units(prediction).numpy()
@@ -354,7 +369,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         for coverage in coverages:
             check_between("coverage", coverage, 0, 1)
         known: dict[str, Any] = {"ids": ids, "groups": groups}
-        rows = self.query_rows(X, ids)
+        rows = self.query_rows(X, ids, groups)
         if self.targets_ is not None:
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
@@ -477,7 +492,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return super().explain(X, k, ids=ids, groups=groups, elements=elements)
 
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
-        codec = NumberCodec.of(y, self.target_transform)
+        codec = NumberCodec.of(y, settings_of(self)["target_transform"])
         for setting in ("index", "loss") if codec.targets is not None else ():
             if getattr(self, setting) is not None:
                 raise ValueError(f"{setting}: expected None for several targets, got {short(getattr(self, setting))}")
@@ -600,7 +615,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
-        queries = self.query_rows(X, ids).vectors
+        queries = self.query_rows(X, ids, groups).vectors
         model = self.opened()
         shares, error = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
         shares = model.in_label_units(shares)
@@ -630,7 +645,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
                 groups, or if rows may have several classes.
         """
         check_between("coverage", coverage, 0, 1)
-        queries = self.query_rows(X, ids).vectors
+        queries = self.query_rows(X, ids, groups).vectors
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
         query_identity = self._prediction_identity(len(queries), ids, groups)

@@ -23,9 +23,9 @@ MASKS = ("s1", "s2", "topk")
 
 HEADS = ("nona", "dense")
 
-READOUTS = ("attention", "kriging", "signed_kriging", "auto")
+READOUTS = ("auto", "attention", "rows", "comparables", "dense")
 
-METRICS = ("auto", "network", "kernel")
+METRICS = ("auto", "network", "kernel", "trees")
 
 NEIGHBORS = 30
 """Rows that a kriging readout of a network looks at where ``max_neighbors`` is None."""
@@ -78,47 +78,62 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         ValueError: naming a readout that does not exist, or a setting that it does not go with.
     """
     readout = check_choice("readout", settings["readout"], READOUTS)
-    if check_choice("metric", settings["metric"], METRICS) == "kernel":
-        _check_kernel(settings)
+    metric = check_choice("metric", settings["metric"], METRICS)
+    if metric in ("kernel", "trees"):
+        _check_untrained(settings, metric, classes=classes)
+    if readout == "comparables" and (metric == "network" or classes):
+        got = "classes" if classes else "metric='network'"
+        raise ValueError(
+            f"readout: expected 'attention' or 'rows' for {got}, got 'comparables', which has no trend there"
+        )
     if settings["max_neighbors"] is not None:
         check_integer("max_neighbors", settings["max_neighbors"], high=MOST_NEIGHBORS)
     if readout == "attention":
         if settings["max_neighbors"] is not None:
             raise ValueError(
                 "max_neighbors: expected None for readout='attention', which weighs all rows, got "
-                f"{settings['max_neighbors']}; say readout='kriging'"
+                f"{settings['max_neighbors']}; say readout='rows'"
             )
         return
-    if classes and readout == "signed_kriging" and settings["metric"] != "kernel":
+    if classes and readout == "dense" and settings["metric"] != "kernel":
         raise ValueError(
-            "readout: expected 'attention' or 'kriging' for classes, got 'signed_kriging', whose weights below 0 are "
+            "readout: expected 'attention' or 'rows' for classes, got 'dense', whose weights below 0 are "
             "no probabilities; metric='kernel' makes some of them"
         )
     if settings["head"] != "nona" and readout != "auto":
         raise ValueError(f"readout: expected 'attention' for head={short(settings['head'])}, got {short(readout)}")
 
 
-def _check_kernel(settings: dict[str, Any]) -> None:
-    """Raise ValueError for settings that do not go with ``metric="kernel"``."""
+def _check_untrained(settings: dict[str, Any], metric: str, *, classes: bool) -> None:
+    """Raise ValueError for settings that do not go with a metric that no gradient of predictions trains."""
+    if metric == "trees" and classes:
+        raise ValueError("metric: expected 'kernel' or 'network' for classes, got 'trees', which are of numbers")
     if settings["readout"] == "attention":
+        most = "'dense' or 'rows'" if metric == "kernel" else "'comparables' or 'rows'"
         raise ValueError(
-            "readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got 'attention', "
-            "as attention needs a trained network; say readout='signed_kriging', or 'kriging' for weights that are "
-            "not negative"
+            f"readout: expected {most} for metric={metric!r}, got 'attention', as attention needs a trained network; "
+            f"say readout={most.split()[0]}, or 'rows' for a weighted mean of labels as they are"
+        )
+    if metric == "trees" and settings["readout"] == "dense":
+        raise ValueError(
+            "readout: expected 'comparables' or 'rows' for metric='trees', got 'dense', which a kernel has"
         )
     if settings["head"] != "nona":
-        raise ValueError(f"head: expected 'nona' for metric='kernel', got {short(settings['head'])}")
+        raise ValueError(f"head: expected 'nona' for metric={metric!r}, got {short(settings['head'])}")
     if settings["loss"] is not None:
         loss = short(settings["loss"])
-        raise ValueError(f"loss: expected None for metric='kernel', which has its own, got {loss}")
+        raise ValueError(f"loss: expected None for metric={metric!r}, which has its own, got {loss}")
+    if metric == "trees" and settings["index"] is not None:
+        index = short(settings["index"])
+        raise ValueError(f"index: expected None for metric='trees', whose bank is searched exactly, got {index}")
 
 
 def make_kriging(settings: dict[str, Any], linear: int = 0, whole_up_to: int = 0) -> Kriging | None:
     """The kriging head that ``readout`` names or may choose, without its scale and noise; None for "attention"."""
     if settings["readout"] == "attention" or settings["head"] != "nona":
         return None
-    signed = settings["readout"] == "signed_kriging"
-    signed = signed or (settings["readout"], settings["metric"]) == ("auto", "kernel")
+    signed = settings["readout"] == "dense"
+    signed = signed or (settings["metric"] == "kernel" and settings["readout"] in ("auto", "comparables"))
     k = settings["max_neighbors"] or NEIGHBORS
     return Kriging(k, convex=not signed, linear=linear, whole_up_to=whole_up_to)
 
@@ -221,8 +236,9 @@ def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:
         return
     if not isinstance(settings["fair"], str):
         raise TypeError(f"fair: expected the name of a column, got {short(settings['fair'])}")
-    if settings["metric"] == "kernel":
-        raise ValueError("fair: expected metric='network', got 'kernel', which no gradient of predictions trains")
+    if settings["metric"] in ("kernel", "trees"):
+        got = short(settings["metric"])
+        raise ValueError(f"fair: expected metric='network', got {got}, which no gradient of predictions trains")
     if settings["readout"] not in ("auto", "attention"):
         raise ValueError(
             f"fair: expected readout='attention', whose predictions are trained, got {short(settings['readout'])}"

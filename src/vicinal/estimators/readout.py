@@ -136,7 +136,7 @@ def choose_kriging(
     queries, truth = queries[at], truth[at]
     identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
     tried, mass = _candidates(head, bank), mass[at]
-    errors = _errors(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
+    errors = errors_of(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
     groups = identity.get("query_groups")
     return _choice(tried, *errors, parts=(torch.arange(len(queries)) if groups is None else groups) % PARTS)
 
@@ -178,7 +178,7 @@ def tried_out_of_fold(
         rows, known_labels, known = members.bank(fold, bank[there], labels[there], folds[there], identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
         of_fold = members.columns(fold, bank[queries]), labels[queries]
-        each.append(_errors(parts, *of_fold, rows, known_labels, known, mass[queries], numbers=numbers))
+        each.append(errors_of(parts, *of_fold, rows, known_labels, known, mass[queries], numbers=numbers))
     error, shares = (torch.cat(some, dim=1) for some in zip(*each, strict=True))
     counts = torch.tensor([some.shape[1] for some, _ in each])
     return Tried(tried, error, shares, torch.tensor(codes).repeat_interleave(counts))
@@ -211,12 +211,11 @@ def _candidates(head: Kriging, bank: Tensor) -> list[Kriging]:
     sample = bank[:: max(1, -(-len(bank) // MOST))].double()
     unit = float(torch.pdist(sample).median()) if len(sample) > 1 else 1.0
     unit = unit if unit > 0 else 1.0
-    return [
-        Kriging(head.k, scale=scale * unit, noise=noise, convex=head.convex) for scale in SCALES for noise in NOISES
-    ]
+    return [head.with_kernel(scale * unit, noise) for scale in SCALES for noise in NOISES]
 
 
-def _errors(
+@torch.no_grad()
+def errors_of(
     tried: Sequence[nn.Module],
     queries: Tensor,
     truth: Tensor,
@@ -226,13 +225,14 @@ def _errors(
     mass: Tensor,
     *,
     numbers: bool,
+    strongest: int = _FIRST,
 ) -> tuple[Tensor, Tensor]:
-    """Of each of ``tried``, for queries ``[n, d]`` from the rows of ``bank [N, d]``: error and share of five rows.
+    """Of each of ``tried``, for queries ``[n, d]`` from the rows of ``bank [N, d]``: error and share of a few rows.
 
     Each query counts by its ``mass [n]``.
 
     Returns:
-        errors ``[T, n]``, and weights of the five strongest rows ``[T, n]``.
+        errors ``[T, n]``, and weights of the ``strongest`` rows ``[T, n]``.
     """
     heads = [one for one in tried if weighs_locally(one)]
     queries, truth = queries.double(), truth.double()
@@ -241,8 +241,9 @@ def _errors(
     mass = mass.double()
     for some in neighborhoods(queries, bank, positions, bank_weight=identity.get("bank_weight")):
         for number, (weights, variance) in enumerate(solve_each(heads, *some[1:])):
-            prediction = KrigingWeights(weights, positions[some.part], variance).mean(labels)
+            local = KrigingWeights(weights, positions[some.part], variance)
+            prediction = heads[number].with_trend(local, queries[some.part], bank).mean(labels)
             error[number, some.part] = error_of(prediction, truth[some.part], numbers=numbers) * mass[some.part]
-            strongest = weights.topk(min(_FIRST, weights.shape[1]), dim=1).values
-            shares[number, some.part] = strongest.sum(dim=1) * mass[some.part]
+            shares[number, some.part] = weights.topk(min(strongest, weights.shape[1]), dim=1).values.sum(dim=1)
+    shares *= mass
     return error, shares

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import Field, JsonValue, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, NonNegativeInt, PositiveInt, model_validator
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -32,15 +32,19 @@ from vicinal.encoders.base import KIND_NAMES, Size
 from vicinal.encoders.category import level_of
 from vicinal.encoders.kinds import is_gap, is_list
 from vicinal.encoders.names import check_encoder, chosen_encoder, reaches_out
+from vicinal.encoders.tree_columns import TreeColumns
+from vicinal.encoders.tree_projector import TreeProjector
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.journal import Changes, read_changes, write_changes
-from vicinal.estimators.kernel_metric import WHOLE, check_kernel, make_kernel_network
+from vicinal.estimators.kernel_metric import WHOLE, check_kernel, empty_trend_network, make_kernel_network
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, LikenessCodec, NumberCodec
 from vicinal.estimators.network import (
     MOST_NEIGHBORS,
+    NEIGHBORS,
+    READOUTS,
     check_readout,
     embedding_width,
     make_kriging,
@@ -48,7 +52,9 @@ from vicinal.estimators.network import (
     similarity_network,
 )
 from vicinal.estimators.plan import TuningPlan
+from vicinal.estimators.presets import settings_of
 from vicinal.estimators.target_transform import TargetTransform
+from vicinal.heads import Comparables, Kriging
 from vicinal.heads.kinds import weighs_locally
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
@@ -65,6 +71,9 @@ WIDEST = 1 << 24
 _ROLES = ("name", "target", "id", "group", "time", "weight")
 """Notes that name a column, or the data."""
 
+_FORMER_READOUTS = {"kriging": "rows", "signed_kriging": "dense"}
+"""Readouts by the names that they had."""
+
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Positive = Annotated[float, Field(gt=0)]
 _Finite = Annotated[float, Field(ge=-100, le=100)]
@@ -72,16 +81,19 @@ _Text = Annotated[str, Field(max_length=1000)]
 
 
 class SavedParameters(Saved):
-    """Parameters of an estimator that say what is fitted; see :class:`vicinal.estimators.NeighborRegressor`."""
+    """Parameters of an estimator that say what is fitted; see :class:`vicinal.estimators.NeighborRegressor`.
+
+    Those of a preset are here by their values, so that a folder says what was fitted, whatever the preset will be.
+    """
 
     head: Literal["nona", "dense"]
-    metric: Literal["auto", "network", "kernel"] = "network"
+    metric: Literal["auto", "network", "kernel", "trees"] = "network"
     similarity: _Text
     mask: Literal["s1", "s2", "topk"] | None
     mask_parameters: Literal["pointwise", "global"]
     mask_extent: Literal["admissible", "all"]
     simplex: _Text
-    readout: Literal["attention", "kriging", "signed_kriging", "auto"] = "attention"
+    readout: Annotated[Literal[READOUTS], BeforeValidator(lambda name: _FORMER_READOUTS.get(name, name))] = "attention"  # type: ignore[valid-type]
     max_neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
     target_transform: Literal["none", "log", "rank", "auto"] = "none"
     loss: _Text | None
@@ -152,7 +164,9 @@ class SavedConfig(Saved):
     rank: Size | None = None
     start: float | None = None
     learned: bool | None = None
-    metric: Literal["network", "kernel"] | None = None
+    metric: Literal["network", "kernel", "trees"] | None = None
+    trend: PositiveInt | None = None
+    cross_fits: Annotated[int, Field(ge=2, le=64)] | None = None
     plan: TuningPlan | None = None
     weight_unit: _Positive = 1.0
     sequence: NonNegativeInt = 0
@@ -175,15 +189,15 @@ class SavedConfig(Saved):
 
     @model_validator(mode="after")
     def _agree_on_members(self) -> Self:
-        by_name = {"attention": False, "kriging": True, "signed_kriging": True}
+        by_name = {"attention": False, "rows": True, "comparables": True, "dense": True}
         if self.kriging not in (None, by_name.get(self.parameters.readout, self.kriging)):
             raise ValueError(f"a head of another readout than {self.parameters.readout}")
         if "auto" not in (self.parameters.metric, self.metric or "auto") and self.parameters.metric != self.metric:
             raise ValueError(f"a metric other than {self.parameters.metric}")
         if self.neighbors is not None and self.parameters.max_neighbors not in (None, self.neighbors):
             raise ValueError(f"{self.neighbors} neighbors where max_neighbors is {self.parameters.max_neighbors}")
-        if self.fitted_metric == "kernel" and (self.multilabel or self.task == "similarity"):
-            raise ValueError("a kernel of several classes a row, or of likeness")
+        if self.fitted_metric != "network" and (self.multilabel or self.task == "similarity"):
+            raise ValueError(f"{self.fitted_metric} of several classes a row, or of likeness")
         lists = isinstance(self.label_range, tuple) and isinstance(self.label_range[0], list)
         lengths = {len(ends) for ends in self.label_range or () if isinstance(ends, list)}
         if lists != (self.targets is not None) or (self.targets is not None and lengths != {len(self.targets)}):
@@ -200,6 +214,8 @@ class SavedConfig(Saved):
 
     @model_validator(mode="after")
     def _agree_on_readouts(self) -> Self:
+        if (self.fitted_metric == "trees" or self.trend is not None) and self.cross_fits is None:
+            raise ValueError("a metric that has learned from labels without folds")
         if self.fold_readouts is not None and len(self.fold_readouts) != self.folds:
             raise ValueError(f"{len(self.fold_readouts)} readouts of {self.folds} folds")
         if None in (self.fold_readouts or ()) and self.parameters.readout != "auto":
@@ -357,8 +373,9 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
     if form.labels != ("float64", each) or store.columns != config.columns:
         raise ValueError(f"bank.json: expected rows with the labels and columns of config.json in {folder}, got others")
     folds = bank.folds
-    if folds is not None and not bool((folds < (config.folds or 0)).all()):
-        raise ValueError(f"bank.safetensors: expected folds below {config.folds or 0} in {folder}, got others")
+    most = config.folds or config.cross_fits or 0
+    if folds is not None and not bool((folds < most).all()):
+        raise ValueError(f"bank.safetensors: expected folds below {most} in {folder}, got others")
     labels = bank.labels
     if not bool(labels.isfinite().all()):
         raise ValueError(f"bank.safetensors: expected finite labels in {folder}, got NaN or infinity")
@@ -375,6 +392,9 @@ _ELEMENTS = 256
 """Elements of a set that are kept to show it."""
 _FORMER_NEIGHBORS = 128
 """Rows that a kernel is read out by in folders that do not say it."""
+
+_LARGEST_TREES = 1 << 28
+"""Bytes of the trees of a fold, at most."""
 
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
@@ -413,6 +433,8 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
     """
     (stage / CONFIG).write_text(_config(model, notes or {}).model_dump_json(indent=1) + "\n", encoding="utf-8")
     save_file(_weights(model), stage / MODEL)
+    for name, text in _tree_files(model.network_.projector).items():
+        (stage / name).write_text(text, encoding="utf-8")
     model.bank_.store.write(stage, _shown_rows(model, model.bank_))
     with staged_folder(stage / HELD_OUT, "bank") as folder:
         model.calibration_.store.write(folder, _shown_rows(model, model.calibration_))
@@ -617,11 +639,18 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
         with torch.device("meta"):
             network = similarity_network(encoder, max(1, min(width, settings["dim"])))
             return network, network.head
+    if config.fitted_metric == "trees":
+        projector = TreeProjector(_read_trees(path.parent, config), TreeColumns(encoder))
+        with torch.device("meta"):
+            return NeighborNetwork(encoder, projector, _local_head(config, settings)), torch.nn.Identity()
     if config.fitted_metric == "kernel":
         by_scores = config.classes is not None
         check_kernel(encoder, classes=by_scores)
         with torch.device("meta"):
             network = make_kernel_network(settings, encoder, classes=by_scores, whole_up_to=config.whole_up_to)
+            if config.cross_fits is not None:
+                network = empty_trend_network(network, config.cross_fits, len(config.targets or "1"))
+                network.head = _local_head(config, settings)
             return network, network.head
     gain = tensor_header(path).get("projector.gain")
     if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
@@ -636,6 +665,35 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
     return network, attention
 
 
+def _local_head(config: SavedConfig, settings: dict[str, Any]) -> torch.nn.Module:
+    """The head of a metric without a network, its weights not loaded yet."""
+    k = settings["max_neighbors"] or NEIGHBORS
+    if config.trend is None:
+        return Kriging(k)
+    return Comparables(k, trend=config.trend, targets=len(config.targets or "1"))
+
+
+def _tree_files(projector: torch.nn.Module) -> dict[str, str]:
+    """The texts of trees by the names of their files: fold, then target."""
+    texts = projector.texts if isinstance(projector, TreeProjector) else []
+    return {f"trees-{i}-{j}.txt": text for i, fold in enumerate(texts) for j, text in enumerate(fold)}
+
+
+def _read_trees(folder: Path, config: SavedConfig) -> list[list[str]]:
+    """The texts of :func:`_tree_files`, of a size that can be read.
+
+    Raises:
+        ValueError: for a file that is not there, was changed or is too large.
+    """
+    targets, texts = range(len(config.targets or "1")), list[list[str]]()
+    for fold in range(config.cross_fits or 0):
+        names = [f"trees-{fold}-{target}.txt" for target in targets]
+        check_inside(folder, *names)
+        check_sums(folder, tuple(names), largest=_LARGEST_TREES)
+        texts.append([(folder / name).read_text(encoding="utf-8") for name in names])
+    return texts
+
+
 def _load_bank(folder: Path, config: SavedConfig, width: int, *, verify: bool) -> Bank:
     rows = folder / ROWS
     small = not rows.is_file() or rows.stat().st_size <= _VERIFIED
@@ -646,7 +704,8 @@ def _load_bank(folder: Path, config: SavedConfig, width: int, *, verify: bool) -
 
 def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
     known = [name for name in SavedParameters.model_fields if name not in _LOCAL and hasattr(model, name)]
-    parameters = {name: getattr(model, name) for name in known}
+    settings = settings_of(model)
+    parameters = {name: settings.get(name, getattr(model, name)) for name in known}
     if hasattr(model, "labels_"):
         parameters["labels"] = model.labels_
     if not isinstance(parameters["random_state"], int):
@@ -683,6 +742,8 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "start": getattr(model, "start_", None),
             "learned": getattr(model, "learned_", None),
             "metric": model.metric_,
+            "trend": getattr(model.network_.head, "trend", None),
+            "cross_fits": getattr(model.network_.projector, "folds", None) if model.network_.cross_fitted else None,
             "plan": model.plan_,
             "weight_unit": model.weight_unit_,
             "sequence": model.changes_.sequence,

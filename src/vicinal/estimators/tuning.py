@@ -25,6 +25,7 @@ from vicinal.estimators.indexing import start_indexes
 from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
+from vicinal.estimators.presets import settings_of
 from vicinal.index import NeighborBank
 from vicinal.training import TrainingSettings
 
@@ -53,9 +54,10 @@ class TunedEstimator(NeighborEstimator):
             if (weights != weights[0]).any():
                 self._check_weighted()
         plan = read_plan(self.plan)
-        if self.tune != "auto":
-            if plan is not None and plan.tune != self.tune:
-                raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {self.tune!r}")
+        tune = settings_of(self)["tune"]
+        if tune != "auto":
+            if plan is not None and plan.tune != tune:
+                raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {tune!r}")
             super()._fit(x, y, ids, groups, validation, weights)
             self.plan_ = plan
             return self
@@ -65,7 +67,7 @@ class TunedEstimator(NeighborEstimator):
         self, plan: TuningPlan | None, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any
     ) -> Self:
         """The same by ``tune="auto"``."""
-        check_settings(self.get_params(deep=False), classes=hasattr(self, "predict_proba"))
+        check_settings(settings_of(self), classes=hasattr(self, "predict_proba"))
         seed = self.random_state
         seed = seed if isinstance(seed, int) else int(check_random_state(seed).randint(2**31 - 1))
         labelled = {"ids": ids, "groups": groups, "validation": validation}
@@ -93,7 +95,8 @@ class TunedEstimator(NeighborEstimator):
         transform = self.target_transform if self.index is None else "none"
         known = {"index": None, "random_state": seed, "checkpoint_dir": where, "target_transform": transform}
         settings = known | settings
-        return clone(self).set_params(**settings if self._named is None else {"encoders": self._named, **settings})
+        part = clone(type(self)(**settings_of(self)))
+        return part.set_params(**settings if self._named is None else {"encoders": self._named, **settings})
 
     def _better(self, frozen: Any, plan: TuningPlan, seed: int, x: Any, y: Any, labelled: dict[str, Any]) -> Any:
         """The frozen estimator or one that is tuned by the plan, whichever has less error on the rows held out."""
@@ -139,15 +142,16 @@ class TunedEstimator(NeighborEstimator):
         ways = self._probe(pretrained, x, seed)
         rows = len(frozen.bank_) - len(frozen.calibration_)
         left = 60 * self.minutes - (time.perf_counter() - started) - rest
-        by_user = self.encoder_learning_rate != TrainingSettings.encoder_learning_rate
+        by = settings_of(self)
+        by_user = by["encoder_learning_rate"] != TrainingSettings.encoder_learning_rate
         plan = choose_plan(
             ways,
             rows,
             left,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            encoder_learning_rate=self.encoder_learning_rate if by_user else ENCODER_LEARNING_RATE,
-            weight_decay=self.weight_decay,
+            batch_size=by["batch_size"],
+            learning_rate=by["learning_rate"],
+            encoder_learning_rate=by["encoder_learning_rate"] if by_user else ENCODER_LEARNING_RATE,
+            weight_decay=by["weight_decay"],
         )
         plan = plan if plan.tune == "none" else plan.model_copy(update={"seconds": round(plan.seconds + rest, 1)})
         if file is not None:
@@ -170,8 +174,8 @@ class TunedEstimator(NeighborEstimator):
 
     def _epoch(self, x: Any, seed: int, tune: str, precision: str) -> float:
         """Seconds for each row that is trained on."""
-        share = self.validation_fraction
-        train = max(_FEWEST_PROBED, min(self.batch_size, round((1 - share) * len(x))))
+        share, size = self.validation_fraction, int(settings_of(self)["batch_size"])
+        train = max(_FEWEST_PROBED, min(size, round((1 - share) * len(x))))
         count = min(len(x), train + max(1, round(train * share / (1 - share))))
         some = x.iloc[np.linspace(0, len(x) - 1, count).astype(int)]
         settings = {
@@ -194,7 +198,7 @@ class TunedEstimator(NeighborEstimator):
         self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
     ) -> HeldOut:
         held_out, plan = super()._held_out(encoder, rows, validation, groups, classes, seed), read_plan(self.plan)
-        if plan is None or self.tune == "none" or plan.rows >= len(held_out.train):
+        if plan is None or settings_of(self)["tune"] == "none" or plan.rows >= len(held_out.train):
             return held_out
         some = np.random.RandomState(seed).permutation(held_out.train)[: plan.rows]
         return HeldOut(np.sort(some), held_out.validation, None)
@@ -206,4 +210,4 @@ class TunedEstimator(NeighborEstimator):
         folds = None if store.folds is None else store.folds.numpy()
         bank.add(store.ids, store.vectors, self.bank_.labels, groups=store.groups, rows=self.bank_.rows, folds=folds)
         indexes = start_indexes(str(self.index), head, bank, self.index_tolerance)
-        self.fitted_ = with_index(replace(self.fitted_, bank=Bank.over(bank)), indexes, self.get_params(deep=False))
+        self.fitted_ = with_index(replace(self.fitted_, bank=Bank.over(bank)), indexes, settings_of(self))

@@ -1,0 +1,145 @@
+"""The readout of a metric with a trend: the fewest rows, with or without the trend, that do nearly as well."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.readout import errors_of
+from vicinal.heads import Comparables, Kriging
+from vicinal.heads.kinds import adjusts
+from vicinal.training.rows import spread
+
+SHARE = 0.01
+"""By how much the error of a simpler readout may be above the least."""
+
+HANDICAP = 0.05
+"""By how much the error of a readout without a trend is told higher where readouts are compared."""
+
+CLOSE = 0.003
+"""By how much it may be above where that gives rows more weight: much noise would leave all to the trend."""
+
+USUAL = (10, 30)
+"""Rows that may make a prediction."""
+
+MANY = (60, 120)
+"""Rows that may do so where labels are mostly noise, of which each row more takes its share away."""
+
+NOISY = 0.5
+"""Share of the variance of the labels from which on errors are mostly noise."""
+
+SCALES = (0.5, 1.0, 2.0, 4.0)
+"""Lengths of the kernel that are tried, in median distances between rows of the bank."""
+
+NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Noises that are tried; with a trend, much noise leaves most of the prediction to it."""
+
+MOST = 400
+"""Rows that the choice is made on, each predicted from all others."""
+
+FIRST = 10
+"""Rows whose weight is compared."""
+
+LEAST_WEIGHT = 0.1
+"""Mean weight of these rows below which a readout with a trend is none: the trend alone explains by no row."""
+
+Place = tuple[int, int]
+"""Of a length in ``SCALES``, and a noise in ``NOISES``."""
+
+_START = [(length, noise) for length in (0, 2) for noise in (1, 3, 5)]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A readout with its scale and noise.
+
+    Attributes:
+        head: with them.
+        place: of scale and noise in the tables.
+        error: mean over the rows that the choice is made on.
+        weight: of the ten rows of highest weight in a prediction, the mean.
+    """
+
+    head: Kriging
+    place: Place
+    error: float
+    weight: float
+
+
+def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: int | None) -> FittedModel:
+    """The model with the readout that is asked for, or that of fewest rows whose error is within 1 % of the least.
+
+    A readout without the trend must have 5 % less error than with it: on the rows of the choice it often seems as good
+    by chance, and on other rows it had 5 % more (docs/results/tables.md).
+
+    Args:
+        model: with any head; each row of its bank is embedded as if its label had not been seen.
+        trend: a head with the trend.
+        wished: "rows", "comparables", or "auto" for either.
+        rows: how many rows make a prediction, at most; None: to be chosen.
+    """
+    each: dict[str, list[Kriging]] = {"rows": [Kriging()], "comparables": [trend]}
+    heads = each.get(wished, [Kriging(), trend])
+    compared = _Compared(model)
+    usual = [compared.best(head.with_rows(rows or USUAL[1]), _START) for head in heads]
+    tried, least = usual, min(usual, key=lambda one: one.error)
+    if rows is None:
+        counts = MANY if least.error > NOISY * compared.variance() else ()
+        fewer, *more = (
+            [compared.best(one.head.with_rows(k), [one.place]) for one in usual] for k in (USUAL[0], *counts)
+        )
+        tried = [*fewer, *usual, *(one for some in more for one in some)]
+        least = min(tried, key=lambda one: one.error)
+    some = [one for one in tried if one.weight >= LEAST_WEIGHT] or tried[-1:]
+    cost = [one.error * (1 if adjusts(one.head) else 1 + HANDICAP) for one in some]
+    chosen = next(one for one, each in zip(some, cost, strict=True) if each <= (1 + SHARE) * min(cost))
+    return model.with_head(chosen.head.eval())
+
+
+class _Compared:
+    """Errors of readouts of a model on some rows of its bank, each predicted from all others."""
+
+    def __init__(self, model: FittedModel) -> None:
+        self.model, self.bank, self.labels = model, model.bank, model.bank_labels().double()
+        self.at = spread(len(self.bank), MOST)
+        self.mass = self.bank.mass[self.at]
+        self.unit = float(torch.pdist(self.bank.vectors[spread(len(self.bank), 1024)].double()).median()) or 1.0
+
+    def variance(self) -> float:
+        """Mean error of the mean label, as training has errors."""
+        truth = self.labels[self.at]
+        mean = torch.einsum("n,n...->...", self.mass / self.mass.sum(), truth)
+        return float((self.model.codec.errors(mean.expand_as(truth), truth) * self.mass).sum() / self.mass.sum())
+
+    def best(self, head: Kriging, start: list[Place]) -> Candidate:
+        """The scale and noise of least error, or of nearly as little with more weight on few rows.
+
+        The neighbors of the best so far are tried until none is better.
+
+        Args:
+            head: its other settings are kept.
+            start: the first places that are tried.
+        """
+        known: dict[Place, Candidate] = {}
+        todo = start
+        while todo:
+            heads = [head.with_kernel(SCALES[i] * self.unit, NOISES[j]) for i, j in todo]
+            for place, one, *values in zip(todo, heads, *self._errors(heads), strict=True):
+                known[place] = Candidate(one, place, *values)
+            least = min(known.values(), key=lambda one: one.error)
+            i, j = least.place
+            near = [(i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)]
+            inside = [(a, b) for a, b in near if 0 <= a < len(SCALES) and 0 <= b < len(NOISES)]
+            todo = [place for place in inside if place not in known]
+        close = [one for one in known.values() if one.error <= (1 + CLOSE) * least.error]
+        return max(close, key=lambda one: one.weight)
+
+    def _errors(self, heads: Sequence[Kriging]) -> tuple[list[float], list[float]]:
+        bank, at = self.bank, self.at
+        rows = bank.vectors[at], self.labels[at], bank.vectors, self.labels
+        numbers = self.model.codec.targets is not None
+        known = bank.identity(**bank.who(at)), self.mass
+        both = errors_of(heads, *rows, *known, numbers=numbers, strongest=FIRST)
+        error, weight = (values.sum(dim=1) / self.mass.sum() for values in both)
+        return error.tolist(), weight.tolist()

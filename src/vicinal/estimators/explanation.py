@@ -1,0 +1,260 @@
+"""What made a prediction: its rows, by what they are adjusted, and what each counts; also in words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+_LINES = 10
+"""Explanations that are shown of a list."""
+
+_SHOWN = 3
+"""Rows that are told of one by one."""
+
+_REASONS = 2
+"""Columns that an adjustment is said to come from."""
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """A bank row in a prediction.
+
+    Attributes:
+        id: the row's id.
+        weight: its share of the prediction, from 0 to 1; a readout with signed weights may give less than 0 or more
+            than 1.
+        label: its label: a number, a class, or a tuple of its classes where rows may have several.
+        contribution: what it adds to the prediction: weight times label (on the scale of ``target_transform``, if there
+            is one); for a class, the weight if the row is of that class, else 0.
+        row: its columns.
+        name: a short name to show: its first text, cut to 40 characters, or its id.
+        adjustments: by column what a trend adds to its label for the difference between it and the query; of a readout
+            without a trend none.
+        adjusted: its label with these, in its own unit; of a readout without a trend None.
+    """
+
+    id: Any
+    weight: float
+    label: Any
+    contribution: float
+    row: dict[str, Any]
+    name: str = ""
+    adjustments: Mapping[str, float] = field(default_factory=dict)
+    adjusted: Any = None
+
+    def adjusting(self) -> dict[str, Any]:
+        """What adjusts it, for JSON: ``adjusted`` and ``adjustments``; of a readout without a trend nothing."""
+        return {} if self.adjusted is None else {"adjusted": self.adjusted, "adjustments": dict(self.adjustments)}
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What a trend by columns says of a query, on the scale of the contributions.
+
+    Attributes:
+        weight: of the trend itself in the prediction: what the weights of all rows are missing to 1.
+        base: what every row gets.
+        columns: what each column adds; with ``base`` they sum to ``value``.
+        value: what the trend alone would predict.
+    """
+
+    weight: float
+    base: float
+    columns: Mapping[str, float]
+    value: float
+
+    @property
+    def contribution(self) -> float:
+        """What it adds to the prediction: weight times value."""
+        return self.weight * self.value
+
+    def record(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {"weight": self.weight, "base": self.base, "columns": dict(self.columns), "value": self.value}
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of a set in a prediction.
+
+    Attributes:
+        column: the column of sets.
+        position: its place in the cell, from 1.
+        value: the element itself.
+        effect: how much ``Explanation.total`` drops without it.
+        weights: how much weight each listed neighbor loses without it; a neighbor that is then no longer among the 64
+            heaviest counts as having none.
+    """
+
+    column: str
+    position: int
+    value: Any
+    effect: float
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One prediction as a sum over bank rows.
+
+    Attributes:
+        prediction: a number, or the predicted class; where rows may have several, the most probable one.
+        total: what the contributions sum to: the number, on the scale of ``target_transform`` (its logarithm, say); for
+            classes their probability, or with a kernel the score behind it.
+        neighbors: the rows with the largest weights (in absolute value), largest first.
+        other_weight: weight of all rows that are not listed; together with the listed weights it sums to 1.
+        other_contribution: what those rows add; together with the listed contributions it sums to ``total``.
+        other_count: how many of those rows have weight. For a large bank, read in blocks, or an index, it is the number
+            of rows not listed, with or without weight.
+        elements: the elements of the row's sets, if asked for, largest effect first.
+        transform: "none", "log", "rank" or "softmax": the scale of the contributions. Labels and ``prediction`` stay in
+            their own units.
+        probability: of the predicted class; None for numbers.
+        trend: of comparables; its weight times its value is in ``total`` with the contributions, each of which is then
+            the weight times the adjusted label. None: labels are taken as they are, and weights sum to 1.
+    """
+
+    prediction: Any
+    total: float
+    neighbors: tuple[Neighbor, ...]
+    other_weight: float
+    other_contribution: float
+    other_count: int
+    elements: tuple[Element, ...] = ()
+    transform: str = "none"
+    probability: float | None = None
+    trend: Trend | None = None
+
+    def __str__(self) -> str:
+        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out.
+
+        Of comparables each row has its label and, behind an arrow, its adjusted label.
+        """
+        shown = [n for n in self.neighbors if abs(n.weight) >= 0.005]
+        parts = [f"{n.name or n.id} {_labels(n)} ({n.weight:.2f})" for n in shown]
+        rest, count = self.other_weight, self.other_count
+        if count and (abs(rest) >= 0.005 or not shown):
+            parts.append(f"{count} more ({rest:.2f})")
+        if self.trend is not None and self.trend.weight >= 0.005:
+            parts.append(f"trend by columns ({self.trend.weight:.2f})")
+        return f"{_short(self.prediction)}: {', '.join(parts)}"
+
+    def sentence(self, unit: str = "row") -> str:
+        """The prediction in words: what the first three rows had, by what each is adjusted, and what it counts.
+
+        Args:
+            unit: what a row is: a patient, a house.
+
+        >>> trend = Trend(0.4, 200.0, {"bmi": 20.0}, 220.0)
+        >>> one = Neighbor(7, 0.6, 281.0, 150.0, {}, "row 7", {"bmi": -31.0}, 250.0)
+        >>> print(Explanation(238.0, 238.0, (one,), 0.0, 0.0, 0, trend=trend).sentence("patient"))
+        238 from 1 patient like this one: row 7 had 281, minus 31 for its bmi, counts 60 %; the trend by columns, 220, \
+        counts 40 %
+        """
+        return _in_words(self, unit)
+
+
+class Explanations(list[Explanation]):
+    """Explanations of several rows, a list that reads well: a line for each in a terminal, a table in a notebook."""
+
+    def __repr__(self) -> str:
+        """The first lines, and how many more there are."""
+        more = [f"... and {len(self) - _LINES} more"] if len(self) > _LINES else []
+        return "\n".join([*map(str, self[:_LINES]), *more])
+
+    def _repr_html_(self) -> str:
+        """A table of predictions, neighbors and trends, which takes its colors from the page."""
+        width = max((len(one.neighbors) for one in self[:_LINES]), default=0)
+        trends = [_trend_cell(one) for one in self[:_LINES]]
+        heads = ["prediction", *(f"neighbor {place + 1}" for place in range(width))]
+        heads += ["trend by columns"] * any(trends) + ["others"]
+        rows = [
+            [_short(one.prediction), *([*map(_cell, one.neighbors)] + [""] * width)[:width]]
+            + [trend] * any(trends)
+            + [f"{one.other_weight:.2f}"]
+            for one, trend in zip(self[:_LINES], trends, strict=True)
+        ]
+        lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        more = f"<p>and {len(self) - _LINES} more</p>" if len(self) > _LINES else ""
+        return f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{lines}</table>{more}"
+
+
+def _cell(neighbor: Neighbor) -> str:
+    return f"{neighbor.name or neighbor.id}: {_labels(neighbor)} ({neighbor.weight:.2f})"
+
+
+def _trend_cell(one: Explanation) -> str:
+    """What the trend says and counts; "" without one."""
+    return "" if one.trend is None else f"{_short(one.trend.value)} ({one.trend.weight:.2f})"
+
+
+def _labels(neighbor: Neighbor) -> str:
+    """The label of a row, and the adjusted one."""
+    return (
+        f"{_short(neighbor.label)} -> {_short(neighbor.adjusted)}" if neighbor.adjustments else _short(neighbor.label)
+    )
+
+
+def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:
+    """One line a neighbor: query, prediction, rank, id, weight, label, adjusted (label), contribution.
+
+    Of comparables a line "trend" follows, whose adjusted label is what the trend says, on the scale of contributions;
+    "others" ends each query.
+    """
+    lines: list[dict[str, Any]] = []
+    for query, explanation in enumerate(explanations):
+        start = {"query": query, "prediction": explanation.prediction}
+        for rank, n in enumerate(explanation.neighbors, start=1):
+            lines.append({**start, "rank": rank, "id": n.id, "weight": n.weight, "label": n.label})
+            lines[-1] |= {"adjusted": n.adjusted, "contribution": n.contribution}
+        if (trend := explanation.trend) is not None:
+            said = {"rank": None, "id": "trend", "weight": trend.weight, "label": None, "adjusted": trend.value}
+            lines.append({**start, **said, "contribution": trend.contribution})
+        if explanation.other_count:
+            rest = {"rank": None, "id": "others", "weight": explanation.other_weight, "label": None, "adjusted": None}
+            lines.append({**start, **rest, "contribution": explanation.other_contribution})
+    columns = ["query", "prediction", "rank", "id", "weight", "label", "adjusted", "contribution"]
+    return pd.DataFrame(lines, columns=columns).astype({"rank": "Int64"})
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(map(str, value)) or "none"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _in_words(explanation: Explanation, unit: str) -> str:
+    rows = len(explanation.neighbors) + explanation.other_count
+    parts = [_row(one) for one in explanation.neighbors[:_SHOWN]]
+    rest = 1 - sum(one.weight for one in explanation.neighbors[:_SHOWN])
+    if explanation.trend is not None:
+        rest -= explanation.trend.weight
+        if explanation.trend.weight >= 0.005:
+            value = explanation.trend.value
+            parts.append(f"the trend by columns, {_number(value)}, counts {_percent(explanation.trend.weight)}")
+    left = rows - min(_SHOWN, len(explanation.neighbors))
+    if left and abs(rest) >= 0.005:
+        parts.append(f"{left} more count {_percent(rest)}")
+    like = f"{rows} {unit}{'' if rows == 1 else 's'} like this one"
+    return f"{_number(explanation.prediction)} from {like}: {'; '.join(parts)}"
+
+
+def _row(one: Neighbor) -> str:
+    name = one.name or str(one.id)
+    said = f"{name} had {_number(one.label)}"
+    if one.adjustments:
+        by = sum(one.adjustments.values())
+        first = sorted(one.adjustments, key=lambda column: -abs(one.adjustments[column]))[:_REASONS]
+        reasons = " and ".join(column for column in first if one.adjustments[column] * by > 0)
+        said += f", {'minus' if by < 0 else 'plus'} {_number(abs(by))}" + (f" for its {reasons}" if reasons else "")
+    return f"{said}, counts {_percent(one.weight)}"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

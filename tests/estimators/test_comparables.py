@@ -1,0 +1,239 @@
+"""Comparables of a kernel and of trees: sums of explanations, rows that are known, changes of rows, wild cells."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vicinal.core.identity import IdentityWarning
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.comparables import NOISY, USUAL
+
+METRICS = ("kernel", "trees")
+
+
+def rows(count=160, seed=0):
+    """Two numbers with gaps, a category, and labels with a trend, a step and some noise."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"size": rng.normal(size=count), "age": rng.uniform(0, 9, count)})
+    frame["city"] = rng.choice(["a", "b", "c"], count)
+    y = 3 * frame["size"] + 2.0 * (frame["age"] > 4) + (frame["city"] == "a") + 0.3 * rng.normal(size=count)
+    frame.loc[5::20, "age"] = np.nan
+    return frame, y.to_numpy()
+
+
+FRAME, Y = rows()
+NEW, NEW_Y = rows(30, seed=1)
+
+
+@pytest.fixture(scope="module", params=METRICS)
+def model(request):
+    return NeighborRegressor(metric=request.param, readout="comparables").fit(FRAME, Y)
+
+
+@pytest.fixture(scope="module", params=METRICS)
+def several(request):
+    return NeighborRegressor(metric=request.param, readout="comparables").fit(FRAME, np.c_[Y, 100 - 7 * Y])
+
+
+def parts_sum(one):
+    return sum(n.contribution for n in one.neighbors) + one.other_contribution + one.trend.weight * one.trend.value
+
+
+def test_the_parts_sum_to_the_prediction(model):
+    said = model.predict(NEW)
+    for k in (3, 40):
+        for one, prediction in zip(model.explain(NEW, k), said, strict=True):
+            assert parts_sum(one) == pytest.approx(prediction, abs=1e-9)
+            weights = sum(n.weight for n in one.neighbors) + one.other_weight + one.trend.weight
+            assert weights == pytest.approx(1, abs=1e-9)
+            assert one.trend.value == pytest.approx(one.trend.base + sum(one.trend.columns.values()), abs=1e-9)
+            assert set(one.trend.columns) == {"size", "age", "city"}
+            for n in one.neighbors:
+                assert n.adjusted == pytest.approx(n.label + sum(n.adjustments.values()), abs=1e-9)
+                assert n.contribution == pytest.approx(n.weight * n.adjusted, abs=1e-9)
+                assert n.weight > 0
+
+
+def test_each_of_several_targets_is_explained_in_its_own_unit(several):
+    said = several.predict(NEW)
+    assert said.shape == (30, 2)
+    for place, name in enumerate(["y0", "y1"]):
+        one = several.of_target(name)
+        np.testing.assert_allclose(one.predict(NEW), said[:, place], atol=1e-9)
+        for each, prediction in zip(one.explain(NEW[:5], 40), said[:5, place], strict=True):
+            assert parts_sum(each) == pytest.approx(prediction, abs=1e-8)
+    trend = several.of_target("y1").explain(NEW[:1])[0].trend
+    assert 50 < trend.value < 150
+
+
+def test_it_says_what_adjusts_the_label_of_a_row(model):
+    one = model.explain(NEW[:1], 3)[0]
+    words = one.sentence("house")
+    assert words.startswith(f"{one.prediction:.4g} from ")
+    assert "houses like this one: row " in words
+    assert f"had {one.neighbors[0].label:.4g}, " in words
+    assert f"counts {100 * one.neighbors[0].weight:.0f} %" in words
+    assert " -> " in str(one)
+
+
+def test_a_saved_model_predicts_and_explains_alike(model, tmp_path):
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+    assert (again.metric_, again.readout_) == (model.metric_, "comparables")
+    assert str(again.explain(NEW[:3])) == str(model.explain(NEW[:3]))
+    np.testing.assert_array_equal(again.predict_interval(NEW), model.predict_interval(NEW))
+    np.testing.assert_array_equal(again.predict(FRAME[:9], ids=range(9)), model.predict(FRAME[:9], ids=range(9)))
+
+
+def test_added_rows_count_at_once_and_forgotten_ones_are_gone(model, tmp_path):
+    model.save(tmp_path / "m")
+    one, before = load_model(tmp_path / "m"), model.predict(NEW)
+    names = [500 + place for place in range(30)]
+    one.add(NEW, NEW_Y + 50, ids=names)
+    after = one.predict(NEW)
+    assert after.mean() > before.mean() + 2
+    one.relabel(names, NEW_Y)
+    assert one.predict(NEW).mean() < after.mean() - 2
+    assert one.explain(NEW[:1], ids=[500])[0].neighbors[0].id != 500
+    one.forget(names)
+    np.testing.assert_allclose(one.predict(NEW), before, atol=1e-9)
+
+
+def test_a_row_of_the_fit_is_predicted_by_the_fold_that_left_it_out(model):
+    known = model.predict(FRAME, ids=range(len(FRAME)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentityWarning)
+        unknown = model.predict(FRAME)
+    new = ((model.predict(NEW) - NEW_Y) ** 2).mean()
+    assert ((unknown - Y) ** 2).mean() < ((known - Y) ** 2).mean() < 2 * new
+    at = model.bank_.store.positions(np.arange(9))
+    embedded = model.query_rows(FRAME[:9], ids=range(9)).vectors
+    np.testing.assert_allclose(embedded, model.bank_.vectors[at], atol=1e-5)
+
+
+def test_rows_of_the_fit_without_ids_are_noticed(model):
+    with pytest.warns(IdentityWarning, match=r"^ids: expected those of the rows, as 40 of 40 rows equal rows"):
+        model.predict(FRAME[:40])
+
+
+def test_labels_of_a_fold_have_no_part_in_how_its_rows_are_embedded():
+    first = NeighborRegressor(metric="trees", max_neighbors=10).fit(FRAME, Y)
+    folds = first.bank_.folds
+    assert sorted(set(folds.tolist())) == list(range(5))
+    texts = first.network_.projector.texts
+    changed = np.where((folds == 2).numpy(), Y + 100, Y)
+    other = NeighborRegressor(metric="trees", max_neighbors=10).fit(FRAME, changed)
+    assert first.bank_.ids.tolist() == other.bank_.ids.tolist()
+    trees = [one.split("\nTree=")[1:3] for one in (texts[2][0], other.network_.projector.texts[2][0])]
+    leaves = [[part.split("threshold=")[1].split("\n")[0] for part in some] for some in trees]
+    assert leaves[0] == leaves[1] or len(leaves[0][0].split()) != len(leaves[1][0].split())
+
+
+def test_slopes_of_a_kernel_are_of_the_rows_that_a_fold_leaves_in():
+    first = NeighborRegressor(metric="kernel", readout="comparables").fit(FRAME, Y)
+    folds, projector = first.bank_.folds, first.network_.projector
+    assert sorted(set(folds.tolist())) == list(range(5))
+    vectors = first.bank_.vectors[:, -projector.trend :].double().sum(dim=1) * projector.unit + projector.base
+    assert np.corrcoef(vectors.numpy(), Y)[0, 1] > 0.8
+    changed = projector.slopes.clone()
+    assert all(not np.allclose(changed[0], changed[fold]) for fold in range(1, 5))
+
+
+def test_groups_are_whole_folds_and_weights_count():
+    groups = np.arange(len(FRAME)) // 4
+    model = NeighborRegressor(metric="trees").fit(FRAME, Y, groups=groups, sample_weight=np.linspace(1, 3, len(FRAME)))
+    folds = model.bank_.folds.numpy()
+    assert all(len(set(folds[groups == group])) == 1 for group in set(groups.tolist()))
+    assert model.calibrating_groups() == len(set(groups.tolist()))
+    low, high = model.predict_interval(NEW, groups=[f"n{place}" for place in range(30)]).T
+    assert (low < high).all()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_intervals_cover_new_rows(metric):
+    frame, y = rows(400, seed=2)
+    fresh, truth = rows(600, seed=3)
+    model = NeighborRegressor(metric=metric, readout="comparables").fit(frame, y)
+    assert model.calibrating_rows() == 400
+    low, high = model.predict_interval(fresh, 0.9).T
+    assert 0.85 < ((low <= truth) & (truth <= high)).mean() < 0.95
+
+
+def test_the_fewest_rows_are_taken_that_do_nearly_as_well():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3))
+    plain = NeighborRegressor(metric="trees").fit(x, np.sign(x[:, 0]) + 0.02 * rng.normal(size=300))
+    assert plain.network_.head.k in USUAL
+    noisy = NeighborRegressor(metric="trees").fit(x, 0.2 * x[:, 0] + rng.normal(size=300))
+    assert noisy.honest_error() > NOISY * np.var(noisy.bank_.labels.numpy())
+    assert noisy.network_.head.k > USUAL[1] or noisy.readout_ == "comparables"
+    asked = NeighborRegressor(metric="trees", readout="rows", max_neighbors=7).fit(x, x[:, 0])
+    assert (asked.readout_, asked.network_.head.k) == ("rows", 7)
+    assert asked.explain(x[:1], 9)[0].trend is None
+
+
+@pytest.fixture(scope="module", params=[(metric, readout) for metric in METRICS for readout in ("rows", "comparables")])
+def bounded(request):
+    metric, readout = request.param
+    return NeighborRegressor(metric=metric, readout=readout).fit(FRAME, Y)
+
+
+@given(st.sampled_from(["size", "age"]), st.sampled_from([1e30, -1e30, 1e6, -1e6, 300.0]), st.integers(0, 29))
+def test_one_wild_cell_moves_its_row_no_further_than_half_a_range_and_no_other(bounded, column, value, place):
+    before = bounded.predict(NEW)
+    wild = NEW.copy()
+    wild.loc[place, column] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        after = bounded.predict(wild)
+    others = np.arange(30) != place
+    np.testing.assert_allclose(after[others], before[others], rtol=0, atol=1e-9)
+    reach = np.ptp(Y) / 2
+    assert Y.min() - reach <= after[place] <= Y.max() + reach
+
+
+def test_a_wild_added_row_moves_no_prediction_of_others_out_of_the_range(bounded, tmp_path):
+    bounded.save(tmp_path / "m")
+    model = load_model(tmp_path / "m")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.add(pd.DataFrame({"size": [1e30], "age": [-1e30], "city": ["never"]}), [0.0], ids=[900])
+    said = model.predict(NEW)
+    assert np.isfinite(said).all()
+    assert abs(said - bounded.predict(NEW)).max() < np.ptp(Y) / 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"metric": "trees", "readout": "dense"}, "readout: expected 'comparables' or 'rows' for metric='trees'"),
+        ({"metric": "trees", "readout": "attention"}, "readout: expected 'comparables' or 'rows' for metric='trees'"),
+        ({"metric": "trees", "index": "exact"}, "index: expected None for metric='trees'"),
+        ({"metric": "trees", "loss": "crps"}, "loss: expected None for metric='trees'"),
+        ({"metric": "trees", "head": "dense"}, "head: expected 'nona' for metric='trees'"),
+        (
+            {"metric": "trees", "validation_fraction": 0},
+            "validation_fraction: expected a share above 0 for metric='trees'",
+        ),
+        (
+            {"metric": "network", "readout": "comparables"},
+            "readout: expected 'attention' or 'rows' for metric='network'",
+        ),
+    ],
+    ids=str,
+)
+def test_what_goes_with_no_trees_is_refused(settings, words):
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}"):
+        NeighborRegressor(**settings).fit(FRAME, Y)
+
+
+def test_trees_and_comparables_are_of_numbers():
+    for settings in ({"metric": "trees"}, {"metric": "kernel", "readout": "comparables"}):
+        with pytest.raises(ValueError, match=r"^(metric|readout): expected .* for classes, got"):
+            NeighborClassifier(**settings).fit(FRAME, Y > 0)
