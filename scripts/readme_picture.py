@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vicinal.estimators.attention import Explanation
+from vicinal.estimators.explanation import Explanation
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "images" / "neighbors.svg"

@@ -124,7 +124,7 @@ def prepare(root):
 def fit(root, head, members):
     """A model in the place of the old one; its report has no pictures, which take longer than all the rest."""
     fit_workflow.write_page = lambda record, path: replace_text(path, record.name)
-    options = ["--head", head, "--members", members, "--out", root / "m"]
+    options = ["--head", head, "--metric", "network", "--members", members, "--out", root / "m"]
     return command("fit", root / "houses.csv", *COLUMNS, *options, *QUICK)
 
 

@@ -54,7 +54,7 @@ MODELS = {
     "moods": (["size", "note"], "mood", {"mask": "s1", "mask_parameters": "global", "index": "exact"}, False, ()),
     "shapes": (["size", "shape"], "price", {"head": "dense"}, False, ("--interval", 0.6)),
     "cells": (["size", "town"], "price", {"index": "faiss:IVF4,Flat"}, True, BOTH),
-    "few": (["size", "town"], "price", {"readout": "kriging", "max_neighbors": 7}, True, BOTH),
+    "few": (["size", "town"], "price", {"readout": "rows", "max_neighbors": 7}, True, BOTH),
     "photos": (["photo"], "price", {"members": 1}, False, BOTH),
 }
 """Features, target, settings, whether ids and groups are given, and options of ``predict``."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vicinal.report import Neighbor
-from vicinal.report.records import Column, CompareRecord, FitRecord, NeighborPanel
+from vicinal.report.records import Column, CompareRecord, FitRecord, NeighborPanel, TrendLine
 
 
 def record(**changes):
@@ -69,3 +69,17 @@ def test_an_embedding_of_one_dimension_may_come_flat():
 def test_a_comparison_without_results_or_of_uneven_splits_is_refused(results):
     with pytest.raises(ValueError, match="results: expected"):
         CompareRecord("c", results)
+
+
+def test_the_trend_of_comparables_has_its_part_in_both_sums():
+    moved = ({"a": "x"}, 3.0, 0.5, 1.0, "7", 2.0, {"a": -1.0})
+    panel = NeighborPanel("t", {}, 3.0, None, [moved], trend=TrendLine(0.5, 4.0, {"a": 4.0}))
+    assert panel.listed[0].adjusted == 2.0
+    assert panel.trend.contribution == 2.0
+    assert panel.other_contribution == 0.0
+    with pytest.raises(ValueError, match="weights: expected a sum of 1"):
+        NeighborPanel("t", {}, 3.0, None, [moved], trend=TrendLine(0.4, 4.0))
+    with pytest.raises(ValueError, match="contributions: expected a sum of 3"):
+        NeighborPanel("t", {}, 3.0, None, [moved], trend=TrendLine(0.5, 3.0))
+    with pytest.raises(ValueError, match="contributions: expected a sum of 3"):
+        NeighborPanel("t", {}, 3.0, None, trend=TrendLine(1.0, 4.0))

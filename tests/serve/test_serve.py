@@ -130,8 +130,8 @@ def test_changes_are_known_to_the_next_request_and_to_the_folder(served, houses)
     assert answers[2].json() == {"relabelled": 1, "before": [99.0]}
     assert answers[3].json()["models"]["houses"] == {"task": "regression", "rows": 61, "changes": 2}
     error = dict(re.findall(r'vicinal_label_error_total\{model="houses",source="(\w+)"\} ([\d.]+)', answers[4].text))
-    assert float(error["add"]) == pytest.approx(95.5, abs=1)
-    assert float(error["relabel"]) < 1
+    assert float(error["add"]) == pytest.approx(95.5, abs=3)
+    assert float(error["relabel"]) < 3
     assert 'vicinal_requests_total{endpoint="explain",status="200"} 1.0' in answers[4].text
     model = load_model(houses)
     assert (model.changes_.pending, model.labels_of(["new"])) == (0, [3.5])

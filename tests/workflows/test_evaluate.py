@@ -171,7 +171,8 @@ def test_what_could_not_be_calibrated_is_said(tmp_path: Path, classes: bool, tol
     if classes:
         frame = frame.assign(y=np.where(frame.a > frame.b, "up", "down"))
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), tmp_path / "model")
+    network = {**QUICK, "metric": "network"}
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=network, baselines=False), tmp_path / "model")
     found = audit_table(tmp_path / "model", tmp_path / "rows.csv", log=print)
     assert not found.class_sets
     assert [note for note in found.notes if "too few for" in note and told in note]

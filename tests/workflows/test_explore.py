@@ -312,7 +312,9 @@ def test_numbers_learned_as_logarithms_are_shown_as_they_are_and_doubted_by_thei
     assert "weighted geometric mean" in shown["scale"]
     row = explorer.row(str(cheap))
     assert row["prediction"] == pytest.approx(said[0], rel=1e-4)
-    mean = np.exp(sum(one["weight"] * np.log(one["label"]) for one in row["behind"]))
+    trend, behind = row["trend"], row["behind"]
+    rows = sum(one["weight"] * np.log(one["adjusted"]) for one in behind)
+    mean = np.exp(rows + trend["weight"] * trend["value"] + row["others"]["adds"])
     assert row["prediction"] == pytest.approx(mean, rel=1e-4)
 
 

@@ -216,7 +216,7 @@ def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
     rng = np.random.default_rng(0)
     x = pd.DataFrame({"size": rng.uniform(20, 200, 60)})
     price = (900 * x["size"] ** 1.4 * np.exp(0.3 * rng.normal(size=60))).round()
-    model = NeighborRegressor(metric="kernel", target_transform="log").fit(x, price)
+    model = NeighborRegressor(metric="kernel", readout="comparables", target_transform="log").fit(x, price)
     model.notes_ = {"target": "price"}
     model.save(tmp_path / "homes")
     page = ExplorePage(Explorer(tmp_path / "homes"))
@@ -231,6 +231,8 @@ def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
         assert tab.inner_text("#detail .is-truth") == f"{price[7]:.0f}"
         assert float(tab.inner_text("#detail .is-prediction")) == pytest.approx(price[7], rel=0.9)
         assert "so a prediction is a weighted geometric mean" in tab.inner_text("#detail")
+        assert "→" in tab.inner_text("#detail .entry >> nth=0")
+        assert "Trend by columns, on that scale: " in tab.inner_text("#detail")
     finally:
         page.close()
         thread.join()

@@ -116,7 +116,9 @@ def test_the_command_lists_what_the_graph_reads_or_says_what_it_cannot_be(table,
     assert json.loads(capsys.readouterr().out)[0]["shape"] == ["rows", 2]
     assert run(["export", str(tmp_path / "plain"), "--onnx", str(tmp_path / "m.onnx")]) == 0
     assert "numbers as they are" in " ".join(capsys.readouterr().out.split())
-    NeighborRegressor(columns={"s": "set"}, **QUICK).fit(frame[["b", "s"]], target).save(tmp_path / "sets")
+    NeighborRegressor(metric="network", columns={"s": "set"}, **QUICK).fit(frame[["b", "s"]], target).save(
+        tmp_path / "sets"
+    )
     for model, out, words in (
         ("sets", "s.onnx", "s: expected numbers, categories, vectors"),
         ("plain", "s.pt", "--onnx: expected a name that ends in .onnx"),

@@ -43,8 +43,8 @@ def compare(
     """Compare heads, k-NN on their embeddings, and tuned baselines over seeded splits: mean, deviation, tests.
 
     The protocol is the paper's: 80/20 and then 85/15 splits, early stopping on the validation rows, test rows used only
-    once. Finished runs are stored; if a comparison is stopped, the same command resumes it. The paper's learning rate
-    is --learning-rate 1e-5.
+    once. Finished runs are stored; if a comparison is stopped, the same command resumes it. --preset nona is the
+    paper's model and training.
     """
     from vicinal.core.checks import local_path
     from vicinal.data import beside

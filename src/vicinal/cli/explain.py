@@ -78,6 +78,8 @@ def explain(
 
 
 def _print_explained(one: "Explained", explainer: "Explainer") -> None:
+    from vicinal.report.comparables import reasons
+
     explanation, digits = one.explanation, explainer.digits
 
     def words(value: Any) -> str:
@@ -103,21 +105,28 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
             markup=False,
         )
     columns = list(explanation.neighbors[0].row)[:_CELLS] if explanation.neighbors else []
+    trend = explanation.trend
+    by = ["adjusted by"] if trend is not None else ["near by"] if one.near_by else []
     lines = [
-        [str(n.id), words(n.label), f"{n.weight:.3f}", _part(n.contribution, one, digits)]
-        + ([_near_by(one.near_by[place])] if one.near_by else [])
+        [str(n.id), words(n.label), *([] if trend is None else [words(n.adjusted)])]
+        + [f"{n.weight:.3f}", _part(n.contribution, one, digits)]
+        + ([reasons(n.adjustments)] if trend is not None else [_near_by(one.near_by[place])] if one.near_by else [])
         + [cell_words(n.row[name]) for name in columns]
         for place, n in enumerate(explanation.neighbors)
     ]
-    by = ["near by"] if one.near_by else []
+    if trend is not None:
+        said = ["trend by columns", "", _part(trend.value, one, digits), f"{trend.weight:.3f}"]
+        said += [_part(trend.contribution, one, digits), reasons(trend.columns)]
+        lines.append([*said, *[""] * len(columns)])
     scale = {"log": " (log)", "rank": " (score)", "softmax": " (score)"}.get(explanation.transform, "")
     adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
-        rest = [f"{explanation.other_count} others", "", f"{explanation.other_weight:.3f}"]
+        rest = [f"{explanation.other_count} others", *[""] * (2 - (trend is None)), f"{explanation.other_weight:.3f}"]
         lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
     if sentence := explainer.model.target_transform_.sentence:
         output.print(sentence, markup=False)
-    print_rows("", ["id", "label", "weight", adds, *by, *columns], lines, numbers=False)
+    adjusted = [] if trend is None else ["adjusted"]
+    print_rows("", ["id", "label", *adjusted, "weight", adds, *by, *columns], lines, numbers=False)
 
 
 def _near_by(columns: dict[str, float]) -> str:

@@ -120,9 +120,10 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
     """Print the plan of a fit on ``console``."""
     steps, lines = plan.steps, []
     print_columns(plan, console)
-    trained = {"only": "a kernel", "tried": "a kernel and a network, of which the better one is taken"}
-    lines.append(f"to be trained: {trained.get(steps['kernel'], 'a network')}")
-    if steps["kernel"] != "only":
+    names = {"kernel": "a kernel", "trees": "trees", "network": "a network"}
+    metrics = " and ".join(names[metric] for metric in steps["metrics"])
+    lines.append(f"to be trained: {metrics}{', of which the better one is taken' if len(steps['metrics']) > 1 else ''}")
+    if "network" in steps["metrics"]:
         lines.append(
             f"the network: {steps['members']} members together, at most {steps['max_epochs']} epochs of "
             f"{steps['steps']} steps; it stops after {steps['patience']} epochs without a better error"

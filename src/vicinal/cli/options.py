@@ -131,6 +131,14 @@ Plan: TypeAlias = Annotated[
     str | None,
     typer.Option(help="plan.json of an earlier model, to tune the same way.", rich_help_panel=TRAIN, metavar="FILE"),
 ]
+Preset: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Settings by one name: nona (the NONA paper's model and training; its encoders are trained, too, unless "
+        "--tune none). Options that are named go before it.",
+        rich_help_panel=LEARN,
+    ),
+]
 Similarity: TypeAlias = Annotated[
     str, typer.Option(help="Similarity: l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=LEARN)
 ]
@@ -150,24 +158,25 @@ Simplex: TypeAlias = Annotated[
 Metric: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="What makes rows near: network (trained), kernel (with learned lengths of columns; for classes also of "
-        "frozen encoders), or auto (a kernel where possible, unless the network is clearly better on held-out rows).",
+        help="What makes rows near: trees (boosted; for numbers), kernel (with learned lengths of columns; for classes "
+        "also of frozen encoders), network (trained), or auto (what predicts best; a network only if clearly better).",
         rich_help_panel=LEARN,
     ),
 ]
 Readout: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="How neighbors are combined: attention, kriging (weights solved for jointly), signed_kriging (also below "
-        "0), or auto (attention or kriging by held-out rows; classes: attention; kernel: signed_kriging).",
+        help="How neighbors are combined: rows (a weighted mean of few), comparables (few, each adjusted by a trend "
+        "by columns), dense (many, weights also below 0), attention (all, of a network), or auto (the fewest rows that "
+        "do nearly as well).",
         rich_help_panel=LEARN,
     ),
 ]
 MaxNeighbors: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        help="Most neighbors of a kriging prediction; default: 30; for a kernel 256 (128 of over 5,000 rows; for "
-        "classes, all of up to 2,048).",
+        help="Most neighbors of a prediction; default: 10 to 120, chosen; 30 of a network; 256 for dense weights (128 "
+        "of over 5,000 rows; for classes, all of up to 2,048).",
         rich_help_panel=LEARN,
     ),
 ]
@@ -377,6 +386,7 @@ TRAINING: Options = {
 """How anything is trained."""
 
 NEIGHBORS: Options = {
+    "preset": (Preset, None),
     "similarity": (Similarity, "l2"),
     "mask": (Mask, "s2"),
     "mask_parameters": (MaskParameters, "pointwise"),
@@ -412,7 +422,9 @@ FIT: Options = {
 RUN: Options = {"as_json": (AsJson, False), "quiet": (Quiet, False), "verbose": (Verbose, False)}
 """How a run reports."""
 
-_PARSED = frozenset({"encoder", "similarity", "mask", "simplex", "hidden", "max_epochs", "epochs", "seed", "cache"})
+_PARSED = frozenset(
+    {"preset", "encoder", "similarity", "mask", "simplex", "hidden", "max_epochs", "epochs", "seed", "cache"}
+)
 _OF_JOBS = frozenset({"test", "validation", "plan"})
 
 PLAIN = tuple(name for name in ("head", *TRAINING, *NEIGHBORS, *FIT) if name not in _PARSED | _OF_JOBS)
@@ -507,11 +519,30 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         "max_epochs": _max_epochs(context),
         "progress": False,
     }
+    if options["preset"] is not None:
+        parameters |= _of_preset(context, options["preset"])
     if options["cache"] is not None:
         parameters["cache_dir"] = options["cache"]
     if options.get("plan") is not None:
         parameters["plan"] = plan_of(options["plan"])
     return parameters
+
+
+def _of_preset(context: typer.Context, name: str) -> dict[str, Any]:
+    """Settings of a preset, but for those that options name, their defaults included."""
+    from vicinal.core import check_choice
+    from vicinal.estimators.presets import PRESETS
+
+    named = {option for option in context.params if _is_named(context, option)}
+    named |= {"max_epochs"} if "epochs" in named else set()
+    settings = PRESETS[check_choice("--preset", name, PRESETS)].settings
+    return {setting: value for setting, value in settings.items() if setting not in named}
+
+
+def _is_named(context: typer.Context, option: str) -> bool:
+    """Whether the user has named the option, rather than left it at its default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def plan_of(name: str | None) -> Any:
@@ -528,8 +559,7 @@ def _max_epochs(context: typer.Context) -> int:
     alias: int | None = context.params["epochs"]
     if alias is None:
         return most
-    source = context.get_parameter_source("max_epochs")
-    if source is not None and source.name == "COMMANDLINE":
+    if _is_named(context, "max_epochs"):
         raise ValueError(f"--max-epochs: expected one number, got {most} and --epochs {alias}; leave --epochs out")
     return alias
 

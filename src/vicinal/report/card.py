@@ -9,9 +9,12 @@ from pathlib import Path
 from vicinal.core.files import replace_text
 from vicinal.encoders.names import reaches_out
 from vicinal.report.records import FitRecord
-from vicinal.report.tables import findings, fit_table, limits, mean_of
-from vicinal.report.text import clean, duration, one_line
+from vicinal.report.tables import findings, fit_table, importance_rows, importance_sentence, limits, mean_of
+from vicinal.report.text import clean, duration, one_line, percent
 from vicinal.report.theme import shown
+
+_ADJUSTED = "each adjusted by what a trend by columns says of the difference, and of the trend itself, all of "
+"""How the labels of comparables are taken."""
 
 
 def write_card(record: FitRecord, path: str | os.PathLike[str], *, folder: str = "MODEL") -> Path:
@@ -41,6 +44,7 @@ def card_text(record: FitRecord, *, folder: str = "MODEL") -> str:
         _use(record, folder),
         "## Data",
         _data(record),
+        *_importance(record),
         "## Settings",
         _table([["setting", "value"], *([key, shown(value)] for key, value in record.settings.items())]),
         "## Limits",
@@ -85,10 +89,10 @@ def _about(record: FitRecord) -> str:
     inputs = ", ".join(f"{_code(c.name)} ({c.kind})" for c in record.column_list if c.kind)
     what = "number" if record.task == "regression" else "classes" if record.several else "class"
     head = str(record.settings.get("head", "nona"))
-    mean = mean_of(record)
+    mean, comparables = mean_of(record), record.settings.get("readout") == "comparables"
     how = (
-        f"from the labelled rows that are near it: each prediction is a weighted {mean} of labels of real rows, which "
-        "can be listed"
+        f"from the labelled rows that are near it: each prediction is a weighted {mean} of labels of real rows, "
+        f"{_ADJUSTED if comparables else ''}which can be listed"
         if head.startswith("nona")
         else "by a dense head, which has no neighbors to show"
     )
@@ -117,6 +121,7 @@ def _use(record: FitRecord, folder: str) -> str:
     if neighbors:
         lines += [
             "model.explain(rows, k=5)  # the bank rows behind each prediction: id, weight, label, contribution",
+            *(["model.importance()  # how much each column matters, in shares"] if record.importance else []),
             "model.add(rows, labels)  # more labelled rows, without training",
             "model.forget(ids)  # these rows leave every prediction at once",
         ]
@@ -144,6 +149,14 @@ def _data(record: FitRecord) -> str:
     facts += [markdown(record.duplicates)] if record.duplicates else []
     table = _table([["column", "taken for", "encoder", "because"], *columns]) if columns else ""
     return "\n\n".join(part for part in ("\n".join(f"- {fact}" for fact in facts), table) if part)
+
+
+def _importance(record: FitRecord) -> list[str]:
+    """The section on which columns matter; nothing if the metric has none."""
+    if not record.importance:
+        return []
+    rows = [[name, percent(share)] for name, share in importance_rows(record.importance)]
+    return ["## Columns that matter", markdown(importance_sentence(record)), _table([["column", "share"], *rows])]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

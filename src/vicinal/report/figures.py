@@ -350,6 +350,32 @@ def _by_class(axes: "Axes", points: NDArray[Any], names: list[str]) -> None:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, markerscale=1.8, handletextpad=0.2)
 
 
+def column_shares(shares: Sequence[tuple[str, float]]) -> "Figure":
+    """Bars of how much each column matters, the first on top.
+
+    Args:
+        shares: (column, share from 0 to 1).
+    """
+    with style():
+        figure, axes = blank(height=max(1.6, 0.9 + 0.26 * len(shares)))
+        values = [100 * share for _, share in shares]
+        axes.barh(range(len(shares)), values, color=ACCENT, height=0.62)
+        for place, value in enumerate(values):
+            beside: dict[str, Any] = {
+                "xytext": (4, 0),
+                "textcoords": "offset points",
+                "va": "center",
+                "fontsize": 8,
+                "color": MUTED,
+            }
+            axes.annotate(percent(value / 100), (value, place), **beside)
+        axes.set_yticks(range(len(shares)), [one_line(name, 24) for name, _ in shares])
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.set(xlim=(0, 1.18 * max([*values, 1e-9])), xlabel="share in %")
+    return figure
+
+
 def mask_curves(grid: NDArray[Any], curves: Sequence[tuple[str, NDArray[Any]]]) -> "Figure":
     """Mask values over the nearness of a neighbor.
 

@@ -19,12 +19,15 @@ from markupsafe import Markup
 from vicinal.core.files import replace_text
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
+from vicinal.report.comparables import Grid, grid_view, reasons
 from vicinal.report.records import Cell, Example, FitRecord, Label, Neighbor, NeighborPanel
 from vicinal.report.tables import (
     CLASS_HEADINGS,
     class_rows,
     findings,
     fit_table,
+    importance_rows,
+    importance_sentence,
     limits,
     main_metric,
     method_name,
@@ -157,6 +160,16 @@ def pictures(record: FitRecord) -> list[Picture]:
             )
         )
     drawn += _held_out(record)
+    if record.importance:
+        drawn.append(
+            picture(
+                lambda: figures.column_shares(importance_rows(record.importance)),
+                "importance",
+                "Columns that matter",
+                "Bars of how much each column matters, the largest on top.",
+                importance_sentence(record),
+            )
+        )
     if len(record.embedding) > 1:
         flat = record.embedding.shape[1] == 1
         drawn.append(
@@ -260,7 +273,11 @@ class CellView:
 
 @dataclass(frozen=True)
 class NeighborView:
-    """One line of a panel; ``bar`` is the length of its bar from 0 to 100."""
+    """One line of a panel.
+
+    ``bar`` is the length of its bar from 0 to 100, ``adjusted`` the adjusted label of a comparable row, and ``by`` the
+    columns that add most to that, or to the trend.
+    """
 
     cells: list[CellView]
     label: str
@@ -268,6 +285,8 @@ class NeighborView:
     bar: float
     contribution: str
     id: str = ""
+    adjusted: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -281,12 +300,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """The number line of a panel: labels of the neighbors, the prediction and the truth, as places from 0 to 100."""
+    """The number line of a panel: labels of the neighbors, the prediction and the truth, as places from 0 to 100.
+
+    Of comparables the labels are the adjusted ones.
+    """
 
     marks: list[Mark]
     prediction: float
     target: float | None
     ends: tuple[str, str]
+    adjusted: bool
 
 
 @dataclass(frozen=True)
@@ -301,7 +324,9 @@ class PanelView:
     error: str
     right: bool | None
     neighbors: list[NeighborView]
+    trend: NeighborView | None
     other: NeighborView | None
+    grid: Grid | None
     total: str
     total_name: str
     adds: str
@@ -382,7 +407,9 @@ def panel_view(panel: NeighborPanel) -> PanelView:
     """
     listed = panel.listed
     numeric = not isinstance(panel.prediction, str) and panel.probability is None
-    lines, other, total = _lines(panel, listed, numeric=numeric) if listed else ([], None, "")
+    lines, trend, other, total = (
+        _lines(panel, listed, numeric=numeric) if listed or panel.trend else ([], None, None, "")
+    )
     return PanelView(
         title=one_line(panel.title, 60),
         id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
@@ -392,10 +419,12 @@ def panel_view(panel: NeighborPanel) -> PanelView:
         error=_error(panel) if numeric else "",
         right=None if numeric or panel.target is None else (panel.said or str(panel.prediction)) == str(panel.target),
         neighbors=lines,
+        trend=trend,
         other=other,
+        grid=grid_view(panel),
         total=total,
         total_name=f"{_SCALES[panel.scale]}the prediction" if numeric else _total_of_class(panel),
-        adds=f"{_SCALES[panel.scale]}label" if numeric else "",
+        adds=f"{_SCALES[panel.scale]}{'label' if panel.trend is None else 'adjusted label'}" if numeric else "",
         line=_line(panel, listed) if numeric and listed else None,
         other_is_sum_of=f"all {panel.other_rows:,} other rows" if panel.other_rows else "all other rows",
     )
@@ -424,38 +453,51 @@ def _error(panel: NeighborPanel) -> str:
 
 def _lines(
     panel: NeighborPanel, listed: list[Neighbor], *, numeric: bool
-) -> tuple[list[NeighborView], NeighborView | None, str]:
-    """The lines of the neighbors, of all other rows, and the sum."""
-    rest = panel.other_contribution or 0.0
+) -> tuple[list[NeighborView], NeighborView | None, NeighborView | None, str]:
+    """The lines of the neighbors, of the trend, of all other rows, and the sum."""
+    trend, rest = panel.trend, panel.other_contribution or 0.0
     values = [neighbor.contribution for neighbor in listed]
     with_rest = panel.other_weight != 0 and panel.other_rows != 0
-    summed = [*values, rest] if with_rest else values
+    summed = values + ([] if trend is None else [trend.contribution]) + ([rest] if with_rest else [])
     decimals = decimals_for([panel.total, *summed]) if numeric else 3
     shown = round_to_sum(summed, sum(summed), decimals)
-    heaviest = max(abs(weight) for weight in [*(n.weight for n in listed), panel.other_weight]) or 1.0
+    weights = [*(n.weight for n in listed), panel.other_weight, *([] if trend is None else [trend.weight])]
+    heaviest = max(map(abs, weights)) or 1.0
+
+    def bar(weight: float) -> float:
+        return round(100 * abs(weight) / heaviest, 2)
+
     lines = [
         NeighborView(
             cells(neighbor.row, 120),
             _label(neighbor.label),
             percent(neighbor.weight),
-            round(100 * abs(neighbor.weight) / heaviest, 2),
+            bar(neighbor.weight),
             text,
             one_line(neighbor.id, 40),
+            "" if neighbor.adjusted is None else _label(neighbor.adjusted),
+            reasons(neighbor.adjustments),
         )
         for neighbor, text in zip(listed, shown, strict=False)
     ]
-    other = None
+    of_trend = other = None
+    if trend is not None:
+        known = percent(trend.weight), bar(trend.weight), shown[len(listed)]
+        of_trend = NeighborView(
+            [], number(trend.value if trend.label is None else trend.label), *known, by=reasons(trend.columns)
+        )
     if with_rest:
         plain = numeric and panel.scaled is None and abs(panel.other_weight) > 1e-3
         mean = number(rest / panel.other_weight, 3) if plain else ""
-        share = round(100 * abs(panel.other_weight) / heaviest, 2)
-        other = NeighborView([], mean, percent(panel.other_weight), share, shown[-1])
-    return lines, other, fixed(sum(summed), decimals)
+        other = NeighborView([], mean, percent(panel.other_weight), bar(panel.other_weight), shown[-1])
+    return lines, of_trend, other, fixed(sum(summed), decimals)
 
 
 def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
     """The number line, or None if a label is not a finite number."""
-    values = [neighbor.label for neighbor in listed] + [panel.prediction]
+    adjusted = panel.trend is not None
+    labels = [one.label if one.adjusted is None else one.adjusted for one in listed]
+    values = [*labels, panel.prediction]
     if panel.target is not None:
         values.append(panel.target)
     if any(isinstance(value, str) or not math.isfinite(value) for value in values):
@@ -471,11 +513,11 @@ def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
 
     marks = [
         Mark(
-            place(neighbor.label),
+            place(label),
             round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
-            f"label {_label(neighbor.label)}, weight {percent(neighbor.weight)}",
+            f"{'adjusted ' if adjusted else ''}label {_label(label)}, weight {percent(neighbor.weight)}",
         )
-        for neighbor in listed
+        for neighbor, label in zip(listed, labels, strict=True)
     ]
     target = None if panel.target is None else place(panel.target)
-    return Line(marks, place(panel.prediction), target, (number(low, 3), number(high, 3)))
+    return Line(marks, place(panel.prediction), target, (number(low, 3), number(high, 3)), adjusted)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,9 +27,11 @@ class Neighbor(NamedTuple):
         row: cells to show, by column.
         label: its label.
         weight: its share of the prediction; for signed kriging it may be below 0.
-        contribution: what it adds to the prediction: weight times label; in classification its weight if its label is
-            the predicted class, else 0.
+        contribution: what it adds to the prediction: weight times label, of comparables times the adjusted label; in
+            classification its weight if its label is the predicted class, else 0.
         id: id of the row, or "".
+        adjusted: of comparables the label with the adjustments, in its own unit; else None.
+        adjustments: of comparables what each column adds to the label, on the scale of the contributions; else none.
     """
 
     row: Mapping[str, Cell]
@@ -36,6 +39,29 @@ class Neighbor(NamedTuple):
     weight: float
     contribution: float
     id: str = ""
+    adjusted: float | None = None
+    adjustments: Mapping[str, float] = MappingProxyType({})
+
+
+class TrendLine(NamedTuple):
+    """What a trend by columns adds to a prediction of comparables, on the scale of the contributions.
+
+    Attributes:
+        weight: of the trend itself.
+        value: what it alone would predict.
+        columns: what each column adds to that value.
+        label: the value in the unit of the labels; None: it is in that unit.
+    """
+
+    weight: float
+    value: float
+    columns: Mapping[str, float] = MappingProxyType({})
+    label: float | None = None
+
+    @property
+    def contribution(self) -> float:
+        """What it adds to the prediction."""
+        return self.weight * self.value
 
 
 @dataclass(eq=False)
@@ -59,6 +85,7 @@ class NeighborPanel:
         scale: "log", "rank" or "softmax" if contributions are on another scale than the labels, see
             :class:`vicinal.estimators.target_transform.TargetTransform`; else "none".
         scaled: the prediction on that scale, which the contributions sum to.
+        trend: of comparables; its weight and contribution are in the sums with those of the rows. Else None.
 
     Raises:
         ValueError: if the weights do not sum to 1, or the contributions do not sum to the prediction.
@@ -81,20 +108,22 @@ class NeighborPanel:
     said: str = ""
     scale: str = "none"
     scaled: float | None = None
+    trend: TrendLine | None = None
 
     def __post_init__(self) -> None:
         self.neighbors = [Neighbor(*neighbor) for neighbor in self.neighbors]
-        listed = self.listed
-        if not listed:
+        listed, of_trend = self.listed, self.trend or TrendLine(0.0, 0.0)
+        if not listed and self.trend is None:
             return
-        weights = sum(neighbor.weight for neighbor in listed) + self.other_weight
+        weights = sum(neighbor.weight for neighbor in listed) + self.other_weight + of_trend.weight
         if not abs(weights - 1) <= _TOLERANCE:
             raise ValueError(f"weights: expected a sum of 1 with other_weight, got {weights:.6g}")
-        contributed = sum(neighbor.contribution for neighbor in listed)
+        contributed = sum(neighbor.contribution for neighbor in listed) + of_trend.contribution
         missing = self.total - contributed
         if self.other_contribution is None:
             self.other_contribution = missing
-        scale = max([abs(self.total), *(abs(neighbor.contribution) for neighbor in listed), 1e-12])
+        parts = [self.total, of_trend.contribution, *(neighbor.contribution for neighbor in listed)]
+        scale = max(1e-12, *map(abs, parts))
         expected = 0.0 if self.other_weight == 0 else self.other_contribution
         if not abs(missing - expected) <= _TOLERANCE * scale:
             raise ValueError(
@@ -218,6 +247,8 @@ class FitRecord:
             is the mean number of classes in a set.
         examples: rows that the report lists and searches, in this order.
         by_class: for several classes per row, :func:`vicinal.evaluation.scores_by_class` of each by name; else empty.
+        importance: column -> its share of what the metric uses, the largest first; empty if the metric has no columns.
+        importance_by: what these are shares of: what columns add to a "trend", or to a squared "distance".
 
     Raises:
         ValueError: if arrays that belong together differ in length, or there is no score of "model".
@@ -249,6 +280,8 @@ class FitRecord:
     coverage: Sequence[Mapping[str, Any]] = ()
     examples: Sequence[Example] = ()
     by_class: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    importance: Mapping[str, float] = field(default_factory=dict)
+    importance_by: Literal["trend", "distance"] = "trend"
 
     @property
     def several(self) -> bool:

@@ -174,6 +174,32 @@ def _against(score: float, other: float, metric: str, name: str) -> str:
     return f"{abs(change):.1f} % {'above' if change > 0 else 'below'} {name} ({number(other)})"
 
 
+_IMPORTANT = 12
+"""Columns whose share is shown one by one."""
+
+
+def importance_rows(importance: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Columns and their shares, the largest first; beyond 12 those of least share together.
+
+    >>> importance_rows({"bmi": 0.7, "age": 0.3})
+    [('bmi', 0.7), ('age', 0.3)]
+    """
+    ranked = sorted(((one_line(name, 60), share) for name, share in importance.items()), key=lambda one: -one[1])
+    if len(ranked) <= _IMPORTANT + 1:
+        return ranked
+    rest = ranked[_IMPORTANT:]
+    return [*ranked[:_IMPORTANT], (f"{len(rest)} more columns", sum(share for _, share in rest))]
+
+
+def importance_sentence(record: FitRecord) -> str:
+    """What the shares are of."""
+    if record.importance_by == "trend":
+        what = "what each column adds to the trend, without its sign, on average over the rows of the bank"
+    else:
+        what = "the mean squared distance between two rows of the bank that each column makes"
+    return f"Shares of {what}. They say what the model uses, not what causes {one_line(record.target_name, 60)}."
+
+
 def mean_of(record: FitRecord) -> str:
     """The kind of mean of labels that a prediction is."""
     scale = str(record.settings.get("target_transform"))
@@ -186,12 +212,14 @@ def limits(record: FitRecord) -> list[str]:
     if str(record.settings.get("head", "nona")).startswith("nona"):
         signed = (
             record.task == "regression"
-            and record.settings.get("readout") == "signed_kriging"
+            and record.settings.get("readout") == "dense"
             and record.settings.get("target_transform") != "rank"
         )
         said.append(
-            f"A prediction is a weighted {mean_of(record)} of labels in the bank, with weights that may be below 0, so "
-            "it may leave their range; rows unlike all of the bank still get a prediction."
+            _limit_of_comparables(record)
+            if record.settings.get("readout") == "comparables"
+            else f"A prediction is a weighted {mean_of(record)} of labels in the bank, with weights that may be below "
+            "0, so it may leave their range; rows unlike all of the bank still get a prediction."
             if signed
             else f"A prediction is a weighted {mean_of(record)} of labels in the bank, so it never leaves their range; "
             "rows unlike all of the bank still get a prediction."
@@ -230,6 +258,20 @@ def limits(record: FitRecord) -> list[str]:
             )
         )
     return said
+
+
+def _limit_of_comparables(record: FitRecord) -> str:
+    """What bounds a prediction of comparables."""
+    rows = record.settings.get("max_neighbors")
+    few = f"at most {rows}" if isinstance(rows, int) else "a few"
+    leaves = {
+        "rank": "it never leaves the range of the labels",
+        "log": "its logarithm leaves the range of those of the labels by at most a quarter of it",
+    }.get(str(record.settings.get("target_transform")), "it leaves the range of the labels by at most half of it")
+    return (
+        f"A prediction is a weighted {mean_of(record)} of labels of {few} rows, each adjusted by a trend by columns, "
+        f"and the trend itself, which is all that is left for rows unlike all of the bank; {leaves}."
+    )
 
 
 def mean_and_deviation(values: Sequence[float], scale: float = 1.0) -> tuple[float, float | None]:

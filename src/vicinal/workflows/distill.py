@@ -24,6 +24,7 @@ from vicinal.data.table import Table, table_kinds
 from vicinal.encoders import EmbeddingCache
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+from vicinal.estimators.presets import settings_of
 from vicinal.training import Teacher
 from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, write_fit
@@ -201,13 +202,13 @@ def _split(teacher: BankedEstimator, parts: Array) -> Split:
 
 def _student(teacher: BankedEstimator, encoders: dict[str, str]) -> BankedEstimator:
     """The student before its fit: the teacher's settings, except encoders and what depends on them."""
-    settings = teacher.get_params(deep=False)
+    settings = settings_of(teacher)
     validation = settings["validation_fraction"] or TableJob.validation
     changed = {"encoders": encoders, "columns": dict(teacher.kinds_), "form": teacher.form_}
     changed |= {"tune": "none", "plan": None, "index": None}
     changed |= {"validation_fraction": validation, "metric": "network", "loss": None, "progress": False}
     changed |= {"readout": "auto"} if teacher.metric_ == "kernel" else {}
-    student: BankedEstimator = clone(teacher).set_params(**changed)
+    student: BankedEstimator = clone(type(teacher)(**settings)).set_params(**changed)
     return student
 
 

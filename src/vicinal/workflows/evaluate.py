@@ -141,7 +141,7 @@ def audit_table(
     log(f"measuring on {int(new.sum())} rows that the model has not seen")
     features = _untrained_features(model, table)
     tuned, tuned_notes = _baselines(model, table, features, new)
-    vectors = torch.from_numpy(model.embed(table.frame))
+    vectors = _vectors(model, table, new)
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
     fresh = fresh if model.bank_.groups is not None else replace(fresh, groups=None)
@@ -499,6 +499,17 @@ def labelled_table(
     )
 
 
+def _vectors(model: BankedEstimator, table: Table, new: Array) -> Tensor:
+    """Embeddings ``[n, d]`` of all rows: those that the model knows by the fold that left them out."""
+    vectors = torch.from_numpy(model.embed(table.frame))
+    if model.network_.cross_fitted and not new.all():
+        known, groups = np.flatnonzero(~new), None if table.groups is None else table.groups[~new]
+        groups = groups if model.bank_.grouped else None
+        rows = model.query_rows(table.frame.iloc[known], table.ids[known], groups)
+        vectors[torch.from_numpy(known)] = rows.vectors
+    return vectors
+
+
 def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Part]) -> BankUse:
     """Let every row attend to the bank, except to itself."""
     new = np.array([part == "new" for part in parts])
@@ -506,7 +517,7 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
     ids[new] = None  # a new row may bear the number of another one in the bank
     bank, size = model.bank_, len(model.bank_)
     identity = bank.identity(ids, table.groups if bank.groups is not None else None)
-    labels, numbers = model.fitted_.bank_labels().double().numpy(), bank.labels.numpy()
+    numbers = bank.labels.numpy()
     expected, spread = [], []
     served, weight, start = np.zeros(size, dtype=np.int64), np.zeros(size), 0
     for part, part_identity in model.fitted_.query_blocks(vectors, identity):
@@ -514,8 +525,9 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
         fresh = weights[torch.from_numpy(new[start : start + len(part)])]
         served += np.bincount(fresh.topk(min(FIRST, size), dim=1).indices.flatten().numpy(), minlength=size)
         weight += fresh.sum(0).numpy()
-        expected.append(weights.numpy() @ labels)
-        spread.append(np.zeros(len(part)) if numbers.ndim == 2 else neighbor_spread(weights.numpy(), numbers))
+        expected.append(model.fitted_.predict_embedded(part, part_identity).double().numpy())
+        shares = (weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-300)).numpy()
+        spread.append(np.zeros(len(part)) if numbers.ndim == 2 else neighbor_spread(shares, numbers))
         start += len(part)
     said = model.fitted_.in_label_units(torch.from_numpy(np.concatenate(expected))).numpy()
     return BankUse(said, np.concatenate(spread), served, weight / max(int(new.sum()), 1))

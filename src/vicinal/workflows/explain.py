@@ -14,8 +14,9 @@ from torch import Tensor
 from vicinal.core import ExtrapolationWarning
 from vicinal.core.checks import check_between, check_integer, short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.estimators.attention import Explanation, nearest_rows
+from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import nearness_by_column
 from vicinal.estimators.neighbors import NeighborClassifier
@@ -120,7 +121,7 @@ class Explainer:
         with warnings.catch_warnings():  # it is said next
             warnings.simplefilter("ignore", IdentityWarning)
             warnings.simplefilter("ignore", ExtrapolationWarning)
-            embedded = self.model.query_rows(rows, range(len(frame)) if self.include_own else ids)
+            embedded = self.model.query_rows(rows, ids, groups, look=not self.include_own)
         for sentence in filter(None, (embedded.sentence(), own_rows_note(self.model, embedded))):
             self.log(sentence)
         known = {"ids": ids, "groups": groups}
@@ -219,6 +220,7 @@ def explained_record(one: Explained) -> dict[str, Any]:
             {
                 "id": n.id,
                 "label": n.label,
+                **n.adjusting(),
                 "weight": n.weight,
                 "contribution": n.contribution,
                 **({"near_by": one.near_by[place]} if one.near_by else {}),
@@ -226,6 +228,7 @@ def explained_record(one: Explained) -> dict[str, Any]:
             }
             for place, n in enumerate(explanation.neighbors)
         ],
+        **({} if explanation.trend is None else {"trend": explanation.trend.record()}),
         "others": {
             "rows": explanation.other_count,
             "weight": explanation.other_weight,

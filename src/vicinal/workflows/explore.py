@@ -14,8 +14,8 @@ import torch
 
 from vicinal.core import short
 from vicinal.core.identity import IdentityWarning, canonical_ids
-from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.out_of_fold import fold_positions, out_of_fold
@@ -364,9 +364,17 @@ class Explorer:
             "prediction": one.prediction,
             "chance": one.probability,
             "behind": [
-                {"id": n.id, "label": n.label, "weight": n.weight, "adds": n.contribution, "cells": self._cells(n.id)}
+                {
+                    "id": n.id,
+                    "label": n.label,
+                    **n.adjusting(),
+                    "weight": n.weight,
+                    "adds": n.contribution,
+                    "cells": self._cells(n.id),
+                }
                 for n in one.neighbors
             ],
+            "trend": None if one.trend is None else one.trend.record(),
             "others": {"rows": one.other_count, "weight": one.other_weight, "adds": one.other_contribution},
         }
 

@@ -89,6 +89,11 @@ def export_onnx(
         raise ValueError(f"onnx: expected a name that ends in .onnx, in a folder that is there, got {short_text(out)}")
     onnx = optional_import("onnx", "onnx", "onnx")
     model = load_model(folder, index=index, encoders=encoders)
+    if model.metric_ == "trees":
+        raise ValueError(
+            "onnx: expected a model with a kernel or a network, got one with trees, which LightGBM runs; fit with "
+            "metric='kernel' or 'network', or read the model's trees-*.txt with LightGBM"
+        )
     pieces = [_piece(part) for part in model.table_encoder.encoders]
     inputs = [one for piece in pieces for one in piece.inputs]
     graph = onnx.load_model_from_string(_traced(_Graph(pieces, model.network_.projector).eval(), inputs))

@@ -25,10 +25,14 @@ from vicinal.encoders import (
 )
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import planned_encoders
+from vicinal.estimators.importance import knows_columns
 from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
+from vicinal.estimators.presets import settings_of
 from vicinal.estimators.saving import write_model
+from vicinal.estimators.tree_metric import may_be_trees
 from vicinal.estimators.tuning import PLAN
+from vicinal.heads.kinds import adjusts
 from vicinal.report import write_page
 from vicinal.report.card import write_card
 from vicinal.report.records import FitRecord
@@ -72,8 +76,8 @@ class FitPlan:
         duplicates: the sentence on rows of equal content.
         sizes: number of rows to train on ("train"), to stop early and calibrate ("validation"; 0 where members are
             folds) and to test on ("test").
-        steps: "steps" of an epoch, "max_epochs", "patience", "members", "batch_size"; and "kernel": "only", "tried"
-            (besides a network) or "none".
+        steps: "steps" of an epoch, "max_epochs", "patience", "members", "batch_size"; and "metrics": those that
+            are fitted, "kernel", "trees" and "network", of which the best one is taken.
     """
 
     opened: OpenTable
@@ -120,10 +124,10 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     frame = opened.table.select(split.train).frame
     sizes = {"train": len(split.train) + (len(split.validation) if folds else 0)}
     sizes |= {"validation": 0 if folds else len(split.validation), "test": len(split.test)}
-    settings = model.get_params(deep=False)
+    settings = settings_of(model)
     encoders = planned_encoders(frame, opened.kinds, model.encoders)
-    kernel = "only" if model.metric == "kernel" else "tried" if _tries_kernel(model, opened, encoders) else "none"
-    steps = {"kernel": kernel, "steps": -(-sizes["train"] // model.batch_size)}
+    steps: dict[str, Any] = {"metrics": _metrics(model, opened, encoders)}
+    steps |= {"steps": -(-sizes["train"] // settings["batch_size"])}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
     return FitPlan(opened, split, encoders, leak.sentence, sizes, steps)
 
@@ -222,7 +226,8 @@ def _split_of(job: TableJob, opened: OpenTable) -> Split:
             "time: expected shares above 0 to test on and to hold out, as folds learn from later rows, got 0"
         )
     if model.validation_fraction == 0:
-        tune = "none" if model.tune == "auto" else model.tune  # which tunes nothing where members are folds
+        tune = settings_of(model)["tune"]
+        tune = "none" if tune == "auto" else tune  # which tunes nothing where members are folds
         model.check_folds(build_table_encoder(opened.kinds, encoders=model.encoders, tune=tune))
     return draw_splits(opened.table, job, 1)[0] if job.test else no_test(len(opened.table), job.seed)
 
@@ -306,10 +311,12 @@ def fit_record(
         coverage=promise.levels,
         examples=examples(model, opened, scored, measured.model, promise),
         by_class=measured.model.by_class,
+        importance=model.importance() if knows_columns(model.fitted_) else {},
+        importance_by="trend" if model.network_.cross_fitted else "distance",
     )
 
 
-_OF_KERNELS = frozenset(
+_WITHOUT_EPOCHS = frozenset(
     {
         "metric",
         "readout",
@@ -322,7 +329,7 @@ _OF_KERNELS = frozenset(
         "validation_fraction",
     }
 )
-"""Settings that a kernel reads; all others are of networks and their training."""
+"""Settings that kernels and trees read; all others are of networks and their training."""
 
 
 def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
@@ -341,9 +348,14 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
     skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
     plain = hasattr(model, "classes_") and model.target_transform_.name == "none"
     skipped = (*skipped, "target_transform") if plain else skipped
-    fitted = {"metric": model.metric_, "readout": model.readout_, "target_transform": model.target_transform_.name}
-    settings = model.get_params(deep=False) | fitted
-    shown = _OF_KERNELS if model.metric_ == "kernel" else set(settings)
+    fitted: dict[str, Any] = {
+        "metric": model.metric_,
+        "readout": model.readout_,
+        "target_transform": model.target_transform_.name,
+    }
+    fitted |= {"max_neighbors": model.network_.head.k} if adjusts(model.network_.head) else {}
+    settings = settings_of(model) | fitted
+    shown = _WITHOUT_EPOCHS if model.metric_ != "network" else set(settings) - {"preset"}
     return {name: value for name, value in settings.items() if name in shown and name not in skipped}
 
 
@@ -365,8 +377,8 @@ def _transform(model: BankedEstimator) -> list[str]:
 
 
 def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
-    """Errors by epoch; none for a kernel."""
-    if model.metric_ == "kernel":
+    """Errors by epoch; none for a kernel or trees."""
+    if model.metric_ != "network":
         return {}
     return {f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error}
 
@@ -385,6 +397,16 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
     return notes | ({"chunked": list(chunked)} if chunked else {})
 
 
+def _metrics(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str]) -> list[str]:
+    """The metrics that will be fitted; of numbers from a plain table a network is none of several."""
+    if model.metric != "auto":
+        return [model.metric]
+    numbers, kinds = opened.table.task == "regression", set(opened.kinds.values())
+    trees = numbers and may_be_trees(settings_of(model), opened.kinds, opened.table.groups)
+    tried = ["kernel"] * _tries_kernel(model, opened, encoders) + ["trees"] * trees
+    return tried if trees and kinds <= {"number", "category"} else [*tried, "network"]
+
+
 def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str]) -> bool:
     """Whether a kernel may be fitted besides a network; for texts and files this depends on the encoders."""
 
@@ -395,8 +417,8 @@ def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[s
     plain, kinds = {"number", "category", "vector"}, opened.kinds.items()
     every = all(kind in plain or untrained(kind, encoders[name]) for name, kind in kinds)
     frozen = None if opened.table.task == "regression" else every
-    settings = model.get_params(deep=False)
-    known = model.metric == "auto" and not opened.table.several
+    settings = settings_of(model)
+    known = settings["metric"] == "auto" and not opened.table.several
     return known and may_be_kernel(settings, opened.kinds, 0, frozen=frozen)
 
 

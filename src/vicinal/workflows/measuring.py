@@ -209,7 +209,7 @@ def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -
     """The paper's k-NN grid on the model's embeddings, chosen on the held-out rows, or on a left-out fold."""
     test = model.embed(opened.table.select(split.test).frame[list(opened.kinds)])
     vectors, labels, classes = model.bank_.vectors, named_labels(model, model.bank_.labels), _classes(model)
-    if model.bank_.folds is None:
+    if model.folds_ is None or model.bank_.folds is None:
         trained = ~model.calibration_.has(model.bank_.ids)  # the rows held out choose k
         held_out = model.calibration_.vectors.numpy(), named_labels(model, model.calibration_.labels)
         return knn_grid(vectors.numpy()[trained], labels[trained], *held_out, test, classes=classes)

@@ -41,6 +41,7 @@ from vicinal.estimators.base import LONE_GROUPS
 from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.network import check_settings
+from vicinal.estimators.presets import settings_of
 from vicinal.estimators.target_transform import check_positive
 
 Log = Callable[[str], None]
@@ -154,7 +155,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     """
     notes: list[str] = []
     check_choice("long", job.long, ("cut", "chunks"))
-    settings = NeighborRegressor(**job.parameters).get_params(deep=False)
+    settings = settings_of(NeighborRegressor(**job.parameters))
     check_settings(settings | {"fair_rate": "positive"})  # what else there is depends on the task
     root: Path | None
     if isinstance(job.source, Path):

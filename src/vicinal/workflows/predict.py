@@ -18,9 +18,9 @@ from vicinal.data.sets import join_columns
 from vicinal.data.sources import root_of
 from vicinal.data.table import check_column
 from vicinal.data.target import SEPARATOR
-from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.elements import element_counts
+from vicinal.estimators.explanation import Element, Explanation
 from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.neighbors import NeighborRegressor
@@ -32,7 +32,9 @@ _SHOWN = 3
 """Elements of most effect in a line of a table; records have all."""
 
 
-_EXPLAINED = re.compile(r"(neighbor|element)_\d+_\w+|others_(weight|contribution)|neighbors|others|elements|scale")
+_EXPLAINED = re.compile(
+    r"(neighbor|element)_\d+_\w+|(others|trend)_(weight|contribution|value)|neighbors|others|trend|elements|scale"
+)
 """Names of what explanations add to an answer."""
 
 
@@ -54,17 +56,27 @@ class Answers:
     separator: str = SEPARATOR
 
     def flat(self) -> pd.DataFrame:
-        """One line per row, with neighbors in columns ``neighbor_1_id``, ``neighbor_1_weight`` and so on."""
+        """One line per row, with neighbors in columns ``neighbor_1_id``, ``neighbor_1_weight`` and so on.
+
+        Of comparables ``neighbor_1_adjusted`` is the adjusted label, ``neighbor_1_by`` the two columns that adjust it
+        most, and ``trend_weight``, ``trend_value`` and ``trend_contribution`` those of the trend.
+        """
         columns = {name: [joined(one, self.separator) for one in values] for name, values in self.columns.items()}
         table = pd.DataFrame({"row": self.rows, **columns})
         if not self.explanations:
             return table
+        from vicinal.report.comparables import reasons  # which the answers of a server need not
+
         lines = []
         for explanation in self.explanations:
             line: dict[str, Any] = {}
             for rank, n in enumerate(explanation.neighbors, start=1):
                 for name in ("id", "weight", "label", "contribution"):
                     line[f"neighbor_{rank}_{name}"] = joined(getattr(n, name), self.separator)
+                if n.adjusted is not None:
+                    line |= {f"neighbor_{rank}_adjusted": n.adjusted, f"neighbor_{rank}_by": reasons(n.adjustments)}
+            if (trend := explanation.trend) is not None:
+                line |= {f"trend_{name}": getattr(trend, name) for name in ("weight", "value", "contribution")}
             line |= {"others_weight": explanation.other_weight, "others_contribution": explanation.other_contribution}
             for rank, one in enumerate(explanation.elements[:_SHOWN], start=1):
                 for name, value in _element(one).items():
@@ -82,9 +94,11 @@ class Answers:
             if self.explanations:
                 explanation = self.explanations[place]
                 record["neighbors"] = [
-                    {"id": n.id, "weight": n.weight, "label": n.label, "contribution": n.contribution}
+                    {"id": n.id, "weight": n.weight, "label": n.label, "contribution": n.contribution, **n.adjusting()}
                     for n in explanation.neighbors
                 ]
+                if explanation.trend is not None:
+                    record["trend"] = explanation.trend.record()
                 if explanation.transform != "none":
                     record["scale"] = explanation.transform
                 record["others"] = {"weight": explanation.other_weight, "contribution": explanation.other_contribution}
@@ -178,7 +192,7 @@ def answer_rows(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         warnings.simplefilter("ignore", ExtrapolationWarning)  # it is said next
-        rows = model.query_rows(features, range(len(features)) if include_own else ids)
+        rows = model.query_rows(features, ids, groups, look=not include_own)
         for sentence in filter(None, (rows.sentence(), own_rows_note(model, rows))):
             log(sentence)
         identity = {"ids": ids, "groups": groups}

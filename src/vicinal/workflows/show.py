@@ -65,6 +65,8 @@ class _Model(_Summary):
     best_epoch: int = 0
     folds: int | None = None
     kriging: bool | None = None
+    trend: int | None = None
+    cross_fits: int | None = None
     neighbors: int | None = None
     whole_up_to: int = 0
     metric: str | None = None
@@ -203,14 +205,15 @@ def _settings(config: _Model) -> dict[str, Any]:
     if config.task == "similarity":
         return {name: parameters.get(name) for name in _OF_LIKENESS}
     by_kriging = parameters.get("readout") != "attention" if config.kriging is None else config.kriging
-    chosen = "signed_kriging" if metric == "kernel" else "kriging"
+    plain = "dense" if metric == "kernel" and config.cross_fits is None else "rows"
+    chosen = plain if config.trend is None else "comparables"
     readout = "attention" if not by_kriging else str(parameters.get("readout")).replace("auto", chosen)
     readout = readout if parameters.get("head") != "dense" else "none, the head is dense"
     settings: dict[str, Any] = {"metric": metric, "readout": readout}
     nearest = f"all of up to {config.whole_up_to:,} rows, else the {config.neighbors} nearest"
     settings |= {"neighbors": nearest if config.whole_up_to else config.neighbors} if config.neighbors else {}
     names = [name for name in _OF_ALL if name != "max_neighbors" or (by_kriging and not config.neighbors)]
-    names += [] if metric == "kernel" else list(_OF_NETWORKS)
+    names += list(_OF_NETWORKS) if metric == "network" else []
     settings |= {name: parameters.get(name) for name in names}
     scale = str(config.transform.get("name", "none"))
     settings |= {"target_transform": scale} if scale != "none" else {}

@@ -1,5 +1,6 @@
 """Parts of a model for its report: the rows behind some predictions, thumbnails, learned masks."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from vicinal.data import (
 from vicinal.encoders.images import contact_sheet
 from vicinal.encoders.kinds import elements_of
 from vicinal.encoders.media import read_cell
-from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.explanation import Explanation
+from vicinal.estimators.explanation import Neighbor as Explained
 from vicinal.estimators.saving import shown_cell
 from vicinal.heads.kinds import member_heads
 from vicinal.masks import SoftStep
-from vicinal.report.records import NeighborPanel
+from vicinal.report.records import Neighbor, NeighborPanel, TrendLine
 from vicinal.workflows.measured import Measured, MeasuredSeveral, shown_label
 
 Array = np.ndarray[Any, Any]
@@ -74,10 +76,7 @@ def _panel(
 ) -> NeighborPanel:
     images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
     kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
-    neighbors = [
-        (shown_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id))
-        for n in explanation.neighbors
-    ]
+    neighbors = [_listed(n, shown_cells(n.row, kinds, root)) for n in explanation.neighbors]
     return NeighborPanel(
         title=title,
         query=shown_cells(row, kinds, root),
@@ -90,9 +89,31 @@ def _panel(
         other_rows=explanation.other_count,
         probability=explanation.probability,
         scale=explanation.transform,
-        scaled=None if explanation.transform == "none" else explanation.total,
+        scaled=explanation.total if _is_scaled(explanation) else None,
         id=identity,
+        trend=_trend_line(model, explanation),
     )
+
+
+def _trend_line(model: BankedEstimator, explanation: Explanation) -> TrendLine | None:
+    trend = explanation.trend
+    if trend is None:
+        return None
+    value = torch.tensor([trend.value], dtype=torch.float64)
+    label = float(model.fitted_.limited_transform().inverse(value)[0])
+    return TrendLine(trend.weight, trend.value, trend.columns, None if explanation.transform == "none" else label)
+
+
+def _is_scaled(explanation: Explanation) -> bool:
+    """Whether the contributions sum to something else than the prediction, also where that is at its limit."""
+    numbers = explanation.probability is None
+    return explanation.transform != "none" or (numbers and not math.isclose(explanation.total, explanation.prediction))
+
+
+def _listed(one: Explained, cells: dict[str, str | bytes]) -> Neighbor:
+    """A row of an explanation as a panel lists it."""
+    adjusted = None if one.adjusted is None else float(one.adjusted)
+    return Neighbor(cells, _label(one.label), one.weight, one.contribution, str(one.id), adjusted, one.adjustments)
 
 
 _SHOWN = 6

@@ -173,12 +173,18 @@ function prediction(one) {
   if (one.label !== undefined) part(bank.target, number(one.label), "is-truth");
   return box;
 }
+// The two columns that add most, of a trend or to a label.
+function most(columns) {
+  const named = Object.entries(columns).filter(([, value]) => value).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 2);
+  return named.map(([name, value]) => `${name} ${value > 0 ? "+" : ""}${number(Number(value.toPrecision(3)))}`).join(", ");
+}
 function behind(one, again) {
   const box = make("div");
   box.append(make("h3", "Rows behind it"));
   if (bank.scale) box.append(make("p", bank.scale[0].toUpperCase() + bank.scale.slice(1) + ".", "muted"));
   for (const row of one.behind)
-    box.append(entry(row, [`${number(row.label)}`, `${(100 * row.weight).toFixed(1)} %`], [button("Leave out " + row.id, () => keepFocus(() => { without.add(String(row.id)); return again(); }))]));
+    box.append(entry(row, [row.adjusted === undefined ? number(row.label) : `${number(row.label)} → ${number(row.adjusted)}`, ...(row.adjusted === undefined ? [] : [most(row.adjustments)]), `${(100 * row.weight).toFixed(1)} %`], [button("Leave out " + row.id, () => keepFocus(() => { without.add(String(row.id)); return again(); }))]));
+  if (one.trend) box.append(make("p", `Trend by columns${bank.scale ? ", on that scale" : ""}: ${number(one.trend.value)} (${most(one.trend.columns)}), ${(100 * one.trend.weight).toFixed(1)} %`, "muted"));
   if (one.others.rows) box.append(make("p", `${one.others.rows} other rows: ${(100 * one.others.weight).toFixed(1)} %`, "muted"));
   if (without.size) box.append(button(`Put back ${[...without].join(", ")}`, () => keepFocus(() => { without.clear(); return again(); })));
   return box;

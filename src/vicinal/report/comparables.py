@@ -1,0 +1,131 @@
+"""Comparables as appraisers show them: a row beside those it is compared with, column by column."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vicinal.report.records import Cell, Neighbor, NeighborPanel
+from vicinal.report.text import decimals_for, fixed, number, one_line, percent, round_to_sum
+
+_REASONS = 2
+"""Columns that an adjustment is said to come from."""
+
+_COLUMNS = 12
+"""Columns of a grid, at most; what the others adjust is summed in one line."""
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """A cell of a comparable row: its text, whether that differs from the row beside it, and what it adjusts."""
+
+    text: str
+    differs: bool
+    adds: str
+
+
+@dataclass(frozen=True)
+class GridLine:
+    """A column of the table: the cell of the row that is predicted, and those of its comparables."""
+
+    column: str
+    query: str
+    cells: list[GridCell]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A row beside its comparables.
+
+    Attributes:
+        heads: of the comparables, such as "row 12".
+        labels: of each.
+        lines: columns, that of the largest adjustment first.
+        others: what all other columns adjust together; empty if there are none.
+        adjusted: the label of each with its adjustments.
+        weights: of each.
+    """
+
+    heads: list[str]
+    labels: list[str]
+    lines: list[GridLine]
+    others: list[str]
+    adjusted: list[str]
+    weights: list[str]
+
+
+def signed(value: float, decimals: int | None = None) -> str:
+    """A number that is added, with its sign.
+
+    >>> signed(3.14159), signed(-20), signed(0.004, 1), signed(0)
+    ('+3.14', '-20', '0.0', '0')
+    """
+    text = number(value, 3) if decimals is None else fixed(value, decimals)
+    return text if text.startswith("-") or not text.strip("0.,") else f"+{text}"
+
+
+def reasons(adjustments: Mapping[str, float]) -> str:
+    """The two columns that add most, with what they add.
+
+    >>> reasons({"age": 1.0, "bmi": -30.26, "sex": 0.0, "bp": 4})
+    'bmi -30.3, bp +4'
+    """
+    most = sorted(adjustments, key=lambda name: -abs(adjustments[name]))[:_REASONS]
+    return ", ".join(f"{one_line(name, 40)} {signed(adjustments[name])}" for name in most if adjustments[name])
+
+
+def grid_view(panel: NeighborPanel) -> Grid | None:
+    """The row of ``panel`` beside its comparables; None if no row is adjusted.
+
+    What is shown of a comparable adds up: its label and what its columns add are its adjusted label. On another scale
+    than that of the labels they do there.
+    """
+    rows = [one for one in panel.listed if one.adjusted is not None]
+    if not rows:
+        return None
+    names = list(dict.fromkeys(name for one in rows for name in one.adjustments))
+    names.sort(key=lambda name: -max(abs(one.adjustments.get(name, 0.0)) for one in rows))
+    first, rest = names[:_COLUMNS], names[_COLUMNS:]
+    decimals = decimals_for([value for one in rows for value in one.adjustments.values()])
+    added = [_added(one, first, rest, decimals) for one in rows]
+    plain = panel.scale == "none"
+    return Grid(
+        heads=[f"row {one_line(one.id, 24)}" if one.id else f"comparable {at}" for at, one in enumerate(rows, 1)],
+        labels=[_label(one.label) for one in rows],
+        lines=[
+            GridLine(
+                one_line(name, 40),
+                _text(panel.query.get(name, "")),
+                [_cell(one, name, panel.query, each[at]) for one, each in zip(rows, added, strict=True)],
+            )
+            for at, name in enumerate(first)
+        ],
+        others=[each[-1] for each in added] if rest else [],
+        adjusted=[_adjusted(one, decimals if plain else None) for one in rows],
+        weights=[percent(one.weight) for one in rows],
+    )
+
+
+def _added(one: Neighbor, first: list[str], rest: list[str], decimals: int) -> list[str]:
+    """What each of the first columns adds, and the others together, rounded so that they add up."""
+    values = [one.adjustments.get(name, 0.0) for name in first]
+    values.append(sum(one.adjustments.get(name, 0.0) for name in rest))
+    shown = round_to_sum(values, sum(values), decimals)
+    return [text if text.startswith("-") or not text.strip("0.,") else f"+{text}" for text in shown]
+
+
+def _adjusted(one: Neighbor, decimals: int | None) -> str:
+    """The adjusted label, with the decimals of its adjustments if these are in its unit."""
+    value = float(one.adjusted or 0.0)
+    return number(value) if decimals is None else fixed(value, decimals)
+
+
+def _cell(one: Neighbor, name: str, query: Mapping[str, Cell], adds: str) -> GridCell:
+    cell = one.row.get(name, "")
+    return GridCell(_text(cell), cell != query.get(name, ""), adds)
+
+
+def _text(cell: Cell) -> str:
+    return "…" if isinstance(cell, bytes) else one_line(cell, 40) or "(empty)"
+
+
+def _label(label: float | str) -> str:
+    return one_line(label, 60) if isinstance(label, str) else number(float(label))
