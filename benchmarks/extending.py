@@ -332,7 +332,7 @@ def unlike(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict
     del seconds
     both, known = draw.like + draw.test, draw.old.vectors
     other = np.r_[np.zeros(len(draw.like.labels)), np.ones(len(draw.test.labels))]
-    kriging = base if base.readout_ == "kriging" else by_kriging(base, base.calibration_.ids)
+    kriging = base if base.readout_ == "rows" else by_kriging(base, base.calibration_.ids)
 
     def widths(model: NeighborRegressor) -> np.ndarray:
         ends = model.predict_interval(both.frame)

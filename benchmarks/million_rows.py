@@ -2,13 +2,13 @@
 
 Each stage runs in a process of its own where that shows its own peak (Linux: VmHWM, the most memory that the process
 ever held, mapped files included). ``--indexes`` compares indexes at 100,000 rows instead: recall of the 32 nearest,
-time, and what the approximate head's bound says. ``--readout kriging`` reads predictions out by kriging; its stage
+time, and what the approximate head's bound says. ``--readout rows`` reads predictions out by kriging; its stage
 "search" sets them beside FAISS and the bare product on the same vectors, in turns. ``--readout default`` is what a user
 of a plain table gets: a kernel, learned on 6,000 rows, read out by 128 rows.
 
     python benchmarks/million_rows.py --out benchmarks/results/million-rows.csv
     python benchmarks/million_rows.py --indexes --out benchmarks/results/million-rows-indexes.csv
-    python benchmarks/million_rows.py --readout kriging --members 8 --dim 200 --rows 100000 --stages fit search
+    python benchmarks/million_rows.py --readout rows --members 8 --dim 200 --rows 100000 --stages fit search
     python benchmarks/million_rows.py --readout default --rows 100000 --stages fit change search
 """
 
@@ -110,7 +110,7 @@ def against_search(clock: Clock, model: Any, x: np.ndarray) -> list[dict[str, An
 
     head, bank = model.network_.head, model.bank_
     if not isinstance(head, Kriging):
-        raise SystemExit("search: expected --readout kriging or default")
+        raise SystemExit("search: expected --readout rows or default")
     queries, vectors, identity = torch.from_numpy(model.embed(x)), bank.vectors, bank.identity(None, None)
     few, out = queries.float(), torch.empty(QUERIES, 1024)
     faiss.omp_set_num_threads(1)
@@ -260,7 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=128, help="width of the embeddings")
-    parser.add_argument("--readout", choices=("attention", "kriging", "default"), default="attention")
+    parser.add_argument("--readout", choices=("attention", "rows", "default"), default="attention")
     parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--indexes", action="store_true", help="compare indexes at 100,000 rows instead")

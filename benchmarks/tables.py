@@ -30,10 +30,6 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from vicinal.estimators import NeighborRegressor
-from vicinal.evaluation import tuned_baselines
-from vicinal.evaluation.tuned import NUMBERS
-
 MOST_ROWS = 1200
 
 FILES = {  # name: file, target, columns that are left out
@@ -56,15 +52,15 @@ OURS: dict[str, dict[str, Any]] = {
     "default": {},
     "network, attention": {"metric": "network", "readout": "attention"},
     "network, auto": {"metric": "network"},
-    "kernel, kriging 64": {"metric": "kernel", "readout": "kriging", "max_neighbors": 64},
-    "kernel, signed 128": {"metric": "kernel", "readout": "signed_kriging", "max_neighbors": 128},
+    "kernel, kriging 64": {"metric": "kernel", "readout": "rows", "max_neighbors": 64},
+    "kernel, signed 128": {"metric": "kernel", "readout": "dense", "max_neighbors": 128},
     "kernel": {"metric": "kernel"},
-    "kernel, signed, all rows": {"metric": "kernel", "readout": "signed_kriging", "max_neighbors": 1024},
+    "kernel, signed, all rows": {"metric": "kernel", "readout": "dense", "max_neighbors": 1024},
 }
 
 
-def read(name: str, data: Path | None) -> tuple[pd.DataFrame, np.ndarray]:
-    """Columns and target of a table, at most ``MOST_ROWS`` rows, those without a target left out."""
+def read(name: str, data: Path | None, most: int = MOST_ROWS) -> tuple[pd.DataFrame, np.ndarray]:
+    """Columns and target of a table, at most ``most`` rows drawn at random, those without a target left out."""
     if name == "diabetes":
         table, target, left_out = load_diabetes(as_frame=True).frame, "target", []
     elif name == "star98":
@@ -83,7 +79,7 @@ def read(name: str, data: Path | None) -> tuple[pd.DataFrame, np.ndarray]:
         table["day"] = pd.to_datetime(table["date"]).dt.day_of_year
     unnamed = [column for column in table.columns if str(column).startswith("Unnamed")]
     table = table.drop(columns=[*left_out, *unnamed]).dropna(subset=[target])
-    table = table.sample(min(MOST_ROWS, len(table)), random_state=0).reset_index(drop=True)
+    table = table.sample(min(most, len(table)), random_state=0).reset_index(drop=True)
     for column in table.columns:
         if not pd.api.types.is_numeric_dtype(table[column]):
             table[column] = table[column].astype(str)
@@ -103,6 +99,8 @@ def rival(method: str) -> Callable[..., np.ndarray]:
     """Predictions of a baseline that is tuned by cross-validation on training and validation rows."""
 
     def run(table: pd.DataFrame, y: np.ndarray, train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Any:
+        from vicinal.evaluation import tuned_baselines
+
         both = np.concatenate([train, validation])
         encoder = columns_of(table).fit(table.iloc[both])
         rows, others = encoder.transform(table.iloc[both]), encoder.transform(table.iloc[test])
@@ -115,6 +113,8 @@ def ours(settings: dict[str, Any]) -> Callable[..., np.ndarray]:
     """Predictions of an estimator."""
 
     def run(table: pd.DataFrame, y: np.ndarray, train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Any:
+        from vicinal.estimators import NeighborRegressor  # here, as torch takes memory that rivals do not need
+
         both = np.concatenate([train, validation])
         held_out = np.arange(len(train), len(both))
         kinds = {c: "number" if pd.api.types.is_numeric_dtype(table[c]) else "category" for c in table.columns}
@@ -125,7 +125,7 @@ def ours(settings: dict[str, Any]) -> Callable[..., np.ndarray]:
     return run
 
 
-RIVALS = (*NUMBERS, "gaussian process")
+RIVALS = ("ridge", "kernel ridge", "support vectors", "boosting", "k-NN", "gaussian process")
 METHODS: dict[str, Callable[..., np.ndarray]] = {
     **{name: rival(name) for name in RIVALS},
     **{name: ours(settings) for name, settings in OURS.items()},
