@@ -104,7 +104,8 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
             f"within {most:.3g}",
             markup=False,
         )
-    columns = list(explanation.neighbors[0].row)[:_CELLS] if explanation.neighbors else []
+    shown = _CELLS if explanation.trend is None else 1  # adjustments name what matters
+    columns = list(explanation.neighbors[0].row)[:shown] if explanation.neighbors else []
     trend = explanation.trend
     by = ["adjusted by"] if trend is not None else ["near by"] if one.near_by else []
     lines = [
@@ -115,7 +116,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         for place, n in enumerate(explanation.neighbors)
     ]
     if trend is not None:
-        said = ["trend by columns", "", _part(trend.value, one, digits), f"{trend.weight:.3f}"]
+        said = ["trend", "", _part(trend.value, one, digits), f"{trend.weight:.3f}"]
         said += [_part(trend.contribution, one, digits), reasons(trend.columns)]
         lines.append([*said, *[""] * len(columns)])
     scale = {"log": " (log)", "rank": " (score)", "softmax": " (score)"}.get(explanation.transform, "")
