@@ -328,7 +328,8 @@ def test_a_dry_run_says_what_is_learned_from_what_and_writes_nothing(folder, tmp
     assert kinds == load_model(folder / "model").kinds_
     assert said["rows"] == {"train": 61, "validation": 11, "test": 18}
     assert said["columns"]["note"]["encoder"] == "ngrams"
-    assert "to be trained: trees and a network, of which the better one is taken\n" in printed(capsys, *ask, "--out", tmp_path / "m", "-q")
+    plan = printed(capsys, *ask, "--out", tmp_path / "m", "-q")
+    assert "to be trained: trees and a network, of which the better one is taken\n" in plan
     assert not (tmp_path / "m").exists()
     assert "--target: expected" in error(capsys, "fit", folder / "houses.csv", "--target", "prise", "--dry-run", "-q")
 
