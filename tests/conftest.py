@@ -26,6 +26,9 @@ BRIEF = "VICINAL_TEST_BRIEF"
 CHOSEN = ("test_readout.py", "test_out_of_fold.py", "test_choices_out_of_fold.py")
 """What tests the choice of kriging's scale and noise: elsewhere it is made among four pairs."""
 
+GROWN = ("test_comparables.py", "test_metric_choice.py", "test_importance.py", "test_times.py", "test_own_rows.py")
+"""What tests how well trees predict: elsewhere they are few."""
+
 BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks")
 """Whose tests look at neither the pictures of a report nor at the settings that baselines are tuned among."""
 
@@ -93,6 +96,10 @@ def brief_fits(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.name not in CHOSEN:
             patch.setattr("vicinal.estimators.readout.SCALES", (0.5, 2.0))
             patch.setattr("vicinal.estimators.readout.NOISES", (0.03, 0.3))
+        if request.path.name not in GROWN:
+            patch.setattr("vicinal.training.trees.ROUNDS", 60)
+            patch.setattr("vicinal.training.trees.LEAVES", (8,))
+            patch.setattr("vicinal.estimators.comparables.MOST", 100)
         yield
 
 
