@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import vicinal.heads.kriging_weights as kriging_module
 from references.kriging import all_subsets, convex_weights, kernel_problem, signed_weights
 from vicinal.blockwise import block_policy
+from vicinal.blockwise.nearest import NearestRows
 from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging_weights import kriging_weights
@@ -382,3 +383,18 @@ def test_where_rows_stand_changes_nothing_that_ranks_decide(seed, k):
         there = [j for j in range(40) if groups[j] != who[row]]
         want = sorted(there, key=lambda j: (float(squared[j]), int(ranks[j])))[:k]
         assert plain[row][plain[row] >= 0].tolist() == want
+
+
+def test_thousands_of_equally_near_rows_are_not_all_looked_at(monkeypatch):
+    bank, widths = torch.zeros(5000, 2, dtype=FLOAT), []
+    prepared = NearestRows(bank)
+    search = prepared.search
+    monkeypatch.setattr(prepared, "search", lambda q, b, k, e: widths.append(k) or search(q, b, k, e))
+    ranks = torch.arange(5000).flip(0)
+    at = Kriging(4).nearest(torch.ones(3, 2, dtype=FLOAT), bank, Identity(), prepared, ranks)
+    assert at.shape == (3, 4)
+    assert max(widths) <= 1024
+    few = Kriging(4).nearest(
+        torch.ones(3, 2, dtype=FLOAT), bank[:500], Identity(), NearestRows(bank[:500]), ranks[:500]
+    )
+    assert few[0].tolist() == [499, 498, 497, 496]  # those of lowest rank

@@ -413,8 +413,9 @@ def _by_rank(
     chosen, cut = _first(best, k, ranks), best.values[:, k - 1]
     open_rows = ((best.values[:, -1] == cut) & (cut < torch.inf)).nonzero()[:, 0]
     width = best.values.shape[1]
-    while len(open_rows) and width > k and width < min(len(bank), _MOST_TIES):
-        width = min(2 * width, len(bank))
+    most = min(len(bank), max(_MOST_TIES, 2 * k))
+    while len(open_rows) and k < width < most:
+        width = min(2 * width, most)
         part = Exclusion([(of_queries[open_rows], of_bank) for of_queries, of_bank in keys])
         wide = prepared.search(queries[open_rows], bank, width, part)
         first = _first(wide, k, ranks)
