@@ -90,7 +90,7 @@ def test_the_sum_is_what_the_model_predicts(fitted, projector):
 
 def test_a_row_of_no_fold_has_the_mean_of_all(fitted, projector):
     columns = torch.from_numpy(fitted[2][:9])
-    both = projector.of_folds(columns)
+    both = torch.stack([projector(columns, torch.full((9,), fold)) for fold in range(2)])
     torch.testing.assert_close(projector(columns), both.mean(dim=0))
     folds = torch.tensor([0, 1, -1] * 3)
     mixed = projector(columns, folds)

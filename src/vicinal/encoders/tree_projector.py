@@ -76,10 +76,6 @@ class TreeProjector(nn.Module):
                 entries[at, target] += share[at, None] * self._of(fold, target, rows[at.numpy()])
         return torch.cat([entries.sum(dim=2), entries.flatten(1)], dim=1)
 
-    def of_folds(self, columns: Tensor) -> Tensor:
-        """The embeddings ``[F, b, dim]`` by the model of each fold."""
-        return torch.stack([self(columns, torch.full((len(columns),), fold)) for fold in range(self.folds)])
-
     def _of(self, fold: int, target: int, rows: np.ndarray) -> Tensor:
         """What each column of rows ``[b, f]`` adds in one model ``[b, f]``."""
         booster, table = self._booster(fold, target), self.leaves[fold][target]

@@ -410,13 +410,12 @@ def fit_trees(rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, sett
     reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)
     labels, of_rows = codec.as_predicted(rows.labels), torch.from_numpy(folds)
-    network, boosted = boosted_network(encoder, reader, inputs, labels, of_rows, weights=weights, seed=seed)
+    network, error = boosted_network(encoder, reader, inputs, labels, of_rows, weights=weights, seed=seed)
     stores = NeighborBank(embedding_width(network)), NeighborBank(embedding_width(network))
     unit = codec.unit() ** 2
-    history = TrainingHistory([boosted.error / unit], [boosted.error / unit])
-    model = fill_banks(stores, network, inputs, rows, codec, history, settings, "trees")
+    model = fill_banks(stores, network, inputs, rows, codec, TrainingHistory([], []), settings, "trees")
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
-    history = TrainingHistory(history.train_error, [model.honest_error() / unit])
+    history = TrainingHistory([error / unit], [model.honest_error() / unit])
     return replace(model, history=history), []
 
 

@@ -29,23 +29,6 @@ _SHARED = 1 << 18
 """Cells from which on threads share the work; of fewer each would wait for the others most of the time."""
 
 
-@dataclass(frozen=True)
-class BoostedFolds:
-    """Models of folds and what they say of the rows that each leaves out.
-
-    Attributes:
-        texts: of each fold the model of each target, as LightGBM writes it.
-        error: mean squared error of the rows by the models that have not seen them, the mean over targets.
-        leaves: of each target, leaves of a tree.
-        rounds: of each target, trees of a model.
-    """
-
-    texts: list[list[str]]
-    error: float
-    leaves: list[int]
-    rounds: list[int]
-
-
 def boosted_folds(
     columns: Tensor,
     labels: Tensor,
@@ -54,7 +37,7 @@ def boosted_folds(
     categories: Sequence[int] = (),
     weights: Tensor | None = None,
     seed: int = 0,
-) -> BoostedFolds:
+) -> tuple[list[list[str]], float]:
     """LightGBM by squared error, once for each fold of the rows that are left out and each target.
 
     All folds have trees of the same number of leaves and the same number of trees: those of least error of the rows
@@ -67,13 +50,16 @@ def boosted_folds(
         categories: columns that are places of categories.
         weights: how many rows each counts as ``[n]``; None: one.
         seed: of what LightGBM draws.
+
+    Returns:
+        of each fold the model of each target, as LightGBM writes it, and the mean squared error of the rows by the
+        models that have not seen them, the mean over targets.
     """
     targets = labels.reshape(len(labels), -1).double().numpy()
     rows, mass = columns.double().numpy(), None if weights is None else weights.double().numpy()
     each = [_Target(rows, target, folds.numpy(), list(categories), mass, seed).best() for target in targets.T]
     texts = [list(fold) for fold in zip(*(one.texts() for one in each), strict=True)]
-    error = float(np.mean([one.error for one in each]))
-    return BoostedFolds(texts, error, [one.leaves for one in each], [one.rounds for one in each])
+    return texts, float(np.mean([one.error for one in each]))
 
 
 @dataclass(frozen=True)
