@@ -81,6 +81,15 @@ def test_it_says_what_adjusts_the_label_of_a_row(model):
     assert " -> " in str(one)
 
 
+def test_words_are_in_the_unit_of_labels_that_were_learned_as_logarithms():
+    model = NeighborRegressor(metric="kernel", readout="comparables", target_transform="log").fit(FRAME, np.exp(Y) + 50)
+    one = model.explain(NEW[:1], 1)[0]
+    first, words = one.neighbors[0], one.sentence()
+    by = first.adjusted - first.label
+    assert f"had {first.label:.4g}, {'minus' if by < 0 else 'plus'} {abs(by):.4g} for its " in words
+    assert f"{one.trend.value:.4g}" not in words
+
+
 def test_a_saved_model_predicts_and_explains_alike(model, tmp_path):
     model.save(tmp_path / "m")
     again = load_model(tmp_path / "m")

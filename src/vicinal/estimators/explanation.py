@@ -232,8 +232,8 @@ def _in_words(explanation: Explanation, unit: str) -> str:
     if explanation.trend is not None:
         rest -= explanation.trend.weight
         if explanation.trend.weight >= 0.005:
-            value = explanation.trend.value
-            parts.append(f"the trend by columns, {_number(value)}, counts {_percent(explanation.trend.weight)}")
+            value = f"{_number(explanation.trend.value)}, " if explanation.transform == "none" else ""
+            parts.append(f"the trend by columns, {value}counts {_percent(explanation.trend.weight)}")
     left = rows - min(_SHOWN, len(explanation.neighbors))
     if left and abs(rest) >= 0.005:
         parts.append(f"{left} more count {_percent(rest)}")
@@ -245,7 +245,7 @@ def _row(one: Neighbor) -> str:
     name = one.name or str(one.id)
     said = f"{name} had {_number(one.label)}"
     if one.adjustments:
-        by = sum(one.adjustments.values())
+        by = one.adjusted - one.label  # in the unit of the labels, also where columns add on another scale
         first = sorted(one.adjustments, key=lambda column: -abs(one.adjustments[column]))[:_REASONS]
         reasons = " and ".join(column for column in first if one.adjustments[column] * by > 0)
         said += f", {'minus' if by < 0 else 'plus'} {_number(abs(by))}" + (f" for its {reasons}" if reasons else "")
