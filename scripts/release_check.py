@@ -72,10 +72,6 @@ frame["s"] = [sound(n) for n in range(60)]
 frame.to_parquet("media.parquet")
 learned("s", "audio", "ge2e")
 """,
-    "demo": """
-import vaderSentiment
-assert (Path(vaderSentiment.__file__).parent / "vader_lexicon.txt").is_file()
-""",
     "faiss": """
 NeighborRegressor(index="faiss:Flat", max_epochs=1).fit(frame, y).predict(frame[:3])
 """,

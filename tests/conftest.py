@@ -99,7 +99,10 @@ def brief_fits(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.name not in GROWN:
             patch.setattr("vicinal.training.trees.ROUNDS", 60)
             patch.setattr("vicinal.training.trees.LEAVES", (8,))
+            patch.setattr("vicinal.training.trees.CLASS_LEAVES", (4,))
+            patch.setattr("vicinal.training.linear.STRENGTHS", (1.0,))
             patch.setattr("vicinal.estimators.comparables.MOST", 100)
+            patch.setattr("vicinal.estimators.comparables.MOST_OF_CLASSES", 100)
         yield
 
 

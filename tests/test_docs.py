@@ -68,8 +68,6 @@ LONG = ("guide.md", "uncertainty.md", "coming-from.md", "gallery.md")
     ids=lambda p: p.name,
 )
 def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
-    if "lexicon" in page.read_text(encoding="utf-8"):
-        pytest.importorskip("vaderSentiment", reason="the demo's words are in an optional package")
     if page.name == "outside.md":
         for package in ("onnx", "onnxruntime"):
             pytest.importorskip(package, reason=f"{package} is an optional package")

@@ -13,6 +13,7 @@ import pytest
 
 from references.tables import table
 from vicinal.cli import run
+from vicinal.data import cars_table
 from vicinal.estimators import load_model
 
 QUICK = ["--max-epochs", "3", "--members", "2", "--hidden", "16,4", "--learning-rate", "0.01", "-q", "--no-baselines"]
@@ -232,17 +233,14 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith("vicinal 0.")
 
 
-def test_demo_of_a_few_words(monkeypatch, tmp_path, capsys):
-    from vicinal.data.lexicon import lexicon_table
-
-    words = lexicon_table().iloc[::25].reset_index(drop=True)
-    monkeypatch.setattr("vicinal.workflows.demo.lexicon_table", lambda: words)
-    monkeypatch.setattr("vicinal.workflows.demo.PARAMETERS", {"max_epochs": 2})
+def test_demo_of_a_few_cars(monkeypatch, tmp_path, capsys):
+    cars = cars_table()[["name", "mpg", "weight", "year"]].iloc[::4]
+    monkeypatch.setattr("vicinal.workflows.demo.cars_table", lambda: cars.reset_index(drop=True))
     assert run(["demo", "--out", str(tmp_path / "demo"), "-q"]) == 0
-    printed = capsys.readouterr().out
-    for word in ("NONA", "dense head", "k-NN", "->", "report.html"):
-        assert word in printed
-    assert load_model(tmp_path / "demo").predict(pd.DataFrame({"word": ["horribly"]})).shape == (1,)
+    printed = " ".join(capsys.readouterr().out.split())
+    for words in ("Miles per gallon of 20 test cars", "model", "ridge", "like this one:", "report.html"):
+        assert words in printed
+    assert load_model(tmp_path / "demo").predict(cars[:1].drop(columns="mpg")).shape == (1,)
 
 
 def start_fit(houses, out, more=()):

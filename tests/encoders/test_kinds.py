@@ -78,3 +78,17 @@ def test_overrides():
         infer_kinds(frame, {"zpi": "category"})
     with pytest.raises(ValueError, match=r"^columns\['zip'\]: expected one of 'number'.* got 'categories'; did you"):
         infer_kinds(frame, {"zip": "categories"})
+
+
+@pytest.mark.parametrize(
+    ("word", "repeats", "kind"),
+    [("N{}AB", 2, "category"), ("N{}AB", 1.25, "text"), ("N{} jet", 2, "text"), ("wordy", 2, "text")],
+)
+def test_codes_that_repeat_are_categories_and_words_and_codes_of_single_rows_texts(word, repeats, kind):
+    letters = str.maketrans("0123456789", "abcdefghij")
+    codes = [
+        str(1000 + place).translate(letters) if word == "wordy" else word.format(1000 + place) for place in range(200)
+    ]
+    known = infer_kinds(pd.DataFrame({"tail": (codes * 2)[: int(200 * repeats)]}))["tail"]
+    assert known.kind == kind
+    assert kind == "text" or known.reason == "codes, 200 different values"

@@ -171,7 +171,8 @@ def test_vectors_of_a_column_count_as_they_are_where_that_is_better():
 def test_the_default_takes_what_predicts_the_rows_held_out_better():
     x, y = wine()
     settings = {"max_epochs": 2, "members": 2, "hidden": (8, 4)}
-    model = NeighborClassifier(**settings).fit(x[:130], y[:130])
+    vectors = pd.DataFrame({"v": list(x)})  # a table of numbers is of trees or a kernel
+    model = NeighborClassifier(**settings).fit(vectors[:130], y[:130])
     assert model.metric_ == "kernel"  # two epochs make no network that is better
     assert model.target_transform_.name == "softmax"
     network = NeighborClassifier(**settings, metric="network").fit(x[:130], y[:130])
@@ -244,7 +245,7 @@ def test_sets_by_their_moments_have_a_kernel_as_nothing_of_them_is_trained(tmp_p
     [
         ({"name": "none", "biases": []}, "probabilities of scores"),
         ({"biases": []}, "biases of another transform"),
-        ({"biases": [0.0] * 9}, "probabilities of scores"),
+        ({"biases": [0.0] * 9}, "probabilities of more classes"),
         ({"slope": -1.0}, "transform.slope"),
     ],
 )
@@ -283,7 +284,8 @@ def test_a_network_is_taken_if_it_is_surely_better(monkeypatch):
             return known[model.network.head], torch.ones(len(gains), dtype=torch.float64)
 
         monkeypatch.setattr(FittedModel, "honest_errors", property(errors))
-        return NeighborClassifier(max_epochs=1, members=2, hidden=(8, 4)).fit(x[:60], y[:60]).metric_
+        vectors = pd.DataFrame({"v": list(x[:60])})
+        return NeighborClassifier(max_epochs=1, members=2, hidden=(8, 4)).fit(vectors, y[:60]).metric_
 
     assert fitted([0.2] * 20) == "network"
     assert fitted([0.04] * 20) == "kernel"  # less than 5 %

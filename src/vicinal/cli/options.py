@@ -158,7 +158,7 @@ Simplex: TypeAlias = Annotated[
 Metric: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="What makes rows near: trees (boosted; for numbers), kernel (with learned lengths of columns; for classes "
+        help="What makes rows near: trees (boosted), kernel (with learned lengths of columns; for classes "
         "also of frozen encoders), network (trained), or auto (what predicts best; a network only if clearly better).",
         rich_help_panel=LEARN,
     ),

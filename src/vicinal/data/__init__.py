@@ -1,5 +1,6 @@
 """Tables: reading files, the roles of columns, splits, rows of identical content, the data of the demo."""
 
+from vicinal.data.cars import cars_table
 from vicinal.data.column_views import hidden_columns, mutual_information
 from vicinal.data.duplicates import duplicates_across, find_duplicates
 from vicinal.data.form import TableForm
@@ -24,6 +25,7 @@ __all__ = [
     "Target",
     "Task",
     "beside",
+    "cars_table",
     "duplicates_across",
     "find_duplicates",
     "hidden_columns",

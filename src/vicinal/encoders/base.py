@@ -77,6 +77,16 @@ class ColumnEncoder(nn.Module, abc.ABC):
     def dim(self) -> int:
         """Width of its vectors; encoders that learn it from the data have it once fitted."""
 
+    @property
+    def entries(self) -> list[str]:
+        """The column that each entry of its vectors comes from."""
+        return self.columns[:1] * self.dim
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which entries are plain numbers of a column; none of others than columns of numbers."""
+        return []
+
     def fit(self, frame: pd.DataFrame) -> Self:
         """Take statistics and vocabulary from training rows; gives itself."""
         self.check_frame(frame)

@@ -172,6 +172,11 @@ class CategoryEncoder(ColumnEncoder):
         """Number of slots of all columns."""
         return sum(map(len, self.slots))
 
+    @property
+    def entries(self) -> list[str]:
+        """The column of each slot."""
+        return [column for column, slots in zip(self.columns, self.slots, strict=True) for _ in slots]
+
     def fit(self, frame: pd.DataFrame) -> Self:
         """Take the most frequent categories, ties in alphabetical order.
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from vicinal.core import check_choice, short
 from vicinal.encoders.base import KIND_NAMES, Kind, refuse
-from vicinal.encoders.category import to_levels
+from vicinal.encoders.category import NAMES, to_levels
 from vicinal.encoders.numeric import is_date, is_duration
 
 IMAGE_ENDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
@@ -23,6 +23,9 @@ ID_NAME = re.compile(
     r"(^|[_\W])(id|ids|uuid|guid|index|key|row|nr|no)$|^unnamed: \d+$|^(row|record)_?(id|number)$", re.I
 )
 ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|[0-9a-f]{16,}")
+
+_CODE = re.compile(r"(?=\S*\d)\S{1,24}")
+"""One short word with a digit, such as the tail number of a plane; if such repeat, their spelling says little."""
 
 DATES = "dates, as days since 1970"
 DURATIONS = "durations, in seconds"
@@ -135,6 +138,9 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     few = len(distinct) <= min(MOST_CATEGORIES, max(2, len(values) // 2))
     if few and words < 4:
         return ColumnKind("category", _count(distinct))
+    codes = sum(_CODE.fullmatch(str(value)) is not None for value in distinct)
+    if len(distinct) <= min(NAMES, len(values) // 2) and codes >= 0.9 * len(distinct):
+        return ColumnKind("category", f"codes, {_count(distinct)}")
     return ColumnKind("text", f"text of {words:.1f} words on average")
 
 

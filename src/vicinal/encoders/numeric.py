@@ -322,8 +322,18 @@ class NumberEncoder(ColumnEncoder):
     @property
     def dim(self) -> int:
         """One for each column, and one for each flag."""
+        return len(self.entries)
+
+    @property
+    def entries(self) -> list[str]:
+        """The columns, then those with flags."""
         self._check_fitted()
-        return len(self.columns) + len(self.flagged)
+        return [*self.columns, *self.flagged]
+
+    @property
+    def numbers(self) -> list[int]:
+        """All but the flags."""
+        return list(range(len(self.columns)))
 
     def fit(self, frame: pd.DataFrame) -> Self:
         """Take mean, deviation, both ends, and which columns have missing values, dates and times of day.

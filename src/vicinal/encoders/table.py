@@ -124,6 +124,11 @@ class TableEncoder(nn.Module):
         return sum(part.dim for part in self.encoders)
 
     @property
+    def entries(self) -> list[str]:
+        """The column that each entry of its vectors comes from."""
+        return [name for part in self.encoders for name in part.entries]
+
+    @property
     def frozen(self) -> bool:
         """Whether no parameter is trained."""
         return all(part.frozen for part in self.encoders)

@@ -86,7 +86,7 @@ class TreeColumns(nn.Module):
 
     def forward(self, encoder: TableEncoder, batch: Mapping[str, Any]) -> Tensor:
         """``[b, f]``, float64, of a batch of prepared columns."""
-        vectors = iter(()) if self.components is None else iter(self._components(encoder, batch))
+        vectors = iter(self._components(encoder, batch))
         columns, place = [], 0
         for number, part in enumerate(encoder.encoders):
             if isinstance(part, NumberEncoder | CategoryEncoder):
@@ -104,6 +104,35 @@ class TreeColumns(nn.Module):
         if self.components is None:
             return ()
         return torch.split(self.components(torch.cat(_vectors(encoder, batch), dim=1)), self.components.sizes, dim=1)
+
+
+class LinearColumns(TreeColumns):
+    """The same matrix, and behind it what a linear model reads: numbers with their flags, and one-hot categories.
+
+    Args:
+        encoder: of the table, fitted.
+
+    Attributes:
+        further: the column of the table that each column of the second part comes from ``[p]``.
+        numbers: which of these are plain numbers.
+    """
+
+    def __init__(self, encoder: TableEncoder) -> None:
+        super().__init__(encoder)
+        sizes = iter([] if self.components is None else self.components.sizes)
+        self.further, self.numbers = list[str](), list[int]()
+        for part in encoder.encoders:
+            plain = isinstance(part, NumberEncoder | CategoryEncoder)
+            self.numbers += [len(self.further) + place for place in part.numbers]
+            self.further += part.entries if plain else part.columns[:1] * next(sizes)
+
+    def forward(self, encoder: TableEncoder, batch: Mapping[str, Any]) -> Tensor:
+        """``[b, f + p]``, float64, of a batch of prepared columns."""
+        vectors, parts = iter(self._components(encoder, batch)), [super().forward(encoder, batch)]
+        for number, part in enumerate(encoder.encoders):
+            plain = isinstance(part, NumberEncoder | CategoryEncoder)
+            parts.append(encoder.part_vectors(number, batch[str(number)]).double() if plain else next(vectors))
+        return torch.cat(parts, dim=1)
 
 
 @torch.no_grad()

@@ -64,12 +64,20 @@ class Tree:
         return table
 
 
-def read_trees(text: str, columns: int) -> list[Tree]:
+def class_texts(text: str, columns: int, classes: int) -> list[str]:
+    """The texts of the log-odds of each class, in turn a tree of each, of two classes of the second alone."""
+    models = classes if classes > 2 else 1
+    trees = read_trees(text, columns, models)
+    return [written(trees[place::models], columns) for place in range(models)]
+
+
+def read_trees(text: str, columns: int, models: int = 1) -> list[Tree]:
     """The trees of a text, checked so that no row can lead out of one.
 
     Args:
-        text: LightGBM's, of one model of a number.
+        text: LightGBM's, of one model of a number, or of one for each of more than two classes.
         columns: how many columns it may split by.
+        models: how many take turns.
 
     Raises:
         ValueError: naming what is missing, too large, or leads nowhere.
@@ -78,11 +86,12 @@ def read_trees(text: str, columns: int) -> list[Tree]:
         raise ValueError("trees: expected the text of a LightGBM model, got another")
     head, *blocks = text[: text.index(_END)].split("\nTree=")
     facts = _facts(head)
-    for name, value in (("num_class", "1"), ("num_tree_per_iteration", "1"), ("max_feature_idx", str(columns - 1))):
+    each = str(models)
+    for name, value in (("num_class", each), ("num_tree_per_iteration", each), ("max_feature_idx", str(columns - 1))):
         if facts.get(name) != value:
             raise ValueError(f"trees: expected {name}={value}, got {facts.get(name, 'none')!s:.40}")
-    if not 0 < len(blocks) <= MOST_TREES:
-        raise ValueError(f"trees: expected 1 to {MOST_TREES} trees, got {len(blocks)}")
+    if not 0 < len(blocks) <= models * MOST_TREES:
+        raise ValueError(f"trees: expected 1 to {models * MOST_TREES} trees, got {len(blocks)}")
     return [_tree(_facts(block), columns) for block in blocks]
 
 

@@ -11,7 +11,7 @@ from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.readout import LARGE, local_weights
-from vicinal.estimators.target_transform import TargetTransform
+from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import neighbor_range
 from vicinal.heads.admissible import Identity
 from vicinal.heads.comparables import Comparables
@@ -40,7 +40,7 @@ class TrendParts(NamedTuple):
     """What a trend says of some queries and of the rows that they attend to, in units of the labels' transform.
 
     Attributes:
-        base: what all rows get ``[]``.
+        base: what all rows get ``[b]``.
         columns: what each entry of the trend adds for the queries ``[b, c]``.
         differences: the same less that of each row ``[b, k, c]``.
         weight: of the trend itself, what the rows are missing to 1 ``[b]``.
@@ -89,8 +89,10 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
             local = local_weights(head, model.bank, part, part_identity)
             top = local.largest(k)
-            trend = _trend_parts(head, part, model.bank.vectors[top[1].clamp(min=0)], local) if adjusts(head) else None
-            yield Attended(*top, local.mean(labels), (local.weights != 0).sum(dim=1), trend)
+            said, trend = local.mean(labels), None
+            if adjusts(head):
+                trend = _trend_parts(head, part, model.bank.vectors[top[1].clamp(min=0)], local, _meant(model, said))
+            yield Attended(*top, said, (local.weights != 0).sum(dim=1), trend)
         return
     if streams(head, len(model.bank), model.bank.weights):  # all rows have weight, too many to hold: block by block
         vectors = model.bank.vectors
@@ -108,11 +110,20 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
         yield Attended(best.values, best.indices, prediction, (weights > 0).sum(dim=1))
 
 
-def _trend_parts(head: Comparables, queries: Tensor, rows: Tensor, local: KrigingWeights) -> TrendParts:
-    """Of queries ``[b, d]`` and ``rows [b, k, d]``; of one target."""
-    columns = head.contributions(queries)[:, 0]
-    apart = columns[:, None] - head.contributions(rows)[:, :, 0]
-    return TrendParts(head.base[0], columns, apart, 1 - local.weights.sum(dim=1))
+def _meant(model: FittedModel, said: Tensor) -> Tensor:
+    """Which of the outputs of a trend an explanation is about ``[b]``: the predicted class, of numbers the only one."""
+    if model.codec.kind != "classes":
+        return torch.zeros(len(said), dtype=torch.int64)
+    return model.limited_transform().inverse(said).argmax(dim=1)
+
+
+def _trend_parts(head: Comparables, queries: Tensor, rows: Tensor, local: KrigingWeights, meant: Tensor) -> TrendParts:
+    """Of queries ``[b, d]`` and ``rows [b, k, d]``, of the output ``meant [b]``; of a class that came later all 0."""
+    known, place = meant < head.targets, meant.clamp(max=head.targets - 1)
+    at = torch.arange(len(meant))
+    columns, of_rows = head.contributions(queries)[at, place], head.contributions(rows)[at, :, place]
+    columns, of_rows = columns * known[:, None], of_rows * known[:, None, None]
+    return TrendParts(head.base[place] * known, columns, columns[:, None] - of_rows, 1 - local.weights.sum(dim=1))
 
 
 def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -301,7 +312,8 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
                 neighbors.append(replace(one, contribution=share))
             else:
                 by_column = _by_column(entries, top.trend.differences[i, place])
-                neighbors.append(_adjusted(one, numbers[slot], by_column, transform))
+                number = numbers[slot] if classes is None else float(_has(label, prediction))
+                neighbors.append(_adjusted(one, number, by_column, transform if classes is None else PLAIN))
         total = float(prediction if classes is None else top.prediction[i, prediction])
         trend = None if top.trend is None else _trend(entries, top.trend, i)
         of_trend = (0.0, 0.0) if trend is None else (trend.weight, trend.weight * trend.value)
@@ -332,12 +344,12 @@ def _by_column(entries: Sequence[str], values: Tensor) -> dict[str, float]:
 
 def _trend(entries: Sequence[str], parts: TrendParts, query: int) -> Trend:
     columns = _by_column(entries, parts.columns[query])
-    base = float(parts.base)
+    base = float(parts.base[query])
     return Trend(float(parts.weight[query]), base, columns, base + float(parts.columns[query].sum()))
 
 
 def _adjusted(one: Neighbor, label: float, adjustments: dict[str, float], transform: TargetTransform) -> Neighbor:
-    """A row with its ``label`` on the scale of the transform, and what adjusts it there."""
+    """A row with its ``label`` on the scale of the transform, of a class 1 or 0, and what adjusts it there."""
     moved = label + sum(adjustments.values())
     adjusted = float(transform.inverse(torch.tensor([moved], dtype=torch.float64))[0])
     return replace(one, contribution=one.weight * moved, adjustments=adjustments, adjusted=adjusted)

@@ -9,6 +9,7 @@ from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.readout import errors_of
 from vicinal.heads import Comparables, Kriging
 from vicinal.heads.kinds import adjusts
+from vicinal.training.error import error_of
 from vicinal.training.rows import spread
 
 SHARE = 0.01
@@ -37,6 +38,9 @@ NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 MOST = 400
 """Rows that the choice is made on, each predicted from all others."""
+
+MOST_OF_CLASSES = 1500
+"""The same of classes: of a rare one few are among them."""
 
 FIRST = 10
 """Rows whose weight is compared."""
@@ -71,7 +75,8 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     """The model with the readout that is asked for, or that of fewest rows whose error is within 1 % of the least.
 
     A readout without the trend must have 5 % less error than with it: on the rows of the choice it often seems as good
-    by chance, and on other rows it had 5 % more (docs/results/tables.md).
+    by chance, and on other rows it had 5 % more (docs/results/tables.md). Errors are squared, also those of shares of
+    classes, whose scores are no probabilities yet.
 
     Args:
         model: with any head; each row of its bank is embedded as if its label had not been seen.
@@ -86,9 +91,8 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     tried, least = usual, min(usual, key=lambda one: one.error)
     if rows is None:
         counts = MANY if least.error > NOISY * compared.variance() else ()
-        fewer, *more = (
-            [compared.best(one.head.with_rows(k), [one.place]) for one in usual] for k in (USUAL[0], *counts)
-        )
+        fewer = [compared.best(one.head.with_rows(USUAL[0]), [one.place]) for one in usual]
+        more = [[compared.at(one.head.with_rows(k), [one.place])[0] for one in usual] for k in counts]
         tried = [*fewer, *usual, *(one for some in more for one in some)]
         least = min(tried, key=lambda one: one.error)
     some = [one for one in tried if one.weight >= LEAST_WEIGHT] or tried[-1:]
@@ -102,15 +106,15 @@ class _Compared:
 
     def __init__(self, model: FittedModel) -> None:
         self.model, self.bank, self.labels = model, model.bank, model.bank_labels().double()
-        self.at = spread(len(self.bank), MOST)
-        self.mass = self.bank.mass[self.at]
+        self.some = spread(len(self.bank), MOST_OF_CLASSES if model.codec.kind == "classes" else MOST)
+        self.mass = self.bank.mass[self.some]
         self.unit = float(torch.pdist(self.bank.vectors[spread(len(self.bank), 1024)].double()).median()) or 1.0
 
     def variance(self) -> float:
-        """Mean error of the mean label, as training has errors."""
-        truth = self.labels[self.at]
+        """Mean error of the mean label."""
+        truth = self.labels[self.some]
         mean = torch.einsum("n,n...->...", self.mass / self.mass.sum(), truth)
-        return float((self.model.codec.errors(mean.expand_as(truth), truth) * self.mass).sum() / self.mass.sum())
+        return float((error_of(mean, truth, numbers=True) * self.mass).sum() / self.mass.sum())
 
     def best(self, head: Kriging, start: list[Place]) -> Candidate:
         """The scale and noise of least error, or of nearly as little with more weight on few rows.
@@ -124,9 +128,7 @@ class _Compared:
         known: dict[Place, Candidate] = {}
         todo = start
         while todo:
-            heads = [head.with_kernel(SCALES[i] * self.unit, NOISES[j]) for i, j in todo]
-            for place, one, *values in zip(todo, heads, *self._errors(heads), strict=True):
-                known[place] = Candidate(one, place, *values)
+            known |= {one.place: one for one in self.at(head, todo)}
             least = min(known.values(), key=lambda one: one.error)
             i, j = least.place
             near = [(i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)]
@@ -135,11 +137,16 @@ class _Compared:
         close = [one for one in known.values() if one.error <= (1 + CLOSE) * least.error]
         return max(close, key=lambda one: one.weight)
 
+    def at(self, head: Kriging, places: list[Place]) -> list[Candidate]:
+        """The head with each scale and noise."""
+        heads = [head.with_kernel(SCALES[i] * self.unit, NOISES[j]) for i, j in places]
+        each = zip(places, heads, *self._errors(heads), strict=True)
+        return [Candidate(one, place, *values) for place, one, *values in each]
+
     def _errors(self, heads: Sequence[Kriging]) -> tuple[list[float], list[float]]:
-        bank, at = self.bank, self.at
+        bank, at = self.bank, self.some
         rows = bank.vectors[at], self.labels[at], bank.vectors, self.labels
-        numbers = self.model.codec.targets is not None
         known = bank.identity(**bank.who(at)), self.mass
-        both = errors_of(heads, *rows, *known, numbers=numbers, strongest=FIRST)
+        both = errors_of(heads, *rows, *known, numbers=True, strongest=FIRST)
         error, weight = (values.sum(dim=1) / self.mass.sum() for values in both)
         return error.tolist(), weight.tolist()

@@ -32,7 +32,8 @@ class Neighbor:
         name: a short name to show: its first text, cut to 40 characters, or its id.
         adjustments: by column what a trend adds to its label for the difference between it and the query; of a readout
             without a trend none.
-        adjusted: its label with these, in its own unit; of a readout without a trend None.
+        adjusted: its label with these, in its own unit; for classes 1 or 0, as it is of the predicted class or not,
+            with these; of a readout without a trend None.
     """
 
     id: Any
@@ -43,6 +44,16 @@ class Neighbor:
     name: str = ""
     adjustments: Mapping[str, float] = field(default_factory=dict)
     adjusted: Any = None
+
+    @property
+    def by(self) -> float:
+        """What moves its label in the unit of the labels, also where columns add on another scale; of classes a share.
+
+        0 of a readout without a trend.
+        """
+        if isinstance(self.label, float):
+            return float((self.label if self.adjusted is None else self.adjusted) - self.label)
+        return sum(self.adjustments.values())
 
     def adjusting(self) -> dict[str, Any]:
         """What adjusts it, for JSON: ``adjusted`` and ``adjustments``; of a readout without a trend nothing."""
@@ -109,8 +120,8 @@ class Explanation:
         other_count: how many of those rows have weight. For a large bank, read in blocks, or an index, it is the number
             of rows not listed, with or without weight.
         elements: the elements of the row's sets, if asked for, largest effect first.
-        transform: "none", "log", "rank" or "softmax": the scale of the contributions. Labels and ``prediction`` stay in
-            their own units.
+        transform: "none", "log", "rank", "softmax" or "power": the scale of the contributions. Labels and
+            ``prediction`` stay in their own units.
         probability: of the predicted class; None for numbers.
         trend: of comparables; its weight times its value is in ``total`` with the contributions, each of which is then
             the weight times the adjusted label. None: labels are taken as they are, and weights sum to 1.
@@ -126,6 +137,11 @@ class Explanation:
     transform: str = "none"
     probability: float | None = None
     trend: Trend | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether contributions are on the scale of the labels, or shares of a class."""
+        return self.transform in ("none", "power")
 
     def __str__(self) -> str:
         """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out.
@@ -232,7 +248,7 @@ def _in_words(explanation: Explanation, unit: str) -> str:
     if explanation.trend is not None:
         rest -= explanation.trend.weight
         if explanation.trend.weight >= 0.005:
-            value = f"{_number(explanation.trend.value)}, " if explanation.transform == "none" else ""
+            value = f"{_number(explanation.trend.value)}, " if explanation.plain else ""
             parts.append(f"the trend by columns, {value}counts {_percent(explanation.trend.weight)}")
     left = rows - min(_SHOWN, len(explanation.neighbors))
     if left and abs(rest) >= 0.005:
@@ -245,7 +261,7 @@ def _row(one: Neighbor) -> str:
     name = one.name or str(one.id)
     said = f"{name} had {_number(one.label)}"
     if one.adjustments:
-        by = one.adjusted - one.label  # in the unit of the labels, also where columns add on another scale
+        by = one.by
         first = sorted(one.adjustments, key=lambda column: -abs(one.adjustments[column]))[:_REASONS]
         reasons = " and ".join(column for column in first if one.adjustments[column] * by > 0)
         said += f", {'minus' if by < 0 else 'plus'} {_number(abs(by))}" + (f" for its {reasons}" if reasons else "")

@@ -220,26 +220,30 @@ class FittedModel:
         return weighted_mean(*self.honest_errors)
 
     @torch.no_grad()
-    def held_out_error(self) -> float:
+    def held_out_errors(self) -> tuple[Tensor, Tensor]:
         """The same of the rows held out, also where others were left out by folds: different metrics are compared."""
         rows, at = self.held_out, spread(len(self.held_out), MOST)
         if not self.network.cross_fitted:
-            return self.honest_error()
+            return self.honest_errors
         said = self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at)))
-        errors = self.codec.errors(said, self.codec.as_predicted(rows.labels[at]).to(said)).double()
-        return weighted_mean(errors, rows.mass[at])
+        return self.codec.errors(said, self.codec.as_predicted(rows.labels[at]).to(said)).double(), rows.mass[at]
 
-    def surely_below(self, other: Self) -> bool:
-        """Whether these errors are below those of another model by more than the standard error of that."""
-        errors, mass = self.honest_errors
-        gains, share = other.honest_errors[0] - errors, mass / mass.sum()
+    def surely_below(self, other: Self, *, of_all: bool = False) -> bool:
+        """Whether errors of the rows held out are below those of another model by more than the standard error of that.
+
+        With ``of_all`` errors of rows that are each predicted from all others, see :meth:`error_of_all`.
+        """
+        (errors, mass), (others, _) = (
+            one.errors_of_all() if of_all else one.held_out_errors() for one in (self, other)
+        )
+        gains, share = others - errors, mass / mass.sum()
         gain = (gains * share).sum()
         spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
         return bool(gain > spread_of_rows.sqrt())
 
-    def left_out(self, positions: Ids) -> tuple[Tensor, Tensor]:
+    def left_out(self, positions: Ids, most: int = MOST) -> tuple[Tensor, Tensor]:
         """Predictions of some of these rows of the bank, each from all others, and where these rows stand."""
-        at, bank = torch.from_numpy(positions[spread(len(positions), MOST).numpy()]), self.bank
+        at, bank = torch.from_numpy(positions[spread(len(positions), most).numpy()]), self.bank
         return self.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at))), at
 
     def error_at(self, positions: Ids) -> float:
@@ -248,15 +252,20 @@ class FittedModel:
         unit = self.codec.unit()
         return self.mean_error(predicted / unit, self.bank_labels()[at] / unit, at)
 
+    def errors_of_all(self) -> tuple[Tensor, Tensor]:
+        """Errors ``[b]`` of rows spread over the bank, each predicted from all others, and the weights of the rows."""
+        said, at = self.left_out(np.arange(len(self.bank)))
+        errors = self.codec.errors(said, self.bank_labels()[at].to(said))
+        return errors, self.bank.mass[at].to(errors)
+
     def error_of_all(self) -> float:
-        """Mean error of rows spread over the bank, each predicted from all others, as training has errors.
+        """Their mean, as training has errors.
 
         Where a metric has learned from the labels of these rows it is told higher, by ``optimism``.
         """
         computed = self.computed
         if computed.of_all is None:
-            said, at = self.left_out(np.arange(len(self.bank)))
-            computed.of_all = self.mean_error(said, self.bank_labels()[at].to(said), at)
+            computed.of_all = weighted_mean(*self.errors_of_all())
         return self.optimism * computed.of_all
 
     def error_in_label_units(self) -> float:

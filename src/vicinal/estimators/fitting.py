@@ -13,10 +13,10 @@ from torch import Tensor
 from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
-from vicinal.encoders.tree_columns import TreeColumns
+from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import Bank, fill_bank
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
-from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
 from vicinal.estimators.indexing import NearBank, drop_indexes, fill_indexes, start_indexes
 from vicinal.estimators.inputs import LabelledRows, make_folds
@@ -36,7 +36,12 @@ from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.network import embedding_width, make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging, tried_out_of_fold
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.estimators.tree_metric import boosted_network, may_be_trees, trend_head
+from vicinal.estimators.tree_metric import (
+    boosted_network,
+    may_be_class_trees,
+    may_be_trees,
+    trend_head,
+)
 from vicinal.heads import Kriging
 from vicinal.heads.folds import FoldMembers
 from vicinal.index import Index, NeighborBank
@@ -50,6 +55,12 @@ from vicinal.training.trees import FOLDS
 
 _MANY = 64
 """Rows from which on it pays to run encoders on a GPU."""
+
+_CALIBRATED = 4096
+"""Rows that the scale of scores of classes is calibrated on, at most."""
+
+_FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+"""What may be added to shares of classes before their power is taken."""
 
 _CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
@@ -150,22 +161,22 @@ def fit_best(
         return fit_trees(rows, codec, encoder, settings, seed)[0]
     kernels = settings["metric"] == "auto" and not codec.multilabel
     kernels = kernels and may_be_kernel(settings, encoder.kinds, encoder.dim, frozen=frozen)
-    numbers = (
-        codec.kind == "numbers" and settings["metric"] == "auto" and may_be_trees(settings, encoder.kinds, rows.groups)
-    )
+    trees = settings["metric"] == "auto" and not codec.multilabel and may_be_trees(settings, encoder.kinds, rows.groups)
+    trees = trees and (codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups))
     plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
     with seeded():
-        first, indexes = kernel_of(copy.deepcopy(encoder)) if kernels and not numbers else (None, [])
-        if numbers:
+        first, indexes = kernel_of(copy.deepcopy(encoder)) if kernels and not trees else (None, [])
+        if trees:
             first = fit_trees(rows, codec, copy.deepcopy(encoder), settings, seed)[0]
             first = _better_kernel(first, rows, encoder, settings, seed, kernel) if kernels else first
-    if numbers and plain and first is not None:  # no network is as good on such tables (docs/results/tables.md)
+    if trees and plain and first is not None:  # no network is as good on such tables (docs/results/tables.md)
         return first
     network, others = fit_network(rows, codec, encoder, settings, seed)
     if first is None:
         return with_index(network, others, settings)
     # few rows are held out: a network must gain a share, and of classes more than luck explains
-    better = network.held_out_error() < (1 - PATIENCE) * first.held_out_error()
+    error, least = (weighted_mean(*one.held_out_errors()) for one in (network, first))
+    better = error < (1 - PATIENCE) * least
     if better and (frozen is None or network.surely_below(first)):
         first, indexes, others = network, others, indexes
     drop_indexes(others)
@@ -180,7 +191,13 @@ def _better_kernel(
     seed: int,
     kernel: FittedModel | None,
 ) -> FittedModel:
-    """A kernel where it has less error than trees, of the likelihood of all its rows only if that of fewer has."""
+    """A kernel where it has less error than trees, of classes surely less, as scores of all rows say less than ten.
+
+    It is of the likelihood of all its rows only if that of fewer has less error.
+    """
+    if trees.codec.kind == "classes":
+        kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)[0]
+        return kernel if kernel.surely_below(trees, of_all=True) else trees
     error = trees.error_of_all()
     for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None else ():
         if kernel is None or (len(rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error):
@@ -362,9 +379,10 @@ def fit_kernel(
     amplitude = learn(network, RowSubset(inputs, train), labels[train], known, seed, weights, most)
     model = fill_banks(stores, network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
     model = replace(model, codec=_with_scale(model)) if classes else model
+    if not classes:
+        model = replace(model, optimism=kernel_optimism(network, min(most, len(train))))
     if not classes and index is None and settings["readout"] in ("auto", "comparables"):
-        dense = replace(model, optimism=kernel_optimism(network, min(most, len(train))))
-        model = _with_trend(dense, rows, inputs, amplitude, settings, seed)
+        model = _with_trend(model, rows, inputs, amplitude, settings, seed)
     some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
     history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
     return replace(model, history=history), indexes
@@ -403,25 +421,35 @@ def fit_trees(rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, sett
     for part in encoder.encoders:
         if not part.frozen:
             part.hold()
-    folds = make_folds(len(rows.frame), FOLDS, rows.groups, None, seed).folds
+    classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
+    codes = labels.argmax(dim=1).numpy() if classes else None
+    folds = make_folds(len(rows.frame), FOLDS, rows.groups, codes, seed).folds
     rows = replace(rows, held_out=replace(rows.held_out, folds=folds))
-    reader = TreeColumns(encoder)
+    reader = LinearColumns(encoder)
     inputs = prepared(settings, encoder, rows.frame, reader)
     reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)
-    labels, of_rows = codec.as_predicted(rows.labels), torch.from_numpy(folds)
-    network, error = boosted_network(encoder, reader, inputs, labels, of_rows, weights=weights, seed=seed)
+    known: Any = {"classes": classes, "weights": weights, "seed": seed}
+    network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **known)
     stores = NeighborBank(embedding_width(network)), NeighborBank(embedding_width(network))
-    unit = codec.unit() ** 2
     model = fill_banks(stores, network, inputs, rows, codec, TrainingHistory([], []), settings, "trees")
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
+    model = replace(model, codec=_with_scale(model)) if classes else model
+    unit = codec.unit() ** 2
     history = TrainingHistory([error / unit], [model.honest_error() / unit])
     return replace(model, history=history), []
 
 
 def _with_scale(model: FittedModel) -> LabelCodec:
-    """The codec with the scale of a kernel's scores of classes, from rows that are each predicted from the others."""
-    scores, at = model.left_out(np.arange(len(model.bank)))
-    fitted = calibrate_scores(scores, model.bank_labels()[at], model.bank.mass[at])
-    scale = {"name": "softmax", "slope": fitted.slope, "biases": fitted.biases.tolist()}
+    """The codec with the scale of scores of classes, from rows that are each predicted from the others."""
+    scores, at = model.left_out(np.arange(len(model.bank)), _CALIBRATED)
+    known = model.bank_labels()[at], model.bank.mass[at]
+    if model.metric == "kernel":
+        fitted, scale = calibrate_scores(scores, *known), dict[str, Any](name="softmax")
+    else:
+        shares = scores.double().clamp(min=0)
+        each = {floor: calibrate_scores((shares + floor).log(), *known) for floor in _FLOORS}
+        floor = min(each, key=lambda one: each[one].loss)
+        fitted, scale = each[floor], dict[str, Any](name="power", floor=floor)
+    scale |= {"slope": fitted.slope, "biases": fitted.biases.tolist()}
     return replace(model.codec, transform=TargetTransform.model_validate(scale))

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from vicinal.core.checks import short_text
 from vicinal.encoders import Kind, TableEncoder
-from vicinal.encoders.category import CategoryEncoder
-from vicinal.encoders.kernel_projector import BINS, KernelProjector, TrendProjector
-from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
+from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
+from vicinal.encoders.numeric import VectorEncoder
 from vicinal.estimators.network import make_kriging
 from vicinal.heads import Kriging
 from vicinal.heads.kinds import weighs_locally
@@ -91,13 +90,11 @@ def make_kernel_network(
         classes: the kernel of :mod:`vicinal.training.class_kernel`, else that of :mod:`vicinal.training.likelihood`.
         whole_up_to: see :class:`vicinal.heads.Kriging`.
     """
-    numbers: list[int] = []
-    place = 0
+    numbers, width = list[int](), 0
     for part in encoder.encoders:
-        if part.kind == "number":
-            numbers += range(place, place + len(part.columns))  # flags of missing numbers follow
-        place += part.dim
-    projector = KernelProjector(place, numbers, line=not classes)
+        numbers += [width + place for place in part.numbers]
+        width += part.dim
+    projector = KernelProjector(width, numbers, line=not classes)
     head = make_kriging(settings, projector.linear, whole_up_to)
     if head is None:
         raise ValueError("readout: expected 'dense' or 'rows' for metric='kernel', got 'attention'")
@@ -222,24 +219,11 @@ def kernel_columns(network: NeighborNetwork) -> list[str]:
     projector, encoder = network.projector, network.encoder
     if not isinstance(projector, KernelProjector | TrendProjector) or not isinstance(encoder, TableEncoder):
         raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
-    names = entry_columns(encoder)
+    names = encoder.entries
     if isinstance(projector, TrendProjector):
         return names * (1 + projector.targets)
     if projector.linear:
-        return [*names, *names, *(names[place] for place in projector.numbers for _ in range(BINS))]
-    return names
-
-
-def entry_columns(encoder: TableEncoder) -> list[str]:
-    """The column of the table that each entry of its encoded rows comes from."""
-    names: list[str] = []
-    for part in encoder.encoders:
-        if isinstance(part, CategoryEncoder):
-            names += [column for column, slots in zip(part.columns, part.slots, strict=True) for _ in slots]
-        elif isinstance(part, NumberEncoder):
-            names += [*part.columns, *part.flagged]
-        else:
-            names += part.columns[:1] * part.dim
+        return [*names, *projector.by_column(names)]
     return names
 
 
@@ -280,7 +264,7 @@ def kernel_optimism(network: NeighborNetwork, rows: int) -> float:
 
 def empty_trend_network(network: NeighborNetwork, folds: int, targets: int) -> NeighborNetwork:
     """The network of a kernel with a trend that is not fitted yet."""
-    names = entry_columns(network.encoder)  # type: ignore[arg-type]  # of a table
+    names: Any = network.encoder.entries
     projector = TrendProjector(kernel_parts(network)[0], folds, targets, names)
     return NeighborNetwork(network.encoder, projector, Kriging(30))
 

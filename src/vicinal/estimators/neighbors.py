@@ -58,18 +58,20 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             others in place of the preset: ``**PRESETS["nona"].settings | {"tune": "none"}``. A saved model has the
             values, and no preset.
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
-        metric: what makes rows near. "trees", to predict numbers: boosted trees (LightGBM) of five folds; rows are near
-            whose columns add alike to what the trees predict, and a row of the fit is embedded by the trees that have
-            not seen its label. Texts, images, sounds and sets enter by their leading components, of encoders as they
-            are. "kernel": for numbers, a kernel on columns of numbers, categories and fixed vectors with a length for
-            each column, a linear and a piecewise-linear part, learned by its likelihood; for classes, a kernel whose
-            lengths minimize the log-loss (see ``docs/methods.md``). "network": an encoder and projector, trained for
-            the prediction. Settings of networks and of their training are ignored by the other two. "auto": for
-            numbers "trees", or "kernel" on tables of at most 64 encoded numbers and categories, whichever has less
-            error on rows that are each predicted from the others; where there are other columns, "network" if its error
-            on the held-out rows is more than 5 % lower than theirs. For one class a row "kernel" wherever no encoder is
-            trained, unless "network" is better by more than 5 % and a standard error. "network" for all else, and where
-            a loss, folds or attention are asked for.
+        metric: what makes rows near. "trees": boosted trees (LightGBM) and a linear model of five folds, weighed by
+            what they say of rows left out; rows are near whose columns add alike to what these predict, a number or the
+            probabilities of classes, and a row of the fit is embedded by those that have not seen its label. Texts,
+            images, sounds and sets enter by their leading components, of encoders as they are. "kernel": for numbers, a
+            kernel on columns of numbers, categories and fixed vectors with a length for each column, a linear and a
+            piecewise-linear part, learned by its likelihood; for classes, a kernel whose lengths minimize the log-loss
+            (see ``docs/methods.md``). "network": an encoder and projector, trained for the prediction. Settings of
+            networks and of their training are ignored by the other two. "auto": for numbers "trees", or "kernel" on
+            tables of at most 64 encoded numbers and categories, whichever has less error on rows that are each
+            predicted from the others; where there are other columns, "network" if its error on the held-out rows is
+            more than 5 % lower than theirs. For one class a row "trees" of at most 32 classes and at least 40 rows,
+            "kernel" where it is better by a standard error and no encoder is trained, and with other columns "network"
+            where it is better by more than 5 % and a standard error. "network" for all else, and where a loss, folds or
+            attention are asked for.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
@@ -85,8 +87,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             others) is within 1 % of the least, or "rows" where these have the least; of a kernel "dense" where that is
             better by more than 1 %; of a
             network "attention" or "rows", whichever has the lower error on the held-out rows, and "rows" for more than
-            8,192 rows; for classes attention of a network, as few rows would rule most classes out, and dense weights
-            of a kernel.
+            8,192 rows; for classes attention of a network, as few rows would rule most classes out, dense weights of a
+            kernel, and of trees as for numbers.
         max_neighbors: most rows that make a prediction. None: of a kernel or trees 10 or 30, or up to 120 where labels
             are mostly noise; 30 of a network; for dense weights of a kernel 256 (128 for more than 5,000 rows), and for
             classes all rows if there are at most 2,048.
@@ -505,8 +507,10 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     With a network, the probability of a class is the weight of the neighbors that have it, and training minimizes the
     log-loss of the probabilities. With a kernel (see ``metric``), that weight is a score ``s_k``, to which rows may
     also contribute negatively, and probabilities are proportional to ``exp(a s_k + b_k)``, with ``a`` and ``b_k``
-    calibrated on rows that had no part in their own scores. Contributions of explanations then sum to the score, and
-    ``probability`` gives the probability. Parameters, explanations and bank are those of :class:`NeighborRegressor`.
+    calibrated on rows that had no part in their own scores. With trees scores are shares of few rows, moved by a trend
+    of the probabilities, and calibrated as ``exp(b_k) (max(s_k, 0) + e)^a``. Contributions of explanations then sum to
+    the score, and ``probability`` gives the probability. Parameters, explanations and bank are those of
+    :class:`NeighborRegressor`.
 
     Where rows may have several classes, or none, each class has a probability of its own, and the log-loss is averaged
     over the classes; :meth:`predict` gives a class once its probability reaches the threshold of that class, and
@@ -516,7 +520,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     Attributes:
         classes_: the classes, sorted; those that :meth:`add` brought come after them.
         multilabel_: whether rows may have several.
-        target_transform_: the scale of contributions: its ``name`` is "softmax" where a kernel gives scores.
+        target_transform_: the scale of contributions: its ``name`` is "softmax" where a kernel gives scores, and
+            "power" where trees do.
 
     >>> x = np.repeat([[0.0], [5.0]], 20, axis=0) + np.arange(40)[:, None] / 40
     >>> model = NeighborClassifier(max_epochs=20, learning_rate=1e-2).fit(x, ["a"] * 20 + ["b"] * 20)
@@ -711,6 +716,6 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         several = is_multilabel(as_series("y", y))
         if several and self.readout not in ("auto", "attention"):
             raise ValueError(f"readout: expected 'attention' for several classes a row, got {short(self.readout)}")
-        if several and self.metric == "kernel":
-            raise ValueError("metric: expected 'network' for several classes a row, got 'kernel'")
+        if several and self.metric in ("kernel", "trees"):
+            raise ValueError(f"metric: expected 'network' for several classes a row, got {self.metric!r}")
         return ClassCodec.of(y, rows, self._expected_classes)

@@ -80,9 +80,9 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
     readout = check_choice("readout", settings["readout"], READOUTS)
     metric = check_choice("metric", settings["metric"], METRICS)
     if metric in ("kernel", "trees"):
-        _check_untrained(settings, metric, classes=classes)
-    if readout == "comparables" and (metric == "network" or classes):
-        got = "classes" if classes else "metric='network'"
+        _check_untrained(settings, metric)
+    if readout == "comparables" and (metric == "network" or (classes and metric == "kernel")):
+        got = f"metric={metric!r}" + (" of classes" if classes else "")
         raise ValueError(
             f"readout: expected 'attention' or 'rows' for {got}, got 'comparables', which has no trend there"
         )
@@ -104,10 +104,8 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         raise ValueError(f"readout: expected 'attention' for head={short(settings['head'])}, got {short(readout)}")
 
 
-def _check_untrained(settings: dict[str, Any], metric: str, *, classes: bool) -> None:
+def _check_untrained(settings: dict[str, Any], metric: str) -> None:
     """Raise ValueError for settings that do not go with a metric that no gradient of predictions trains."""
-    if metric == "trees" and classes:
-        raise ValueError("metric: expected 'kernel' or 'network' for classes, got 'trees', which are of numbers")
     if settings["readout"] == "attention":
         most = "'dense' or 'rows'" if metric == "kernel" else "'comparables' or 'rows'"
         raise ValueError(

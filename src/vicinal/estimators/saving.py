@@ -32,7 +32,8 @@ from vicinal.encoders.base import KIND_NAMES, Size
 from vicinal.encoders.category import level_of
 from vicinal.encoders.kinds import is_gap, is_list
 from vicinal.encoders.names import check_encoder, chosen_encoder, reaches_out
-from vicinal.encoders.tree_columns import TreeColumns
+from vicinal.encoders.stacked_projector import StackedProjector
+from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.encoders.tree_projector import TreeProjector
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
@@ -225,12 +226,15 @@ class SavedConfig(Saved):
     @model_validator(mode="after")
     def _agree_on_transform(self) -> Self:
         name, ends = self.transform.name, self.label_range[0] if self.label_range else 1.0
-        by_scores = self.task == "classification" and self.fitted_metric == "kernel"
-        if by_scores != (name == "softmax") or len(self.transform.biases) > len(self.classes or ()):
-            raise ValueError("probabilities of scores without a kernel of classes, or scores without probabilities")
+        scores = {"kernel": "softmax", "trees": "power"}.get(self.fitted_metric) if self.classes is not None else None
+        by_scores = scores is not None
+        if (name if name in ("softmax", "power") else None) != scores:
+            raise ValueError("probabilities of scores that the metric has not, or scores without probabilities")
+        if len(self.transform.biases) > len(self.classes or ()):
+            raise ValueError("probabilities of more classes than there are")
         lows = ends if isinstance(ends, list) else [ends]
         fits = by_scores or self.parameters.target_transform in ("auto", name)
-        if not fits or (name not in ("none", "softmax") and self.label_range is None):
+        if not fits or (not by_scores and name != "none" and self.label_range is None):
             raise ValueError(f"labels by another transform than {self.parameters.target_transform}")
         if name == "rank" and len(self.transform.labels) != len(lows):
             raise ValueError("a transform of other targets")
@@ -640,7 +644,9 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
             network = similarity_network(encoder, max(1, min(width, settings["dim"])))
             return network, network.head
     if config.fitted_metric == "trees":
-        projector = TreeProjector(_read_trees(path.parent, config), TreeColumns(encoder))
+        projector = _tree_projector(path, config, encoder)
+        if config.trend not in (None, projector.trend):
+            raise ValueError(f"{CONFIG}: expected a trend of {projector.trend} columns, got {config.trend}")
         with torch.device("meta"):
             return NeighborNetwork(encoder, projector, _local_head(config, settings)), torch.nn.Identity()
     if config.fitted_metric == "kernel":
@@ -670,12 +676,25 @@ def _local_head(config: SavedConfig, settings: dict[str, Any]) -> torch.nn.Modul
     k = settings["max_neighbors"] or NEIGHBORS
     if config.trend is None:
         return Kriging(k)
-    return Comparables(k, trend=config.trend, targets=len(config.targets or "1"))
+    return Comparables(k, trend=config.trend, targets=_outputs(config))
+
+
+def _outputs(config: SavedConfig) -> int:
+    """How many numbers a trend says of a row: those of the targets, or of the classes that the fit had."""
+    return len(config.transform.biases or config.targets or "1")
+
+
+def _tree_projector(path: Path, config: SavedConfig, encoder: TableEncoder) -> TreeProjector | StackedProjector:
+    """The projector of trees, its weights not loaded yet; a folder from before linear models were there has none."""
+    texts, outputs = _read_trees(path.parent, config), _outputs(config)
+    if "projector.slopes" not in tensor_header(path):
+        return TreeProjector(texts, TreeColumns(encoder))
+    return StackedProjector(texts, LinearColumns(encoder), outputs, classes=config.classes is not None)
 
 
 def _tree_files(projector: torch.nn.Module) -> dict[str, str]:
     """The texts of trees by the names of their files: fold, then target."""
-    texts = projector.texts if isinstance(projector, TreeProjector) else []
+    texts = getattr(projector, "texts", [])
     return {f"trees-{i}-{j}.txt": text for i, fold in enumerate(texts) for j, text in enumerate(fold)}
 
 
@@ -685,7 +704,8 @@ def _read_trees(folder: Path, config: SavedConfig) -> list[list[str]]:
     Raises:
         ValueError: for a file that is not there, was changed or is too large.
     """
-    targets, texts = range(len(config.targets or "1")), list[list[str]]()
+    outputs, texts = _outputs(config), list[list[str]]()
+    targets = range(1 if config.classes is not None and outputs == 2 else outputs)
     for fold in range(config.cross_fits or 0):
         names = [f"trees-{fold}-{target}.txt" for target in targets]
         check_inside(folder, *names)

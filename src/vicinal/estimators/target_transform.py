@@ -27,6 +27,8 @@ _SAID = {
     "weighted mean of its neighbors' scores",
     "softmax": "the score of a class is the sum of the weights of its rows, some of them below 0; probabilities are "
     "the softmax of the scores times {slope:.3g}, plus a number for each class",
+    "power": "the score of a class is its share of the weight of the rows; probabilities are proportional to the "
+    "scores plus {floor:.3g}, to the power of {slope:.3g}, times a number for each class",
 }
 
 
@@ -45,13 +47,17 @@ class TargetTransform(Saved):
       may be below 0, become probabilities $p_k \propto e^{a s_k + b_k}$ with slope and biases that were calibrated on
       rows which had no part in their scores. A class that was added later has the bias 0.
 
+    - "power", of classes by trees: scores are shares of rows, or of these moved by a trend, and nearly probabilities:
+      $p_k \propto e^{b_k} (\max(s_k, 0) + \epsilon)^a$, calibrated in the same way.
+
     Attributes:
-        name: "none", "log", "rank" or "softmax".
+        name: "none", "log", "rank", "softmax" or "power".
         ends: the lowest and highest label of each target, see :meth:`within`; empty: predictions are not limited.
         labels: of "rank" the knots of each target, rising.
         scores: their normal scores.
-        slope: a of "softmax", > 0.
-        biases: b of "softmax", of each class.
+        slope: a of "softmax" and "power", > 0.
+        biases: b of these, of each class.
+        floor: $\epsilon$ of "power", > 0.
 
     >>> log = TargetTransform(name="log")
     >>> weights, labels = torch.tensor([0.5, 0.5]), torch.tensor([2.0, 8.0])
@@ -62,19 +68,20 @@ class TargetTransform(Saved):
     [-1.15, 0.0, 1.15, 1.15]
     """
 
-    name: Literal["none", "log", "rank", "softmax"] = "none"
+    name: Literal["none", "log", "rank", "softmax", "power"] = "none"
     ends: list[tuple[_Positive, _Positive]] = Field(default_factory=list, max_length=1 << 16)
     labels: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
     scores: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
     slope: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     biases: list[float] = Field(default_factory=list, max_length=1 << 20)
+    floor: Annotated[float, Field(gt=0, le=1)] = 1e-3
 
     @model_validator(mode="after")
     def _rise(self) -> Self:
         pairs = list(zip(self.labels, self.scores, strict=False))
         if len(self.labels) != len(self.scores) or (self.name == "rank") != bool(pairs):
             raise ValueError("knots of another transform")
-        if (self.name == "softmax") != bool(self.biases):
+        if (self.name in ("softmax", "power")) != bool(self.biases):
             raise ValueError("biases of another transform")
         if (self.ends and self.name != "log") or any(low > high for low, high in self.ends):
             raise ValueError("ends of another transform")
@@ -104,7 +111,7 @@ class TargetTransform(Saved):
     @property
     def sentence(self) -> str:
         """What a prediction is, as a clause; "" of "none"."""
-        return _SAID.get(self.name, "").format(slope=self.slope)
+        return _SAID.get(self.name, "").format(slope=self.slope, floor=self.floor)
 
     def widened(self, labels: Tensor) -> Self:
         """The transform with these labels ``[n]`` or ``[n, T]`` within the ends of "log"; another stays as it is."""
@@ -174,7 +181,8 @@ class TargetTransform(Saved):
 
     def inverse(self, values: Tensor) -> Tensor:
         """Labels of values on this scale ``[n]`` or ``[n, T]``; probabilities of scores ``[n, K]``."""
-        if self.name == "softmax":
+        if self.name in ("softmax", "power"):
+            values = values if self.name == "softmax" else (values.double().clamp(min=0) + self.floor).log()
             biases = torch.zeros(values.shape[1], dtype=torch.float64)
             biases[: len(self.biases)] = torch.tensor(self.biases, dtype=torch.float64)
             return torch.addcmul(biases, torch.tensor(self.slope, dtype=torch.float64), values.double()).softmax(dim=1)

@@ -3,17 +3,36 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from vicinal.encoders import Kind, TableEncoder
+from vicinal.encoders.kernel_projector import BINS
+from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.encoders.table import TableInputs
-from vicinal.encoders.tree_columns import TreeColumns
-from vicinal.encoders.tree_projector import TreeProjector
+from vicinal.encoders.tree_columns import LinearColumns
 from vicinal.estimators.inputs import Ids
 from vicinal.heads import Comparables, Kriging
 from vicinal.training import NeighborNetwork
+from vicinal.training.linear import logistic_folds, ridge_folds
+from vicinal.training.rows import spread
+from vicinal.training.stacking import stack_numbers, stack_scores
 from vicinal.training.trees import FOLDS, boosted_folds
+
+MOST_CLASSES = 32
+"""Classes of which trees are boosted for each, at most."""
+
+_FEWEST = 40
+"""Rows from which on trees and logistic regression of classes say more than a kernel."""
+
+_MOST_LINES = 20_000
+"""Rows that a linear model is fitted to, at most, and cells of what it reads."""
+
+_MOST_CELLS = 1 << 25
+
+_BLOCK = 1 << 14
 
 
 def may_be_trees(settings: Mapping[str, Any], kinds: Mapping[str, Kind], groups: Ids | None) -> bool:
@@ -35,30 +54,80 @@ def may_be_trees(settings: Mapping[str, Any], kinds: Mapping[str, Kind], groups:
     )
 
 
+def may_be_class_trees(labels: Ids, groups: Ids | None) -> bool:
+    """Whether ``labels [n]`` are of few enough classes, two of them with rows, or groups, for each fold."""
+    if len(labels) < _FEWEST:
+        return False
+    pairs = pd.DataFrame({"class": labels, "of": np.arange(len(labels)) if groups is None else groups})
+    counts = pairs.drop_duplicates()["class"].value_counts()  # the most frequent first
+    return 2 <= len(counts) <= MOST_CLASSES and int(counts.iloc[1]) >= FOLDS
+
+
 def boosted_network(
     encoder: TableEncoder,
-    reader: TreeColumns,
+    reader: LinearColumns,
     inputs: TableInputs,
     labels: Tensor,
     folds: Tensor,
     *,
+    classes: bool = False,
     weights: Tensor | None = None,
     seed: int = 0,
 ) -> tuple[NeighborNetwork, float]:
-    """The network of trees, read out by 30 rows for now, and their mean squared error of the rows left out.
+    """The network of trees and a linear model, read out by 30 rows for now, and its error of the rows left out.
+
+    Both are weighed by what they say of rows that neither has seen.
 
     Args:
         encoder: of the table, fitted.
         reader: of its columns, fitted.
         inputs: all rows, prepared with it.
-        labels: ``[n]`` or ``[n, T]``.
+        labels: ``[n]`` or ``[n, T]``; of classes one-hot ``[n, K]``.
         folds: ``[n]``, whole groups.
+        classes: whether the labels are classes.
         weights: ``[n]`` or None.
         seed: of what LightGBM draws.
+
+    Raises:
+        ValueError: where all rows outside a fold are of one class.
     """
-    columns = reader(encoder, inputs.select(torch.arange(len(inputs))))
-    texts, error = boosted_folds(columns, labels, folds, categories=reader.categories, weights=weights, seed=seed)
-    return NeighborNetwork(encoder, TreeProjector(texts, reader), Kriging(30)), error
+    labels = labels.reshape(len(labels), -1)
+    there = [int((labels[folds != fold].sum(dim=0) > 0).sum()) for fold in range(int(folds.max()) + 1)]
+    if classes and min(there) < 2:
+        raise ValueError(
+            "y: expected two classes in the rows outside each fold for metric='trees', got one; give more rows of the "
+            "rare class, or say metric='kernel'"
+        )
+    trees, read, some = _both_columns(encoder, reader, inputs)
+    boosting: Any = {"categories": reader.categories, "weights": weights, "seed": seed, "classes": classes}
+    texts, _ = boosted_folds(trees, labels, folds, **boosting)
+    projector, width = StackedProjector(texts, reader, labels.shape[1], classes=classes), len(reader.names)
+    mass = None if weights is None else weights[some]
+    terms = torch.cat(projector.columns.fit(read[:, width:]).terms(read[:, width:]), dim=1)
+    scales = torch.ones_like(projector.columns.center)
+    scales[: len(reader.further)] = terms[:, : len(reader.further)].std(dim=0, correction=0)
+    scales = torch.where(scales > 0, scales, 1.0)
+    lines = (logistic_folds if classes else ridge_folds)(terms / scales, labels[some], folds[some], weights=mass)
+    projector.slopes.copy_(lines.slopes / scales)
+    starts = torch.stack([torch.zeros_like(projector.start), lines.starts.mean(dim=0)])
+    starts[0, -projector.trees.targets :] = projector.trees.base
+    sources = torch.stack(projector.parts(read, folds[some])).sum(dim=3) + starts[:, None]
+    shares, added, error = (stack_scores if classes else stack_numbers)(sources, labels[some], mass)
+    projector.shares.copy_(shares.reshape(2, -1))
+    projector.start.copy_((projector.shares * starts).sum(dim=0) + added)
+    return NeighborNetwork(encoder, projector, Kriging(30)), error
+
+
+def _both_columns(encoder: TableEncoder, reader: LinearColumns, inputs: TableInputs) -> tuple[Tensor, Tensor, Tensor]:
+    """What trees read ``[n, f]``, all that is read ``[m, f + p]`` of the rows of a linear model, and these rows."""
+    width = len(reader.names)
+    some = spread(len(inputs), min(_MOST_LINES, _MOST_CELLS // (width + len(reader.further) * (1 + BINS))))
+    trees, parts = torch.empty(len(inputs), width, dtype=torch.float64), []
+    for at in torch.split(torch.arange(len(inputs)), _BLOCK):
+        block = reader(encoder, inputs.select(at))
+        trees[at] = block[:, :width]
+        parts.append(block[torch.isin(at, some)])
+    return trees, torch.cat(parts), some
 
 
 def trend_head(network: NeighborNetwork) -> Comparables:

@@ -45,7 +45,10 @@ class KrigingWeights(NamedTuple):
         """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64, and the trend."""
         near = labels[self.positions.clamp(min=0)].double()  # [b, k] or [b, k, T]
         mean = torch.einsum("bk,bk...->b...", self.weights, near)
-        return mean if self.trend is None else mean + self.trend
+        if self.trend is None:
+            return mean
+        later = mean.shape[-1] - self.trend.shape[-1] if mean.ndim == 2 else 0  # classes that the trend has not seen
+        return mean + (nn.functional.pad(self.trend, (0, later)) if later else self.trend)
 
     def largest(self, k: int) -> tuple[Tensor, Tensor]:
         """The ``k`` weights ``[b, k]`` of largest absolute value, and their positions, -1 where the weight is 0."""

@@ -86,7 +86,7 @@ def grid_view(panel: NeighborPanel) -> Grid | None:
     first, rest = names[:_COLUMNS], names[_COLUMNS:]
     decimals = decimals_for([value for one in rows for value in one.adjustments.values()])
     added = [_added(one, first, rest, decimals) for one in rows]
-    plain = panel.scale == "none"
+    plain = panel.scale in ("none", "power")
     return Grid(
         heads=[f"row {one_line(one.id, 24)}" if one.id else f"comparable {at}" for at, one in enumerate(rows, 1)],
         labels=[_label(one.label) for one in rows],

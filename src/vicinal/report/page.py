@@ -433,7 +433,7 @@ def panel_view(panel: NeighborPanel) -> PanelView:
 def _total_of_class(panel: NeighborPanel) -> str:
     """What the contributions to a class sum to."""
     name = _label(panel.prediction)
-    if panel.scale != "softmax" or panel.probability is None:
+    if panel.scale not in ("softmax", "power") or panel.probability is None:
         return f"probability of {name}"
     return f"score of {name}, which makes its probability {percent(panel.probability)}"
 

@@ -230,6 +230,9 @@ def limits(record: FitRecord) -> list[str]:
             else "The score of a class is the sum of the weights of its rows in the bank, some of them below 0; "
             "its probability rises with it, and rows unlike all of the bank still get a class."
             if record.settings.get("target_transform") == "softmax"
+            else "The score of a class is the weight of the bank rows that have it, moved by what a trend says of the "
+            "difference by columns; its probability rises with it."
+            if record.settings.get("target_transform") == "power"
             else "Probabilities are weighted shares of labels in the bank: a class that is not there has probability 0."
         )
         said.append(

@@ -12,6 +12,7 @@ from torch import Tensor
 from vicinal.blockwise.distances import squared_distances
 from vicinal.core.progress import report
 from vicinal.training.likelihood import LEAST_NOISE, left_out_errors, unrelated_parts
+from vicinal.training.stacking import stack_scores
 
 MOST_ROWS = 1000
 """Rows that are left out one by one, at most; a random subset of more."""
@@ -27,7 +28,6 @@ _RANGES = (0.125, 64.0), (1e-5, 30.0)
 
 _MOST_STEPS = 40
 _UNIT_ROWS = 500
-_BIAS_PENALTY = 0.5
 
 
 class ClassKernel(NamedTuple):
@@ -78,31 +78,8 @@ def calibrate_scores(scores: Tensor, labels: Tensor, weights: Tensor | None = No
     >>> calibrate_scores(labels * 0.2, labels).slope > 10  # what is always right is believed
     True
     """
-    from scipy.optimize import minimize  # only training needs it
-
-    n, classes = labels.shape
-    scores, labels = scores.double(), labels.double()
-    mass = torch.full((n,), 1 / n, dtype=torch.float64) if weights is None else weights.double() / weights.sum()
-    targets = (n * labels + 1) / (n + classes)
-    frequencies, slopes = mass @ targets, (mass @ (targets * scores)).sum()
-
-    def value_and_grad(values: object) -> tuple[float, object]:
-        point = torch.as_tensor(values, dtype=torch.float64)
-        slope, biases = point[0].exp(), point[1:]
-        odds = torch.addcmul(biases, slope, scores)
-        chances = odds.softmax(dim=1)
-        value = mass @ odds.logsumexp(dim=1) - slope * slopes - frequencies @ biases
-        value = value + _BIAS_PENALTY * biases.square().sum() / n
-        of_slope = slope * (mass @ (chances * scores).sum(dim=1) - slopes)
-        of_biases = mass @ chances - frequencies + 2 * _BIAS_PENALTY * biases / n
-        return float(value), torch.cat([of_slope[None], of_biases]).numpy()
-
-    start = torch.cat([torch.tensor([math.log(4.0)]), torch.zeros(classes)]).double()
-    bounds = [(math.log(0.01), math.log(1e4))] + [(None, None)] * classes
-    best = torch.from_numpy(minimize(value_and_grad, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds).x)
-    slope, biases = float(best[0].exp()), best[1:] - best[1:].mean()
-    chances = torch.log_softmax(slope * scores + biases, dim=1)
-    return Calibration(slope, biases, -float(mass @ (chances * labels).sum(dim=1)))
+    slopes, biases, loss = stack_scores(scores[None], labels, weights, start=4.0)
+    return Calibration(float(slopes), biases, loss)
 
 
 def fit_class_kernel(

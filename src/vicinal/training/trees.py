@@ -1,4 +1,4 @@
-"""Boosted trees for the numbers of a table, by folds: each row has a model that has not seen its label."""
+"""Boosted trees of numbers or classes, by folds: each row has a model that has not seen its label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,16 @@ import torch
 from torch import Tensor
 
 from vicinal.core.progress import report
+from vicinal.encoders.tree_text import class_texts
 
 FOLDS = 5
 """Models side by side; each leaves out a fifth of the rows."""
 
 LEAVES = (8, 31, 127)
 """Leaves of a tree that are tried: the first two, and each next one while it is better."""
+
+CLASS_LEAVES = (4, 16, 64)
+"""The same of classes, which a linear model is weighed with and small trees often do for."""
 
 ROUNDS = 2000
 """Trees of a model, at most."""
@@ -23,7 +27,7 @@ PATIENCE = 30
 """Trees without less error in a fold after which there are no more."""
 
 _LARGE = 50_000
-"""Rows from which on trees learn at twice the rate."""
+"""Rows from which on trees learn at twice the rate; those of K > 3 classes count K - 2 times."""
 
 _SHARED = 1 << 18
 """Cells from which on threads share the work; of fewer each would wait for the others most of the time."""
@@ -37,27 +41,34 @@ def boosted_folds(
     categories: Sequence[int] = (),
     weights: Tensor | None = None,
     seed: int = 0,
+    classes: bool = False,
 ) -> tuple[list[list[str]], float]:
-    """LightGBM by squared error, once for each fold of the rows that are left out and each target.
+    """LightGBM by squared error of each target, or by log-loss of classes, once for each fold of the rows left out.
 
     All folds have trees of the same number of leaves and the same number of trees: those of least error of the rows
     left out, which for so few choices tells little of any single label.
 
     Args:
         columns: ``[n, f]``, NaN for a gap.
-        labels: ``[n]`` or ``[n, T]``.
+        labels: ``[n]`` or ``[n, T]``; one-hot ``[n, K]`` of classes.
         folds: ``[n]``, from 0 on.
         categories: columns that are places of categories.
         weights: how many rows each counts as ``[n]``; None: one.
         seed: of what LightGBM draws.
+        classes: whether the labels are classes.
 
     Returns:
-        of each fold the model of each target, as LightGBM writes it, and the mean squared error of the rows by the
-        models that have not seen them, the mean over targets.
+        of each fold the model of each target, as LightGBM writes it, and the mean error of the rows by the models that
+        have not seen them, the mean over targets. Models of classes are their log-odds, of two classes those of the
+        second alone.
     """
+    known = columns.double().numpy(), folds.numpy(), list(categories)
+    mass = None if weights is None else weights.double().numpy()
+    if classes:
+        some = _Target(labels.argmax(dim=1).numpy(), *known, mass, seed, classes=labels.shape[1]).best()
+        return [class_texts(text, columns.shape[1], labels.shape[1]) for text in some.texts()], some.error
     targets = labels.reshape(len(labels), -1).double().numpy()
-    rows, mass = columns.double().numpy(), None if weights is None else weights.double().numpy()
-    each = [_Target(rows, target, folds.numpy(), list(categories), mass, seed).best() for target in targets.T]
+    each = [_Target(target, *known, mass, seed).best() for target in targets.T]
     texts = [list(fold) for fold in zip(*(one.texts() for one in each), strict=True)]
     return texts, float(np.mean([one.error for one in each]))
 
@@ -77,18 +88,29 @@ class _Tried:
 
 
 class _Target:
-    """The folds of one target, prepared."""
+    """The folds of one target, or of classes, prepared."""
 
     def __init__(
-        self, rows: np.ndarray, labels: np.ndarray, folds: np.ndarray, categories: list[int], mass: Any, seed: int
+        self,
+        labels: np.ndarray,
+        rows: np.ndarray,
+        folds: np.ndarray,
+        categories: list[int],
+        mass: Any,
+        seed: int,
+        *,
+        classes: int = 0,
     ) -> None:
         import lightgbm  # only training needs it
 
         smallest = 5 if len(rows) < 500 else 10 if len(rows) <= 2000 else 20
+        self.leaves = CLASS_LEAVES if classes else LEAVES
+        self.metric = "l2" if not classes else "binary_logloss" if classes == 2 else "multi_logloss"
         self.settings = {
-            "objective": "regression",
-            "metric": "l2",
-            "learning_rate": 0.05 if len(rows) < _LARGE else 0.1,
+            "objective": "regression" if not classes else "binary" if classes == 2 else "multiclass",
+            "num_class": classes if classes > 2 else 1,
+            "metric": self.metric,
+            "learning_rate": 0.05 if len(rows) * max(1, classes - 2) < _LARGE else 0.1,
             "min_data_in_leaf": smallest,
             "feature_pre_filter": False,
             "deterministic": True,
@@ -104,9 +126,9 @@ class _Target:
 
     def best(self) -> _Tried:
         """The number of leaves of least error."""
-        best = min((self._boosted(leaves) for leaves in LEAVES[:2]), key=lambda one: one.error)
-        for leaves in LEAVES[2:]:
-            if best.leaves != LEAVES[LEAVES.index(leaves) - 1]:
+        best = min((self._boosted(leaves) for leaves in self.leaves[:2]), key=lambda one: one.error)
+        for leaves in self.leaves[2:]:
+            if best.leaves != self.leaves[self.leaves.index(leaves) - 1]:
                 break
             best = min(best, self._boosted(leaves), key=lambda one: one.error)
         return best
@@ -121,6 +143,6 @@ class _Target:
         settings = self.settings | {"num_leaves": leaves}
         known: Any = {"folds": self.parts, "callbacks": stop, "return_cvbooster": True}
         result: Any = lightgbm.cv(settings, self.data, ROUNDS, **known)
-        errors = result["valid l2-mean"]
+        errors = result[f"valid {self.metric}-mean"]
         rounds = int(np.argmin(errors)) + 1
         return _Tried(result["cvbooster"].boosters, float(errors[rounds - 1]), leaves, rounds)

@@ -237,12 +237,15 @@ class Explorer:
         shares: dict[str, float] | None = None
         similarity, vectors = model.fitted_similarity(), bank.store.vectors_at(at).double()
         with torch.no_grad():
-            score = float(similarity(vectors[:1], vectors[1:])[0, 0])
             if set(model.kinds_.values()) <= set(_PLAIN):
                 mixed = pd.concat([frame.iloc[[0]]] * len(columns), ignore_index=True)
                 for place, name in enumerate(columns):
                     mixed[name] = [frame[name][int(line == place)] for line in range(len(columns))]
-                nearer = similarity(model.embedded_rows(mixed)[1].double(), vectors[1:])[:, 0]
+                # all as new rows: those of the bank may be embedded by the fold that left them out
+                vectors = model.embedded_rows(pd.concat([frame, mixed], ignore_index=True))[1].double()
+            score = float(similarity(vectors[:1], vectors[1:2])[0, 0])
+            if len(vectors) > 2:
+                nearer = similarity(vectors[2:], vectors[1:2])[:, 0]
                 shares = dict(zip(columns, (nearer - score).tolist(), strict=True))
         labels = model.labels_of([a, b])
         return {

@@ -30,7 +30,7 @@ from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.saving import write_model
-from vicinal.estimators.tree_metric import may_be_trees
+from vicinal.estimators.tree_metric import may_be_class_trees, may_be_trees
 from vicinal.estimators.tuning import PLAN
 from vicinal.heads.kinds import adjusts
 from vicinal.report import write_page
@@ -398,11 +398,12 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
 
 
 def _metrics(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str]) -> list[str]:
-    """The metrics that will be fitted; of numbers from a plain table a network is none of several."""
+    """The metrics that will be fitted; of a plain table a network is none of several."""
     if model.metric != "auto":
         return [model.metric]
-    numbers, kinds = opened.table.task == "regression", set(opened.kinds.values())
-    trees = numbers and may_be_trees(settings_of(model), opened.kinds, opened.table.groups)
+    table, kinds = opened.table, set(opened.kinds.values())
+    trees = not table.several and may_be_trees(settings_of(model), opened.kinds, table.groups)
+    trees = trees and (table.task == "regression" or may_be_class_trees(table.target, table.groups))
     tried = ["kernel"] * _tries_kernel(model, opened, encoders) + ["trees"] * trees
     return tried if trees and kinds <= {"number", "category"} else [*tried, "network"]
 

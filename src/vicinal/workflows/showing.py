@@ -99,9 +99,11 @@ def _trend_line(model: BankedEstimator, explanation: Explanation) -> TrendLine |
     trend = explanation.trend
     if trend is None:
         return None
+    if explanation.plain:
+        return TrendLine(trend.weight, trend.value, trend.columns)
     value = torch.tensor([trend.value], dtype=torch.float64)
     label = float(model.fitted_.limited_transform().inverse(value)[0])
-    return TrendLine(trend.weight, trend.value, trend.columns, None if explanation.transform == "none" else label)
+    return TrendLine(trend.weight, trend.value, trend.columns, label)
 
 
 def _is_scaled(explanation: Explanation) -> bool:
