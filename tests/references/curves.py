@@ -48,6 +48,8 @@ def registered(kinds=("link", "curve")):
             for own in SETTINGS.get(entry.name, [{}]):
                 for shape in SHAPES:
                     settings = own | shape
+                    if entry.name == "constant":  # it has no scale
+                        settings.pop("scale", None)
                     label = ",".join(f"{k}={v}" for k, v in settings.items())
                     found.append(case(f"{entry.name}({label})", entry.factory(**settings)))
     return found
