@@ -135,7 +135,7 @@ def bust(
     >>> bust(Identity(), torch.tensor([0.0]), 0.5, -1.0, 1.0)
     tensor([0.2500])
     >>> at = torch.tensor([0.7])
-    >>> bust(Sigmoid(), at, 0.9, -8.0, 8.0, density=lambda w: torch.exp(-w * w / 2))  # normal scores
+    >>> bust(Sigmoid(), at, 0.9, -3.0, 3.0, density=lambda w: torch.exp(-w * w / 2))  # normal scores
     tensor([0.2477])
     >>> bust(Sigmoid(), at, 0.9, -3.0, 3.0), bust(Sigmoid(), at, 0.9, -3.0, 3.0, width=2.0)
     (tensor([0.1810]), tensor([0.1775]))

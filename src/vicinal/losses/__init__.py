@@ -121,6 +121,7 @@ from vicinal.losses.softmax import (
     supcon,
 )
 from vicinal.losses.spec import parse
+from vicinal.losses.spherical import SphericalClasses
 from vicinal.losses.structured import (
     PairForm,
     circle,
@@ -188,6 +189,7 @@ __all__ = [
     "SelfDistillation",
     "Separator",
     "SoftmaxMatchingLoss",
+    "SphericalClasses",
     "SubspaceLearners",
     "TrajectoryLoss",
     "adore",
