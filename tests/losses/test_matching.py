@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 from references import curves
 from vicinal import links, losses
@@ -370,3 +371,26 @@ def test_potential_loss_is_a_bregman_divergence():
     ):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
     assert bool(((net(a) - net(b)) * (a - b)).sum(-1).min() > 0)
+
+
+@pytest.mark.parametrize(("shift", "exact"), [(8.0, "high"), (-8.0, "low")])
+def test_two_weights_that_cannot_fit_all_labels_fit_those_that_the_link_is_steep_at(shift, exact):
+    """Figure F.1: 20 low labels that are x_2 and 10 high ones that are x_1, at the optimum of numpy."""
+    rows = [(other, s, s) for s in range(-10, 0) for other in (1, 3)]
+    rows += [(s, other, s) for s in range(6, 11) for other in (1, 3)]
+    table = np.array(rows, float)
+    x, s = table[:, :2], table[:, 2]
+
+    def mean_loss(w):
+        z = x @ w - shift
+        return (np.logaddexp(0, z) - np.logaddexp(0, s - shift) - (z - (s - shift)) / (1 + np.exp(shift - s))).mean()
+
+    best = minimize(mean_loss, np.array([0.5, 0.5]), method="BFGS", options={"gtol": 1e-10}).x
+    errors = {name: np.sqrt(((x @ best - s)[part] ** 2).mean()) for name, part in (("high", s > 0), ("low", s < 0))}
+    other = {"high": "low", "low": "high"}[exact]
+    assert errors[exact] < 0.15
+    assert errors[other] > 6
+    weight = torch.from_numpy(best).requires_grad_()
+    loss = losses.MatchingLoss(links.Sigmoid(shift=shift))(torch.from_numpy(x) @ weight, torch.from_numpy(s))
+    assert loss.item() == pytest.approx(mean_loss(best), rel=1e-6)
+    assert torch.autograd.grad(loss, weight)[0].abs().max() < 1e-5

@@ -60,8 +60,8 @@ def class_hessian(scaling: Curve, scores: Tensor, gamma: float = 1.0) -> Tensor:
     """
     check_between("gamma", gamma, 0, float("inf"))
     p, q = (scaling.primitive(scores) / gamma).softmax(-1), scaling(scores)
-    own, link = p * (scaling.slope(scores) + q * q / gamma), p * q
-    return torch.diag_embed(own) - link[..., :, None] * link[..., None, :] / gamma
+    bend, link = p * (scaling.slope(scores) + q * q / gamma), p * q
+    return torch.diag_embed(bend) - link[..., :, None] * link[..., None, :] / gamma
 
 
 def region(link: Curve, low: float = -3.0, high: float = 3.0) -> Sensitive:

@@ -158,7 +158,7 @@ class SphericalClasses(nn.Module):
             pull = _Pull(wide.detach(), target, {})
             self._pulls.append(pull)
             for name, moment in moments.items():
-                moment.register_hook(partial(pull.slopes.__setitem__, name))
+                moment.register_hook(partial(pull.slopes.__setitem__, name))  # type: ignore[no-untyped-call]
         values = self.formula(moments["of_target"], moments["total"], moments["squares"], self.classes)
         return values.mean().to(torch.promote_types(rows.dtype, torch.float32))
 
@@ -189,14 +189,14 @@ class SphericalClasses(nn.Module):
         self.gram += self.classes * offset.outer(offset)
         self.total = turned - self.classes * offset
         self.common, self.shift = self.common @ turn, turn @ self.shift - offset
-        which, place = target.unique(return_inverse=True)
-        own = rows.new_zeros(len(which), rows.shape[1])
-        own.index_add_(0, place, -rate * of_target[:, None] * rows)
+        which, place = torch.unique(target, return_inverse=True)
+        moved = rows.new_zeros(len(which), rows.shape[1])
+        moved.index_add_(0, place, -rate * of_target[:, None] * rows)
         before = self.factor[which] @ self.common + self.shift
-        self.factor[which] += torch.linalg.solve(self.common, own, left=False)
-        crossed = before.T @ own
-        self.gram += crossed + crossed.T + own.T @ own
-        self.total += own.sum(0)
+        self.factor[which] += torch.linalg.solve(self.common, moved, left=False)
+        crossed = before.T @ moved
+        self.gram += crossed + crossed.T + moved.T @ moved
+        self.total += moved.sum(0)
         self._steps += 1
         if self._steps % _LOOK_EVERY == 0 and float(torch.linalg.cond(self.common)) > FOLD_ABOVE:
             self.fold()
