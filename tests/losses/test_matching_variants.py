@@ -186,6 +186,13 @@ def test_where_the_derivative_of_a_transform_falls_no_loss_is_convex(name, gamma
             validity.scaling_of_transform(transform, gamma)
 
 
+def test_a_small_gamma_needs_less_of_a_transform():
+    """z^0.8 bends down, and z^(0.8 / 0.6) up."""
+    z = torch.linspace(0.1, 3, 30, dtype=torch.float64)
+    assert validity.first_fall(lambda s: s**0.8, z) == pytest.approx(0.1)
+    assert validity.first_fall(lambda s: s**0.8, z, 0.6) is None
+
+
 @pytest.mark.parametrize("name", [*TRANSFORMS, *REFUSED])
 def test_the_condition_is_convexity_of_the_root_and_for_two_classes_of_the_logarithm_of_one_more(name):
     transform = TRANSFORMS[name][0] if name in TRANSFORMS else REFUSED[name]

@@ -234,7 +234,7 @@ def transform_margin(
     With q = f'/f it is $q'+(1-p)\,q^2/\gamma$; the loss is convex in a score where it is at least 0. For gamma 1: with
     one score for two classes, p = f / (1 + f), that says ln(1 + f) is convex; with several, where a class has at most
     half of the mass (p = 1/2 is the worst), that the square root of f is. A transform whose logarithm is convex meets
-    it for every p. (Derived from (G.2), without having seen the paper's corollary.)
+    it for every p. Of one score it is the left side of corollary G.2 over f; :func:`first_fall` is the cheaper G.3.
 
     Args:
         transform: a positive elementwise function of torch, twice differentiable.
