@@ -121,7 +121,7 @@ def test_curvature_is_half_the_slope(case):
 @pytest.mark.parametrize("entry", [*entries("link"), *entries("curve")], ids=lambda e: e.name)
 def test_divergence_equals_integration_with_30_digits(entry):
     for own in curves.SETTINGS.get(entry.name, [{}]):
-        settings = own | curves.SHAPES[1]
+        settings = own | curves.shapes(entry.name)[1]
         case = curves.case(entry.name, entry.factory(**settings))
         a, b = case.scores(6, 5), case.scores(6, 6)
         a[:2] = b[:2] + 1e-7 * torch.sign(0.5 * (case.low + case.high) - b[:2])

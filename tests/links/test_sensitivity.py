@@ -72,6 +72,20 @@ def test_a_biased_interval_moves_the_optimum_by_what_bust_says(name, density, st
     assert links.blust(link, at, -3.0, 3.0, density=rho).item() == pytest.approx(tiny, rel=1e-5)
 
 
+def test_values_of_the_sigmoid_on_minus_3_to_3():
+    """At w = .7 with d = .9, from the definitions by an independent program; .1959 is another quantity."""
+    link, at = links.Sigmoid(), torch.tensor(0.7, dtype=torch.float64)
+    values = {
+        0.1810: links.bust(link, at, 0.9, -3.0, 3.0),
+        0.2477: links.bust(link, at, 0.9, -3.0, 3.0, density=DENSITIES["normal"]),
+        0.1775: links.bust(link, at, 0.9, -3.0, 3.0, width=2.0),
+        0.0692: links.llust(link, at, 0.9, -3.0, 3.0),
+        0.1959: links.wide_slope(link, at, 0.9),
+    }
+    for known, value in values.items():
+        assert value.item() == pytest.approx(known, abs=5.1e-5)
+
+
 def test_a_jump_counts_by_its_height():
     """The integral of a density over dh of a step is its value where the step is."""
     got = links.blust(links.Sigmoid(), torch.zeros(1).double(), -4.0, 4.0, density=lambda w: torch.exp(-w.abs()))

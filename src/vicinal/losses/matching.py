@@ -148,7 +148,8 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         scaling: the curve q, monotone or with condition (G.2).
         gamma: > 0, temperature.
         bias: mass of a class "none of these", >= 0.
-        class_bias: one number per class, ``[K]``, added to $Q/\gamma$; for monotone scalings.
+        class_bias: one number per class, ``[K]``, added to $Q/\gamma$, such as $\ln\rho_k/\gamma$ (E.7); for
+            monotone scalings.
         reduction: see :class:`MatchingLoss`; over rows.
         domain: scores that the loss will see; the condition is checked on it.
 

@@ -79,7 +79,7 @@ class CompositeSigmoidCrossEntropy(nn.Module):
     Args:
         scaling: q, the derivative of Q.
         gamma: > 0, temperature.
-        class_bias: b, the log-odds of the class where Q is 0.
+        class_bias: b, the log-odds of the class where Q is 0; ln(rho) / gamma in the terms of E.7.
         reduction: see :class:`vicinal.losses.MatchingLoss`.
 
     >>> from vicinal.links import Constant
@@ -119,7 +119,8 @@ class CompositeSoftmaxCrossEntropy(nn.Module):
     Args:
         scaling: q, the derivative of Q.
         gamma: > 0, temperature.
-        class_bias: one number per class, ``[K]``, added to $Q/\gamma$ of both predictions and targets.
+        class_bias: one number per class, ``[K]``, added to $Q/\gamma$ of both predictions and targets; in E.7
+            $\ln\rho_k/\gamma$.
         reduction: see :class:`vicinal.losses.MatchingLoss`; over rows.
 
     >>> from vicinal.links import Constant
