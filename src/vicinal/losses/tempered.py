@@ -9,7 +9,7 @@ from torch import Tensor
 from vicinal.core.checks import check_between
 from vicinal.losses.class_contract import ClassScores, class_loss
 
-_KIN: dict[str, Any] = {"family": "class scores", "verified": "numpy in float64"}
+_KIN: dict[str, Any] = {"family": "tempered", "verified": "numpy in float64"}
 _STEPS = 40
 
 
