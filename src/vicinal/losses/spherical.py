@@ -63,7 +63,8 @@ class SphericalClasses(nn.Module):
     $-\log\frac{s_y^2 + \epsilon}{\sum_k s_k^2 + \epsilon}$.
 
     Call it, call ``backward`` of what comes of its value, and then :meth:`step`; the network below has an optimizer of
-    its own. Its state is in buffers, which no optimizer changes.
+    its own. Its state is in buffers, which no optimizer changes. Values that are only looked at belong under
+    ``torch.no_grad()``.
 
     Args:
         dim: d, width of the rows.
@@ -183,7 +184,9 @@ class SphericalClasses(nn.Module):
             for name in ("of_target", "total", "squares")
         )
         offset = rate * (total @ rows)  # [D]: of every class alike
-        turn = torch.eye(rows.shape[1], dtype=rows.dtype) - 2 * rate * (rows.T @ (squares[:, None] * rows))
+        turn = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device) - 2 * rate * (
+            rows.T @ (squares[:, None] * rows)
+        )
         turned = turn @ self.total
         self.gram = turn @ self.gram @ turn - turned.outer(offset) - offset.outer(turned)
         self.gram += self.classes * offset.outer(offset)
@@ -205,7 +208,7 @@ class SphericalClasses(nn.Module):
     def fold(self) -> None:
         """Multiply the common factor into the rows, and compute the sums anew: once in many steps, O(K d^2)."""
         self.factor = self.weight()
-        self.common, self.shift = torch.eye(len(self.shift), dtype=torch.float64), torch.zeros_like(self.shift)
+        self.common, self.shift = torch.eye(len(self.shift)).to(self.factor), torch.zeros_like(self.shift)
         self.total, self.gram = self.factor.sum(0), self.factor.T @ self.factor
 
     def extra_repr(self) -> str:
