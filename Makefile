@@ -70,10 +70,9 @@ bench-nona: $(READY) ## heads on real data, a part of docs/results/nona.md; resu
 	$(NONA)/default.py --cache runs/nona --store runs/nona/predictions --out runs/nona/nona-default.csv --sets $(NONA_SETS) --splits $(NONA_SPLITS)
 	$(NONA)/summary.py --results runs/nona --images runs/nona/images --splits $(NONA_SPLITS)
 
-gallery: $(READY) ## the figures of docs/gallery.md, and those of the paper on matching losses in runs/gallery.html
-	mkdir -p runs
+gallery: $(READY) ## the figures of docs/gallery.md, and those of the paper on matching losses
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/gallery.py
-	$(BIN)/python benchmarks/matching_gallery.py runs/gallery.html
+	$(BIN)/python benchmarks/matching_gallery.py docs/images/matching --page docs/results/matching-figures.md
 
 docs: $(READY) ## the documentation site, in site/
 	$(PIP) -e ".[docs]" torch==2.13.0

@@ -1,11 +1,13 @@
 """Time and memory of losses of class scores beside their textbook form in torch, and of a spanning tree.
 
     python benchmarks/class_loss_speed.py --out benchmarks/results/class-loss-speed.csv
+    python benchmarks/class_loss_speed.py --many --out benchmarks/results/class-loss-many.csv
 
 Scores are [4096, 1000], float32; a step is the loss and its gradient, on one thread; processor time, the median of
 interleaved rounds. Memory is the peak above what was held before, the least of five, in matrices of the scores' size;
 the gradient itself is one. The tree is `minimum_spanning_tree` of 100,000 random rows, whose matrix of distances would
-take 37 GiB.
+take 37 GiB. With --many: a whole training step of the Z-loss, of a plain layer and of `losses.SphericalClasses`, by the
+number of classes.
 """
 
 import argparse
@@ -155,6 +157,51 @@ def matrices(ours, theirs, target):
     return [f"{value:.1f}" for value in peaks]
 
 
+def many_classes():
+    """Milliseconds of a training step of 64 rows of 128 numbers, by the number of classes; and how far the two part."""
+    rows, width = 64, 128
+    lines = []
+    for classes in (1_000, 10_000, 100_000):
+        hidden, target = torch.randn(rows, width), torch.randint(classes, (rows,))
+        head = losses.SphericalClasses(width, classes)
+        layer = torch.nn.Linear(width, classes)
+        with torch.no_grad():
+            layer.weight.copy_(head.weight()[:, :-1]), layer.bias.zero_()
+
+        def plain(layer=layer, hidden=hidden, target=target):
+            loss = losses.z_loss(layer(hidden), target)
+            loss.backward()
+            with torch.no_grad():
+                for parameter in layer.parameters():
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+
+        def ours(head=head, hidden=hidden, target=target):
+            head(hidden, target).backward()
+            head.step(0.1)
+
+        medians = [statistics.median([timed(step) for _ in range(ROUNDS)]) for step in (plain, ours)]
+        apart = (head.weight()[:, :-1] - layer.weight).abs().max().item()
+        lines.append([f"{classes:,}", *(f"{1000 * one:.1f}" for one in medians), f"{apart:.1e}"])
+    return ["classes", "plain_ms", "spherical_ms", "largest_difference_of_weights"], lines
+
+
+def write(path, page, mark, headings, lines):
+    """A CSV file, and its table between the marks of a page."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(headings)
+        table.writerows(lines)
+    print(path.read_text(encoding="utf-8"))
+    if page:
+        shown = ["| " + " | ".join(row) + " |" for row in [headings, *lines]]
+        shown.insert(1, "| --- |" + " --- |" * (len(headings) - 1))
+        before, _, rest = page.read_text(encoding="utf-8").partition(f"<!-- {mark} -->")
+        after = rest.partition(f"<!-- end of {mark} -->")[2]
+        text = f"{before}<!-- {mark} -->\n\n{chr(10).join(shown)}\n\n<!-- end of {mark} -->{after}"
+        page.write_text(text, encoding="utf-8")
+
+
 def give_back(above):
     """Let tensors ``above`` so many bytes be given back to the system at once, not be kept in the heap."""
     mmap_threshold, trim_threshold = -3, -1
@@ -167,10 +214,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tree", action="store_true", help="the tree, too: takes minutes")
-    parser.add_argument("--page", type=Path, help="a page whose part between <!-- speed --> marks is written anew")
+    parser.add_argument("--many", action="store_true", help="instead: a step by the number of classes")
+    parser.add_argument("--page", type=Path, help="a page whose table between marks is written anew")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if options.many:
+        write(options.out, options.page, "many classes", *many_classes())
+        return
     y = torch.randint(CLASSES, (BATCH,))
     targets = (torch.rand(BATCH, CLASSES) < 0.02).float()
     all_cases = [(*each, y) for each in cases()] + [(*each, targets) for each in several()]
@@ -183,20 +234,8 @@ def main():
         tree = peak(lambda: seconds.append(timed(lambda: minimum_spanning_tree(rows)))) / (4 * BATCH * CLASSES)
         name = f"minimum_spanning_tree of {TREE[0]:,} rows of {TREE[1]}"
         lines.append([name, f"{1000 * seconds[0]:.0f}", "", "", f"{tree:.1f}", ""])
-    with options.out.open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["name", "ours_ms", "textbook_ms", "ratio", "matrices", "textbook_matrices"])
-        table.writerows(lines)
-    print(options.out.read_text(encoding="utf-8"))
-    if options.page:
-        lines = options.out.read_text(encoding="utf-8").splitlines()
-        cells = [line.rsplit(",", 5) for line in lines]
-        table = ["| " + " | ".join(row) + " |" for row in cells]
-        table.insert(1, "| --- |" + " --- |" * 5)
-        before, _, rest = options.page.read_text(encoding="utf-8").partition("<!-- speed -->")
-        after = rest.partition("<!-- end of speed -->")[2]
-        page = f"{before}<!-- speed -->\n\n{chr(10).join(table)}\n\n<!-- end of speed -->{after}"
-        options.page.write_text(page, encoding="utf-8")
+    headings = ["name", "ours_ms", "textbook_ms", "ratio", "matrices", "textbook_matrices"]
+    write(options.out, options.page, "speed", headings, lines)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def methods(task, center, unit):
         "pairwise: matching Tanh": (lists(losses.PairwiseRankingLoss(links.Tanh())), "affine"),
         "listwise: ListNet": (listnet, "affine"),
         "listwise: composite CE Exp": (lists(losses.CompositeSoftmaxCrossEntropy(links.Exp())), "affine"),
-        "listwise: matching Exp": (lists(losses.ListwiseRankingLoss()), "level"),
-        "listwise: matching Exp, gamma 4": (lists(losses.ListwiseRankingLoss(gamma=4.0)), "level"),
+        "listwise: matching Exp": (lists(losses.ListwiseRankingLoss(links.Exp())), "level"),
+        "listwise: matching Exp, gamma 4": (lists(losses.ListwiseRankingLoss(links.Exp(), 4.0)), "level"),
     }
 
 

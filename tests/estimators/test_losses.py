@@ -7,7 +7,7 @@ from torch import nn
 from references.tables import QUICK
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
-from vicinal.losses import ClassLoss, MatchingLoss, parse
+from vicinal.losses import ClassLoss, MatchingLoss, PreferenceMatchingLoss, parse
 
 BRIEF = {**QUICK, "max_epochs": 3}
 
@@ -137,3 +137,19 @@ def test_the_command_line_takes_a_loss(curve, tmp_path, capsys):
     assert "sinh" in (tmp_path / "m" / "report.html").read_text()
     assert run(["fit", str(tmp_path / "d.csv"), "--loss", "matching:sing", *options]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("loss", "needs"),
+    [
+        ("preference", "log ratios of chosen and of rejected answers"),
+        ("moving_partition", "scores of rows, scores of noise"),
+        (PreferenceMatchingLoss(), "log ratios of chosen and of rejected answers"),
+    ],
+)
+def test_losses_of_other_data_than_predictions_and_labels_say_what_they_need(loss, needs):
+    for make in (NeighborRegressor, NeighborClassifier):
+        with pytest.raises(
+            ValueError, match=rf"^loss: expected one of predictions and labels, got \w+, which needs {needs}"
+        ):
+            make(loss=loss).fit(np.eye(20), np.arange(20) % 2)

@@ -102,6 +102,19 @@ def test_bases_are_unit_spread_and_repeatable(classes: int, dim: int) -> None:
     torch.testing.assert_close(equiangular_basis(classes, dim, rows=1000).vectors, basis.vectors)
 
 
+def test_without_a_threshold_the_vectors_are_as_orthogonal_as_possible() -> None:
+    known = {
+        (3, 2): 0.5,  # 60 degrees
+        (7, 2): np.cos(np.pi / 7),  # even angles
+        (6, 3): 1 / np.sqrt(5),  # the diagonals of an icosahedron
+    }
+    for (classes, dim), best in known.items():
+        assert equiangular_basis(classes, dim).largest_cosine == pytest.approx(best, rel=1e-4)
+    basis = equiangular_basis(20, 12)
+    assert basis.largest_cosine < 1.05 * 0.1982  # the least of 30 random starts of another optimizer
+    assert basis.converged
+
+
 def test_one_class_more_than_dimensions_reaches_the_bound() -> None:
     assert equiangular_basis(5, 4, threshold=0.25).largest_cosine == pytest.approx(0.25, abs=1e-4)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from references import curves
+from vicinal import links, losses
 from vicinal.core import entries
 
 pytestmark = pytest.mark.sweep(3)
@@ -120,7 +121,7 @@ def test_curvature_is_half_the_slope(case):
 @pytest.mark.parametrize("entry", [*entries("link"), *entries("curve")], ids=lambda e: e.name)
 def test_divergence_equals_integration_with_30_digits(entry):
     for own in curves.SETTINGS.get(entry.name, [{}]):
-        settings = own | curves.SHAPES[1]
+        settings = own | curves.shapes(entry.name)[1]
         case = curves.case(entry.name, entry.factory(**settings))
         a, b = case.scores(6, 5), case.scores(6, 6)
         a[:2] = b[:2] + 1e-7 * torch.sign(0.5 * (case.low + case.high) - b[:2])
@@ -134,7 +135,20 @@ def test_divergence_equals_integration_with_30_digits(entry):
             assert math.isclose(difference, gradient, rel_tol=1e-11, abs_tol=3e-15)
 
 
-@pytest.mark.parametrize("entry", [*entries("link"), *entries("curve")], ids=lambda e: e.name)
+SCALED = [e for e in (*entries("link"), *entries("curve")) if e.name != "constant"]
+
+
+def test_a_constant_is_its_number_also_as_text():
+    """E.7: h = alpha p of a scaling that is alpha everywhere."""
+    scores = torch.tensor([[0.3, -1.0, 2.0]], dtype=torch.float64)
+    for scaling in (links.Constant(1.5), losses.parse("composite_softmax:constant(1.5)").link.scaling):
+        assert scaling(scores).tolist() == [[1.5] * 3]
+        torch.testing.assert_close(scaling.primitive(scores), 1.5 * scores)
+        torch.testing.assert_close(links.CompositeSoftmax(scaling)(scores), 1.5 * (1.5 * scores).softmax(-1))
+    assert links.Constant(1.5, shift=2.0).primitive(torch.tensor(3.0)) == 1.5
+
+
+@pytest.mark.parametrize("entry", SCALED, ids=lambda e: e.name)
 def test_scale_shift_amplitude_algebra(entry):
     for own in curves.SETTINGS.get(entry.name, [{}]):
         plain, shaped = entry.factory(**own), entry.factory(**own, scale=2.0, shift=-0.4, amplitude=3.0)

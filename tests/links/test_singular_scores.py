@@ -30,7 +30,7 @@ def plain():
     for kind in ("link", "curve"):
         for entry in entries(kind):
             for own in SETTINGS.get(entry.name, [{}]):
-                for shape in ({}, EXACT):
+                for shape in ({},) if entry.name == "constant" else ({}, EXACT):  # it has no scale
                     label = ",".join(f"{k}={v}" for k, v in (own | shape).items())
                     made[f"{entry.name}({label})"] = entry.factory(**own, **shape)
     return made

@@ -25,6 +25,8 @@ MANY = {
     "comp_sum": [{"tau": t} for t in (0.0, 0.5, 1.0, 1.7, 2.0)] + [{"rho": 2.0}],
     "smooth_adversarial": [{"tau": 2.0, "nu": 3.0}],
     "z_loss": [{"sharpness": 0.7, "location": 1.0}],
+    "tempered": [{"t1": 0.0, "t2": 2.0}, {"t1": 1.0, "t2": 1.0}],
+    "bi_tempered": [{"t1": 0.0, "t2": 3.0}, {"t1": 1.0, "t2": 1.0}],
     "ldr_kl": [{"temperature": t, "margin": 0.1} for t in (0.0, 0.1)] + [{"normalize": True}],
     "ldr_k": [{"k": k} for k in (1, 3, 9)],
     "aldr_kl": [{"alpha": 3.0, "normalize": False}],
@@ -549,3 +551,23 @@ def test_a_loss_that_makes_matrices_sees_some_rows_at_a_time():
     assert values.tolist() == [K] * 70
     assert counted.all()
     assert not row_values(rows, 20, torch.ones(70, K))[0].requires_grad
+
+
+@pytest.mark.parametrize("t", [1.0, 1.2, 1.7])
+def test_with_equal_temperatures_the_bi_tempered_loss_is_the_matching_loss_of_its_softmax(t):
+    """Its gradient is p minus the label."""
+    scores, target = (2 * normal(4, K)).requires_grad_(), torch.tensor([0, 3, 1, 4])
+    p = torch.from_numpy(np.stack([reference.tempered_softmax(s, t) for s in scores.detach().numpy()]))
+    value = losses.bi_tempered(scores, target, t1=t, t2=t, reduction="sum")
+    torch.testing.assert_close(torch.autograd.grad(value, scores)[0], p - functional.one_hot(target, K))
+
+
+def test_the_tempered_losses_of_a_hopeless_row_are_bounded():
+    scores = torch.tensor([[0.0, 1e4]])
+    assert losses.tempered(scores, torch.tensor([0]), t1=0.5) == pytest.approx(2, abs=1e-2)
+    assert losses.bi_tempered(scores, torch.tensor([0]), t1=0.5) == pytest.approx(2, abs=1e-2)
+    for loss in (losses.tempered, losses.bi_tempered):
+        with pytest.raises(ValueError, match=r"^t1: expected"):
+            loss(scores, torch.tensor([0]), t1=2.1)
+        with pytest.raises(ValueError, match=r"^t2: expected"):
+            loss(scores, torch.tensor([0]), t2=0.9)

@@ -14,7 +14,7 @@ LOSSES = {
     "matching": "matching: sinh",
     "composite_sigmoid": "composite_sigmoid: exp",
     "composite_softmax": "composite_softmax: exp(.5), gamma=2",
-    "softmax": "softmax: scale=2",
+    "softmax": "softmax: alpha=2",
     "decomposed": "decomposed: tanh",
     "pointwise": "pointwise",
     "pairwise": "pairwise: tanh",

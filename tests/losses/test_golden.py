@@ -25,7 +25,9 @@ def curve(name, **settings):
         return links.SignedPower(float(name.removeprefix("power_")), **settings)
     from vicinal.core import entry
 
-    kind = "curve" if name in ("cosh", "constant") else "link"
+    if name == "constant":  # it has no scale
+        return links.Constant(settings["amplitude"], settings["shift"])
+    kind = "curve" if name == "cosh" else "link"
     return entry(kind, name).factory(**settings)
 
 

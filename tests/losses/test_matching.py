@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 from references import curves
 from vicinal import links, losses
@@ -125,37 +126,6 @@ def test_bust_is_the_share_of_the_rise_that_a_step_takes(entry):
         if all(abs(k - w) > 1e-3 for w in at.tolist() for k in curves.KINKS.get(entry.name, ())):
             limit = links.bust(link, at, 1e-6, low, high) / 1e-6
             torch.testing.assert_close(limit, links.blust(link, at, low, high), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["sigmoid", "sinh", "exp", "identity", "arctan"])
-def test_bust_is_how_much_more_high_observations_move_an_underspecified_fit(name):
-    """Theorem 1: a model with one free score, fitted to a share of high and the rest of low scores."""
-    link = next(e for e in entries("link") if e.name == name).factory(scale=1.3, shift=0.2)
-    low, high = -1.5, 2.0
-
-    def fitted(share):
-        w = torch.zeros((), dtype=torch.float64, requires_grad=True)
-        optimizer = torch.optim.LBFGS([w], lr=0.5, max_iter=200, tolerance_grad=1e-13, tolerance_change=1e-16)
-        loss = losses.MatchingLoss(link, reduction="none")
-
-        def closure():
-            optimizer.zero_grad()
-            at_high, at_low = loss(w, w.new_tensor(high)), loss(w, w.new_tensor(low))
-            value = share * at_high + (1 - share) * at_low
-            value.backward()
-            return value
-
-        optimizer.step(closure)
-        return w.item()
-
-    first, second = fitted(0.3), fitted(0.55)
-    share = links.bust(link, torch.tensor(first, dtype=torch.float64), second - first, low, high)
-    assert share.item() == pytest.approx(0.25, abs=1e-6)
-    tiny = 1e-4
-    numeric = tiny / (fitted(0.3 + tiny) - first)
-    assert links.blust(link, torch.tensor(first, dtype=torch.float64), low, high).item() == pytest.approx(
-        numeric, rel=1e-3
-    )
 
 
 def test_scale_and_shift_of_the_link_are_those_of_the_scores():
@@ -295,7 +265,7 @@ def test_class_mask_equals_leaving_out(loss):
 def test_bias_and_one_class_is_the_sigmoid():
     a, b = normal(9, seed=1), normal(9, seed=2)
     softmax = losses.SoftmaxMatchingLoss(1.7, 0.3, bias=1.0, reduction="none")
-    wanted = losses.MatchingLoss(links.Sigmoid(1.7, 0.3), reduction="none")(a, b)
+    wanted = 1.7 * losses.MatchingLoss(links.Sigmoid(1.7, 0.3), reduction="none")(a, b)
     torch.testing.assert_close(softmax(a[:, None], b[:, None]), wanted)
     composite = losses.CompositeSoftmaxMatchingLoss(links.Sinh(), 0.6, bias=1.0)(a[:, None], b[:, None])
     torch.testing.assert_close(composite, losses.CompositeSigmoidMatchingLoss(links.Sinh(), 0.6)(a, b))
@@ -303,9 +273,40 @@ def test_bias_and_one_class_is_the_sigmoid():
 
 def test_softmax_matching_is_kl():
     a, b = normal(5, 4, seed=1), normal(5, 4, seed=2)
-    wanted = torch.nn.functional.kl_div((2 * a).log_softmax(-1), (2 * b).softmax(-1), reduction="batchmean") / 2
+    wanted = torch.nn.functional.kl_div((2 * a).log_softmax(-1), (2 * b).softmax(-1), reduction="batchmean")
     torch.testing.assert_close(losses.SoftmaxMatchingLoss(2.0)(a, b), wanted)
-    torch.testing.assert_close(losses.SoftmaxMatchingLoss(2.0, shift=3.0)(a, b), wanted)
+    torch.testing.assert_close(losses.SoftmaxMatchingLoss(2.0, beta=3.0)(a, b), wanted)
+
+
+def test_the_softmax_loss_is_e9_with_alpha_beta_gamma_and_rho():
+    """E.7 to E.9 in numpy, and the gradient E.10, which is that of cross-entropy."""
+    alpha, beta, gamma, rho = 1.4, -0.3, 0.6, np.array([0.5, 1.0, 3.0])
+    a, b = normal(6, 3, seed=1), normal(6, 3, seed=2)
+
+    def mass(z):
+        return rho ** (1 / gamma) * np.exp(alpha * (z - beta) / gamma)
+
+    def primitive(z):
+        return gamma * np.log(mass(z).sum(-1))
+
+    def p_of(z):
+        return mass(z) / mass(z).sum(-1, keepdims=True)
+
+    x, s = a.numpy(), b.numpy()
+    wanted = primitive(x) - primitive(s) - alpha * ((x - s) * p_of(s)).sum(-1)
+    loss = losses.SoftmaxMatchingLoss(alpha, beta, gamma, rho=rho.tolist(), reduction="none")
+    moving = a.clone().requires_grad_()
+    value = loss(moving, b)
+    np.testing.assert_allclose(value.detach().numpy(), wanted, rtol=1e-10)
+    (gradient,) = torch.autograd.grad(value.sum(), moving)
+    np.testing.assert_allclose(gradient.numpy(), alpha * (p_of(x) - p_of(s)), rtol=1e-9, atol=1e-12)
+    entropy = losses.CompositeSoftmaxCrossEntropy(
+        links.Constant(alpha, beta), gamma, class_bias=(np.log(rho) / gamma).tolist(), reduction="sum"
+    )
+    (of_entropy,) = torch.autograd.grad(entropy(moving, b), moving)
+    torch.testing.assert_close(gamma * of_entropy, gradient)
+    with pytest.raises(ValueError, match=r"^rho: expected finite numbers above 0"):
+        losses.SoftmaxMatchingLoss(rho=[1.0, 0.0])
 
 
 @each_scaling
@@ -369,3 +370,26 @@ def test_potential_loss_is_a_bregman_divergence():
     ):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
     assert bool(((net(a) - net(b)) * (a - b)).sum(-1).min() > 0)
+
+
+def test_two_weights_that_cannot_fit_all_labels_fit_those_that_the_link_is_steep_at():
+    """Figure F.1: 20 low labels that are x_2 and 10 high ones that are x_1, at the optimum of numpy."""
+    rows = [(other, s, s) for s in range(-10, 0) for other in (1, 3)]
+    rows += [(s, other, s) for s in range(6, 11) for other in (1, 3)]
+    table = np.array(rows, float)
+    x, s = table[:, :2], table[:, 2]
+
+    def mean_loss(w, shift):
+        z = x @ w - shift
+        return (np.logaddexp(0, z) - np.logaddexp(0, s - shift) - (z - (s - shift)) / (1 + np.exp(shift - s))).mean()
+
+    for shift, exact in ((8.0, "high"), (-8.0, "low")):
+        best = minimize(mean_loss, np.array([0.5, 0.5]), (shift,), method="BFGS", options={"gtol": 1e-10}).x
+        errors = {name: np.sqrt(((x @ best - s)[part] ** 2).mean()) for name, part in (("high", s > 0), ("low", s < 0))}
+        other = {"high": "low", "low": "high"}[exact]
+        assert errors[exact] < 0.15
+        assert errors[other] > 6
+        weight = torch.from_numpy(best).requires_grad_()
+        loss = losses.MatchingLoss(links.Sigmoid(shift=shift))(torch.from_numpy(x) @ weight, torch.from_numpy(s))
+        assert loss.item() == pytest.approx(mean_loss(best, shift), rel=1e-6)
+        assert torch.autograd.grad(loss, weight)[0].abs().max() < 1e-5

@@ -28,11 +28,13 @@ PRIMITIVES = {
 
 
 @pytest.mark.parametrize("name", LINKS)
-@pytest.mark.parametrize("weigh_by", ["observed", "predicted"])
+@pytest.mark.parametrize("weigh_by", ["observed", "predicted", "both"])
 def test_squares_are_weighed_by_the_slope_at_the_target_or_at_the_prediction(name, weigh_by):
     loss = losses.ReweightedSquaredLoss(LINKS[name], weigh_by=weigh_by, reduction="none")
     a, b = SCORES.numpy(), TARGETS.numpy()
-    want = SLOPES[name](b if weigh_by == "observed" else a) * (a - b) ** 2 / 2
+    of_target, of_prediction = SLOPES[name](b), SLOPES[name](a)
+    weight = {"observed": of_target, "predicted": of_prediction, "both": of_target * of_prediction}[weigh_by]
+    want = weight * (a - b) ** 2 / 2
     torch.testing.assert_close(loss(SCORES, TARGETS), torch.from_numpy(want))
     assert torch.autograd.gradcheck(lambda z: loss(z, TARGETS), SCORES.clone().requires_grad_())
 
@@ -41,15 +43,24 @@ def test_only_weights_of_the_target_keep_the_loss_convex():
     """A prediction far from a target of 2 is nearly free where the link is flat: the weight there is that of -9."""
     z = torch.linspace(-9, 3, 200, dtype=torch.float64)
     bends = {}
-    for weigh_by in ("observed", "predicted"):
+    for weigh_by in ("observed", "predicted", "both"):
         loss = losses.ReweightedSquaredLoss(links.Exp(), weigh_by=weigh_by, reduction="none")
         bends[weigh_by] = loss(z, torch.full_like(z, 2.0)).diff().diff().min()
     assert bends["observed"] > 0
-    assert bends["predicted"] < -1e-3
-    with pytest.raises(ValueError, match=r"^weigh_by: expected one of 'observed', 'predicted', got 'both'"):
-        losses.ReweightedSquaredLoss(links.Exp(), weigh_by="both")
-    with pytest.raises(ValueError, match=r"^prediction: "):
-        losses.ReweightedSquaredLoss(links.Log(), weigh_by="predicted")(torch.tensor([-1.0]), torch.tensor([1.0]))
+    assert max(bends["predicted"], bends["both"]) < -1e-3
+    with pytest.raises(ValueError, match=r"^weigh_by: expected one of 'observed', 'predicted', 'both', got 'all'"):
+        losses.ReweightedSquaredLoss(links.Exp(), weigh_by="all")
+    outside, inside = torch.tensor([-1.0]), torch.tensor([1.0])
+    for weigh_by in ("predicted", "both"):
+        with pytest.raises(ValueError, match=r"^prediction: "):
+            losses.ReweightedSquaredLoss(links.Log(), weigh_by=weigh_by)(outside, inside)
+    with pytest.raises(ValueError, match=r"^target: "):
+        losses.ReweightedSquaredLoss(links.Log(), weigh_by="both")(inside, outside)
+    both = losses.ReweightedSquaredLoss(links.Power(0.5), weigh_by="both", reduction="sum")  # infinite slopes at 0
+    zeros = torch.zeros(2, requires_grad=True)
+    value = both(zeros, torch.zeros(2))
+    assert value == 0
+    assert torch.autograd.grad(value, zeros)[0].tolist() == [0.0, 0.0]
 
 
 def masses(name, z, gamma):
@@ -153,6 +164,33 @@ def test_refused_transforms_fail_the_condition_somewhere(name):
     assert set(REFUSED) == set(validity.REFUSED)
     z = torch.linspace(-6, 6, 120, dtype=torch.float64)  # 0 is between two of them
     assert transform_margin(REFUSED[name], z).min() < 0
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.6])
+@pytest.mark.parametrize("name", [*TRANSFORMS, *REFUSED])
+def test_where_the_derivative_of_a_transform_falls_no_loss_is_convex(name, gamma):
+    """Corollary G.3, by differences of f^(1 / gamma); then q' + (1 - p) q^2 / gamma < 0 for every p."""
+    transform = TRANSFORMS[name][0] if name in TRANSFORMS else REFUSED[name]
+    z = torch.linspace(-2.5, 2.5, 402, dtype=torch.float64)
+    f = transform(z) ** (1 / gamma)
+    bends = (f[2:] - 2 * f[1:-1] + f[:-2])[:-1]
+    expected = bool((bends < -1e-9 * f[1:-2]).any())
+    at = validity.first_fall(transform, z, gamma)
+    assert (at is not None) == expected
+    if gamma == 1:
+        assert expected == (name in ("sigmoid", "exp_sigmoid", "exp_tanh"))  # the others take the second derivative
+    if at is not None:
+        near = torch.linspace(at, at + 0.05, 20, dtype=torch.float64)
+        assert transform_margin(transform, near, gamma).min() < 0
+        with pytest.raises(ValueError, match=r"corollary G\.3"):
+            validity.scaling_of_transform(transform, gamma)
+
+
+def test_a_small_gamma_needs_less_of_a_transform():
+    """z^0.8 bends down, and z^(0.8 / 0.6) up."""
+    z = torch.linspace(0.1, 3, 30, dtype=torch.float64)
+    assert validity.first_fall(lambda s: s**0.8, z) == pytest.approx(0.1)
+    assert validity.first_fall(lambda s: s**0.8, z, 0.6) is None
 
 
 @pytest.mark.parametrize("name", [*TRANSFORMS, *REFUSED])

@@ -42,6 +42,26 @@ def test_listwise_is_the_composite_softmax_of_exp():
         torch.testing.assert_close(losses.ListwiseRankingLoss(gamma=gamma)(SCORES, TARGETS), want)
 
 
+def test_listwise_as_it_comes_is_finite_at_any_score():
+    """Above 5 the scaling is a straight line, e^5 (z - 4), by its definition; a score of 1e4 has a finite gradient."""
+    loss = losses.ListwiseRankingLoss(reduction="none")
+    high = torch.tensor([[20.0, -3.0]], dtype=torch.float64)
+    target = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    primitive = math.exp(5) * (1 + 15 + 15**2 / 2)  # from the end of exp at 5 on; all of the mass
+    rest = math.log(math.exp(math.e) + math.e) + (20 - 1) * math.e * math.exp(math.e) / (math.exp(math.e) + math.e)
+    rest += (-3 - 0) * math.e / (math.exp(math.e) + math.e)
+    assert math.isclose(loss(high, target).item(), primitive - rest, rel_tol=1e-9)
+    ends = [-1e4, 0.0, 20.0, 89.0, 1e4]
+    rows = torch.cartesian_prod(*[torch.tensor(ends)] * 2)
+    for target in rows:
+        prediction = rows.clone().requires_grad_()
+        value = loss(prediction, target.expand_as(rows))
+        (gradient,) = torch.autograd.grad(value.sum(), prediction)
+        assert bool(value.isfinite().all())
+        assert bool(gradient.isfinite().all())
+        assert bool((value >= 0).all())
+
+
 def test_distillation_clips_below_its_floor():
     """The scaling rises from 0 to 1 between floor - softness and floor + softness: a softmax above, nothing below."""
     for floor in (0.0, -1.5):

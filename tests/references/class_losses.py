@@ -36,6 +36,32 @@ def z_loss(s, y, sharpness=1.0, location=0.0):
     return np.log1p(np.exp(sharpness * (location - (s[y] - mu) / sigma))) / sharpness
 
 
+def tempered_log(x, t):
+    return np.log(x) if t == 1 else (x ** (1 - t) - 1) / (1 - t)
+
+
+def tempered_softmax(s, t):
+    """By halving: each is exp_t of the score less what makes them sum to 1."""
+    if t == 1:
+        return softmax(s)
+    low, high = s.max(), s.max() + (len(s) ** (t - 1) - 1) / (t - 1)
+    shares = lambda shift: np.maximum(1 + (1 - t) * (s - shift), 0) ** (1 / (1 - t))
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shares(middle).sum() > 1 else (low, middle)
+    return shares(low)
+
+
+def tempered(s, y, t1=0.8, t2=1.2):
+    return -tempered_log(tempered_softmax(s, t2)[y], t1)
+
+
+def bi_tempered(s, y, t1=0.8, t2=1.2):
+    p, label = tempered_softmax(s, t2), np.eye(len(s))[y]
+    powers = (label ** (2 - t1) - p ** (2 - t1)) / (2 - t1)
+    return -tempered_log(p[y], t1) - powers.sum()  # log_t of 1 is 0
+
+
 def rescaled(s):
     return softplus(s) / softplus(s).mean()
 

@@ -20,6 +20,11 @@ SETTINGS = {
 SHAPES = [{}, {"scale": 0.6, "shift": 0.3, "amplitude": 1.7}]
 
 
+def shapes(name):
+    """The shapes that a curve may have: a constant has no scale."""
+    return [{k: v for k, v in shape.items() if (name, k) != ("constant", "scale")} for shape in SHAPES]
+
+
 @dataclass
 class Case:
     """A curve and the scores of its domain that a test may use."""
@@ -46,7 +51,7 @@ def registered(kinds=("link", "curve")):
     for kind in kinds:
         for entry in entries(kind):
             for own in SETTINGS.get(entry.name, [{}]):
-                for shape in SHAPES:
+                for shape in shapes(entry.name):
                     settings = own | shape
                     label = ",".join(f"{k}={v}" for k, v in settings.items())
                     found.append(case(f"{entry.name}({label})", entry.factory(**settings)))

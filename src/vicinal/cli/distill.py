@@ -31,7 +31,7 @@ def distill(
     ] = None,
     loss: Annotated[
         str,
-        typer.Option(help="Loss that also compares similarities of rows: none, kl_top or sinkhorn_distillation."),
+        typer.Option(help="Loss that also compares similarities: none, kl_top, sinkhorn_distillation or matching."),
     ] = "none",
     share: Annotated[float, typer.Option(help="Share of the teacher's prediction in a label, 0 to 1.")] = 0.5,
     root: o.Root = None,

@@ -129,7 +129,7 @@ def check_loss(loss: Any, kind: str, head: str = "nona", *, multilabel: bool = F
             check_label_kind(term.name, entry("pair_loss", term.name).facts, kind)
         if written.main is not None:
             _check_prediction(parse(written.main), kind, head, alone=not written.terms, multilabel=multilabel)
-    elif isinstance(loss, CRPS | ClassLoss):
+    elif isinstance(loss, CRPS | ClassLoss) or hasattr(loss, "needs"):
         _check_prediction(loss, kind, head, alone=True, multilabel=multilabel)
     elif isinstance(loss, LossFromPML):
         check_label_kind(type(loss.loss).__name__, (), kind)
@@ -143,6 +143,11 @@ def check_loss(loss: Any, kind: str, head: str = "nona", *, multilabel: bool = F
 
 
 def _check_prediction(loss: nn.Module, kind: str, head: str, *, alone: bool, multilabel: bool) -> None:
+    if isinstance(needs := getattr(loss, "needs", None), str):
+        raise ValueError(
+            f"loss: expected one of predictions and labels, got {type(loss).__name__}, which needs {needs}; call it in "
+            "a training loop of your own"
+        )
     if isinstance(loss, ClassLoss) and kind != "classes":
         raise ValueError(f"loss: expected one for numbers, got {loss.loss.__name__}, which is for classes")
     if multilabel and isinstance(loss, ClassLoss) and "several-labels" not in loss.facts:

@@ -24,7 +24,8 @@ from vicinal.links.numerics import Positive
 from vicinal.links.one_sided import AntiExp, Exp, Log, NegLog1m, Power
 from vicinal.links.parse import parse
 from vicinal.links.piecewise import Interpolated, Joined, Piecewise, Staircase
-from vicinal.links.sensitivity import blust, bust, class_region, class_slope, design, slope, wide_slope
+from vicinal.links.regions import class_hessian, class_ranking, class_region, class_slope, region
+from vicinal.links.sensitivity import blust, bust, design, llust, slope, wide_slope
 from vicinal.links.shaped import Shaped
 
 __all__ = [
@@ -72,11 +73,15 @@ __all__ = [
     "Tanh",
     "blust",
     "bust",
+    "class_hessian",
+    "class_ranking",
     "class_region",
     "class_slope",
     "design",
     "from_callable",
+    "llust",
     "parse",
+    "region",
     "slope",
     "wide_slope",
 ]

@@ -97,14 +97,14 @@ class _Side(NamedTuple):
 
 
 class CompositeSoftmax(nn.Module):
-    r"""$H=\gamma\ln(\beta+\sum_k e^{Q(z_k)/\gamma+b_k})$ with the link $h_k=q(z_k)\,p_k$, p the shares of that sum.
+    r"""$H=\gamma\ln(m+\sum_k e^{Q(z_k)/\gamma+b_k})$ with the link $h_k=q(z_k)\,p_k$, p the shares of that sum.
 
     Args:
         scaling: q, the same curve for all classes.
         gamma: > 0, the temperature.
-        bias: beta >= 0, the mass of an extra class "none of these" with a fixed score. 0: no such class.
-        class_bias: b ``[K]``, such as the log frequencies of the classes; None: 0 for all. It needs a monotone scaling,
-            with which H is convex for any b.
+        bias: m >= 0, the mass of an extra class "none of these" with a fixed score. 0: no such class.
+        class_bias: b ``[K]``, such as the log frequencies of the classes; None: 0 for all. The paper (E.7) writes
+            $b_k=\ln\rho_k/\gamma$. It needs a monotone scaling, with which H is convex for any b.
 
     Scores are ``[..., K]``; a boolean ``valid [..., K]`` leaves classes out (False), whose scores may be anything.
 

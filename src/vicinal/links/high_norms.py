@@ -19,7 +19,7 @@ from vicinal.links.numerics import (
 from vicinal.links.shaped import Shaped, enlist
 
 
-@enlist("sinh", family="high norms", classes="high-norms")
+@enlist("sinh", family="high norms", sigmoid="high-norms", classes="high-norms")
 class Sinh(Shaped):
     r"""$f(x)=\sinh x$, $F=\cosh x$: sensitive at both ends, without bound.
 
@@ -56,7 +56,7 @@ class Sinh(Shaped):
         return self._outer(amplitude, value, z.dtype), self._outer(amplitude / scale, primitive, z.dtype)
 
 
-@enlist("signed_power", family="high norms", classes="high-norms")
+@enlist("signed_power", family="high norms", sigmoid="high-norms", classes="high-norms")
 class SignedPower(Shaped):
     r"""$f(x)=\operatorname{sign}(x)|x|^d$: sensitive at high norms for d > 1, at low norms for d < 1.
 
@@ -96,7 +96,7 @@ class SignedPower(Shaped):
         yield "d", self.d
 
 
-@enlist("logit", family="high norms", classes="high-norms")
+@enlist("logit", family="high norms", sigmoid="high-norms", classes="high-norms")
 class Logit(Shaped):
     r"""$f(x)=\ln\frac{x}{1-x}$ on (0, 1): scores are probabilities, and those near 0 or 1 matter most.
 
@@ -129,7 +129,7 @@ class Logit(Shaped):
         return entropy_divergence(delta, xa, xb) + entropy_divergence(-delta, 1 - xa, 1 - xb)
 
 
-@enlist("arcsin", family="high norms", classes="high-norms")
+@enlist("arcsin", family="high norms", sigmoid="high-norms", classes="high-norms")
 class Arcsin(Shaped):
     r"""$f(x)=\arcsin x$ on [-1, 1], $F=x\arcsin x+\sqrt{1-x^2}$."""
 
@@ -164,7 +164,7 @@ def _cosine(below: Tensor, above: Tensor) -> Tensor:
     return (below * above).clamp(min=0).sqrt()
 
 
-@enlist("arctanh", family="high norms", classes="high-norms")
+@enlist("arctanh", family="high norms", sigmoid="high-norms", classes="high-norms")
 class Arctanh(Shaped):
     r"""$f(x)=\operatorname{artanh}x$ on (-1, 1), $F=x\operatorname{artanh}x+\tfrac12\ln(1-x^2)$."""
 
@@ -192,7 +192,7 @@ class Arctanh(Shaped):
         return (entropy_divergence(delta, 1 + xa, 1 + xb) + entropy_divergence(-delta, 1 - xa, 1 - xb)) / 2
 
 
-@enlist("tan", family="high norms", classes="high-norms")
+@enlist("tan", family="high norms", sigmoid="high-norms", classes="high-norms")
 class Tan(Shaped):
     r"""$f(x)=\tan x$ on $(-\pi/2,\pi/2)$, $F=-\ln\cos x$."""
 
@@ -222,7 +222,7 @@ class Tan(Shaped):
         return torch.atan(p)
 
 
-@enlist("cosh", family="high norms", classes="high-norms")
+@enlist("cosh", "monotone-probabilities", family="high norms", sigmoid="high-scores", classes="high-scores")
 class Cosh(Shaped):
     r"""$f(x)=\cosh x$, $F=\sinh x$: a scaling that weighs both ends; valid for gamma up to 1."""
 
@@ -245,7 +245,7 @@ class Cosh(Shaped):
         return (exp_divergence(delta, xa, xb) - exp_divergence(-delta, -xa, -xb)) / 2
 
 
-@enlist("abs_power", family="high norms", classes="high-norms")
+@enlist("abs_power", "monotone-probabilities", family="high norms", sigmoid="high-scores", classes="high-scores")
 class AbsPower(Shaped):
     r"""$f(x)=|x|^d+c$, $F=\operatorname{sign}(x)\frac{|x|^{d+1}}{d+1}+cx$: a scaling that weighs both ends.
 

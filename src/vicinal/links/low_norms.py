@@ -12,7 +12,7 @@ from vicinal.links.numerics import Setting, log1p_excess, ramp_divergence, read,
 from vicinal.links.shaped import Shaped, enlist
 
 
-@enlist("identity", family="low norms", classes="high-norms")
+@enlist("identity", family="low norms", sigmoid="high-norms", classes="high-norms")
 class Identity(Shaped):
     r"""$f(x)=x$: equally steep everywhere; its matching loss is half the squared error.
 
@@ -40,15 +40,34 @@ class Identity(Shaped):
         return delta * delta / 2
 
 
-@enlist("constant", family="low norms", classes="uniform")
+@enlist(
+    "constant",
+    "ranks-top",
+    "monotone-probabilities",
+    "composite-symmetric-loss",
+    family="low norms",
+    sigmoid="low-norms",
+    classes="uniform",
+)
 class Constant(Shaped):
-    r"""$f(x)=1$, $F=x$: as a scaling it gives the plain softmax and sigmoid losses; no link."""
+    r"""$f(x)=1$, $F=x$: as a scaling it gives the plain softmax and sigmoid losses; no link.
+
+    Args:
+        amplitude: > 0, its value; a constant has no scale.
+        shift: the score where its primitive is 0.
+
+    >>> Constant(1.5)(torch.tensor([0.0, 7.0]))
+    tensor([1.5000, 1.5000])
+    """
 
     is_bounded = True
     is_invertible = False
     scaling_only = True
     region = "uniform"
     turns = (0.0,)
+
+    def __init__(self, amplitude: Setting = 1.0, shift: Setting = 0.0) -> None:
+        super().__init__(1.0, shift, amplitude)
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.ones_like(x)
@@ -63,7 +82,15 @@ class Constant(Shaped):
         return torch.zeros_like(delta)
 
 
-@enlist("sigmoid", family="low norms", classes="high-scores")
+@enlist(
+    "sigmoid",
+    "ranks-top",
+    "monotone-probabilities",
+    "symmetric-loss",
+    family="low norms",
+    sigmoid="low-norms",
+    classes="high-scores",
+)
 class Sigmoid(Shaped):
     r"""$f(x)=1/(1+e^{-x})$, $F=\ln(1+e^x)$: steepest at ``shift``; its matching loss is logistic regression's.
 
@@ -101,7 +128,7 @@ class Sigmoid(Shaped):
         return (value if factor == 1 else factor * value).to(a.dtype), rise.to(a.dtype)
 
 
-@enlist("tanh", family="low norms", classes="uniform")
+@enlist("tanh", family="low norms", sigmoid="low-norms", classes="high-norms")
 class Tanh(Shaped):
     r"""$f(x)=\tanh x$, $F=\ln\cosh x$: an odd, bounded link, steepest at ``shift``."""
 
@@ -129,7 +156,7 @@ class Tanh(Shaped):
         return sigmoid_divergence(2 * delta, 2 * xa, 2 * xb)
 
 
-@enlist("arctan", family="low norms", classes="uniform")
+@enlist("arctan", family="low norms", sigmoid="low-norms", classes="high-norms")
 class Arctan(Shaped):
     r"""$f(x)=\arctan x$, $F=x\arctan x-\tfrac12\ln(1+x^2)$: bounded, with tails heavier than tanh."""
 
@@ -155,7 +182,7 @@ class Arctan(Shaped):
         return (1 + x * x).sqrt()
 
 
-@enlist("arcsinh", family="low norms", classes="high-norms")
+@enlist("arcsinh", family="low norms", sigmoid="uniform", classes="high-norms")
 class Arcsinh(Shaped):
     r"""$f(x)=\operatorname{arsinh}x$, $F=x\operatorname{arsinh}x-\sqrt{1+x^2}+1$: like a logarithm on both sides."""
 
@@ -181,7 +208,7 @@ class Arcsinh(Shaped):
         return (1 + x * x).sqrt()
 
 
-@enlist("signed_log1p", family="low norms", classes="uniform")
+@enlist("signed_log1p", family="low norms", sigmoid="uniform", classes="high-norms")
 class SignedLog1p(Shaped):
     r"""$f(x)=\operatorname{sign}(x)\ln(1+|x|)$, steepest at 0.
 
@@ -209,7 +236,7 @@ class SignedLog1p(Shaped):
         return x.abs()
 
 
-@enlist("sin", family="low norms", classes="uniform")
+@enlist("sin", family="low norms", sigmoid="uniform", classes="high-norms")
 class Sin(Shaped):
     r"""$f(x)=\sin x$ on $[-\pi/2,\pi/2]$, $F=-\cos x$ (written $2\sin^2(x/2)$)."""
 
@@ -236,7 +263,7 @@ class Sin(Shaped):
         return value.clamp(min=0)
 
 
-@enlist("huber_grad", family="low norms", classes="low-norms")
+@enlist("huber_grad", family="low norms", sigmoid="low-norms", classes="high-norms")
 class HuberGrad(Shaped):
     r"""$f(x)=\min(\max(x,-\delta),\delta)$, the gradient of Huber's function.
 
@@ -276,7 +303,7 @@ class HuberGrad(Shaped):
         yield "delta", self.delta
 
 
-@enlist("pseudo_huber_grad", family="low norms", classes="uniform")
+@enlist("pseudo_huber_grad", family="low norms", sigmoid="low-norms", classes="high-norms")
 class PseudoHuberGrad(Shaped):
     r"""$f(x)=x/\sqrt{x^2+c^2}$, the gradient of the pseudo-Huber function $F=\sqrt{x^2+c^2}-c$, a smooth Huber.
 
@@ -324,7 +351,14 @@ class PseudoHuberGrad(Shaped):
         yield "c", self.c
 
 
-@enlist("smelu_grad", family="low norms", classes="high-scores")
+@enlist(
+    "smelu_grad",
+    "monotone-probabilities",
+    "symmetric-loss",
+    family="low norms",
+    sigmoid="low-norms",
+    classes="high-scores",
+)
 class SmeLUGrad(Shaped):
     r"""$f(x)=\min(\max(\tfrac{x+c}{2c},0),1)$, the gradient of SmeLU; as a scaling its primitive clips low scores.
 
@@ -361,7 +395,7 @@ class SmeLUGrad(Shaped):
         yield "c", self.c
 
 
-@enlist("step", family="low norms", classes="high-scores")
+@enlist("step", "monotone-probabilities", family="low norms", sigmoid="low-norms", classes="high-scores")
 class Step(Shaped):
     r"""$f(x)=1$ for $x>0$, else 0, with $F=\max(x,0)$: all that counts is the side of ``shift``."""
 
@@ -383,7 +417,7 @@ class Step(Shaped):
         return xa * (self._value(xa) - self._value(xb))
 
 
-@enlist("sign", family="low norms", classes="uniform")
+@enlist("sign", family="low norms", sigmoid="low-norms", classes="high-norms")
 class Sign(Shaped):
     r"""$f(x)=\operatorname{sign}x$ with $F=|x|$."""
 

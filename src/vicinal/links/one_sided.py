@@ -12,7 +12,7 @@ from vicinal.links.numerics import Setting, entropy_divergence, exp_divergence, 
 from vicinal.links.shaped import Shaped, enlist
 
 
-@enlist("exp", family="one-sided", classes="high-scores")
+@enlist("exp", "ranks-top", "monotone-probabilities", family="one-sided", sigmoid="high-scores", classes="high-scores")
 class Exp(Shaped):
     r"""$f(x)=e^x$: every further unit of score matters e times as much as the one before.
 
@@ -47,7 +47,7 @@ class Exp(Shaped):
         return self._outer(amplitude, value, z.dtype), self._outer(amplitude / scale, value, z.dtype)
 
 
-@enlist("anti_exp", family="one-sided", classes="low-scores")
+@enlist("anti_exp", "ranks-bottom", family="one-sided", sigmoid="low-scores", classes="low-scores")
 class AntiExp(Shaped):
     r"""$f(x)=-e^{-x}$, $F=e^{-x}$: the mirror image of :class:`Exp`, sensitive at low scores."""
 
@@ -70,7 +70,7 @@ class AntiExp(Shaped):
         return exp_divergence(-delta, -xa, -xb)
 
 
-@enlist("neg_log1m", family="one-sided", classes="high-scores")
+@enlist("neg_log1m", family="one-sided", sigmoid="high-scores", classes="high-scores")
 class NegLog1m(Shaped):
     r"""$f(x)=-\ln(1-x)$ for x < 1, $F=(1-x)\ln(1-x)+x$: scores with a ceiling, steeper the nearer to it."""
 
@@ -95,7 +95,9 @@ class NegLog1m(Shaped):
         return entropy_divergence(-delta, 1 - xa, 1 - xb)
 
 
-@enlist("power", family="one-sided", classes="high-scores")
+@enlist(
+    "power", "ranks-top", "monotone-probabilities", family="one-sided", sigmoid="high-scores", classes="high-scores"
+)
 class Power(Shaped):
     r"""$f(x)=x^d$ for x >= 0: sensitive at high scores for d > 1, at low ones for d < 1.
 
@@ -135,7 +137,7 @@ class Power(Shaped):
         yield "d", self.d
 
 
-@enlist("log", family="one-sided", classes="low-scores")
+@enlist("log", family="one-sided", sigmoid="low-scores", classes="low-scores")
 class Log(Shaped):
     r"""$f(x)=\ln x$ for x > 0, $F=x\ln x-x$: ratios count, so the lowest scores matter most.
 

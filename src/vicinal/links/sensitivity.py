@@ -1,4 +1,4 @@
-"""Where a link is sensitive, and how much; and from a wish ("high scores matter five times as much") to a link."""
+"""How sensitive a link is at a score; and from a wish ("high scores matter five times as much") to a link."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_choice
-from vicinal.core.checks import check_between, check_integer, check_number
+from vicinal.core.checks import check_between, check_number
 from vicinal.links.curve import Curve
 from vicinal.links.high_norms import Sinh
 from vicinal.links.low_norms import Arcsinh, HuberGrad, Identity
 from vicinal.links.one_sided import AntiExp, Exp
 
-Scores = float | tuple[float, float] | Tensor
-"""One score, an interval of scores that are equally likely, or observed scores."""
+Density = Callable[[Tensor], Tensor]
+"""Of scores, up to a factor: an elementwise function of torch, >= 0."""
 
-ClassRegion = Literal["high-scores", "low-scores", "high-norms", "low-norms", "uniform"]
+_CELLS = 2**14
 
 
 def slope(link: Curve, score: Tensor) -> Tensor:
@@ -30,82 +30,152 @@ def slope(link: Curve, score: Tensor) -> Tensor:
     return link.slope(score)
 
 
-def _mean_link(link: Curve, name: str, scores: Scores) -> Tensor:
-    """The mean of the link over one score, an interval of scores that are equally likely, or observed scores."""
-    if isinstance(scores, Tensor):
-        if scores.numel() == 0 or not scores.is_floating_point():
-            raise ValueError(
-                f"{name}: expected at least one observed score, floating, got {list(scores.shape)} of {scores.dtype}"
-            )
-        values: Tensor = link(scores.double())
-        return values.mean()
-    if not isinstance(scores, tuple):
-        value: Tensor = link(torch.tensor(check_number(name, scores), dtype=torch.float64))
-        return value
-    start, end = torch.tensor([check_number(name, score) for score in scores], dtype=torch.float64)
-    if not start < end:
-        raise ValueError(f"{name}: expected an interval that begins below its end, got {scores}")
-    mean: Tensor = link(start) + link.divergence(end, start) / (end - start)  # (H(end) - H(start)) / (end - start)
-    return mean
+def _cells(low: float, high: float, cells: int) -> tuple[Tensor, Tensor]:
+    """The ends ``[cells + 1]`` and the middles ``[cells]`` of equal cells of an interval."""
+    ends = torch.linspace(low, high, cells + 1, dtype=torch.float64)
+    return ends, (ends[1:] + ends[:-1]) / 2
 
 
-def _span(link: Curve, low: Scores, high: Scores) -> Tensor:
-    first, second = _mean_link(link, "low", low), _mean_link(link, "high", high)
-    if isinstance(low, float | int) and isinstance(high, float | int) and not low < high:
-        raise ValueError(f"high: expected a score above low ({low:g}), got {high:g}")
-    span = second - first
-    if not bool(span > 0):
-        raise ValueError(f"link: expected one that rises between low and high, got {link!r}")
-    return span
+def _dense(density: Density | None, scores: Tensor) -> Tensor:
+    """The density at scores; 1 for None."""
+    if density is None:
+        return torch.ones_like(scores)
+    values = density(scores)
+    if not isinstance(values, Tensor) or values.shape != scores.shape or not bool((values >= 0).all()):
+        raise ValueError("density: expected a function of torch with one number of at least 0 for each score")
+    return values
 
 
-def bust(link: Curve, score: Tensor, step: float, low: Scores, high: Scores) -> Tensor:
-    r"""$\frac{h(w+d)-h(w)}{h(S_M)-h(S_m)}$ (definition 1): the share of the link's rise that a step at a score takes.
+def _reach(link: Curve, low: float, high: float, density: Density | None, power: int = 0) -> Tensor:
+    r"""$\int w^k\rho(w)\,dh(w)$ from ``low`` to ``high``, jumps of the link included."""
+    first, last = check_number("low", low), check_number("high", high)
+    if not first < last:
+        raise ValueError(f"high: expected a score above low ({first:g}), got {last:g}")
+    ends, middles = _cells(first, last, 1 if density is None and not power else _CELLS)
+    rise = link.rise(ends[1:], ends[:-1])
+    reach = (_dense(density, middles) * middles**power * rise).sum()
+    if not 0 < reach < math.inf:
+        raise ValueError(f"link: expected one that rises by a finite amount between low and high, got {link!r}")
+    return reach
 
-    The rise is that from the lowest score $S_m$ to the highest $S_M$; the shares of steps that lead from one to the
-    other sum to 1. Why it matters (theorem 1): a model with a single score w, fitted to observations of which a share
-    $\pi$ is $S_M$ and the rest $S_m$, has $h(w) = \pi h(S_M) + (1-\pi)\,h(S_m)$. So the share of the rise is how much
-    $\pi$ has to grow to move the fit from w to w + d.
 
-    The same holds for other distributions of the observations, with the mean of h over each in place of $h(S_M)$ and
-    $h(S_m)$: for scores uniform on an interval that is $\frac{H(b)-H(a)}{b-a}$, for observed scores their mean of h.
-    (Derived from the definition, without having seen the paper's treatment of other distributions.)
+def _wide_shift(
+    link: Curve, score: Tensor, step: float, low: float, high: float, density: Density | None, width: float
+) -> Tensor:
+    """The shift of the optimum over ``width``, by equation 12: by bisection, as both sides rise with the shift."""
+    if bool(((score - width / 2 < low) | (score + width / 2 > high)).any()):
+        raise ValueError(f"width: expected intervals around the scores inside {low:g} to {high:g}, got {width:g}")
+    share = torch.linspace(-0.5, 0.5, 513, dtype=torch.float64)
+    inside = score[..., None] + width * (share[1:] + share[:-1]) / 2  # [..., 512]
+    _, middles = _cells(low, high, 2048)
+
+    def moved(places: Tensor, shift: Tensor) -> Tensor:
+        """By a shift [...], in the mean over places of a density: of the link, or of H at the ends."""
+        return (_dense(density, places) * link.rise(places + shift[..., None], places)).mean(-1)
+
+    def primitive(place: Tensor, shift: Tensor) -> Tensor:
+        return link.divergence(place + shift, place) + shift * link(place)  # H(z + d) - H(z)
+
+    ends = [torch.full_like(score, end) for end in (low, high)]
+    full = torch.full_like(score, step)
+    if density is None:
+        pull = (primitive(score + width / 2, full) - primitive(score - width / 2, full)) / (high - low)
+    else:
+        pull = moved(inside, full) * (width / (high - low))
+    least, most = torch.zeros_like(score), torch.ones_like(score)  # in steps
+    for _ in range(60):
+        half = (least + most) / 2
+        shift = half * step
+        if density is None:
+            answer = (primitive(ends[1], shift) - primitive(ends[0], shift)) / (high - low)
+        else:
+            answer = moved(middles, shift)
+        short = answer.abs() < pull.abs()
+        least, most = torch.where(short, half, least), torch.where(short, most, half)
+    return (least + most) / 2 * step / width
+
+
+def bust(
+    link: Curve,
+    score: Tensor,
+    step: float,
+    low: float,
+    high: float,
+    *,
+    density: Density | None = None,
+    width: float = 0.0,
+) -> Tensor:
+    r"""$\frac{h(w+d)-h(w)}{h(S_M)-h(S_m)}$: how far a biased interval of scores moves the optimum (theorem 1, BUST).
+
+    A model predicts scores w, uniform on $[S_m, S_M]$, and is right, except in an interval of length $\tau$ around one
+    score, where w + d is observed. It cannot tell that interval from the rest, so all it can do is to add one number
+    $\hat\delta$ to every prediction. Definition 1 is the limit of $\hat\delta/\tau$ for small $\tau$. Where the link
+    rises steeply, a bias moves the model far: it gives way to what is observed there.
+
+    Of scores of a density $\rho$ it is $\rho(w)\,(h(w+d)-h(w)) / \int\rho\,h'$; with a ``width`` it is
+    $\hat\delta/\tau$ of an interval of that length, which solves equation 12 (by H; by sums for a density).
 
     Args:
         link: a monotone link.
-        score: w, any shape.
-        step: d > 0.
-        low: S_m, the lowest observed score; or (a, b), or observed scores of any shape.
-        high: S_M, the highest observed score; likewise.
+        score: $w_u$, any shape: the middle of the interval.
+        step: d, the bias, not 0.
+        low: $S_m$, the lowest score.
+        high: $S_M$, the highest score.
+        density: $\rho$ on [low, high], up to a factor; None: uniform.
+        width: $\tau$; 0 for the limit. A wide interval has to lie between ``low`` and ``high``.
 
     Returns:
-        Of the shape and dtype of ``score``; between 0 and 1 where w and w + d lie between the two.
+        Of the shape and dtype of ``score``, with the sign of the step.
 
     Raises:
-        ValueError: for a step that is not above 0, an interval or a tensor without scores, or a link whose mean does
-            not rise between ``low`` and ``high``.
+        ValueError: for a step of 0, a ``high`` that is not above ``low``, a density below 0, a wide interval that lies
+            outside, or a link that does not rise by a finite amount.
 
-    >>> from vicinal.links import Identity
+    >>> from vicinal.links import Identity, Sigmoid
     >>> bust(Identity(), torch.tensor([0.0]), 0.5, -1.0, 1.0)
     tensor([0.2500])
-    >>> bust(Identity(), torch.tensor([0.0]), 0.5, (-1.0, 0.0), (0.0, 1.0))  # means of -1/2 and 1/2
-    tensor([0.5000])
+    >>> at = torch.tensor([0.7])
+    >>> bust(Sigmoid(), at, 0.9, -3.0, 3.0, density=lambda w: torch.exp(-w * w / 2))  # normal scores
+    tensor([0.2477])
+    >>> bust(Sigmoid(), at, 0.9, -3.0, 3.0), bust(Sigmoid(), at, 0.9, -3.0, 3.0, width=2.0)
+    (tensor([0.1810]), tensor([0.1775]))
     """
-    check_between("step", step, 0, float("inf"))
-    wide = score.double()  # the difference of two values of the link has few digits of a narrower one
-    return ((link(wide + step) - link(wide)) / _span(link, low, high).to(wide)).to(score.dtype)
+    reach, wide = _reach(link, low, high, density), score.double()
+    if check_number("step", step) == 0:
+        raise ValueError("step: expected a number other than 0, got 0; blust is the limit")
+    if check_between("width", width, 0, high - low, closed=True):
+        return _wide_shift(link, wide, step, low, high, density, width).to(score.dtype)
+    return (_dense(density, wide) * link.rise(wide + step, wide) / reach).to(score.dtype)
 
 
-def blust(link: Curve, score: Tensor, low: Scores, high: Scores) -> Tensor:
-    r"""$\frac{h'(w)}{h(S_M)-h(S_m)}$: the limit of :func:`bust` over its step, as the step gets small.
+def blust(link: Curve, score: Tensor, low: float, high: float, *, density: Density | None = None) -> Tensor:
+    r"""$\frac{h'(w)}{h(S_M)-h(S_m)}$: the limit of :func:`bust` by its step, as the step gets small (BLUST).
 
-    Arguments are those of :func:`bust`.
+    Of scores of a density it is $\rho(w)\,h'(w)/\int\rho\,h'$. Arguments are those of :func:`bust`.
 
     >>> from vicinal.links import Identity
     >>> blust(Identity(), torch.tensor([0.0]), -1.0, 1.0)
     tensor([0.5000])
     """
-    return link.slope(score) / _span(link, low, high).to(score)
+    return _dense(density, score) * link.slope(score) / _reach(link, low, high, density).to(score)
+
+
+def llust(
+    link: Curve, score: Tensor, step: float, low: float, high: float, *, density: Density | None = None
+) -> Tensor:
+    r"""$\frac{w\,\rho(w)\,(h(w+d)-h(w))}{\int w^2\rho\,h'}$: as :func:`bust`, of a model that can only scale (LLUST).
+
+    Its prediction is $w\,(1+\hat\delta)$: what it lacks is a weight, not a constant. The same limit of
+    $\hat\delta/\tau$ follows from the derivative of the mean loss by $\hat\delta$. Arguments are those of :func:`bust`.
+
+    >>> from vicinal.links import Sigmoid
+    >>> llust(Sigmoid(), torch.tensor([0.7]), 0.9, -3.0, 3.0)
+    tensor([0.0692])
+    """
+    if check_number("step", step) == 0:
+        raise ValueError("step: expected a number other than 0, got 0")
+    reach, wide = _reach(link, low, high, density, 2), score.double()
+    return (wide * _dense(density, wide) * link.rise(wide + step, wide) / reach).to(score.dtype)
 
 
 def wide_slope(link: Curve, score: Tensor, step: float) -> Tensor:
@@ -113,7 +183,8 @@ def wide_slope(link: Curve, score: Tensor, step: float) -> Tensor:
 
     It is the matching loss of a prediction w + d where w is observed, divided by half the squared error; for small d it
     tends to h'(w), and for the identity it is 1 everywhere. Errors up and down differ: it is the mean slope between w
-    and w + d, weighted by the distance left to w + d. (Our reading of the paper's sensitivity of large regions.)
+    and w + d, weighted by the distance left to w + d. (How far a wide biased region moves a model, equation 12 of the
+    paper, is :func:`bust` with a ``width``.)
 
     Args:
         link: a monotone link.
@@ -131,73 +202,6 @@ def wide_slope(link: Curve, score: Tensor, step: float) -> Tensor:
         raise ValueError("step: expected a number other than 0, got 0; slope(link, score) is the limit")
     wide = score.double()
     return (2 * link.divergence(wide + step, wide) / step**2).to(score.dtype)
-
-
-def class_slope(scaling: Curve, scores: Tensor, gamma: float = 1.0, valid: Tensor | None = None) -> Tensor:
-    r"""$p_k\,\bigl(q'(z_k)+(1-p_k)\,q(z_k)^2/\gamma\bigr)$: the slope of each class's link in its own score (B.5).
-
-    Args:
-        scaling: the curve q of a composite softmax loss.
-        scores: ``[..., K]``.
-        gamma: the temperature of the softmax, > 0.
-        valid: boolean ``[..., K]``; a class that is not valid has slope 0.
-
-    Returns:
-        ``[..., K]``; a negative value shows where condition G.2 fails.
-
-    >>> from vicinal.links import Constant
-    >>> class_slope(Constant(), torch.zeros(2))
-    tensor([0.2500, 0.2500])
-    """
-    check_between("gamma", gamma, 0, float("inf"))
-    if valid is not None:
-        scores = torch.where(valid, scores, 0.0)
-    logits = scaling.primitive(scores) / gamma
-    if valid is not None:
-        logits = torch.where(valid, logits, -torch.inf)
-    p = logits.softmax(-1)
-    return p * (scaling.slope(scores) + (1 - p) * scaling(scores) ** 2 / gamma)
-
-
-def class_region(
-    scaling: Curve, low: float = -3.0, high: float = 3.0, *, classes: int = 4, gamma: float = 1.0
-) -> ClassRegion:
-    r"""Where a composite softmax of a scaling is sensitive: at which scores of classes that are close to one another.
-
-    K classes with the same score z share the mass equally, and an error in one of them is felt with
-    $q'(z)+(1-\tfrac1K)\,q(z)^2/\gamma$ (times 1/K, see :func:`class_slope`). Its means over the lowest, the middle and
-    the highest third of the scores decide: the highest more than twice the lowest, "high-scores"; less than half of it,
-    "low-scores"; else both ends more than 1.5 times the middle, "high-norms"; the middle more than 1.5 times both,
-    "low-norms"; else "uniform". For a scaling, its size matters as well as its slope, so the region can differ from
-    that of the link for one score: tanh and sigmoid are not "low-norms" here. With a large gamma only the slope
-    matters, as in the decomposed loss, which is the surer way to low norms.
-
-    Args:
-        scaling: the curve q.
-        low: the lowest score, cut to the domain of the scaling.
-        high: the highest score, likewise.
-        classes: K, at least 2.
-        gamma: the temperature of the softmax, > 0.
-
-    >>> from vicinal.links import Arcsinh, Sinh
-    >>> class_region(Sinh()), class_region(Sinh(shift=-2.0)), class_region(Sinh(shift=2.0)), class_region(Arcsinh())
-    ('high-norms', 'high-scores', 'low-scores', 'high-norms')
-    """
-    check_integer("classes", classes, 2)
-    first, last = (check_number(name, end) for name, end in (("low", low), ("high", high)))
-    first, last = max(first, scaling.domain[0]), min(last, scaling.domain[1])
-    if not first < last:
-        raise ValueError(f"high: expected scores above low inside {scaling.domain}, got {low:g} and {high:g}")
-    places = torch.linspace(first, last, 302, dtype=torch.float64)[1:-1]
-    felt = class_slope(scaling, places[:, None].expand(-1, classes), gamma)[:, 0]
-    left, middle, right = felt.reshape(3, -1).mean(1).tolist()
-    if right > 2 * left:
-        return "high-scores"
-    if left > 2 * right:
-        return "low-scores"
-    if min(left, right) > 1.5 * middle:
-        return "high-norms"
-    return "low-norms" if middle > 1.5 * max(left, right) else "uniform"
 
 
 def design(

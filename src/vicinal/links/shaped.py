@@ -199,10 +199,11 @@ class Shaped(Curve):
         return ", ".join(shown)
 
 
-def enlist(name: str, *, family: str, classes: str) -> Callable[[type[Any]], type[Any]]:
-    """Register a curve class under ``name`` with its family and the facts that its attributes declare.
+def enlist(name: str, *more: str, family: str, sigmoid: str, classes: str) -> Callable[[type[Any]], type[Any]]:
+    """Register a curve class under ``name`` with its family and the facts that its attributes declare, and ``more``.
 
-    ``classes`` is its region as the scaling of several classes, by :func:`vicinal.links.class_region`.
+    ``sigmoid`` and ``classes`` are its regions as a scaling: of a composite sigmoid by :func:`vicinal.links.region`, of
+    several classes by :func:`vicinal.links.class_region`. Losses of a curve that is odd around 0 are symmetric there.
     """
 
     def add(curve: type[Any]) -> type[Any]:
@@ -213,6 +214,8 @@ def enlist(name: str, *, family: str, classes: str) -> Callable[[type[Any]], typ
                 ("bounded", curve.is_bounded),
                 ("invertible", curve.is_invertible),
                 ("odd", curve.is_odd),
+                ("symmetric-loss", curve.is_odd and curve.interval[0] < 0),
+                ("composite-symmetric-loss", curve.is_odd and curve.interval[0] < 0),
             )
             if holds
         ]
@@ -222,7 +225,9 @@ def enlist(name: str, *, family: str, classes: str) -> Callable[[type[Any]], typ
             kind,
             name,
             *facts,
+            *more,
             curve.region,
+            f"sigmoid-{sigmoid}",
             f"classes-{classes}",
             family=family,
             paper=paper,

@@ -121,6 +121,7 @@ from vicinal.losses.softmax import (
     supcon,
 )
 from vicinal.losses.spec import parse
+from vicinal.losses.spherical import SphericalClasses
 from vicinal.losses.structured import (
     PairForm,
     circle,
@@ -144,8 +145,9 @@ from vicinal.losses.teachers import (
     sinkhorn_distillation,
     teacher_ensemble,
 )
+from vicinal.losses.tempered import bi_tempered, tempered
 from vicinal.losses.triplets import angular, ngame, proto_triplet, triplet
-from vicinal.losses.validity import check_scaling, scaling_of_transform
+from vicinal.losses.validity import check_scaling, first_fall, scaling_of_transform
 from vicinal.losses.weights import RationaleInvariance, cauchy_schwarz, group_orthogonality
 
 __all__ = [
@@ -187,6 +189,7 @@ __all__ = [
     "SelfDistillation",
     "Separator",
     "SoftmaxMatchingLoss",
+    "SphericalClasses",
     "SubspaceLearners",
     "TrajectoryLoss",
     "adore",
@@ -198,6 +201,7 @@ __all__ = [
     "assistive",
     "batch_negatives",
     "best_of_k",
+    "bi_tempered",
     "block_contrast",
     "bregman",
     "cauchy_schwarz",
@@ -222,6 +226,7 @@ __all__ = [
     "exposed_relevance",
     "facility_location",
     "fast_ap",
+    "first_fall",
     "flops",
     "focal_nt_xent",
     "frechet_covariance",
@@ -296,6 +301,7 @@ __all__ = [
     "tcm",
     "teacher_ensemble",
     "temperature_penalty",
+    "tempered",
     "tree_length",
     "triplet",
     "truncated_gce",

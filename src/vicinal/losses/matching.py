@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import register
+from vicinal.core import as_tensor, register
 from vicinal.core.checks import check_between
 from vicinal.links import CompositeSigmoid, CompositeSoftmax, Constant, ConvexPotential, Curve
 from vicinal.links.numerics import score_inside
@@ -148,7 +148,8 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         scaling: the curve q, monotone or with condition (G.2).
         gamma: > 0, temperature.
         bias: mass of a class "none of these", >= 0.
-        class_bias: one number per class, ``[K]``, added to $Q/\gamma$; for monotone scalings.
+        class_bias: one number per class, ``[K]``, added to $Q/\gamma$, such as $\ln\rho_k/\gamma$ (E.7); for
+            monotone scalings.
         reduction: see :class:`MatchingLoss`; over rows.
         domain: scores that the loss will see; the condition is checked on it.
 
@@ -229,16 +230,20 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
     verified="the composite loss of a constant scaling",
 )
 class SoftmaxMatchingLoss(CompositeSoftmaxMatchingLoss):
-    r"""Matching loss of the plain softmax $h_k=p_k\propto e^{a(z_k-c)/\gamma}$: KL divergence of class probabilities.
+    r"""Matching loss of the plain softmax $h_k=\alpha p_k$ (E.7 to E.9): $\gamma$ KL of class probabilities.
 
-    $H=\frac{\gamma}{a}\ln(\beta+\sum_k e^{a(z_k-c)/\gamma})$. With one class, bias 1 and gamma 1 it is the matching
-    loss of ``Sigmoid(scale, shift)``. Without a bias, shifting the scores of all classes changes nothing.
+    $p_k\propto\rho_k^{1/\gamma}e^{\alpha(z_k-\beta)/\gamma}$ and
+    $H=\gamma\ln(m+\sum_k\rho_k^{1/\gamma}e^{\alpha(z_k-\beta)/\gamma})$. Its gradient $\alpha(p_k(\hat s)-p_k(s))$ is
+    that of cross-entropy: it tells regions of scores apart, and not scores inside of one. Without m, shifting the
+    scores of all classes changes nothing, nor does $\beta$. With one class, m = 1 and $\gamma$ = 1 it is $\alpha$
+    times the matching loss of ``Sigmoid(alpha, beta)``.
 
     Args:
-        scale: a > 0.
-        shift: c, a number.
-        gamma: > 0, temperature; only a / gamma and c matter for the probabilities.
-        bias: beta >= 0, mass of a class "none of these".
+        alpha: > 0, scale of the scores.
+        beta: their shift, a number.
+        gamma: > 0, temperature: a larger one is softer.
+        bias: m >= 0, mass of a class "none of these".
+        rho: $\rho_k$ > 0, one number per class ``[K]``, to favor some over others; None: 1 for all.
         reduction: see :class:`MatchingLoss`; over rows.
 
     >>> import torch
@@ -248,16 +253,26 @@ class SoftmaxMatchingLoss(CompositeSoftmaxMatchingLoss):
 
     def __init__(
         self,
-        scale: float = 1.0,
-        shift: float = 0.0,
+        alpha: float = 1.0,
+        beta: float = 0.0,
         gamma: float = 1.0,
         bias: float = 0.0,
         *,
+        rho: Sequence[float] | Tensor | None = None,
         reduction: str = "mean",
     ) -> None:
-        check_between("gamma", gamma, 0, float("inf"))
-        check_between("scale", scale, 0, float("inf"))
-        super().__init__(Constant(shift=shift), gamma / scale, bias=bias, reduction=reduction)
+        scaling = Constant(check_between("alpha", alpha, 0, float("inf")), beta)
+        super().__init__(scaling, gamma, bias=bias, class_bias=_log_shares(rho, gamma), reduction=reduction)
+
+
+def _log_shares(rho: Sequence[float] | Tensor | None, gamma: float) -> Tensor | None:
+    """The logarithm of rho over gamma, which is added to the logits."""
+    if rho is None:
+        return None
+    shares = as_tensor("rho", rho, torch.float64)
+    if shares.ndim != 1 or not bool(((shares > 0) & shares.isfinite()).all()):
+        raise ValueError(f"rho: expected finite numbers above 0, one a class, got shape {list(shares.shape)}")
+    return shares.log() / gamma
 
 
 @register(

@@ -33,7 +33,7 @@ class ReweightedSquaredLoss(nn.Module):
         link: its slope is the weight.
         weigh_by: "observed": the slope at the target; "predicted": at the prediction, $\tfrac12h'(\hat s)(\hat s-s)^2$,
             whose gradient also has a term in h'': it is not convex, and a prediction can escape to where the link is
-            flat.
+            flat; "both": by the product of the two, $\tfrac12h'(s)\,h'(\hat s)(\hat s-s)^2$, not convex either.
         reduction: see :class:`vicinal.losses.MatchingLoss`.
 
     >>> from vicinal.links import Identity
@@ -44,21 +44,24 @@ class ReweightedSquaredLoss(nn.Module):
     def __init__(self, link: Curve, *, weigh_by: str = "observed", reduction: str = "mean") -> None:
         super().__init__()
         self.link = check_link(link)
-        self.weigh_by = check_choice("weigh_by", weigh_by, ("observed", "predicted"))
+        self.weigh_by = check_choice("weigh_by", weigh_by, ("observed", "predicted", "both"))
         self.reduction = check_reduction(reduction)
 
     def forward(self, prediction: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of scores of one shape; weight of that shape or one for each row."""
         target = check_scores_like(prediction, target)
-        name, place = ("target", target) if self.weigh_by == "observed" else ("prediction", prediction)
-        check_domain(name, place, self.link.domain, self.link.closed)
+        for name, place in (("target", target), ("prediction", prediction)):
+            if self.weigh_by != ("predicted" if name == "target" else "observed"):
+                check_domain(name, place, self.link.domain, self.link.closed)
         if weight is not None:  # a pair that does not count may have an infinite loss
             inside = score_inside(self.link.domain)
             counts = spread_weight(weight, target.shape) != 0
             prediction, target = torch.where(counts, prediction, inside), torch.where(counts, target, inside)
         gap = prediction - target
-        place = target if self.weigh_by == "observed" else prediction
+        place = prediction if self.weigh_by == "predicted" else target
         values = self.link.slope_times(place, gap) * gap / 2  # 0 for a gap of 0 also where the slope is infinite
+        if self.weigh_by == "both":
+            values = self.link.slope_times(prediction, values)
         return reduce(values, weight, None, self.reduction)
 
 
@@ -76,7 +79,7 @@ class CompositeSigmoidCrossEntropy(nn.Module):
     Args:
         scaling: q, the derivative of Q.
         gamma: > 0, temperature.
-        class_bias: b, the log-odds of the class where Q is 0.
+        class_bias: b, the log-odds of the class where Q is 0; ln(rho) / gamma in the terms of E.7.
         reduction: see :class:`vicinal.losses.MatchingLoss`.
 
     >>> from vicinal.links import Constant
@@ -116,7 +119,8 @@ class CompositeSoftmaxCrossEntropy(nn.Module):
     Args:
         scaling: q, the derivative of Q.
         gamma: > 0, temperature.
-        class_bias: one number per class, ``[K]``, added to $Q/\gamma$ of both predictions and targets.
+        class_bias: one number per class, ``[K]``, added to $Q/\gamma$ of both predictions and targets; in E.7
+            $\ln\rho_k/\gamma$.
         reduction: see :class:`vicinal.losses.MatchingLoss`; over rows.
 
     >>> from vicinal.links import Constant

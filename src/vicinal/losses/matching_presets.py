@@ -106,7 +106,8 @@ class ListwiseRankingLoss(CompositeSoftmaxMatchingLoss):
     """The composite softmax loss over the items of a list; when the top of the list matters most.
 
     Args:
-        scaling: q; default Exp, sensitive to high scores among the competitors at the top.
+        scaling: q; default Exp, sensitive to high scores among the competitors at the top, straight above a score of 5,
+            so that one score of 20 does not rule a list: put scores on a scale on which 5 is high.
         gamma: > 0; smaller looks at fewer items at the top.
         reduction: over lists.
 
@@ -115,7 +116,7 @@ class ListwiseRankingLoss(CompositeSoftmaxMatchingLoss):
     """
 
     def __init__(self, scaling: Curve | None = None, gamma: float = 1.0, *, reduction: str = "mean") -> None:
-        super().__init__(Exp() if scaling is None else scaling, gamma, reduction=reduction)
+        super().__init__(Exp().cap(None, 5.0) if scaling is None else scaling, gamma, reduction=reduction)
 
 
 @register("loss", "distillation", "multi-class", "convex", family="presets of matching", paper=PAPER, verified=VERIFIED)
@@ -188,6 +189,9 @@ class PreferenceMatchingLoss(nn.Module):
     >>> PreferenceMatchingLoss(beta=0.5)(torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([1.0]))
     tensor(0.)
     """
+
+    needs = "log ratios of chosen and of rejected answers, and wanted differences of rewards"
+    """What it is called with in place of predictions and labels."""
 
     def __init__(self, beta: float = 0.1, link: Curve | None = None, *, reduction: str = "mean") -> None:
         super().__init__()

@@ -39,6 +39,8 @@ class MovingPartition(nn.Module):
     """
 
     log_partition: Tensor
+    needs = "scores of rows, scores of noise, and the log density of that noise"
+    """What it is called with in place of predictions and labels."""
 
     def __init__(self, rate: float = 0.1) -> None:
         super().__init__()

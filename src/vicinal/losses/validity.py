@@ -234,7 +234,7 @@ def transform_margin(
     With q = f'/f it is $q'+(1-p)\,q^2/\gamma$; the loss is convex in a score where it is at least 0. For gamma 1: with
     one score for two classes, p = f / (1 + f), that says ln(1 + f) is convex; with several, where a class has at most
     half of the mass (p = 1/2 is the worst), that the square root of f is. A transform whose logarithm is convex meets
-    it for every p. (Derived from (G.2), without having seen the paper's corollary.)
+    it for every p. Of one score it is the left side of corollary G.2 over f; :func:`first_fall` is the cheaper G.3.
 
     Args:
         transform: a positive elementwise function of torch, twice differentiable.
@@ -259,6 +259,33 @@ def transform_margin(
     value, first = value.detach(), first.detach()
     rest = 0.5 if classes else torch.sigmoid(-value.log() / gamma)
     return second / value - (1 - rest / gamma) * (first / value) ** 2
+
+
+def first_fall(transform: Callable[[Tensor], Tensor], scores: Tensor, gamma: float = 1.0) -> float | None:
+    r"""Where the derivative of a score transform falls (corollary G.3): the cheapest check, of one derivative.
+
+    $f''/f=q'+q^2$ is at least $q'+(1-p)\,q^2$ whatever the other classes are, so f' must never fall, else no loss of f
+    is convex; for another $\gamma$ the same holds for $f^{1/\gamma}$. It is necessary, not sufficient: softplus passes
+    and fails :func:`transform_margin`.
+
+    Args:
+        transform: a positive elementwise function of torch.
+        scores: the places to look at, ``[n]``, rising.
+        gamma: > 0.
+
+    Returns:
+        The first score after which the derivative is less than it was; None if there is none.
+
+    >>> z = torch.linspace(-3, 3, 61)
+    >>> first_fall(torch.exp, z), abs(round(first_fall(torch.sigmoid, z), 2))
+    (None, 0.0)
+    """
+    check_between("gamma", gamma, 0, math.inf)
+    with torch.enable_grad():
+        at = scores.detach().double().requires_grad_()
+        (slope,) = torch.autograd.grad(transform(at).pow(1 / gamma).sum(), at)
+    falls = (slope.diff() < -_ROUNDING * slope[:-1].abs()).nonzero()
+    return float(scores[int(falls[0])]) if len(falls) else None
 
 
 def scaling_of_transform(
@@ -298,7 +325,11 @@ def scaling_of_transform(
         check_scaling(curve, gamma, domain=domain, classes=classes)
         return curve
     try:
-        scaling = FromTransform(transform, domain or (-math.inf, math.inf))
+        low, high = domain or (-math.inf, math.inf)
+        fall = first_fall(transform, torch.linspace(max(low, -8.0), min(high, 8.0), 401, dtype=torch.float64), gamma)
+        if fall is not None:
+            raise ValueError(f"its derivative falls at {fall:.3g}: corollary G.3")
+        scaling = FromTransform(transform, (low, high))
         check_scaling(scaling, gamma, classes=classes)
     except ValueError as error:
         raise ValueError(

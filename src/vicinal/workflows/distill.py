@@ -25,6 +25,8 @@ from vicinal.encoders import EmbeddingCache
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.presets import settings_of
+from vicinal.losses import DistillationMatchingLoss
+from vicinal.similarity.base import resolve_similarity
 from vicinal.training import Teacher
 from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, write_fit
@@ -37,11 +39,18 @@ from vicinal.workflows.predict import features_of, read_rows
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 
-LOSSES = ("none", "kl_top", "sinkhorn_distillation")
-"""Losses that compare similarities of rows with the teacher's; "none": only its predictions teach."""
+LOSSES = ("none", "kl_top", "sinkhorn_distillation", "matching")
+"""Losses that compare similarities of rows with the teacher's; "none": only its predictions teach.
+
+"matching" is :class:`vicinal.losses.DistillationMatchingLoss` with the teacher's median similarity as floor: which of
+two rows that are not alike is the less alike does not matter.
+"""
 
 FEWEST = 10
 """Fewest rows to measure on that the model has not seen."""
+
+_SAMPLED = 1000
+"""Rows whose similarities say where the floor of the matching loss is."""
 
 _TIMED, _TIMES = 200, 3
 """Most rows whose prediction is timed, and how often; the least time counts."""
@@ -145,7 +154,7 @@ def distill_table(
     lesson = _lesson(teacher, table, split, more)
     plain = _student(teacher, smaller)
     log("training the student on what the model says")
-    taught = lesson.fit(plain, share, None if loss == "none" else entry("teacher_loss", loss).factory)
+    taught = lesson.fit(plain, share, likeness_loss(loss, lesson.vectors, lesson.similarity))
     log("training the same on labels alone")
     alone = lesson.fit(plain, 0.0, None, labelled_only=True)
     opened = OpenTable(table, table_kinds(table, dict(teacher.kinds_)))
@@ -164,6 +173,16 @@ def distill_table(
         record = fit_record(job, opened, split, taught, measured, "", time.perf_counter() - started)
         write_fit(out, taught, record, split, notes | {"scores": dict(record.scores)})
     return Distilled(taught, out, measures, rows, table.task)
+
+
+def likeness_loss(name: str, vectors: torch.Tensor, similarity: str) -> Any:
+    """The loss of that name of similarities ``[b, b - 1]`` and of those of a teacher's vectors, or None."""
+    if name != "matching":
+        return None if name == "none" else entry("teacher_loss", name).factory
+    rows = vectors[np.linspace(0, len(vectors) - 1, min(len(vectors), _SAMPLED)).astype(int)]
+    scores = resolve_similarity(similarity)(rows, rows)[~torch.eye(len(rows), dtype=torch.bool)]
+    low, middle, high = torch.quantile(scores.double(), torch.tensor([0.25, 0.5, 0.75]).double()).tolist()
+    return DistillationMatchingLoss(middle, max((high - low) / 2, 1e-6))
 
 
 def _student_encoders(teacher: BankedEstimator, encoders: Mapping[str, str]) -> dict[str, str]:
