@@ -144,7 +144,7 @@ from vicinal.losses.teachers import (
     sinkhorn_distillation,
     teacher_ensemble,
 )
-from vicinal.losses.triplets import angular, ngame, proto_triplet, triplet
+from vicinal.losses.triplets import angular, lmnn, ngame, proto_triplet, triplet
 from vicinal.losses.validity import check_scaling, scaling_of_transform
 from vicinal.losses.weights import RationaleInvariance, cauchy_schwarz, group_orthogonality
 
@@ -246,6 +246,7 @@ __all__ = [
     "ldr_k",
     "ldr_kl",
     "lifted_structure",
+    "lmnn",
     "log_det",
     "log_ratio",
     "loss_weights",
