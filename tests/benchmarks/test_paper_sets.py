@@ -309,8 +309,10 @@ def tiny_extractor(kind, folder):
     return folder
 
 
-@pytest.mark.parametrize(("name", "kind"), [("rsna", "image"), ("pitchfork", "text"), ("nosemic", "audio")])
-@pytest.mark.parametrize("tuned", [False, True])
+@pytest.mark.parametrize(
+    ("name", "kind", "tuned"),
+    [("rsna", "image", False), ("pitchfork", "text", False), ("nosemic", "audio", False), ("pitchfork", "text", True)],
+)
 def test_a_row_of_the_table_is_run_and_resumed(bench, name, kind, tuned, tmp_path, monkeypatch, capsys):
     data, model, out = tmp_path / "data", tmp_path / "model", tmp_path / "out.csv"
     (data / name).mkdir(parents=True)
