@@ -11,7 +11,8 @@ what the paper has.
     python benchmarks/nona/table1.py houses --data ../shared/data --encoders efficientnet-lite0 --splits 1 ...
 
 Grids of appendix B: ``--batches 32 64 128 256 --widths 25 50 100``. What differs from the paper with ``--tuned``: the
-rows held out for early stopping are neighbors of the test rows, too, as in all models of the library.
+rows held out for early stopping are neighbors of the test rows, too, as in all models of the library, and texts are
+read by the mean over their places, where the authors' code has the first.
 """
 
 import argparse
