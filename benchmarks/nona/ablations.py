@@ -57,7 +57,8 @@ MASKS = {
     "S2, global": {"mask": "s2", "parameters": "global"},
 }
 SIMILARITIES = ("l2", "l1", "squared_l2", "cosine", "scaled_dot")
-BATCHES, WIDTHS = (16, 32, 64, 128), (5, 25, 50, 100)
+BATCHES, WIDTHS = (16, 32, 64, 128, 256), (5, 25, 50, 100)
+PAPERS_BATCHES, PAPERS_WIDTHS = (32, 64, 128, 256), (25, 50, 100)
 DENSE = {"dense": 1.0, "nona": 0.0, "stop": "dense"}
 RECIPES = {
     "ablation": CHANGES,
@@ -68,6 +69,11 @@ RECIPES = {
     },
     "dense, batch by width": {
         f"{batch} | {width}": {**DENSE, "batch": batch, "sizes": (200, width)} for batch in BATCHES for width in WIDTHS
+    },
+    "nona, batch by width": {
+        f"{batch} | {width}": {"batch": batch, "sizes": (200, width)}
+        for batch in PAPERS_BATCHES
+        for width in PAPERS_WIDTHS
     },
 }
 

@@ -243,6 +243,8 @@ def main() -> None:
         blocks["ablations"] = of_changes(ablations, "ablation", "base")
         blocks["similarity by mask"] = of_grid(ablations, "similarity by mask", "l2 | S2")
         blocks["dense"] = of_grid(ablations, "dense, batch by width", "32 | 25")
+        blocks["batch by width"] = of_grid(ablations, "nona, batch by width", "32 | 25")
+        blocks["outlook"] = of_changes(ablations, "outlook", "base")
     screening = given.results / "nona-screening.csv"
     if screening.is_file():
         blocks["screening"] = of_screening(screening)

@@ -1,10 +1,13 @@
 """The residual networks that are trained from scratch."""
 
+import io
+
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
 
-from vicinal.encoders import AudioCNN, ImageCNN
+from vicinal.encoders import AudioCNN, ImageCNN, ImagePixels
 from vicinal.encoders.cnn import RealNorm, ResidualNet
 
 
@@ -75,3 +78,13 @@ def test_features_of_sounds_are_means_and_deviations(make_sound):
     rows = inputs.values[inputs.offsets[1] : inputs.offsets[2]].double().numpy()
     features = encoder.features(frame, inputs)
     np.testing.assert_allclose(features[1], np.concatenate([rows.mean(0), rows.std(0)]), atol=1e-12)
+
+
+def test_pixels_are_those_of_the_image(make_image):
+    frame = pd.DataFrame({"p": [make_image(3, (8, 8))]})
+    encoder = ImagePixels("p", side=8).fit(frame)
+    with Image.open(io.BytesIO(frame["p"][0])) as image:
+        want = (np.asarray(image.convert("RGB"), dtype=np.float32).transpose(2, 0, 1) / 255 - 0.45) / 0.25
+    got = encoder(encoder.prepare(frame).select(torch.arange(1)))
+    assert (encoder.dim, encoder.image_shape, encoder.learned) == (192, (3, 8, 8), False)
+    np.testing.assert_allclose(got.numpy().reshape(3, 8, 8), want, rtol=1e-6, atol=1e-6)

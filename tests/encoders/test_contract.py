@@ -24,6 +24,7 @@ NEEDED = {
 SMALL = {
     "ngrams": {"width": 5, "buckets": 99},
     "cnn": {"side": 16, "widths": (4, 6)},
+    "pixels": {"side": 8},
     "cnn-mel": {"widths": (4, 6)},
     "pair": {"encoder": "pair:minilm"},
 }

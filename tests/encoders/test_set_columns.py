@@ -1,18 +1,20 @@
 """Columns of sets: what is found out, what is refused, and that neither order nor copies matter."""
 
+import io
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 from vicinal.core import entries
 from vicinal.encoders import EmbeddingCache, SetColumnEncoder, TableEncoder, build_table_encoder, infer_kinds
 from vicinal.encoders.kinds import elements_of, read_list
 from vicinal.encoders.names import check_encoder, encoder_from_config, reaches_out
 from vicinal.encoders.set_columns import CHUNK
-from vicinal.encoders.sets import DeepSets, Moments, draw_elements
+from vicinal.encoders.sets import DeepSets, Moments, SetConvolution, draw_elements
 
 SETS = [found.name for found in entries("set_encoder")]
 
@@ -247,3 +249,29 @@ def test_the_deviation_of_elements_far_from_0_is_not_lost():
     elements = torch.randn(1, 200, 1, generator=torch.Generator().manual_seed(0))
     near, far = (Moments(1)(elements + offset)[0, 1].item() for offset in (0.0, 5000.0))
     assert far == pytest.approx(near, rel=1e-3)
+
+
+def test_a_set_convolution_of_images_convolves_images(make_image):
+    """Of a table it has the shape of the images: equal to the module on their pixels, and pixels have places."""
+    files = [make_image(number, (32, 32)) for number in range(4)]
+    encoder, frame = fitted([files[:3], files[3:], []], "set_convolution:pixels")
+    assert encoder.sets.image_shape == (3, 32, 32)
+    images = torch.stack([torch.from_numpy(pixels_of(file)) for file in files])  # [4, 3, 32, 32]
+    module = SetConvolution(3 * 32 * 32, 4, image_shape=(3, 32, 32))
+    module.load_state_dict(encoder.sets.state_dict())
+    want = torch.cat([module.eval()(images[None, :3].flatten(2)), module(images[None, 3:].flatten(2))]).detach()
+    got = vectors(encoder, frame)
+    torch.testing.assert_close(got[:2], want)
+    torch.testing.assert_close(vectors(encoder, pd.DataFrame({"x": [files[2::-1]]})), got[:1])
+    mixed = images[None, :3].flatten(3)[..., torch.randperm(32 * 32)].flatten(2)  # the same pixels at other places
+    assert (module(mixed) - want[:1]).abs().max() > 1e-3
+    again = encoder_from_config(json.loads(json.dumps(encoder.config())))
+    again.load_state_dict(encoder.state_dict())
+    torch.testing.assert_close(vectors(again, frame), got)
+
+
+def pixels_of(file):
+    """Float32 ``[3, 32, 32]`` by PIL and numpy."""
+    with Image.open(io.BytesIO(file)) as image:
+        square = image.convert("RGB")
+    return ((np.asarray(square, dtype=np.float32) / 255 - 0.45) / 0.25).transpose(2, 0, 1).copy()

@@ -14,6 +14,8 @@ SETTINGS = {
     "dense": [{"dim": DIM}],
     "kriging": [{"k": 4}],
     "comparables": [{"k": 4, "trend": 2}],
+    "multi_head": [{"dim": DIM, "heads": 2, "width": 2}, {"dim": DIM, "mask": SoftStep(DIM)}],
+    "refined": [{"dim": DIM, "block": "saint"}, {"dim": DIM, "block": "n3"}],
 }
 CASES = [(entry, chosen) for entry in entries("head") for chosen in SETTINGS.get(entry.name, [])]
 each = pytest.mark.parametrize(("entry", "chosen"), CASES, ids=[f"{e.name}-{'-'.join(c)}" for e, c in CASES])

@@ -248,6 +248,25 @@ def test_focal_weight_with_gradient():
         losses.focal_nt_xent(scores, relation, focus=-1)
 
 
+# LMNN
+
+
+@pytest.mark.parametrize("settings", [{"k": 1, "margin": 0.2}, {"k": 2, "push": 0.9}, {"k": 50, "top": 0.0}])
+def test_settings_of_lmnn(settings):
+    _, _, scores, relation, weight = batch()
+    scores[:, 5] = scores[:, 2]  # ties
+    parts = set_losses.lmnn(scores.numpy(), relation.numpy(), weight.numpy(), **settings)
+    for reduction in ("mean", "sum", "none", "mean_nonzero"):
+        got = losses.lmnn(scores, relation, weight, reduction=reduction, **settings)
+        np.testing.assert_allclose(got, reduced(parts, reduction), rtol=1e-9, atol=1e-12)
+
+
+def test_lmnn_pulls_its_targets_alone_and_pushes_only_those_within_the_margin():
+    scores = torch.tensor([[-1.0, -9.0, -1.5, -3.0]], requires_grad=True)
+    losses.lmnn(scores, torch.tensor([[1.0, 1.0, 0.0, 0.0]]), k=1, top=0.0, reduction="none").sum().backward()
+    assert scores.grad.tolist() == [[-1.0, 0.0, 0.5, 0.0]]
+
+
 # NGAME
 
 

@@ -123,6 +123,38 @@ def softstep(shapes, *, family, extent, eps):
     return mass
 
 
+def unit_ranks(row, over):
+    """Ranks of a row on [0, 1] among the columns ``over``: 1 for the nearest, ties at the better rank."""
+    return [1 - sum(row[k] > v for k in over) / max(1, len(over) - 1) for v in row]
+
+
+def rank_step(shapes, *, family, extent, eps):
+    """Mass of each column by its rank, from one (a0, b0, t) a row."""
+
+    def mass(row, seen, i):
+        a0, b0, t = shapes[i]
+        x = unit_ranks(row, seen if extent == "admissible" else range(len(row)))
+        if family == "s1":
+            top, floor = max(x[j] for j in seen), eps if extent == "all" else 0.0
+            return [s1(v, a0, b0, t, top, eps, floor) for v in x]
+        result = [s2(v, b0, t) if v > 0 else 0.0 for v in x]
+        return result if any(result[j] > 0 for j in seen) else [1.0] * len(row)
+
+    return mass
+
+
+def rejecting_step(shapes, *, extent, eps):
+    """Mass of each column by S2 between a threshold a and 1, from one (a0, b0, t) a row."""
+
+    def mass(row, seen, i):
+        a0, b0, t = shapes[i]
+        x = unit(row, seen if extent == "admissible" else range(len(row)))
+        a = min(a0, max(x[j] for j in seen)) - eps
+        return [s2((v - a) / (1 - a), b0, t) if v > a else 0.0 for v in x]
+
+    return mass
+
+
 def head_weights(matrix, allowed, mass=no_mass, simplex=softmax):
     """Weights of the head from a matrix of scores and boolean ``allowed``; ``mass(row, seen, i)`` is the mask."""
     result = np.zeros_like(matrix)

@@ -74,6 +74,19 @@ def hardest(s, n, k):
     return [(s[j], n[j]) for j in above] + [(found[-1], share)] * (len(found) - len(above))
 
 
+def lmnn(s, r, w, k=3, margin=1.0, push=0.5, top=1.0):
+    """The k most similar related columns of each row near, unrelated ones farther than each by a margin."""
+    near, apart = [], []
+    for row, positive, negative in zip(s, w * r, w * (1 - r), strict=True):
+        related = [j for j in range(len(row)) if positive[j] > 0]
+        least = sorted((row[j] for j in related), reverse=True)[:k][-1:]
+        targets = [j for j in related if row[j] >= least[0]]
+        near.append([((1 - push) * (top - row[j]), positive[j]) for j in targets])
+        terms = [(j, n) for j in targets for n in range(len(row)) if negative[n] > 0]
+        apart.append([(push * max(0.0, margin + row[n] - row[j]), positive[j] * negative[n]) for j, n in terms])
+    return [near, apart]
+
+
 def ngame(s, r, w, margin=0.3, k=3, weighting="equal", temperature=0.1):
     p, n = sides(r, w)
     part = []

@@ -143,7 +143,10 @@ Similarity: TypeAlias = Annotated[
     str, typer.Option(help="Similarity: l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=LEARN)
 ]
 Mask: TypeAlias = Annotated[
-    str, typer.Option(help="Rejection of far neighbors: s2, s1, topk or none.", rich_help_panel=LEARN)
+    str,
+    typer.Option(
+        help="Rejection of far neighbors: s2, s1, s2-ranks, s1-ranks, s2-reject, topk or none.", rich_help_panel=LEARN
+    ),
 ]
 MaskParameters: TypeAlias = Annotated[
     str, typer.Option(help="Parameters of s1 and s2: pointwise or global.", rich_help_panel=LEARN)
@@ -604,7 +607,8 @@ def parse_mask(text: str) -> str | None:
     """Name of a mask, None for "none"."""
     from vicinal.core import check_choice
 
-    check_choice("--mask", text, ("s1", "s2", "topk", "none"))
+    masks = ("s1", "s2", "s1-ranks", "s2-ranks", "s2-reject", "topk", "none")
+    check_choice("--mask", text, masks)
     return None if text == "none" else text
 
 

@@ -1,13 +1,19 @@
 """Classes found from domains that mix the same unknown classes in different shares (DDFA)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
 from vicinal.core import register
 from vicinal.core.checks import check_integer, check_tensor
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+_FLAT = 1e-12
+"""Squared length of what is left of a bin below which it is nothing but rounding."""
 
 
 class DomainClasses(NamedTuple):
@@ -54,21 +60,28 @@ def domain_class_posteriors(posteriors: Tensor, shares: Tensor, domains: Tensor 
 
 
 @register(
-    "clustering", "ddfa", "random", paper="arXiv:2207.13179", verified="values of the paper's code, but for its NMF"
+    "clustering",
+    "ddfa",
+    "random",
+    paper="arXiv:2207.13179",
+    verified="values of the paper's code, but for its factorization; classes that theory says are found",
 )
 def ddfa(posteriors: Tensor, domains: Tensor, classes: int, *, bins: int | None = None, seed: int = 0) -> DomainClasses:
     r"""Classes that several domains mix in different shares, from a classifier of the domains only (DDFA).
 
-    k-means groups rows by their posteriors into bins; $P(bin \mid d) \approx P(bin \mid y) P(y \mid d)$ is a
-    nonnegative matrix factorization; :func:`domain_class_posteriors` gives the classes of rows. Classes are found up to
-    their order, and the factorization is the true one only if each class has a bin of its own.
+    k-means groups rows by their posteriors into bins, and $P(bin \mid d) = P(bin \mid y) P(y \mid d)$ is factorized by
+    successive projection: where each class has a bin of its own, $P(d \mid bin)$ of that bin is $P(d \mid y)$, and
+    those of all other bins are means of these, so the K farthest from one another are the classes
+    (arXiv:1208.1237). :func:`domain_class_posteriors` gives the classes of rows. Classes are found up to their order,
+    with an error that goes to 0 with the number of rows if each class has a bin of its own. (The paper's code has a
+    nonnegative matrix factorization there, which need not find them even then.)
 
     Args:
         posteriors: $p(d \mid x)$, ``[n, D]``, of any calibrated classifier of domains.
         domains: 0 to D - 1, ``[n]``, each occurring.
         classes: K, at most D.
         bins: at least K; None: ten times K, at most the number of different posteriors.
-        seed: of k-means and of the factorization.
+        seed: of k-means.
 
     Raises:
         ValueError: for fewer domains or different posteriors than classes, a domain without rows, or posteriors that do
@@ -79,7 +92,6 @@ def ddfa(posteriors: Tensor, domains: Tensor, classes: int, *, bins: int | None 
     torch.Size([2, 2])
     """
     from sklearn.cluster import KMeans  # takes a while to import
-    from sklearn.decomposition import NMF
 
     check_integer("classes", classes, 2)
     _check_posteriors(posteriors, classes)
@@ -91,20 +103,34 @@ def ddfa(posteriors: Tensor, domains: Tensor, classes: int, *, bins: int | None 
             f"domains: expected rows of each domain, got none of domain {int((present == 0).nonzero()[0])}"
         )
     places = posteriors.double().numpy(force=True)
-    different = len(np.unique(places, axis=0))
+    different = len(np.unique(places.round(9), axis=0))  # others differ by rounding
     if different < classes:
         raise ValueError(f"posteriors: expected at least {classes} different rows, one a class, got {different}")
     bins = min(10 * classes, different) if bins is None else check_integer("bins", bins, classes, different)
     groups = KMeans(bins, n_init=10, random_state=check_integer("seed", seed, 0)).fit_predict(places)
     counts = np.zeros((bins, count))
     np.add.at(counts, (groups, domains.numpy(force=True)), 1)
-    model = NMF(classes, init="nndsvda", max_iter=5000, tol=1e-8, random_state=seed)
-    of_bins = model.fit_transform(counts / counts.sum(axis=0))
-    shares = of_bins.sum(axis=0)[:, None] * model.components_
-    if not shares.sum(axis=1).all():
-        raise ValueError(f"classes: expected {(shares.sum(axis=1) > 0).sum()}, as many as the bins show, got {classes}")
-    mixed = torch.from_numpy(shares / shares.sum(axis=0)).to(posteriors)
+    mixed = torch.from_numpy(_shares(counts / counts.sum(axis=0), classes)).to(posteriors)
     return DomainClasses(mixed, domain_class_posteriors(posteriors, mixed, domains))
+
+
+def _shares(bins: Array, classes: int) -> Array:
+    r"""$P(y \mid d)$, ``[K, D]``, from $P(bin \mid d)$, ``[bins, D]``, by successive projection."""
+    mass = bins.sum(axis=1)
+    rows = bins / mass[:, None]  # P(d | bin)
+    left, corners = rows.copy(), []
+    for number in range(classes):
+        lengths = np.square(left).sum(axis=1)
+        corners.append(int(lengths.argmax()))
+        if lengths.max() < _FLAT:
+            raise ValueError(f"classes: expected at most {number}, as many as the bins show, got {classes}")
+        direction = left[corners[-1]] / np.sqrt(lengths.max())
+        left = left - np.outer(left @ direction, direction)
+    of_domains = rows[corners]  # [K, D], P(d | y)
+    of_bins = np.array([nnls(of_domains.T, row)[0] for row in rows])  # [bins, K], P(y | bin)
+    shares = (mass @ of_bins)[:, None] * of_domains
+    total = shares.sum(axis=0)
+    return np.where(total > 0, shares / np.where(total > 0, total, 1.0), 1 / classes)
 
 
 def _check_posteriors(posteriors: Tensor, classes: int) -> None:

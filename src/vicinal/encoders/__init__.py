@@ -3,7 +3,7 @@
 from vicinal.encoders.base import ColumnEncoder, Features, Kind
 from vicinal.encoders.cache import EmbeddingCache
 from vicinal.encoders.category import CategoryEncoder
-from vicinal.encoders.cnn import AudioCNN, ImageCNN
+from vicinal.encoders.cnn import AudioCNN, ImageCNN, ImagePixels
 from vicinal.encoders.efficientnet import EfficientNetEncoder
 from vicinal.encoders.ge2e import SpeakerEncoder
 from vicinal.encoders.id_tables import FSQ, IdTable
@@ -34,6 +34,7 @@ __all__ = [
     "FoldedIdTable",
     "IdTable",
     "ImageCNN",
+    "ImagePixels",
     "ImageTransformer",
     "Inputs",
     "Kind",

@@ -1,5 +1,6 @@
 """Images and sounds by a small residual network that is trained from scratch."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -95,6 +96,12 @@ class SavedImageCNN(SavedEncoder):
     widths: list[Size] = Field(min_length=1, max_length=16)
 
 
+class SavedImagePixels(SavedEncoder):
+    """See :meth:`ImagePixels.config`."""
+
+    side: PositiveInt
+
+
 class SavedAudioCNN(SavedEncoder):
     """See :meth:`AudioCNN.config`."""
 
@@ -103,40 +110,19 @@ class SavedAudioCNN(SavedEncoder):
     widths: list[Size] = Field(min_length=1, max_length=16)
 
 
-@register("encoder", "cnn", "image", "from-scratch")
-class ImageCNN(ColumnEncoder):
-    """Images of 64 x 64 pixels by a small residual network that is trained from scratch.
-
-    Args:
-        columns: the column; a cell is a path or the bytes of a file.
-        side: height and width that images are resized to, from 8 to 512.
-        widths: channels after the first convolution and after each residual block.
-    """
+class SquareImages(ColumnEncoder):
+    """Images that are resized to one square of ``side`` pixels, from 8 to 512; a cell is a path or a file's bytes."""
 
     kind = "image"
-    name = "cnn"
-    saved = SavedImageCNN
 
-    def __init__(self, columns: str | Sequence[str], side: int = 64, widths: Sequence[int] = (32, 48, 96, 160)) -> None:
+    def __init__(self, columns: str | Sequence[str], side: int) -> None:
         super().__init__(columns)
         self.side = check_integer("side", side, 8, MOST_SIDE)
-        self.widths = [check_integer("widths", width) for width in widths]
-        self.net = ResidualNet(3, self.widths)
-
-    @property
-    def dim(self) -> int:
-        """Channels of the last block."""
-        return self.widths[-1]
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
         """Decode and resize; uint8 ``[n, 3, side, side]``."""
         side = self.side
         return prepare_images(self.cells(frame), self.columns[0], root, lambda image: to_square(image, side), f"{side}")
-
-    def forward(self, batch: Tensor) -> Tensor:
-        """``[b, dim]``."""
-        vectors: Tensor = self.net((batch.to(self.net.stem.weight.dtype) / 255 - 0.45) / 0.25)
-        return vectors
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """The pixels of the image at a sixteenth of 16 x 16 places, from 0 to 1: ``[n, 768]``."""
@@ -146,6 +132,67 @@ class ImageCNN(ColumnEncoder):
             for rows in torch.split(torch.arange(len(inputs)), 256)
         ]
         return torch.cat(parts).numpy() if parts else torch.zeros(0, 1, dtype=torch.float64).numpy()
+
+
+@register("encoder", "cnn", "image", "from-scratch")
+class ImageCNN(SquareImages):
+    """Images of 64 x 64 pixels by a small residual network that is trained from scratch.
+
+    Args:
+        columns: the column; a cell is a path or the bytes of a file.
+        side: height and width that images are resized to, from 8 to 512.
+        widths: channels after the first convolution and after each residual block.
+    """
+
+    name = "cnn"
+    saved = SavedImageCNN
+
+    def __init__(self, columns: str | Sequence[str], side: int = 64, widths: Sequence[int] = (32, 48, 96, 160)) -> None:
+        super().__init__(columns, side)
+        self.widths = [check_integer("widths", width) for width in widths]
+        self.net = ResidualNet(3, self.widths)
+
+    @property
+    def dim(self) -> int:
+        """Channels of the last block."""
+        return self.widths[-1]
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """``[b, dim]``."""
+        vectors: Tensor = self.net((batch.to(self.net.stem.weight.dtype) / 255 - 0.45) / 0.25)
+        return vectors
+
+
+@register("encoder", "pixels", "image", "parameter-free")
+class ImagePixels(SquareImages):
+    """The pixels of images of 32 x 32, channel by channel, about standardized: ``[b, 3 * side * side]``.
+
+    For sets of images by ``"set_convolution:pixels"``, which lays them out as images again.
+
+    Args:
+        columns: the column; a cell is a path or the bytes of a file.
+        side: height and width that images are resized to, from 8 to 512.
+    """
+
+    name = "pixels"
+    saved = SavedImagePixels
+
+    def __init__(self, columns: str | Sequence[str], side: int = 32) -> None:
+        super().__init__(columns, side)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        return 3, self.side, self.side
+
+    @property
+    def dim(self) -> int:
+        """Their product."""
+        return math.prod(self.image_shape)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """``[b, dim]``."""
+        return ((batch.float() / 255 - 0.45) / 0.25).flatten(1)
 
 
 @register("encoder", "cnn-mel", "audio", "from-scratch")

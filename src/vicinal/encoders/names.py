@@ -64,7 +64,7 @@ def check_encoder(name: str, kind: str, where: str = "encoder") -> str:
     >>> check_encoder("minilm", "image")
     Traceback (most recent call last):
     ValueError: encoder: expected one of 'cnn', 'efficientnet-lite0', 'folder:PATH', 'hub:NAME', 'pair:ENCODER', \
-got 'minilm'
+'pixels', got 'minilm'
     """
     if kind == "audio" and name == "cnn":
         return "cnn-mel"

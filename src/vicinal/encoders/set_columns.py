@@ -249,7 +249,10 @@ class SetColumnEncoder(ColumnEncoder):
         self.elements = elements
         name = set_parts(self.name)[0]
         dim = WIDTH if self._dim is None and name != "moments" else self._dim
-        self.sets: SetEncoder = entry("set_encoder", name).factory(elements.dim, dim)
+        shape = getattr(elements, "image_shape", None) if name == "set_convolution" else None
+        self.sets: SetEncoder = entry("set_encoder", name).factory(
+            elements.dim, dim, **({} if shape is None else {"image_shape": shape})
+        )
 
     def _fitted(self) -> tuple[ColumnEncoder, SetEncoder]:
         if self.element_kind is None:

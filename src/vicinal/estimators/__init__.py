@@ -4,6 +4,7 @@ from vicinal.core import ExtrapolationWarning
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import load_model
 from vicinal.estimators.explanation import Element, Explanation, Neighbor, explanation_table
+from vicinal.estimators.forces import Force, RowForces
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.matching import CellComparison, PairExplanation, RowMatcher
 from vicinal.estimators.model_folder import ModelFolder
@@ -21,12 +22,14 @@ __all__ = [
     "EmbeddingLearner",
     "Explanation",
     "ExtrapolationWarning",
+    "Force",
     "Hit",
     "ModelFolder",
     "Neighbor",
     "NeighborClassifier",
     "NeighborRegressor",
     "PairExplanation",
+    "RowForces",
     "RowMatcher",
     "TuningPlan",
     "explanation_table",

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_choice, listed, short
-from vicinal.core.checks import check_between
+from vicinal.core.checks import check_between, check_integer
 from vicinal.core.seeding import usual_settings
 from vicinal.estimators.attention import INWARD, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.fitted import Part
+from vicinal.estimators.forces import RowForces, row_forces
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, NumberCodec
 from vicinal.estimators.labels import read_classes
@@ -73,7 +74,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             where it is better by more than 5 % and a standard error. "network" for all else, and where a loss, folds or
             attention are asked for.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
-        mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
+        mask: "s2" or "s1" (SoftStep), "s2-ranks" or "s1-ranks" (:class:`vicinal.masks.RankStep`), "s2-reject"
+            (:class:`vicinal.masks.RejectingStep`), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
         mask_extent: "admissible" or "all".
         simplex: "softmax", "sparsemax" or "entmax15"; "auto" is entmax15 for numbers, which gives most rows no weight
@@ -239,6 +241,35 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    @usual_settings()
+    def forces(self, X: Any, y: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[RowForces]:
+        """Which bank rows the training of a network pulls near to each row, and which it pushes away.
+
+        The squared error of a row is a sum of terms of pairs and of triplets (NONA, section 4.1; see
+        :func:`vicinal.heads.forces.forces`), and its slope by the score of a bank row says which way that row is moved.
+
+        Args:
+            X: rows.
+            y: their labels.
+            k: bank rows to list for each, those with the strongest pulls of either sign.
+            ids: ids of the rows; give them for rows of the bank, which are not their own neighbors.
+            groups: groups of the rows.
+
+        Raises:
+            ValueError: for another readout than attention, rows with weights, or several targets.
+
+        >>> x = np.linspace(0, 6, 60)[:, None]
+        >>> model = NeighborRegressor(preset="nona", max_epochs=2).fit(x, np.sin(x[:, 0]))
+        >>> row = model.forces(x[:1], [0.0], ids=[0])[0]
+        >>> bool(abs(row.pairs + row.triplets - model.predict(x[:1], ids=[0])[0] ** 2) < 1e-9)
+        True
+        """
+        rows = self.query_rows(X, ids, groups)
+        self.check_neighbor_head("forces")
+        model, identity = self.opened(), self._prediction_identity(len(rows.vectors), ids, groups)
+        labels = model.codec.as_predicted(torch.from_numpy(model.codec.take(y, len(rows.vectors))))
+        return row_forces(model, rows.vectors, labels, identity, check_integer("k", k))
 
     def partial_fit(
         self,

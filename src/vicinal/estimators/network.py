@@ -15,11 +15,11 @@ from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.plan import read_plan
 from vicinal.estimators.target_transform import TRANSFORMS
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
-from vicinal.masks import SoftStep, TopK
+from vicinal.masks import RankStep, RejectingStep, SoftStep, TopK
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import NeighborNetwork, TrainingSettings
 
-MASKS = ("s1", "s2", "topk")
+MASKS = ("s1", "s2", "s1-ranks", "s2-ranks", "s2-reject", "topk")
 
 HEADS = ("nona", "dense")
 
@@ -38,14 +38,18 @@ _LARGEST = 1 << 20
 
 
 def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
-    """The mask that ``mask`` names: None, "s1" or "s2" (SoftStep), "topk" (with ``n_neighbors``), or a module."""
+    """The mask that ``mask`` names: None, a step of :data:`MASKS`, "topk" (with ``n_neighbors``), or a module."""
     mask = settings["mask"]
     if mask is None or isinstance(mask, nn.Module):
         return mask
     check_choice("mask", mask, MASKS)
     if mask == "topk":
         return TopK(settings["n_neighbors"])
-    return SoftStep(dim, mask, settings["mask_parameters"], settings["mask_extent"])
+    family, _, kind = mask.partition("-")
+    options = settings["mask_parameters"], settings["mask_extent"]
+    if kind == "reject":
+        return RejectingStep(dim, *options)
+    return (RankStep if kind == "ranks" else SoftStep)(dim, family, *options)
 
 
 def make_head(

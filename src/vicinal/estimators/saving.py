@@ -90,7 +90,7 @@ class SavedParameters(Saved):
     head: Literal["nona", "dense"]
     metric: Literal["auto", "network", "kernel", "trees"] = "network"
     similarity: _Text
-    mask: Literal["s1", "s2", "topk"] | None
+    mask: Literal["s1", "s2", "s1-ranks", "s2-ranks", "s2-reject", "topk"] | None
     mask_parameters: Literal["pointwise", "global"]
     mask_extent: Literal["admissible", "all"]
     simplex: _Text

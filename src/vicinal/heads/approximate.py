@@ -33,7 +33,7 @@ from vicinal.heads.nona import NONA
 from vicinal.heads.streaming import can_stream, simplex_name
 from vicinal.index import Index, NeighborBank
 from vicinal.index.pairs import pair_score
-from vicinal.masks import SoftStep, TopK, log_s1, log_s2, unit_scores
+from vicinal.masks import SoftStep, TopK, unit_scores
 from vicinal.masks.unit import RowRange
 from vicinal.similarity.base import resolution_of
 
@@ -406,15 +406,8 @@ def _masked(
         (others, outside, ends.low),
     ):
         unit = unit_scores(values, RowRange(end[:, None], best), resolution, inset=mask.form.inset)
-        logs.append(above + _log_step(mask, queries, unit))
+        logs.append(above + mask.log_step(unit, mask.step_parameters(queries), torch.ones_like(unit[:, :1])))
     return Spread(logs[0], logs[1]), logs[2]
-
-
-def _log_step(mask: SoftStep, queries: Tensor, unit: Tensor) -> Tensor:
-    numbers = mask.step_parameters(queries)
-    if mask.family == "s2":
-        return log_s2(unit, numbers)
-    return log_s1(unit, numbers, torch.ones_like(unit[:, :1]), mask.eps, mask.form.floor)
 
 
 def _map(simplex: Simplex, scores: Tensor) -> Tensor:

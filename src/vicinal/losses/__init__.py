@@ -146,7 +146,7 @@ from vicinal.losses.teachers import (
     teacher_ensemble,
 )
 from vicinal.losses.tempered import bi_tempered, tempered
-from vicinal.losses.triplets import angular, ngame, proto_triplet, triplet
+from vicinal.losses.triplets import angular, lmnn, ngame, proto_triplet, triplet
 from vicinal.losses.validity import check_scaling, first_fall, scaling_of_transform
 from vicinal.losses.weights import RationaleInvariance, cauchy_schwarz, group_orthogonality
 
@@ -251,6 +251,7 @@ __all__ = [
     "ldr_k",
     "ldr_kl",
     "lifted_structure",
+    "lmnn",
     "log_det",
     "log_ratio",
     "loss_weights",

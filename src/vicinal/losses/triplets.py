@@ -260,6 +260,51 @@ def _related_columns(pairs: Pairs) -> tuple[Tensor, Tensor]:
     return torch.cat(padded[::2]), torch.cat(padded[1::2])
 
 
+@pair_loss(
+    "lmnn", "row-separable", family="triplets", paper="Weinberger et al., NeurIPS 2005", verified="numpy in float64"
+)
+def lmnn(
+    pairs: Pairs, *, k: int = 3, margin: float = 1.0, push: float = 0.5, top: float = 1.0
+) -> tuple[RowTerms, RowTerms]:
+    r"""The few nearest related columns of a row near, and unrelated ones farther than these by a margin.
+
+    $(1 - \mu)\,(s_{\max} - s_{ip})$ for each of the k most similar related columns p of row i, its targets, plus $\mu
+    [m + s_{in} - s_{ip}]_+$ for each of them and each unrelated column n, averaged separately.
+
+    Large margin nearest neighbors. The paper chooses the targets once, by distances of the inputs, and learns a linear
+    map; here they are those of the scores as they are, and whoever made these is trained. Columns tied at the k-th
+    place are targets, too.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`. Made for negative squared
+            distances.
+        k: targets of a row, >= 1.
+        margin: >= 0, in units of score.
+        push: $\mu$, from 0 to 1, the part of the second sum.
+        top: $s_{\max}$, the score of a row with itself: 1 for cosines, 0 for negative distances. It moves the value
+            alone.
+
+    >>> lmnn(torch.tensor([[-1.0, -4.0, -1.5]]), torch.tensor([[1.0, 1.0, 0.0]]), k=1, top=0.0)
+    tensor(0.7500)
+    """
+    check_integer("k", k)
+    check_between("margin", margin, 0, math.inf, closed=True)
+    check_between("push", push, 0, 1, closed=True)
+    check_number("top", top)
+    columns = pairs.scores.shape[1]
+    if columns == 0:
+        return (pairs.terms(pairs.scores, pairs.weight),) * 2
+    among = torch.where(pairs.positive > 0, pairs.scores.detach(), -torch.inf)
+    least = among.topk(min(k, columns), dim=-1).values[:, -1:]
+    targets = torch.where(among >= least, pairs.positive, 0.0)
+    weight, column = targets.topk(min(max(1, most_positives(targets)), columns), dim=-1)
+    gaps = (margin + pairs.scores[:, None] - pairs.scores.gather(1, column)[..., None]).relu()  # [b, P, N]
+    return (
+        pairs.terms((1 - push) * (top - pairs.scores), targets),
+        pairs.terms(push * gaps.flatten(1), (weight[..., None] * pairs.negative[:, None]).flatten(1)),
+    )
+
+
 Weighting = Literal["equal", "softmax"]
 
 

@@ -11,7 +11,7 @@ from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.softstep import StepForm
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_scores
-from vicinal.masks.unit import row_range, unit_scores
+from vicinal.masks.unit import row_range, told_apart, unit_scores
 
 Family = Literal["s1", "s2"]
 Parameters = Literal["pointwise", "global"]
@@ -185,12 +185,19 @@ class SoftStep(nn.Module):
             return torch.zeros_like(scores)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         admissible = None if weight is None else weight > 0
-        span = row_range(scores, admissible if self.extent == "admissible" else None)
-        unit = unit_scores(scores, span, resolution, inset=self.form.inset)
+        unit = self.units(scores, admissible if self.extent == "admissible" else None, resolution)
+        top = (unit if admissible is None else torch.where(admissible, unit, 0.0)).amax(dim=-1, keepdim=True)
+        return self._keep_one(self.log_step(unit, numbers, top), admissible)
+
+    def units(self, scores: Tensor, counted: Tensor | None, resolution: Resolution | None) -> Tensor:
+        """What the step is a function of: unit scores ``[b, N]``, by the range over columns that are ``counted``."""
+        return unit_scores(scores, row_range(scores, counted), resolution, inset=self.form.inset)
+
+    def log_step(self, unit: Tensor, numbers: StepParameters, top: Tensor) -> Tensor:
+        """The log of the step at ``unit [b, N]``; ``top [b, 1]``: the highest unit score that may be attended to."""
         if self.family == "s2":
-            return self._keep_one(log_s2(unit, numbers), admissible)
-        top = unit if admissible is None else torch.where(admissible, unit, 0.0)
-        return log_s1(unit, numbers, top.amax(dim=-1, keepdim=True), self.eps, self.form.floor)
+            return log_s2(unit, numbers)
+        return log_s1(unit, numbers, top, self.eps, self.form.floor)
 
     def curve(self, unit: Tensor, queries: Tensor) -> Tensor:
         """The mask of each query as a curve over unit scores.
@@ -204,9 +211,7 @@ class SoftStep(nn.Module):
         """
         numbers = self.step_parameters(queries)
         grid = unit.to(numbers.t.dtype).expand(len(queries), len(unit))
-        if self.family == "s2":
-            return log_s2(grid, numbers).exp()
-        return log_s1(grid, numbers, torch.ones_like(grid[:, :1]), self.eps, self.form.floor).exp()
+        return self.log_step(grid, numbers, torch.ones_like(grid[:, :1])).exp()
 
     @property
     def form(self) -> StepForm:
@@ -230,3 +235,85 @@ class SoftStep(nn.Module):
             f"dim={self.dim}, family={self.family!r}, parameters={self.parameters_from!r}, "
             f"extent={self.extent!r}, eps={self.eps:g}"
         )
+
+
+@register(
+    "mask",
+    "rank_step",
+    "learned",
+    "hard-rejection",
+    "score-scale-invariant",
+    "score-shift-invariant",
+    "permutation-invariant",
+    paper="NONA, section 7",
+    verified="numpy in float64",
+)
+class RankStep(SoftStep):
+    r"""SoftStep of ranks, as k-NN has them: $\ln S(n_{ij})$ with $n_{ij} = 1 - r_{ij} / (N_i - 1)$.
+
+    $r_{ij}$ counts the $N_i$ rows that are nearer to i than j is, 0 for the nearest; rows that are equally near have
+    the same. The outlook of the paper's section 7. Ranks have no gradient: the numbers (a0, b0, t) learn through the
+    mask, embeddings only through the scores that it is added to. With S1 and t near 0 it keeps a share of the nearest
+    rows, each whole: k-NN. A bank row of weight w counts as one row.
+
+    Args and parameters are those of :class:`SoftStep`. Predictions are not streamed.
+
+    >>> mask = RankStep(2, family="s2", parameters="global")
+    >>> mask(torch.tensor([[-9.0, -1.0, 0.0]]), torch.zeros(1, 2)).exp().detach()
+    tensor([[0., 1., 1.]])
+    """
+
+    def units(self, scores: Tensor, counted: Tensor | None, resolution: Resolution | None) -> Tensor:
+        """Unit ranks ``[b, N]``: 1 for the nearest of the rows that are ``counted``, 0 for the farthest."""
+        values = scores.detach()
+        span = row_range(values, counted)
+        tied = told_apart(values, resolution).of(*span)
+        among = values if counted is None else torch.where(counted, values, -torch.inf)
+        nearer = values.shape[-1] - torch.searchsorted(among.sort(dim=-1).values, values + tied, right=True)
+        count = values.shape[-1] if counted is None else counted.sum(dim=-1, keepdim=True)
+        last = torch.as_tensor(count - 1, device=values.device).clamp(min=1)
+        return (1 - nearer.to(values.dtype) / last).clamp(min=0)
+
+
+@register(
+    "mask",
+    "rejecting_step",
+    "learned",
+    "hard-rejection",
+    "score-scale-invariant",
+    "score-shift-invariant",
+    "permutation-invariant",
+    paper="NONA, section 7",
+    verified="numpy in float64",
+)
+class RejectingStep(SoftStep):
+    r"""S2 with a threshold of rejection: $\ln S_2$ of $(n_{ij} - a) / (1 - a)$, and mass 0 up to a.
+
+    $a = \min(a_0, \mathrm{top}) - \epsilon$, as S1 has it: the nearest admissible row always keeps some mass. At a = 0
+    it is S2. The outlook of the paper's section 7, which says that S2 cannot easily have such a number, as its slope
+    has no bound at 0: so has this one's at a, but what is added to the scores is the logarithm, whose slope at a row
+    that counts is finite.
+
+    Args:
+        dim: width of the queries.
+        parameters: see :class:`SoftStep`, as for the two below; a0 is used, too.
+        extent: see there.
+        eps: see there.
+
+    Predictions are not streamed.
+
+    >>> mask = RejectingStep(2, parameters="global")  # all three numbers are 1/2
+    >>> mask(torch.tensor([[-4.0, -2.0, -1.5, 0.0]]), torch.zeros(1, 2)).exp().detach()
+    tensor([[0.0000, 0.0014, 0.8409, 1.0000]])
+    """
+
+    def __init__(
+        self, dim: int, parameters: Parameters = "pointwise", extent: Extent = "admissible", eps: float = 1e-6
+    ) -> None:
+        super().__init__(dim, "s2", parameters, extent, eps)
+
+    def log_step(self, unit: Tensor, numbers: StepParameters, top: Tensor) -> Tensor:
+        """See :meth:`SoftStep.log_step`."""
+        threshold = torch.minimum(numbers.a0, top)  # [b, 1]
+        above = ((unit - threshold) + self.eps) / ((1 - threshold) + self.eps)
+        return log_s2(above.clamp(min=0), numbers)

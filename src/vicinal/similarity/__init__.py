@@ -4,6 +4,7 @@ from vicinal.similarity.base import Similarity
 from vicinal.similarity.distances import NegativeL1, NegativeL2, NegativeSquaredL2
 from vicinal.similarity.gaussians import bures_exp, bures_geodesic, bures_log, bures_wasserstein
 from vicinal.similarity.images import ImageSimilarity, ms_ssim, ssim
+from vicinal.similarity.mapped import Mapped
 from vicinal.similarity.means import NearestClass, class_means, nearest_class_mean
 from vicinal.similarity.noise import NegativeSNR
 from vicinal.similarity.products import Cosine, Dot, scaled_dot
@@ -14,6 +15,7 @@ __all__ = [
     "Dot",
     "FixedDimensionalEncoding",
     "ImageSimilarity",
+    "Mapped",
     "NearestClass",
     "NegativeL1",
     "NegativeL2",
