@@ -1,6 +1,6 @@
 """``vicinal demo``: the default on a small real table, beside other models, and reasons in words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ class DemoResult:
         outcome: of the fit.
     """
 
-    scores: dict[str, dict[str, float]]
+    scores: Mapping[str, Mapping[str, float]]
     lines: list[str]
     test_rows: int
     outcome: FitOutcome
