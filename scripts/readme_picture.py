@@ -16,7 +16,7 @@ from vicinal.estimators.explanation import Explanation
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "images" / "neighbors.svg"
 LEFT, WIDTH, TALLEST, STEP = 96, 600, 52, 88
-LARGEST = 350
+LARGEST = 50
 """Right end of the axis of labels."""
 GRAY, BLUE, RED = "#767676", "#3987c9", "#d1583c"
 """Tones that can be read on white and on black."""
@@ -42,14 +42,14 @@ def svg(explanations: Sequence[Explanation], truth: Sequence[float]) -> str:
         "<title>Three predictions, each a weighted mean of labels of rows</title>",
         f'<text x="8" y="16"><tspan fill="{RED}">&#9650; predicted</tspan>  &#9675; measured  '
         f'<tspan fill="{BLUE}">&#9612;labelled rows</tspan></text>',
-        *(f'<text x="{at(tick):g}" y="{bottom + 16}" text-anchor="middle">{tick}</text>' for tick in range(0, 351, 50)),
+        *(f'<text x="{at(tick):g}" y="{bottom + 16}" text-anchor="middle">{tick}</text>' for tick in range(0, 51, 10)),
         f'<text x="{at(LARGEST / 2):g}" y="{bottom + 36}" text-anchor="middle">'
-        "label of the labelled row (progression of diabetes); height: its weight in the prediction</text>",
+        "adjusted label of a car (miles per gallon); height: its weight in the prediction</text>",
     ]
     for number, (each, label) in enumerate(zip(explanations, truth, strict=True)):
         base = STEP * (number + 1) - 12
         stems = "".join(
-            f"M{at(neighbor.label):g} {base}v{-TALLEST * neighbor.weight / largest:.1f}"
+            f"M{at(neighbor.adjusted or neighbor.label):.1f} {base}v{-TALLEST * neighbor.weight / largest:.1f}"
             for neighbor in each.neighbors
             if neighbor.weight > 0
         )
@@ -57,12 +57,12 @@ def svg(explanations: Sequence[Explanation], truth: Sequence[float]) -> str:
         parts += [
             f'<path d="M{LEFT} {base}h{WIDTH}" stroke="{GRAY}"/>',
             f'<path d="{stems}" stroke="{BLUE}" stroke-width="2"/>',
-            f'<text x="{at(first.label):g}" y="{base - TALLEST * first.weight / largest - 4:.1f}" fill="{BLUE}" '
+            f'<text x="{at(first.adjusted or first.label):.1f}" y="{base - TALLEST * first.weight / largest - 4:.1f}" fill="{BLUE}" '
             f'text-anchor="middle">{first.name}: {first.weight:.0%}</text>',
             f'<path d="M{at(each.prediction):.1f} {base}l-5 9h10z" fill="{RED}"/>',
             f'<circle cx="{at(label):g}" cy="{base}" r="4" fill="none" stroke="{GRAY}" stroke-width="2"/>',
-            f'<text x="8" y="{base - 16}">patient {number}</text>',
-            f'<text x="8" y="{base}" fill="{RED}" font-weight="bold">&#9650; {each.prediction:.0f}</text>',
+            f'<text x="8" y="{base - 16}">car {number}</text>',
+            f'<text x="8" y="{base}" fill="{RED}" font-weight="bold">&#9650; {each.prediction:.1f}</text>',
             f'<text x="52" y="{base}">&#9675; {label:g}</text>',
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -75,4 +75,4 @@ def at(label: float) -> float:
 
 if __name__ == "__main__":
     names = example()
-    PICTURE.write_text(svg(names["model"].explain(names["X"][:3], k=439), list(names["y"][:3])), encoding="utf-8")
+    PICTURE.write_text(svg(names["model"].explain(names["X"][:3], k=395), list(names["y"][:3])), encoding="utf-8")
