@@ -42,13 +42,20 @@ class KrigingWeights(NamedTuple):
     trend: Tensor | None = None
 
     def mean(self, labels: Tensor) -> Tensor:
-        """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64, and the trend."""
+        """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64, and the trend.
+
+        Raises:
+            ValueError: for labels of other targets than those of the trend.
+        """
         near = labels[self.positions.clamp(min=0)].double()  # [b, k] or [b, k, T]
         mean = torch.einsum("bk,bk...->b...", self.weights, near)
         if self.trend is None:
             return mean
-        later = mean.shape[-1] - self.trend.shape[-1] if mean.ndim == 2 else 0  # classes that the trend has not seen
-        return mean + (nn.functional.pad(self.trend, (0, later)) if later else self.trend)
+        trend, width = self.trend.reshape(len(mean), -1), mean.reshape(len(mean), -1).shape[1]
+        later = width - trend.shape[1]  # classes that the trend has not seen
+        if later < 0:
+            raise ValueError(f"labels: expected {trend.shape[1]} numbers a row as the trend has them, got {width}")
+        return mean + nn.functional.pad(trend, (0, later)).reshape(mean.shape)
 
     def largest(self, k: int) -> tuple[Tensor, Tensor]:
         """The ``k`` weights ``[b, k]`` of largest absolute value, and their positions, -1 where the weight is 0."""
