@@ -121,8 +121,9 @@ def drawn(seed, *, rows=24, queries=5, near=2, trend=3, targets=1, weighted=Fals
     """Arrays of a case: queries, a bank, labels with some trend, and a head's numbers."""
     rng = np.random.default_rng(seed)
     width = near + trend * targets
-    case = {"queries": rng.normal(size=(queries, width)), "bank": rng.normal(size=(rows, width))}
-    case |= {"k": 8, "trend": trend, "scale": 1.7, "noise": 0.2, "base": 1.0 + np.arange(targets), "unit": 0.5 + np.arange(targets)}
+    case = {"queries": rng.normal(size=(queries, width)), "bank": rng.normal(size=(rows, width)), "k": 8}
+    case |= {"trend": trend, "scale": 1.7, "noise": 0.2}
+    case |= {"base": 1.0 + np.arange(targets), "unit": 0.5 + np.arange(targets)}
     columns = case["bank"][:, near:].reshape(rows, targets, trend)
     case["labels"] = case["base"] + case["unit"] * columns.sum(axis=2) + 0.5 * rng.normal(size=(rows, targets))
     return case | ({"mass": rng.uniform(0.2, 5, rows)} if weighted else {})
