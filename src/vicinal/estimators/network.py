@@ -52,8 +52,9 @@ def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
     options = settings["mask_parameters"], settings["mask_extent"]
     if kind == "reject":
         return RejectingStep(dim, *options)
-    eps = {"eps": PAPER_EPS} if kind == "" and options[1] == "all" else {}
-    return (RankStep if kind == "ranks" else SoftStep)(dim, family, *options, **eps)
+    step = (RankStep if kind == "ranks" else SoftStep)(dim, family, *options)
+    step.eps = PAPER_EPS if kind == "" and step.extent == "all" else step.eps
+    return step
 
 
 def make_head(

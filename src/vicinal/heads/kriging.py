@@ -157,8 +157,8 @@ class Kriging(nn.Module):
             prediction at a row is its label; towards infinity all k weights are 1/k.
         convex: allow no negative weights.
         linear: how many of the last entries of the embeddings enter the kernel by their inner product.
-        whole_up_to: in a bank of at most this many rows, use all of them instead of k. Where weights may be negative
-            and ``linear`` is 0, one inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
+        whole_up_to: in a bank of at most this many rows, use all of them instead of k. Where weights may be negative,
+            one inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
 
     References:
         The signed form in fixed metrics: nearest-neighbor Gaussian processes and MuyGPs (arXiv:2104.14581).
@@ -227,7 +227,7 @@ class Kriging(nn.Module):
 
     def by_one_inverse(self, rows: int) -> bool:
         """Whether one inverse serves all queries: all ``rows`` of the bank are used, and weights may be negative."""
-        return not self.convex and not self.linear and rows <= self.whole_up_to
+        return not self.convex and rows <= self.whole_up_to
 
     def noise(self) -> Tensor:
         """What is added to the kernel of a row with itself."""
