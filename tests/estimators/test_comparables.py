@@ -76,7 +76,7 @@ def test_the_parts_sum_to_the_prediction(model):
 
 
 def by_reference(model, frame, *, known=False):
-    """Predictions ``[b, T]`` by LightGBM's texts and numpy, of rows whose ids are their places and of new ones."""
+    """Predictions ``[b, T]`` by texts, slopes and numpy, of rows whose ids are their places and of new ones."""
     projector, head, bank = model.network_.projector, model.network_.head, model.bank_
     encoder, reader = model.network_.encoder, projector.reader
     both = pd.concat([frame, bank.rows[frame.columns]], ignore_index=True)
@@ -84,10 +84,23 @@ def by_reference(model, frame, *, known=False):
     models = [[reference.read_text(text) for text in fold] for fold in projector.texts]
     places = bank.store.positions(np.arange(len(frame)) if known else np.full(len(frame), -1)).tolist()
     folds = [int(bank.folds[place]) if place >= 0 else -1 for place in places] + bank.folds.tolist()
-    rows = np.stack([reference.embedding(models, *one) for one in zip(columns, folds, strict=True)])
+    width = len(reader.names)
+    of_trees = [reference.embedding(models, row[:width], fold) for row, fold in zip(columns, folds, strict=True)]
+    of_trees = np.stack(of_trees)[:, projector.targets :].reshape(len(columns), projector.targets, -1)
+    terms, slopes = (
+        torch.cat(projector.columns.terms(torch.tensor(columns[:, width:])), dim=1),
+        projector.slopes.numpy(),
+    )
+    of_fold = np.stack([slopes.mean(axis=0) if fold < 0 else slopes[fold] for fold in folds])  # [n, T, w]
+    each, names = terms.numpy()[:, None] * of_fold, np.array(projector.columns.by_column(reader.further))
+    of_lines = np.stack([each[:, :, names == name].sum(axis=2) for name in projector.names], axis=2)
+    of_trees, of_lines = (
+        part * share[:, None] for part, share in zip((of_trees, of_lines), projector.shares.numpy(), strict=True)
+    )
+    rows = np.concatenate([(of_trees + of_lines).sum(axis=2), (of_trees + of_lines).reshape(len(columns), -1)], axis=1)
     kept = rows[len(frame) :].astype(np.float32).astype(float)  # as a bank has them
     numbers = {"k": head.k, "scale": head.log_scale.exp().item(), "noise": head.log_noise.exp().item() + 1e-6}
-    numbers |= {"trend": projector.trend, "base": reference.base(models), "unit": np.ones(projector.targets)}
+    numbers |= {"trend": projector.trend, "base": projector.base.numpy(), "unit": np.ones(projector.targets)}
     numbers |= {"mass": bank.mass.numpy(), "ranks": bank.store.keys.numpy()}
     labels = bank.labels.reshape(len(bank), -1).numpy()
     # several targets are on [0, 1] inside, by the range of the rows that were not held out
