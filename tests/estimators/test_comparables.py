@@ -1,19 +1,23 @@
 """Comparables of a kernel and of trees: sums of explanations, rows that are known, changes of rows, wild cells."""
 
+import functools
 import re
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.comparables import NOISY, USUAL
 
 METRICS = ("kernel", "trees")
+CASES = ("one target", "several targets", "weights and copies")
 
 
 def rows(count=160, seed=0):
@@ -30,14 +34,26 @@ FRAME, Y = rows()
 NEW, NEW_Y = rows(30, seed=1)
 
 
+@functools.cache
+def fitted(metric, case="one target"):
+    """A model that no test changes."""
+    model = NeighborRegressor(metric=metric, readout="comparables")
+    if case == "several targets":
+        return model.fit(FRAME, np.c_[Y, 100 - 7 * Y])
+    if case == "weights and copies":  # of other labels
+        frame, y = pd.concat([FRAME, FRAME[:20]], ignore_index=True), np.concatenate([Y, Y[:20] + 1])
+        return model.set_params(max_neighbors=6).fit(frame, y, sample_weight=np.linspace(0.2, 3, len(frame)))
+    return model.fit(FRAME, Y)
+
+
 @pytest.fixture(scope="module", params=METRICS)
 def model(request):
-    return NeighborRegressor(metric=request.param, readout="comparables").fit(FRAME, Y)
+    return fitted(request.param)
 
 
 @pytest.fixture(scope="module", params=METRICS)
 def several(request):
-    return NeighborRegressor(metric=request.param, readout="comparables").fit(FRAME, np.c_[Y, 100 - 7 * Y])
+    return fitted(request.param, "several targets")
 
 
 def parts_sum(one):
@@ -57,6 +73,53 @@ def test_the_parts_sum_to_the_prediction(model):
                 assert n.adjusted == pytest.approx(n.label + sum(n.adjustments.values()), abs=1e-9)
                 assert n.contribution == pytest.approx(n.weight * n.adjusted, abs=1e-9)
                 assert n.weight > 0
+
+
+def by_reference(model, frame, *, known=False):
+    """Predictions ``[b, T]`` by texts, slopes and numpy, of rows whose ids are their places and of new ones."""
+    projector, head, bank = model.network_.projector, model.network_.head, model.bank_
+    encoder, reader = model.network_.encoder, projector.reader
+    both = pd.concat([frame, bank.rows[frame.columns]], ignore_index=True)
+    columns = reader(encoder, reader.prepare(encoder, both).select(torch.arange(len(both)))).numpy()
+    models = [[reference.read_text(text) for text in fold] for fold in projector.texts]
+    places = bank.store.positions(np.arange(len(frame)) if known else np.full(len(frame), -1)).tolist()
+    folds = [int(bank.folds[place]) if place >= 0 else -1 for place in places] + bank.folds.tolist()
+    width = len(reader.names)
+    of_trees = [reference.embedding(models, row[:width], fold) for row, fold in zip(columns, folds, strict=True)]
+    of_trees = np.stack(of_trees)[:, projector.targets :].reshape(len(columns), projector.targets, -1)
+    terms, slopes = (
+        torch.cat(projector.columns.terms(torch.tensor(columns[:, width:])), dim=1),
+        projector.slopes.numpy(),
+    )
+    of_fold = np.stack([slopes.mean(axis=0) if fold < 0 else slopes[fold] for fold in folds])  # [n, T, w]
+    each, names = terms.numpy()[:, None] * of_fold, np.array(projector.columns.by_column(reader.further))
+    of_lines = np.stack([each[:, :, names == name].sum(axis=2) for name in projector.names], axis=2)
+    of_trees, of_lines = (
+        part * share[:, None] for part, share in zip((of_trees, of_lines), projector.shares.numpy(), strict=True)
+    )
+    rows = np.concatenate([(of_trees + of_lines).sum(axis=2), (of_trees + of_lines).reshape(len(columns), -1)], axis=1)
+    kept = rows[len(frame) :].astype(np.float32).astype(float)  # as a bank has them
+    numbers = {"k": head.k, "scale": head.log_scale.exp().item(), "noise": head.log_noise.exp().item() + 1e-6}
+    numbers |= {"trend": projector.trend, "base": projector.base.numpy(), "unit": np.ones(projector.targets)}
+    numbers |= {"mass": bank.mass.numpy(), "ranks": bank.store.keys.numpy()}
+    labels = bank.labels.reshape(len(bank), -1).numpy()
+    # several targets are on [0, 1] inside, by the range of the rows that were not held out
+    low, high = (end.numpy() for end in model.fitted_.codec.label_ends()) if labels.shape[1] > 1 else (0.0, 1.0)
+    said = [
+        reference.predicted(row, kept, (labels - low) / (high - low), **numbers, left_out=[place])[0]
+        for row, place in zip(rows[: len(frame)], places, strict=True)
+    ]
+    return low + np.array(said) * (high - low)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_trees_agree_with_numpy_from_lightgbms_text_to_the_prediction(case):
+    model = fitted("trees", case)
+    said = model.predict(NEW).reshape(len(NEW), -1)
+    np.testing.assert_allclose(said, by_reference(model, NEW), rtol=1e-9, atol=1e-9)
+    some = FRAME[:9]
+    said = model.predict(some, ids=range(9)).reshape(9, -1)
+    np.testing.assert_allclose(said, by_reference(model, some, known=True), rtol=1e-9, atol=1e-9)
 
 
 def test_each_of_several_targets_is_explained_in_its_own_unit(several):

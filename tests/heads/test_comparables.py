@@ -1,5 +1,8 @@
 """Comparables: against a reference in numpy, and what a prediction by adjusted labels promises."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from references.kriging import all_subsets, kernel_problem
+from vicinal.encoders.tree_projector import TreeProjector
 from vicinal.heads import Comparables, Kriging
 from vicinal.heads.kriging_weights import weights_with_slack
 
 FLOAT = torch.float64
+GOLDEN = Path(__file__).parents[1] / "golden" / "comparables"
+CASES = sorted(path.stem for path in GOLDEN.glob("*.npz"))
 
 
 def drawn(seed, b=4, n=12, trend=2, targets=1, near=1):
@@ -43,6 +49,45 @@ def test_agrees_with_the_reference(seed):
     queries, bank, labels, head = drawn(seed)
     expected = [reference(head, query, bank, labels) for query in queries]
     np.testing.assert_allclose(head(queries, bank, labels).detach(), expected, atol=1e-9)
+
+
+def golden(name):
+    """A case that was kept, and a head with its numbers."""
+    case = dict(np.load(GOLDEN / f"{name}.npz"))
+    numbers = {"scale": float(case["scale"]), "noise": float(case["noise"]), "trend": int(case["trend"])}
+    head = Comparables(int(case["k"]), **numbers, targets=case["labels"].shape[1])
+    head.base, head.unit = torch.tensor(case["base"]), torch.tensor(case["unit"])
+    return case, head
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_the_values_that_were_kept(name):
+    case, head = golden(name)
+    queries, bank = torch.tensor(case["queries"]), torch.tensor(case["bank"])
+    mass = torch.tensor(case["mass"]) if "mass" in case else None
+    local = head.local_weights(queries, bank, bank_weight=mass)
+    weights = torch.zeros(len(queries), len(bank), dtype=FLOAT)
+    weights = weights.scatter_add(1, local.positions.clamp(min=0), local.weights.detach())
+    np.testing.assert_allclose(weights, case["weights"], rtol=0, atol=1e-10 / case["noise"])
+    for labels in [case["labels"]] + [case["labels"][:, 0]] * (head.targets == 1):
+        said = head(queries, bank, torch.tensor(labels), bank_weight=mass).detach()
+        np.testing.assert_allclose(said.reshape(len(said), -1), case["prediction"], rtol=0, atol=1e-9 / case["noise"])
+
+
+def test_labels_of_other_targets_than_the_trend_are_refused():
+    queries, bank, labels, head = drawn(4, targets=3)
+    for wrong, got in ((labels[:, 0], "1"), (labels[:, :2], "2")):
+        with pytest.raises(ValueError, match=f"^labels: expected 3 numbers a row as the trend has them, got {got}"):
+            head(queries, bank, wrong)
+
+
+def test_texts_of_trees_give_the_embeddings_that_were_kept():
+    case, head = golden("trees")
+    projector = TreeProjector(case["texts"].tolist(), SimpleNamespace(names=["first", "second", "third"]))
+    rows = projector(torch.tensor(case["columns"]), torch.tensor(case["folds"]))
+    np.testing.assert_allclose(rows, np.concatenate([case["bank"], case["queries"]]), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(projector.base, case["base"], rtol=0, atol=1e-9)
+    assert (projector.trend, projector.targets) == (head.trend, head.targets)
 
 
 def test_weights_with_slack_solve_the_program_with_a_sum_of_at_most_1():

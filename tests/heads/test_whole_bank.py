@@ -17,8 +17,8 @@ def rows(seed, n, d=3):
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
-def signed(n, noise=0.2):
-    return Kriging(n, scale=1.3, noise=noise, convex=False)
+def signed(n, noise=0.2, linear=0):
+    return Kriging(n, scale=1.3, noise=noise, convex=False, linear=linear)
 
 
 def compare(head, queries, bank, weight=None, **identity):
@@ -37,8 +37,9 @@ def compare(head, queries, bank, weight=None, **identity):
     n=st.integers(2, 12),
     hidden=st.sampled_from(["none", "ids", "groups", "both"]),
     weighted=st.booleans(),
+    linear=st.integers(0, 3),
 )
-def test_weights_are_those_of_each_query_by_itself(seed, n, hidden, weighted):
+def test_weights_are_those_of_each_query_by_itself(seed, n, hidden, weighted, linear):
     bank = rows(seed, n)
     queries = torch.cat([bank[:2], rows(seed + 1, 2)])
     identity = {}
@@ -47,7 +48,7 @@ def test_weights_are_those_of_each_query_by_itself(seed, n, hidden, weighted):
     if hidden in ("groups", "both") and n > 2:
         identity |= {"query_groups": torch.tensor([1, 0, 1, 7]), "bank_groups": torch.arange(n) % 3}
     weight = rows(seed + 2, n, 1)[:, 0].exp() if weighted else None
-    whole = compare(signed(n), queries, bank, weight, **identity)
+    whole = compare(signed(n, linear=linear), queries, bank, weight, **identity)
     torch.testing.assert_close(whole.weights.sum(dim=1), torch.ones(4, dtype=DOUBLE))
     allowed = Identity(**identity).allowed(4, n)
     assert allowed is None or bool((whole.weights[~allowed] == 0).all())
@@ -75,9 +76,9 @@ def test_what_cannot_be_is_refused():
     bank = rows(0, 3)
     with pytest.raises(ValueError, match="head: expected convex=False"):
         WholeBank(Kriging(3), bank)
-    with pytest.raises(ValueError, match="and linear=0, got False and 1"):
-        WholeBank(Kriging(3, convex=False, linear=1), bank)
-    assert not Kriging(3, convex=False, linear=1, whole_up_to=9).by_one_inverse(3)
+    with pytest.raises(ValueError, match=r"queries: expected \[b, 3\], got \(2, 4\)"):
+        WholeBank(signed(3), bank).weights_of(rows(1, 2, 4), Identity())
+    assert Kriging(3, convex=False, linear=1, whole_up_to=9).by_one_inverse(3)
     with pytest.raises(ValueError, match="bank: expected at least one row"):
         WholeBank(signed(3), bank[:0])
     with pytest.raises(ValueError, match="bank_weight: expected shape"):

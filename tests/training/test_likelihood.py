@@ -222,3 +222,22 @@ def test_other_units_of_weights_give_another_noise_and_else_the_same_kernel():
     first, second = (fit_kernel(inputs, pieces, labels, weights=unit * weights) for unit in (1, 4))
     torch.testing.assert_close(first.log_lengths, second.log_lengths)
     assert float(second.log_noise - first.log_noise) == pytest.approx(math.log(4))
+
+
+def test_a_kernel_of_fewer_rows_is_where_more_begin(monkeypatch):
+    _, inputs, pieces, labels, _ = problem(n=60)
+    weights = 4 * torch.ones(60, dtype=FLOAT)
+    monkeypatch.setattr(likelihood_module, "FIRST_ROWS", (20, 40))
+    calls = []
+    monkeypatch.setattr(
+        likelihood_module, "most_likely_kernel", lambda *a, **k: calls.append((len(a[3][0]), k["start"])) or calls[0][1]
+    )
+    monkeypatch.setattr(likelihood_module, "corrected", lambda kernel, *rest: kernel)
+    first = TableKernel.start(3)
+    calls.append((0, first))
+    ended = fit_kernel(inputs, pieces, labels, weights=weights, start=first)
+    assert [count for count, _ in calls[1:]] == [60]
+    assert float(calls[1][1].log_noise) == pytest.approx(float(first.log_noise) - math.log(4))
+    assert float(ended.log_noise) == pytest.approx(float(first.log_noise) + math.log(4))
+    fit_kernel(inputs, pieces, labels, weights=weights)
+    assert [count for count, _ in calls[2:]] == [20, 40, 60]

@@ -178,8 +178,8 @@ Readout: TypeAlias = Annotated[
 MaxNeighbors: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        help="Most neighbors of a prediction; default: 10 to 120, chosen; 30 of a network; 256 for dense weights (128 "
-        "of over 5,000 rows; for classes, all of up to 2,048).",
+        help="Most neighbors of a prediction; default: 10 to 120, chosen; 30 of a network; for dense weights all of "
+        "up to 2,048, 256 of more rows, 128 of over 5,000.",
         rich_help_panel=LEARN,
     ),
 ]

@@ -27,6 +27,9 @@ USUAL = (10, 30)
 MANY = (60, 120)
 """Rows that may do so where labels are mostly noise, of which each row more takes its share away."""
 
+MORE = 0.04
+"""By what share of the error 120 rows may be better than 30, of which noise alone takes (1/30 - 1/120) of itself."""
+
 NOISY = 0.5
 """Share of the variance of the labels from which on errors are mostly noise."""
 
@@ -92,17 +95,26 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     if rows is None:
         counts = MANY if least.error > NOISY * compared.variance() else ()
         fewer = [compared.best(one.head.with_rows(USUAL[0]), [one.place]) for one in usual]
-        more = [[compared.at(one.head.with_rows(k), [one.place])[0] for one in usual] for k in counts]
+        may = [one for one in usual if (1 - MORE) * _cost(one) <= (1 + SHARE) * min(map(_cost, usual))]
+        more = [[compared.at(one.head.with_rows(k), [one.place])[0] for one in may] for k in counts]
         tried = [*fewer, *usual, *(one for some in more for one in some)]
         least = min(tried, key=lambda one: one.error)
     some = [one for one in tried if one.weight >= LEAST_WEIGHT] or tried[-1:]
-    cost = [one.error * (1 if adjusts(one.head) else 1 + HANDICAP) for one in some]
-    chosen = next(one for one, each in zip(some, cost, strict=True) if each <= (1 + SHARE) * min(cost))
+    chosen = next(one for one in some if _cost(one) <= (1 + SHARE) * min(map(_cost, some)))
     return model.with_head(chosen.head.eval())
 
 
+def _cost(one: Candidate) -> float:
+    """The error that a readout is compared by."""
+    return one.error * (1 if adjusts(one.head) else 1 + HANDICAP)
+
+
 class _Compared:
-    """Errors of readouts of a model on some rows of its bank, each predicted from all others."""
+    """Errors of readouts of a model on some rows of its bank, each predicted from all others.
+
+    Of trees from those of other folds. One model embeds all rows of a fold, so that they share its faults, which the
+    labels of some then mend for the others; new rows have the mean of all models, and no such faults.
+    """
 
     def __init__(self, model: FittedModel) -> None:
         self.model, self.bank, self.labels = model, model.bank, model.bank_labels().double()
@@ -146,7 +158,11 @@ class _Compared:
     def _errors(self, heads: Sequence[Kriging]) -> tuple[list[float], list[float]]:
         bank, at = self.bank, self.some
         rows = bank.vectors[at], self.labels[at], bank.vectors, self.labels
-        known = bank.identity(**bank.who(at)), self.mass
+        identity = bank.identity(**bank.who(at))
+        # of numbers: folds are whole groups
+        if self.model.metric == "trees" and self.model.codec.kind == "numbers" and bank.folds is not None:
+            identity |= {"query_groups": bank.folds[at], "bank_groups": bank.folds}
+        known = identity, self.mass
         both = errors_of(heads, *rows, *known, numbers=True, strongest=FIRST)
         error, weight = (values.sum(dim=1) / self.mass.sum() for values in both)
         return error.tolist(), weight.tolist()

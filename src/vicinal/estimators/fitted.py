@@ -1,5 +1,6 @@
 """What a fit leaves behind: a metric, a readout, and the rows that predictions are made from, as one value."""
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
@@ -20,6 +21,7 @@ from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import adjusts, weighs_locally
 from vicinal.training import NeighborNetwork
 from vicinal.training.history import TrainingHistory
+from vicinal.training.likelihood import TableKernel
 from vicinal.training.rows import spread
 
 T = TypeVar("T")
@@ -69,6 +71,7 @@ class FittedModel:
         folds: how many folds the members leave out; None where rows were held out.
         fold_heads: by which rows are read out of fold, where readouts were chosen for each; None: the head.
         near: the head over its index; None without one.
+        learned: the kernel as its likelihood has it, which that of more rows may begin with; None for other metrics.
         optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
     """
 
@@ -82,6 +85,7 @@ class FittedModel:
     folds: int | None = None
     fold_heads: Sequence[nn.Module] | None = None
     near: NearBank | None = None
+    learned: TableKernel | None = None
     optimism: float = 1.0
     _computed: list[Computed] = field(default_factory=list, init=False, repr=False)
 
@@ -89,6 +93,12 @@ class FittedModel:
         """The same metric with another readout."""
         network = NeighborNetwork(self.network.encoder, self.network.projector, head)
         return replace(self, network=network.eval())
+
+    def with_history(self, history: TrainingHistory) -> Self:
+        """The same model with another history, and all that was computed of its rows."""
+        model = copy.copy(self)
+        object.__setattr__(model, "history", history)
+        return model
 
     def of_target(self, place: int) -> Self:
         """This model for one of several targets."""

@@ -48,7 +48,7 @@ from vicinal.index import Index, NeighborBank
 from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
-from vicinal.training.likelihood import FIRST_ROWS, MOST_ROWS
+from vicinal.training.likelihood import FIRST_ROWS, MOST_ROWS, TableKernel
 from vicinal.training.rows import RowInputs, RowSubset, spread
 from vicinal.training.settings import encoding_device
 from vicinal.training.trees import FOLDS
@@ -201,7 +201,8 @@ def _better_kernel(
     error = trees.error_of_all()
     for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None else ():
         if kernel is None or (len(rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error):
-            kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed, most)[0]
+            start = None if kernel is None else kernel.learned
+            kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed, most, start)[0]
     return trees if kernel is None or error <= kernel.error_of_all() else kernel
 
 
@@ -347,6 +348,7 @@ def fit_kernel(
     settings: Settings,
     seed: int,
     most: int = MOST_ROWS,
+    start: TableKernel | None = None,
 ) -> Fit:
     """Learn a kernel, by the likelihood of the rows that are not held out, and fill the bank.
 
@@ -357,6 +359,7 @@ def fit_kernel(
         settings: the estimator's parameters.
         seed: of the rows that the likelihood is of.
         most: how many these are, at most.
+        start: see :func:`vicinal.training.likelihood.fit_kernel`.
     """
     classes = codec.kind == "classes"
     check_kernel(encoder, classes=classes)
@@ -366,7 +369,8 @@ def fit_kernel(
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
     k = settings["max_neighbors"] or kernel_neighbors(len(rows.frame))
     by = settings | {"metric": "kernel", "max_neighbors": k}
-    whole = WHOLE if classes and settings["max_neighbors"] is None and index is None else 0
+    may = classes or settings["readout"] != "rows"  # of numbers these are few
+    whole = WHOLE if may and settings["max_neighbors"] is None and index is None else 0
     network = make_kernel_network(by, encoder, classes=classes, whole_up_to=whole)
     width = embedding_width(network)
     stores = NeighborBank(width), NeighborBank(width)
@@ -375,17 +379,20 @@ def fit_kernel(
     known = None if codes is None else codes[train]
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
     labels = codec.scaled(rows.labels) if classes else codec.transform.forward(rows.labels)
-    learn = fit_class_network if classes else fit_kernel_network
-    amplitude = learn(network, RowSubset(inputs, train), labels[train], known, seed, weights, most)
+    learning, learned = (network, RowSubset(inputs, train), labels[train], known, seed, weights), None
+    if classes:
+        fit_class_network(*learning)
+    else:
+        learned = fit_kernel_network(*learning, most, start)
     model = fill_banks(stores, network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
     model = replace(model, codec=_with_scale(model)) if classes else model
-    if not classes:
-        model = replace(model, optimism=kernel_optimism(network, min(most, len(train))))
-    if not classes and index is None and settings["readout"] in ("auto", "comparables"):
-        model = _with_trend(model, rows, inputs, amplitude, settings, seed)
+    if learned is not None:
+        model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
+    if learned is not None and index is None and settings["readout"] in ("auto", "comparables"):
+        model = _with_trend(model, rows, inputs, float(learned.log_amplitude.exp()), settings, seed)
     some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
     history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
-    return replace(model, history=history), indexes
+    return model.with_history(history), indexes
 
 
 def _with_trend(
@@ -410,6 +417,7 @@ def _with_trend(
     few = fill_banks(
         stores, network, inputs, replace(rows, held_out=held_out), model.codec, model.history, settings, "kernel"
     )
+    few = replace(few, learned=model.learned)
     few = with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])
     if settings["readout"] == "comparables" or few.error_of_all() <= (1 + SHARE) * model.error_of_all():
         return few
@@ -436,8 +444,7 @@ def fit_trees(rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, sett
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
     model = replace(model, codec=_with_scale(model)) if classes else model
     unit = codec.unit() ** 2
-    history = TrainingHistory([error / unit], [model.honest_error() / unit])
-    return replace(model, history=history), []
+    return model.with_history(TrainingHistory([error / unit], [model.honest_error() / unit])), []
 
 
 def _with_scale(model: FittedModel) -> LabelCodec:

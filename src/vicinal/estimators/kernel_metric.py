@@ -30,7 +30,7 @@ PATIENCE = 0.05
 
 
 WHOLE = 2048
-"""Rows up to which all of them predict a class by a kernel: one inverse of 32 MiB then serves every prediction."""
+"""Rows up to which all of them predict by signed weights of a kernel: one inverse of 32 MiB serves every prediction."""
 
 
 def kernel_neighbors(rows: int) -> int:
@@ -109,7 +109,8 @@ def fit_kernel_network(
     seed: int,
     weights: Tensor | None = None,
     most: int = MOST_ROWS,
-) -> float:
+    start: TableKernel | None = None,
+) -> TableKernel:
     """Learn the kernel of a network that :func:`make_kernel_network` made, and give it to projector and head.
 
     Args:
@@ -120,16 +121,14 @@ def fit_kernel_network(
         seed: of the rows that the likelihood is of.
         weights: ``[n]`` or None, see :func:`vicinal.training.likelihood.fit_kernel`.
         most: see there.
-
-    Returns:
-        the amplitude of the kernel, in variances of the labels.
+        start: see there.
     """
     projector, head = kernel_parts(network)
     features = encoded(network.encoder, inputs)
     pieces = projector.fit(features).terms(features)
-    kernel = fit_kernel(*pieces, labels, groups, seed=seed, weights=weights, most=most)
+    kernel = fit_kernel(*pieces, labels, groups, seed=seed, weights=weights, most=most, start=start)
     take_kernel(projector, head, kernel)
-    return float(kernel.log_amplitude.exp())
+    return kernel
 
 
 @torch.no_grad()
@@ -140,8 +139,7 @@ def fit_class_network(
     groups: Tensor | None,
     seed: int,
     weights: Tensor | None = None,
-    most: int = MOST_ROWS,
-) -> float:
+) -> None:
     """The same for one-hot ``labels [n, K]``: a length for all numbers and categories, and one for each other column.
 
     Entries of fixed vectors count as they are, or standardized as their encoder gives them, whichever has less loss: of
@@ -175,7 +173,6 @@ def fit_class_network(
         projector.log_lengths[entries] = log_length + unit[entries].log()
     head.log_scale.fill_(math.log(3) / 2)
     head.log_noise.copy_(kernel.log_noise)
-    return 1.0
 
 
 def kernel_parts(network: NeighborNetwork) -> tuple[KernelProjector, Kriging]:

@@ -92,8 +92,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             8,192 rows; for classes attention of a network, as few rows would rule most classes out, dense weights of a
             kernel, and of trees as for numbers.
         max_neighbors: most rows that make a prediction. None: of a kernel or trees 10 or 30, or up to 120 where labels
-            are mostly noise; 30 of a network; for dense weights of a kernel 256 (128 for more than 5,000 rows), and for
-            classes all rows if there are at most 2,048.
+            are mostly noise; 30 of a network; for dense weights of a kernel all rows of up to 2,048, 256 of more, and
+            128 of more than 5,000.
         target_transform: the scale that numbers are learned on: "none"; "log", for positive ones such as prices, where
             a prediction is a weighted geometric mean; "rank", their normal scores (see
             :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto": "log" where labels are positive

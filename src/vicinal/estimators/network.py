@@ -33,6 +33,9 @@ NEIGHBORS = 30
 MOST_NEIGHBORS = 1024
 """Rows that a kriging readout looks at, at most: their kernel is a matrix of so many rows for each query."""
 
+PAPER_EPS = 1e-12
+"""What keeps the numbers of SoftStep inside (0, 1) in the paper's public code, which ``mask_extent="all"`` follows."""
+
 _LARGEST = 1 << 20
 """Units of a layer, and members: beyond it no machine holds the network."""
 
@@ -49,7 +52,9 @@ def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
     options = settings["mask_parameters"], settings["mask_extent"]
     if kind == "reject":
         return RejectingStep(dim, *options)
-    return (RankStep if kind == "ranks" else SoftStep)(dim, family, *options)
+    step = (RankStep if kind == "ranks" else SoftStep)(dim, family, *options)
+    step.eps = PAPER_EPS if kind == "" and step.extent == "all" else step.eps
+    return step
 
 
 def make_head(

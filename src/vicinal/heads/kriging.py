@@ -42,13 +42,20 @@ class KrigingWeights(NamedTuple):
     trend: Tensor | None = None
 
     def mean(self, labels: Tensor) -> Tensor:
-        """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64, and the trend."""
+        """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64, and the trend.
+
+        Raises:
+            ValueError: for labels of other targets than those of the trend.
+        """
         near = labels[self.positions.clamp(min=0)].double()  # [b, k] or [b, k, T]
         mean = torch.einsum("bk,bk...->b...", self.weights, near)
         if self.trend is None:
             return mean
-        later = mean.shape[-1] - self.trend.shape[-1] if mean.ndim == 2 else 0  # classes that the trend has not seen
-        return mean + (nn.functional.pad(self.trend, (0, later)) if later else self.trend)
+        trend, width = self.trend.reshape(len(mean), -1), mean.reshape(len(mean), -1).shape[1]
+        later = width - trend.shape[1]  # classes that the trend has not seen
+        if later < 0:
+            raise ValueError(f"labels: expected {trend.shape[1]} numbers a row as the trend has them, got {width}")
+        return mean + nn.functional.pad(trend, (0, later)).reshape(mean.shape)
 
     def largest(self, k: int) -> tuple[Tensor, Tensor]:
         """The ``k`` weights ``[b, k]`` of largest absolute value, and their positions, -1 where the weight is 0."""
@@ -150,8 +157,8 @@ class Kriging(nn.Module):
             prediction at a row is its label; towards infinity all k weights are 1/k.
         convex: allow no negative weights.
         linear: how many of the last entries of the embeddings enter the kernel by their inner product.
-        whole_up_to: in a bank of at most this many rows, use all of them instead of k. Where weights may be negative
-            and ``linear`` is 0, one inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
+        whole_up_to: in a bank of at most this many rows, use all of them instead of k. Where weights may be negative,
+            one inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
 
     References:
         The signed form in fixed metrics: nearest-neighbor Gaussian processes and MuyGPs (arXiv:2104.14581).
@@ -220,7 +227,7 @@ class Kriging(nn.Module):
 
     def by_one_inverse(self, rows: int) -> bool:
         """Whether one inverse serves all queries: all ``rows`` of the bank are used, and weights may be negative."""
-        return not self.convex and not self.linear and rows <= self.whole_up_to
+        return not self.convex and rows <= self.whole_up_to
 
     def noise(self) -> Tensor:
         """What is added to the kernel of a row with itself."""

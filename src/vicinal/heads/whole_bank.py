@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.distances import squared_distances
-from vicinal.core.checks import check_matrices
 from vicinal.heads.admissible import Identity, check_bank_weight, check_some
 from vicinal.heads.kriging import Kriging, KrigingWeights
 
@@ -31,15 +30,16 @@ class WholeBank:
     .. math::
         w - P_{\cdot E} P_{EE}^{-1} w_E, \qquad \mu - s_E^\top P_{EE}^{-1} w_E / S
 
-    exactly as if the system had been solved without them. The variance is $1 + \lambda - w^\top c - \mu$.
+    exactly as if the system had been solved without them. The variance is $\kappa(q, q) + \lambda - w^\top c - \mu$.
+    The origin of a linear part, which does not matter as weights sum to 1, is the mean of the bank here.
 
     Args:
-        head: with ``convex=False`` and ``linear=0``; how many rows it looks at is passed over.
+        head: with ``convex=False``; how many rows it looks at is passed over.
         bank: ``[N, d]``.
         bank_weight: ``[N]`` or None, see there.
 
     Raises:
-        ValueError: for a head with ``convex`` or ``linear``, or an empty bank.
+        ValueError: for a head with ``convex``, or an empty bank.
 
     References:
         Leaving one row out of kriging by its inverse: Dubrule (1983), doi:10.1007/BF01033232.
@@ -53,12 +53,16 @@ class WholeBank:
     @torch.no_grad()
     def __init__(self, head: Kriging, bank: Tensor, bank_weight: Tensor | None = None) -> None:
         check_bank_weight(bank_weight, len(bank))
-        if head.convex or head.linear:
-            raise ValueError(f"head: expected convex=False and linear=0, got {head.convex} and {head.linear}")
+        if head.convex:
+            raise ValueError(f"head: expected convex=False, got {head.convex}")
         if len(bank) == 0:
             raise ValueError("bank: expected at least one row, got an empty bank")
-        self.head, self.rows = head, bank.double()
+        self.head, self.width = head, bank.shape[1]
+        self.rows, line = bank.double().tensor_split([self.width - head.linear], dim=1)
+        self.origin = line.mean(dim=0)
+        self.line = line - self.origin
         matrix = head.covariance(squared_distances(self.rows, self.rows))
+        matrix.addmm_(self.line, self.line.T)
         noise = head.noise() if bank_weight is None else head.noise() / bank_weight.double()
         matrix.diagonal().add_(noise)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrix))
@@ -77,15 +81,19 @@ class WholeBank:
         Raises:
             ValueError: if a query may see no row.
         """
-        check_matrices(queries, self.rows)
+        if queries.ndim != 2 or queries.shape[1] != self.width:
+            raise ValueError(f"queries: expected [b, {self.width}], got {tuple(queries.shape)}")
+        near, line = queries.double().tensor_split([self.rows.shape[1]], dim=1)
+        line = line - self.origin
         allowed = identity.allowed(len(queries), len(self.rows))
         check_some(allowed, len(self.rows))
-        vector = self.head.covariance(squared_distances(queries.double(), self.rows))  # [b, N]
+        vector = self.head.covariance(squared_distances(near, self.rows)).addmm_(line, self.line.T)  # [b, N]
         weights = torch.addmm(self.sums / self.total, vector, self.projected)
         multiplier = (vector @ self.sums - 1) / self.total
         if allowed is not None:
             multiplier = multiplier - self._without(weights, ~allowed)
-        variance = 1 + self.head.noise() - (weights * vector).sum(dim=1) - multiplier
+        alone = 1 + line.square().sum(dim=1)  # the kernel of a query with itself
+        variance = alone + self.head.noise() - (weights * vector).sum(dim=1) - multiplier
         return WholeWeights(weights, torch.arange(len(self.rows)).expand_as(weights), variance)
 
     def _without(self, weights: Tensor, hidden: Tensor) -> Tensor:

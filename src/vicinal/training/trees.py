@@ -20,6 +20,12 @@ LEAVES = (8, 31, 127)
 CLASS_LEAVES = (4, 16, 64)
 """The same of classes, which a linear model is weighed with and small trees often do for."""
 
+SMALL = (3, 1)
+"""Rows of a leaf that are tried where labels are quiet, which larger leaves blur: the second if the first is better."""
+
+QUIET = 0.2
+"""Share of the variance of the labels below which errors are quiet; of classes none are."""
+
 ROUNDS = 2000
 """Trees of a model, at most."""
 
@@ -45,8 +51,8 @@ def boosted_folds(
 ) -> tuple[list[list[str]], float]:
     """LightGBM by squared error of each target, or by log-loss of classes, once for each fold of the rows left out.
 
-    All folds have trees of the same number of leaves and the same number of trees: those of least error of the rows
-    left out, which for so few choices tells little of any single label.
+    All folds have trees of the same number of leaves, of the same least number of rows in a leaf, and the same number
+    of trees: those of least error of the rows left out, which for so few choices tells little of any single label.
 
     Args:
         columns: ``[n, f]``, NaN for a gap.
@@ -75,11 +81,12 @@ def boosted_folds(
 
 @dataclass(frozen=True)
 class _Tried:
-    """Models of one number of leaves by fold, their error, leaves and trees."""
+    """Models of one number of leaves by fold, their error, leaves, least rows of a leaf, and trees."""
 
     models: list[Any]
     error: float
     leaves: int
+    smallest: int
     rounds: int
 
     def texts(self) -> list[str]:
@@ -103,7 +110,8 @@ class _Target:
     ) -> None:
         import lightgbm  # only training needs it
 
-        smallest = 5 if len(rows) < 500 else 10 if len(rows) <= 2000 else 20
+        self.smallest = 5 if len(rows) < 500 else 10 if len(rows) <= 2000 else 20
+        self.variance = 0.0 if classes else float(np.cov(labels, aweights=mass, ddof=0))
         self.leaves = CLASS_LEAVES if classes else LEAVES
         self.metric = "l2" if not classes else "binary_logloss" if classes == 2 else "multi_logloss"
         self.settings = {
@@ -111,7 +119,6 @@ class _Target:
             "num_class": classes if classes > 2 else 1,
             "metric": self.metric,
             "learning_rate": 0.05 if len(rows) * max(1, classes - 2) < _LARGE else 0.1,
-            "min_data_in_leaf": smallest,
             "feature_pre_filter": False,
             "deterministic": True,
             "force_row_wise": True,
@@ -125,24 +132,29 @@ class _Target:
         self.parts = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(folds.max() + 1)]
 
     def best(self) -> _Tried:
-        """The number of leaves of least error."""
-        best = min((self._boosted(leaves) for leaves in self.leaves[:2]), key=lambda one: one.error)
+        """The number of leaves, and of least rows in one, of least error."""
+        best = min((self._boosted(leaves, self.smallest) for leaves in self.leaves[:2]), key=lambda one: one.error)
         for leaves in self.leaves[2:]:
             if best.leaves != self.leaves[self.leaves.index(leaves) - 1]:
                 break
-            best = min(best, self._boosted(leaves), key=lambda one: one.error)
+            best = min(best, self._boosted(leaves, self.smallest), key=lambda one: one.error)
+        for smallest in SMALL if best.error < QUIET * self.variance else ():
+            other = self._boosted(best.leaves, smallest)
+            if other.error >= best.error:
+                break
+            best = other
         return best
 
-    def _boosted(self, leaves: int) -> _Tried:
+    def _boosted(self, leaves: int, smallest: int) -> _Tried:
         import lightgbm
 
         def tell(state: Any) -> None:
             report("trees", state.iteration + 1, ROUNDS, f"trees of {leaves} leaves, of which there may be fewer")
 
         stop: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False), tell]
-        settings = self.settings | {"num_leaves": leaves}
+        settings = self.settings | {"num_leaves": leaves, "min_data_in_leaf": smallest}
         known: Any = {"folds": self.parts, "callbacks": stop, "return_cvbooster": True}
         result: Any = lightgbm.cv(settings, self.data, ROUNDS, **known)
         errors = result[f"valid {self.metric}-mean"]
         rounds = int(np.argmin(errors)) + 1
-        return _Tried(result["cvbooster"].boosters, float(errors[rounds - 1]), leaves, rounds)
+        return _Tried(result["cvbooster"].boosters, float(errors[rounds - 1]), leaves, smallest, rounds)

@@ -1,0 +1,30 @@
+"""Boosted folds: how small leaves may be."""
+
+import numpy as np
+import torch
+
+from vicinal.training.trees import boosted_folds
+
+
+def table(noise):
+    """100 rows of 20 levels whose labels differ from level to level, and five folds."""
+    rng = np.random.default_rng(0)
+    levels = np.repeat(np.arange(20.0), 5)
+    labels = levels**2 + noise * rng.normal(size=100)
+    return torch.from_numpy(levels[:, None]), torch.from_numpy(labels), torch.arange(100) % 5
+
+
+def test_leaves_are_small_where_labels_are_quiet():
+    """Four rows of a level are left in: leaves of 5 rows mix two levels, of 3 rows they need not."""
+    columns, labels, folds = table(0.01)
+    texts, error = boosted_folds(columns, labels, folds)
+    counts = [int(n) for line in texts[0][0].splitlines() if line.startswith("leaf_count=") for n in line[11:].split()]
+    assert min(counts) < 5
+    assert error < 0.01 * float(labels.var())
+
+
+def test_leaves_are_large_where_labels_are_noise():
+    columns, labels, folds = table(500.0)
+    texts, _ = boosted_folds(columns, labels, folds)
+    counts = [int(n) for line in texts[0][0].splitlines() if line.startswith("leaf_count=") for n in line[11:].split()]
+    assert not counts or min(counts) >= 5
