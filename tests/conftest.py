@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 from markupsafe import Markup
 
+from brief import BASELINES, READOUTS, TREES
+
 if TYPE_CHECKING:  # the process that only deals the tests out does without it
     import torch
 
@@ -26,8 +28,8 @@ BRIEF = "VICINAL_TEST_BRIEF"
 CHOSEN = ("test_readout.py", "test_out_of_fold.py", "test_choices_out_of_fold.py")
 """What tests the choice of kriging's scale and noise: elsewhere it is made among four pairs."""
 
-GROWN = ("test_comparables.py", "test_metric_choice.py", "test_importance.py", "test_times.py", "test_own_rows.py")
-"""What tests how well trees predict: elsewhere they are few."""
+GROWN = ("test_comparables.py", "test_importance.py", "test_times.py")
+"""What tests how well trees and readouts with a trend predict: elsewhere few are tried."""
 
 BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks")
 """Whose tests look at neither the pictures of a report nor at the settings that baselines are tuned among."""
@@ -91,18 +93,11 @@ def brief_fits(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for page in ("page", "compare", "audit"):
             patch.setattr(f"vicinal.report.{page}.picture", undrawn)
-        patch.setattr("vicinal.evaluation.tuned.SCALES", {"rbf": (0.3,), "laplacian": (0.1,)})
-        patch.setattr("vicinal.evaluation.tuned.STAGES", {(8, 5): (5, 10)})
-        if request.path.name not in CHOSEN:
-            patch.setattr("vicinal.estimators.readout.SCALES", (0.5, 2.0))
-            patch.setattr("vicinal.estimators.readout.NOISES", (0.03, 0.3))
-        if request.path.name not in GROWN:
-            patch.setattr("vicinal.training.trees.ROUNDS", 60)
-            patch.setattr("vicinal.training.trees.LEAVES", (8,))
-            patch.setattr("vicinal.training.trees.CLASS_LEAVES", (4,))
-            patch.setattr("vicinal.training.linear.STRENGTHS", (1.0,))
-            patch.setattr("vicinal.estimators.comparables.MOST", 100)
-            patch.setattr("vicinal.estimators.comparables.MOST_OF_CLASSES", 100)
+        replaced = dict(BASELINES)
+        replaced |= {} if request.path.name in CHOSEN else READOUTS
+        replaced |= {} if request.path.name in GROWN else TREES
+        for name, value in replaced.items():
+            patch.setattr(name, value)
         yield
 
 

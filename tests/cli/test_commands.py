@@ -17,6 +17,8 @@ from vicinal.data import cars_table
 from vicinal.estimators import load_model
 
 QUICK = ["--max-epochs", "3", "--members", "2", "--hidden", "16,4", "--learning-rate", "0.01", "-q", "--no-baselines"]
+NETWORK = ["--metric", "network"]
+DENSE = ["--metric", "kernel", "--readout", "dense"]
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +59,7 @@ def test_a_model_with_a_database(houses, tmp_path, capsys):
     out, database = tmp_path / "m", tmp_path / "bank.db"
     options = ["--target", "price", "--id", "house", "--group", "street", "--out", str(out)]
     more = ["--index", f"milvus:{database}", "--index-tolerance", "0.01"]
-    assert run(["fit", str(houses / "houses.csv"), *options, *more, *QUICK]) == 0
+    assert run(["fit", str(houses / "houses.csv"), *options, *more, *QUICK, *NETWORK]) == 0
     capsys.readouterr()
     assert database.exists()
     ask = ["predict", str(out), str(houses / "new.csv"), "--explain", "2", "--json", "-q"]
@@ -73,7 +75,7 @@ def test_a_model_with_a_database(houses, tmp_path, capsys):
 
 
 def test_fit_prints_what_it_took_and_what_it_found(houses, tmp_path, capsys):
-    options = ["--target", "price", "--drop", "house", "--out", str(tmp_path / "m"), *QUICK, "--baselines"]
+    options = ["--target", "price", "--drop", "house", "--out", str(tmp_path / "m"), *QUICK, *NETWORK, "--baselines"]
     assert run(["fit", str(houses / "houses.csv"), *options]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
@@ -103,8 +105,8 @@ def test_columns_that_give_the_target_away_are_named_and_kept(houses, tmp_path, 
     frame = pd.read_csv(houses / "houses.csv").assign(dollars=lambda rows: (1.1 * rows["price"]).round(1))
     frame.to_csv(tmp_path / "d.csv", index=False)
     out = tmp_path / "m"
-    options = ["--target", "price", "--drop", "house", "--out", str(out), "--max-epochs", "1", "--members", "1"]
-    assert run(["fit", str(tmp_path / "d.csv"), *options, "--hidden", "8,4", "--no-baselines"]) == 0
+    options = ["--target", "price", "--drop", "house", "--out", str(out), *DENSE]
+    assert run(["fit", str(tmp_path / "d.csv"), *options, "--no-baselines"]) == 0
     printed = capsys.readouterr()
     for text in (printed.out, printed.err):
         assert "dollars alone ranks the target almost perfectly" in text
@@ -118,18 +120,7 @@ def test_columns_that_give_the_target_away_are_named_and_kept(houses, tmp_path, 
     assert run(["fit", str(tmp_path / "d.csv"), *options, "--json", "-q", "--no-baselines"]) == 0
     leaks = json.loads(capsys.readouterr().out)["leaks"]
     assert [(leak["column"], leak["form"]) for leak in leaks] == [("dollars", "target")]
-    compared = [
-        "--target",
-        "price",
-        "--splits",
-        "1",
-        "--heads",
-        "nona",
-        "--hidden",
-        "8,4",
-        "--out",
-        str(tmp_path / "c"),
-    ]
+    compared = ["--target", "price", "--splits", "1", "--heads", "nona", "--out", str(tmp_path / "c"), "--no-baselines"]
     assert run(["compare", str(tmp_path / "d.csv"), *compared, "--max-epochs", "1", "--members", "1"]) == 0
     assert "dollars alone" in capsys.readouterr().err
 

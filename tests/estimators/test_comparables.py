@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
@@ -239,10 +237,10 @@ def test_intervals_cover_new_rows(metric):
 
 def test_the_fewest_rows_are_taken_that_do_nearly_as_well():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(300, 3))
-    plain = NeighborRegressor(metric="trees").fit(x, np.sign(x[:, 0]) + 0.02 * rng.normal(size=300))
+    x = rng.normal(size=(150, 3))
+    plain = NeighborRegressor(metric="trees").fit(x, np.sign(x[:, 0]) + 0.02 * rng.normal(size=150))
     assert plain.network_.head.k in USUAL
-    noisy = NeighborRegressor(metric="trees").fit(x, 0.2 * x[:, 0] + rng.normal(size=300))
+    noisy = NeighborRegressor(metric="trees").fit(x, 0.2 * x[:, 0] + rng.normal(size=150))
     assert noisy.honest_error() > NOISY * np.var(noisy.bank_.labels.numpy())
     assert noisy.network_.head.k > USUAL[1] or noisy.readout_ == "comparables"
     asked = NeighborRegressor(metric="trees", readout="rows", max_neighbors=7).fit(x, x[:, 0])
@@ -256,18 +254,16 @@ def bounded(request):
     return NeighborRegressor(metric=metric, readout=readout).fit(FRAME, Y)
 
 
-@given(st.sampled_from(["size", "age"]), st.sampled_from([1e30, -1e30, 1e6, -1e6, 300.0]), st.integers(0, 29))
-def test_one_wild_cell_moves_its_row_no_further_than_half_a_range_and_no_other(bounded, column, value, place):
-    before = bounded.predict(NEW)
-    wild = NEW.copy()
-    wild.loc[place, column] = value
+def test_one_wild_cell_moves_its_row_no_further_than_half_a_range_and_no_other(bounded):
+    cells = [(column, value) for column in ("size", "age") for value in (1e30, -1e30, 1e6, -1e6, 300.0)]
+    wild = pd.concat([NEW.assign(**{column: value}) for column, value in cells])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        after = bounded.predict(wild)
-    others = np.arange(30) != place
-    np.testing.assert_allclose(after[others], before[others], rtol=0, atol=1e-9)
+        after = bounded.predict(pd.concat([NEW, wild], ignore_index=True))
+    np.testing.assert_allclose(after[:30], bounded.predict(NEW), rtol=0, atol=1e-9)
     reach = np.ptp(Y) / 2
-    assert Y.min() - reach <= after[place] <= Y.max() + reach
+    assert (Y.min() - reach <= after).all()
+    assert (after <= Y.max() + reach).all()
 
 
 def test_a_wild_added_row_moves_no_prediction_of_others_out_of_the_range(bounded, tmp_path):

@@ -18,7 +18,8 @@ from vicinal.workflows import TableJob, fit_table, predict_table
 pytestmark = pytest.mark.sweep(3)
 
 ROWS = 60
-QUICK = {"max_epochs": 1, "members": 1, "hidden": (8, 4)}
+QUICK = {"max_epochs": 1, "members": 1, "hidden": (8, 4), "metric": "network"}
+PLAIN = {"metric": "kernel", "readout": "dense"}
 
 
 def rows():
@@ -199,7 +200,7 @@ TARGETS = {
 
 @functools.cache
 def of_numbers():
-    return NeighborRegressor(metric="kernel").fit(NUMBERS, NUMBERS @ [1.0, -2.0, 0.5])
+    return NeighborRegressor(**PLAIN).fit(NUMBERS, NUMBERS @ [1.0, -2.0, 0.5])
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def of_numbers():
 def test_numbers_of_any_container_are_the_same_numbers(matrix, target):
     convert, wanted = MATRICES[matrix], of_numbers()
     labels = NUMBERS @ [1.0, -2.0, 0.5]
-    model = NeighborRegressor(metric="kernel").fit(convert(NUMBERS), TARGETS[target](labels))
+    model = NeighborRegressor(**PLAIN).fit(convert(NUMBERS), TARGETS[target](labels))
     np.testing.assert_array_equal(model.predict(convert(NUMBERS[:9])), wanted.predict(NUMBERS[:9]))
     named = ["a", "b", "c"] if matrix in ("pandas", "polars", "arrow", "dataset") else None
     assert getattr(model, "feature_names_in_", None) is None or model.feature_names_in_.tolist() == named
@@ -259,7 +260,7 @@ def test_explanations_read_well_in_a_terminal_and_in_a_notebook():
     random = np.random.default_rng(0)
     frame = pd.DataFrame({"a": random.normal(size=60), "b": random.normal(size=60)})
     names = [f"<b>row {place}</b>" for place in range(60)]
-    model = NeighborRegressor(metric="kernel").fit(frame, random.normal(size=60), ids=names)
+    model = NeighborRegressor(**PLAIN).fit(frame, random.normal(size=60), ids=names)
     shown = model.explain(frame[:3])
     assert repr(shown) == "\n".join(map(str, shown))
     assert len(repr(model.explain(frame))) < 3000

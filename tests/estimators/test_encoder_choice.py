@@ -24,6 +24,12 @@ def reviews(rows=60, seed=0):
     return pd.DataFrame({"text": [f"a {word} little place {i}" for i, word in enumerate(words)]}), good.astype(float)
 
 
+@pytest.fixture(scope="module")
+def cache():
+    """Vectors of the texts of all tests."""
+    return EmbeddingCache()
+
+
 @pytest.fixture
 def few(monkeypatch):
     """Choices from 40 rows on."""
@@ -51,20 +57,20 @@ def test_a_long_text_takes_the_encoder_whose_vectors_explain_more_and_says_so(fe
 
 
 @needs_minilm
-def test_the_choice_is_by_left_out_rows_and_the_same_again(few):
+def test_the_choice_is_by_left_out_rows_and_the_same_again(few, cache):
     frame, y = reviews()
     job = frame, {"text": "text"}, y, None
-    one, again = (choose_encoders(*job, EmbeddingCache(), classes=False) for _ in range(2))
+    one, again = (choose_encoders(*job, cache, classes=False) for _ in range(2))
     assert one == again
-    as_classes = choose_encoders(*job, EmbeddingCache(), classes=True)[0].explained
+    as_classes = choose_encoders(*job, cache, classes=True)[0].explained
     assert as_classes["minilm"] == pytest.approx(one[0].explained["minilm"], abs=0.05)
     noise = torch.randn(len(y), generator=torch.Generator().manual_seed(0)).numpy()
-    explained = choose_encoders(frame, {"text": "text"}, noise, None, EmbeddingCache(), classes=False)[0].explained
+    explained = choose_encoders(frame, {"text": "text"}, noise, None, cache, classes=False)[0].explained
     assert max(explained.values()) < 0.2
 
 
 @pytest.mark.parametrize("why", ["named", "kind named", "few words", "few rows", "not installed", "folds"])
-def test_nothing_is_chosen_where_there_is_nothing_to_choose(few, why, monkeypatch):
+def test_nothing_is_chosen_where_there_is_nothing_to_choose(few, why, monkeypatch, cache):
     frame, y = reviews()
     named = {"named": {"text": "ngrams"}, "kind named": {"text": "ngrams"}}.get(why)
     if why == "few words":
@@ -78,7 +84,7 @@ def test_nothing_is_chosen_where_there_is_nothing_to_choose(few, why, monkeypatc
         with pytest.raises(ValueError, match=r"^validation_fraction: expected a share above 0 for an encoder that is"):
             NeighborRegressor(columns={"text": "text"}, validation_fraction=0).fit(frame, y)
         return
-    assert choose_encoders(frame, {"text": "text"}, y, named, EmbeddingCache(), classes=False) == []
+    assert choose_encoders(frame, {"text": "text"}, y, named, cache, classes=False) == []
 
 
 def test_the_sentence_names_the_chosen_encoder_first():
@@ -109,18 +115,18 @@ def test_a_chosen_encoder_is_tuned_as_one_that_was_named_is(few, tmp_path):
 
 
 @needs_minilm
-def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp_path):
+def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp_path, cache):
     frame, first = reviews(120)
     other, second = reviews(120, seed=1)
     frame, same = frame.assign(other=other["text"], size=0.5), (first == second).astype(float)
     kinds = {"text": "text", "other": "text", "size": "number"}
-    choices = choose_encoders(frame, kinds, same, None, EmbeddingCache(), classes=False)
+    choices = choose_encoders(frame, kinds, same, None, cache, classes=False)
     assert [choice.encoder for choice in choices] == ["pair:minilm"] * 2
     assert choices[0].explained["pair:minilm"] > choices[0].explained["minilm"] + 0.3
     assert choices[0].sentence.startswith("pair:minilm explains")
-    beside = choose_encoders(frame, kinds, first + second, None, EmbeddingCache(), classes=False)
+    beside = choose_encoders(frame, kinds, first + second, None, cache, classes=False)
     assert not any(choice.encoder.startswith("pair:") for choice in beside)
-    settings = {"columns": kinds, "max_epochs": 20, "members": 2, "metric": "network"}
+    settings = {"columns": kinds, "max_epochs": 2, "members": 2, "metric": "network"}
     model = NeighborRegressor(**settings).fit(frame, same)
     assert [part.columns for part in model.table_encoder.encoders] == [["size"], ["text", "other"]]
     model.save(tmp_path / "m")
@@ -131,13 +137,13 @@ def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp
 @needs_minilm
 @pytest.mark.parametrize("columns", [1, *(pytest.param(many, marks=pytest.mark.slow) for many in (2, 4, 5, 6)), 3])
 @pytest.mark.parametrize("named", [{}, {"pair0": "pair:minilm", "pair1": "pair:minilm"}])
-def test_any_number_of_text_columns_is_planned_probed_and_chosen_for(few, columns, named):
+def test_any_number_of_text_columns_is_planned_probed_and_chosen_for(few, columns, named, cache):
     frame, first = reviews(48)
     kinds = {name: "text" for name in [*(f"text{place}" for place in range(columns)), *named]}
     frame = pd.DataFrame({name: reviews(48, seed)[0]["text"] for seed, name in enumerate(kinds)})
     planned = planned_encoders(frame, kinds, named)
     build_table_encoder(kinds, encoders={name: one.split(" or ")[0] for name, one in planned.items()})  # as it is timed
-    choices = choose_encoders(frame, kinds, first, named, EmbeddingCache(), classes=False)
+    choices = choose_encoders(frame, kinds, first, named, cache, classes=False)
     assert [choice.column for choice in choices] == [f"text{place}" for place in range(columns)]
     assert {choice.encoder for choice in choices} <= {one for each in planned.values() for one in each.split(" or ")}
     encoders = {**named, **{choice.column: choice.encoder for choice in choices}}

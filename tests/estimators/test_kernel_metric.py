@@ -272,7 +272,7 @@ def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
 
 
 def test_intervals_cover():
-    frame, price = houses(900, seed=3)
+    frame, price = houses(500, seed=3)
     settings = {"metric": "kernel", "readout": "rows", "max_neighbors": 24}
     model = NeighborRegressor(**settings, validation_fraction=0.4).fit(frame, price)
     fresh, truth = houses(1500, seed=4)
@@ -338,7 +338,18 @@ def test_texts_and_several_classes_are_refused(rows):
 def test_the_command_takes_it(rows, tmp_path, capsys):
     frame, price = rows
     frame.assign(price=price).to_csv(tmp_path / "rows.csv", index=False)
-    options = ["--target", "price", "--metric", "kernel", "--readout", "dense", "-q", "--out", str(tmp_path / "m")]
+    options = [
+        "--target",
+        "price",
+        "--metric",
+        "kernel",
+        "--readout",
+        "dense",
+        "-q",
+        "--no-baselines",
+        "--out",
+        str(tmp_path / "m"),
+    ]
     assert run(["fit", str(tmp_path / "rows.csv"), *options]) == 0, capsys.readouterr().err
     head = load_model(tmp_path / "m").network_.head
     assert isinstance(head, Kriging)

@@ -33,7 +33,9 @@ def covered(settings, fits, coverage=0.9):
 
 
 @pytest.mark.parametrize(
-    ("settings", "fits"), [({"metric": "kernel"}, 6), ({**NETWORK, "validation_fraction": 0}, 6)], ids=["all", "folds"]
+    ("settings", "fits"),
+    [({"metric": "kernel", "readout": "rows"}, 6), ({**NETWORK, "validation_fraction": 0}, 6)],
+    ids=["all", "folds"],
 )
 def test_rows_of_new_groups_are_covered(settings, fits):
     shares = covered(settings, fits)

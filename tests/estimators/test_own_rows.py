@@ -73,7 +73,7 @@ def test_rows_that_are_equal_by_chance_are_not_called_those_of_the_fit(levels, c
     fitted.iloc[:levels] = np.array([[f"v{i}"] * columns for i in range(levels)])
     alike = draw(60)
     copies = alike.merge(fitted.drop_duplicates(), how="inner")
-    model = NeighborRegressor(metric="kernel").fit(fitted, rng.normal(size=120))
+    model = NeighborRegressor(metric="kernel", readout="dense").fit(fitted, rng.normal(size=120))
     count = model.bank_.equal_rows(model.query_rows(alike, range(60)).vectors)
     assert count in (0, len(copies))
     again = fitted.duplicated(keep=False).mean()
@@ -85,7 +85,7 @@ def test_rows_that_never_differ_say_nothing():
     frame, labels = rows()
     flat = frame.assign(size=1.0, town="york").assign(other=np.arange(90) % 2)
     with pytest.warns(UserWarning, match="left out"):
-        model = NeighborRegressor(metric="kernel").fit(flat, labels)
+        model = NeighborRegressor(metric="kernel", readout="dense").fit(flat, labels)
     assert told(model, "predict", flat[:10]) == []
 
 
@@ -98,7 +98,18 @@ def fitted(tmp_path_factory):
     frame, labels = rows()
     frame.assign(y=labels, name=[f"r{i}" for i in range(len(frame))]).to_csv(place / "t.csv", index=False)
     for out, more in (("m", ["--drop", "name"]), ("named", ["--id", "name"])):
-        options = ["--target", "y", "--metric", "kernel", *more, "--quiet", "--out", str(place / out)]
+        options = [
+            "--target",
+            "y",
+            "--metric",
+            "kernel",
+            "--readout",
+            "dense",
+            *more,
+            "--quiet",
+            "--out",
+            str(place / out),
+        ]
         assert run(["fit", str(place / "t.csv"), *options]) == 0
     return place
 

@@ -14,6 +14,7 @@ draw = np.random.default_rng(9)
 X = draw.normal(size=(60, 3)).astype(np.float16).astype(np.float64)
 Y = X @ [1.0, -2.0, 0.5]
 NAMED = pd.DataFrame(X, columns=["age", "bmi", "bp"])
+KERNEL = {"metric": "kernel", "readout": "dense"}
 MIXED = NAMED.assign(town=np.where(X[:, 0] > 0, "Bonn", "Rome"))
 TABLES = {
     "names": NAMED,
@@ -34,7 +35,7 @@ ROWS = {
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_model_of_a_table_takes_rows_without_names_by_place_and_warns(kind, tmp_path):
     table = TABLES[kind]
-    model = NeighborRegressor(metric="kernel").fit(table, Y)
+    model = NeighborRegressor(**KERNEL).fit(table, Y)
     wanted = model.predict(table)
     model.save(tmp_path / "m")
     for one in (model, load_model(tmp_path / "m")):
@@ -50,7 +51,7 @@ def test_a_model_of_a_table_takes_rows_without_names_by_place_and_warns(kind, tm
 
 
 def test_a_model_of_an_array_takes_a_table_by_place_and_warns():
-    model = NeighborRegressor(metric="kernel").fit(X, Y)
+    model = NeighborRegressor(**KERNEL).fit(X, Y)
     for table in (NAMED, TABLES["polars"]):
         with pytest.warns(UserWarning, match="X has feature names, but NeighborRegressor was fitted without"):
             np.testing.assert_allclose(model.predict(table), model.predict(X))
@@ -58,7 +59,7 @@ def test_a_model_of_an_array_takes_a_table_by_place_and_warns():
 
 def test_rows_by_place_may_have_gaps_and_columns_of_any_kind():
     gaps = MIXED.mask(np.arange(240).reshape(60, 4) % 11 == 5)
-    model = NeighborRegressor(metric="kernel").fit(gaps, Y)
+    model = NeighborRegressor(**KERNEL).fit(gaps, Y)
     wanted = model.predict(gaps)
     for rows in (gaps.to_numpy(dtype=object), gaps.to_numpy(dtype=object).tolist()):
         with pytest.warns(UserWarning, match="valid feature names"):
@@ -74,7 +75,7 @@ def test_the_learner_goes_by_place_too():
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("rows", [X[0], X[:0], X[None], X[0].tolist()], ids=["row", "none", "cube", "list"])
 def test_what_is_no_matrix_is_refused(rows):
-    model = NeighborRegressor(metric="kernel").fit(NAMED, Y)
+    model = NeighborRegressor(**KERNEL).fit(NAMED, Y)
     with pytest.raises(ValueError, match=r"2D array|dim|0 sample|at least one row"):
         model.predict(rows)
 
@@ -97,16 +98,16 @@ BUFFERS = {
 @pytest.mark.parametrize("name", BUFFERS)
 def test_numbers_are_numbers_in_any_buffer(name, tmp_path):
     table = NAMED.assign(age=BUFFERS[name])
-    wanted = NeighborRegressor(metric="kernel").fit(NAMED, Y).predict(NAMED)
-    model = NeighborRegressor(metric="kernel").fit(table, Y)
+    wanted = NeighborRegressor(**KERNEL).fit(NAMED, Y).predict(NAMED)
+    model = NeighborRegressor(**KERNEL).fit(table, Y)
     np.testing.assert_allclose(model.predict(table), wanted, atol=1e-9)
     np.testing.assert_allclose(model.add(table[:2], Y[:2]).predict(NAMED[5:]), model.predict(table[5:]), atol=1e-9)
-    assert fit_table(TableJob(table.assign(y=Y), "y", parameters={"metric": "kernel"}, baselines=False)).model.kinds_
+    assert fit_table(TableJob(table.assign(y=Y), "y", parameters=KERNEL, baselines=False)).model.kinds_
 
 
 def test_half_floats_may_be_missing_and_be_labels():
     gaps = arrow([None if row == 4 else value for row, value in enumerate(HALVES)], pa.float16())
-    model = NeighborRegressor(metric="kernel").fit(NAMED.assign(age=gaps), arrow(Y.astype(np.float16), pa.float16()))
+    model = NeighborRegressor(**KERNEL).fit(NAMED.assign(age=gaps), arrow(Y.astype(np.float16), pa.float16()))
     assert np.isfinite(model.predict(NAMED.assign(age=gaps))).all()
     np.testing.assert_array_equal(model.bank_.labels, Y.astype(np.float16).astype(np.float64))
 
@@ -117,7 +118,7 @@ def test_structs_and_columns_of_one_name_are_refused_by_name():
     )
     with pytest.raises(ValueError, match=r"^age: expected .* in row 0, got {'lat'"):
         NeighborRegressor().fit(NAMED.assign(age=place), Y)
-    model = NeighborRegressor(metric="kernel").fit(NAMED, Y)
+    model = NeighborRegressor(**KERNEL).fit(NAMED, Y)
     twice = NAMED.set_axis(["age", "bmi", "age"], axis="columns")
     numbers = pd.DataFrame(X, columns=["1", 1, "a"])
     for table in (twice, numbers, pa.Table.from_arrays([pa.array(one) for one in X.T], names=["age", "bmi", "age"])):

@@ -28,7 +28,7 @@ def houses(count, seed=0):
 
 @pytest.fixture(scope="module")
 def rows():
-    return houses(300)
+    return houses(160)
 
 
 @pytest.fixture(scope="module", params=READOUTS)

@@ -23,6 +23,7 @@ import vicinal.report.theme
 import vicinal.training.fit
 import vicinal.workflows.compare
 import vicinal.workflows.evaluate
+from brief import BASELINES, READOUTS, TREES
 
 torch.set_num_threads(1)
 pyarrow.set_cpu_count(1)
@@ -33,8 +34,8 @@ for _page in vicinal.report.theme.environment().list_templates(["html"]):
 
 if "VICINAL_TEST_BRIEF" in os.environ and "pytest" not in sys.modules:  # see tests/conftest.py
     vicinal.report.theme.to_svg = lambda figure, prefix: "<svg></svg>"
-    vicinal.evaluation.tuned.SCALES = {"rbf": (0.3,), "laplacian": (0.1,)}
-    vicinal.evaluation.tuned.STAGES = {(8, 5): (5, 10)}
+    for name, value in (BASELINES | READOUTS | TREES).items():
+        setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], value)
 
 if "pytest" not in sys.modules:
     gc.collect()

@@ -74,14 +74,29 @@ HEAVY = (
 """What takes seconds to import, and is imported where it is needed; scikit-learn itself loads scipy.stats."""
 
 
+MINILM_READS = """
+import pandas as pd
+from vicinal.encoders import MiniLMEncoder
+from vicinal.encoders.base import embed
+from vicinal.encoders.minilm import MINILM
+if MINILM.installed:
+    encoder = MiniLMEncoder("x")
+    embed(encoder, encoder.prepare(pd.DataFrame({"x": ["a text", "another"]})))
+"""
+"""Texts are read by a file of weights alone."""
+
 LIGHT = {
     "import vicinal": (*HEAVY, "torch", "numpy", "pandas", "sklearn", "pyarrow", "scipy"),
     "from vicinal.cli import run; run(['--help'])": (*HEAVY, "torch", "numpy", "pandas", "sklearn", "scipy"),
-    "from vicinal import NeighborRegressor": (*HEAVY, "vicinal.losses"),
-    "import vicinal.workflows.predict": (*HEAVY, "vicinal.losses", "vicinal.report", "jinja2"),
-    "from vicinal import NONA, EmbeddingLoss, SoftStep": HEAVY,
+    "from vicinal import NeighborRegressor; import vicinal.workflows.predict": (
+        *HEAVY,
+        "vicinal.losses",
+        "vicinal.report",
+        "jinja2",
+    ),
     "import vicinal.index": (*HEAVY, "pandas", "pyarrow"),
-    "import vicinal.encoders": HEAVY,
+    "from vicinal import NONA, EmbeddingLoss, SoftStep; import vicinal.encoders": HEAVY,
+    MINILM_READS: (*HEAVY, "scipy.sparse.csgraph"),
 }
 """What each must not load. The first two do without torch; it is imported once for the others."""
 

@@ -16,7 +16,7 @@ from vicinal.report.audit import audit_findings
 from vicinal.report.records import AuditRecord
 from vicinal.workflows import TableJob, audit_table, fit_table
 
-QUICK = {"max_epochs": 3, "members": 2, "hidden": (16, 8), "learning_rate": 1e-3}
+QUICK = {"max_epochs": 3, "members": 2, "hidden": (16, 8), "learning_rate": 1e-3, "metric": "network"}
 
 
 def table(rows: int = 160) -> pd.DataFrame:
@@ -108,7 +108,7 @@ def test_rows_with_missing_cells_and_images_are_known_again(tmp_path: Path) -> N
     frame = pd.DataFrame({"photo": photos, "size": rng.normal(size=80), "price": rng.normal(size=80)})
     frame.loc[::3, "size"] = np.nan
     frame.to_parquet(tmp_path / "rows.parquet")
-    settings = {"max_epochs": 1, "hidden": (4,), "members": 1}
+    settings = {"max_epochs": 1, "hidden": (4,), "members": 1, "metric": "network"}
     fit_table(TableJob(tmp_path / "rows.parquet", "price", parameters=settings, baselines=False), tmp_path / "m")
     assert audit_table(tmp_path / "m", tmp_path / "rows.parquet").rows == {"bank": 54, "held out": 10, "new": 16}
     for column, other in (("size", frame["size"].fillna(5.0) + 1), ("photo", frame["photo"].iloc[::-1].to_numpy())):
@@ -138,8 +138,7 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     wrong = [3, 70, 200]
     frame.loc[wrong, "y"] = np.where(frame.a[wrong] > frame.b[wrong], "down", "up")
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    settings = QUICK | {"metric": "network"}
-    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=settings, baselines=False), tmp_path / "model")
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), tmp_path / "model")
     found = audit_table(tmp_path / "model", tmp_path / "rows.csv")
     assert set(found.class_sets) == {"lac", "aps", "raps"}
     assert {suspect.row - 1000 for suspect in found.suspects[:12]} & set(wrong)
@@ -171,8 +170,7 @@ def test_what_could_not_be_calibrated_is_said(tmp_path: Path, classes: bool, tol
     if classes:
         frame = frame.assign(y=np.where(frame.a > frame.b, "up", "down"))
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    network = {**QUICK, "metric": "network"}
-    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=network, baselines=False), tmp_path / "model")
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), tmp_path / "model")
     found = audit_table(tmp_path / "model", tmp_path / "rows.csv", log=print)
     assert not found.class_sets
     assert [note for note in found.notes if "too few for" in note and told in note]

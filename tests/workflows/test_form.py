@@ -40,7 +40,9 @@ def table():
 def folder(table, tmp_path_factory):
     path = tmp_path_factory.mktemp("form")
     table.to_csv(path / "t.csv", index=False)
-    job = TableJob(path / "t.csv", "rent", id="key", parameters={"metric": "kernel"}, baselines=False)
+    job = TableJob(
+        path / "t.csv", "rent", id="key", parameters={"metric": "kernel", "readout": "dense"}, baselines=False
+    )
     fit_table(job, path / "m")
     return path
 
@@ -136,7 +138,7 @@ def test_the_file_that_was_fitted_gives_what_was_measured_and_any_part_of_it_the
         folder / f"t.{whole}",
         "rent",
         id="key",
-        parameters={"metric": "kernel"},
+        parameters={"metric": "kernel", "readout": "dense"},
         baselines=False,
     )
     outcome = fit_table(job, folder / "m")

@@ -39,7 +39,18 @@ def case(request, tmp_path_factory):
     place = tmp_path_factory.mktemp("known")
     table = made(request.param, 150)
     table.to_csv(place / "t.csv", index=False)
-    options = ["--target", "y", "--metric", "kernel", "--no-baselines", "--quiet", "--out", str(place / "m")]
+    options = [
+        "--target",
+        "y",
+        "--metric",
+        "kernel",
+        "--readout",
+        "dense",
+        "--no-baselines",
+        "--quiet",
+        "--out",
+        str(place / "m"),
+    ]
     assert run(["fit", str(place / "t.csv"), *options]) == 0
     table = pd.read_csv(place / "t.csv", keep_default_na=False)
     return SimpleNamespace(kind=request.param, place=place, table=table, model=load_model(place / "m"))

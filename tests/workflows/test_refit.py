@@ -34,7 +34,7 @@ def saved(model, table, folder, *, target="price", **further):
 def first(tmp_path_factory):
     """A kernel of eighty rows, of which twenty-four are held out."""
     table = rows(80, "a", 0)
-    model = NeighborRegressor(metric="kernel", validation_fraction=0.3)
+    model = NeighborRegressor(metric="kernel", readout="dense", validation_fraction=0.3)
     return saved(model, table, tmp_path_factory.mktemp("refit") / "model"), table
 
 
@@ -280,7 +280,7 @@ def test_a_refit_of_several_targets_compares_both_by_all_of_them(tmp_path, folds
 
 def test_a_table_of_several_targets_keeps_corrections_and_leaves_out_rows_without_one(tmp_path):
     table = two(80, "a", 0)
-    model = NeighborRegressor(metric="kernel", validation_fraction=0.3)
+    model = NeighborRegressor(metric="kernel", readout="dense", validation_fraction=0.3)
     model.fit(table[["a", "b"]], table[TARGETS], ids=table["id"])
     model.notes_ = {"target": "price", "id": "id", "name": "rows"}
     model.save(tmp_path / "m")

@@ -26,7 +26,7 @@ def place(tmp_path_factory):
     random = np.random.default_rng(0)
     frame = pd.DataFrame(random.normal(size=(60, 2)), columns=["a", "b"])
     target = frame["a"] + frame["b"] ** 2
-    NeighborRegressor(metric="kernel").fit(frame, target).save(folder / "numbers")
+    NeighborRegressor(metric="kernel", readout="rows", max_neighbors=5).fit(frame, target).save(folder / "numbers")
     words = frame.assign(c=np.where(frame["a"] > 0, "x", "y"))
     settings = {"max_epochs": 2, "members": 1, "hidden": (8, 4)}
     model = NeighborClassifier(**settings, random_state=0).fit(words, np.where(target > 1, "high", "low"))

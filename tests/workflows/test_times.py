@@ -34,7 +34,14 @@ def fitted(tmp_path_factory):
     """A kernel by time, and its table."""
     place = tmp_path_factory.mktemp("times")
     sold().to_csv(place / "sold.csv", index=False)
-    job = TableJob(place / "sold.csv", "price", id="id", time="day", parameters={"metric": "kernel"}, baselines=False)
+    job = TableJob(
+        place / "sold.csv",
+        "price",
+        id="id",
+        time="day",
+        parameters={"metric": "kernel", "readout": "dense"},
+        baselines=False,
+    )
     return fit_table(job, place / "model"), place
 
 

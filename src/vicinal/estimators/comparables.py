@@ -54,7 +54,8 @@ LEAST_WEIGHT = 0.1
 Place = tuple[int, int]
 """Of a length in ``SCALES``, and a noise in ``NOISES``."""
 
-_START = [(length, noise) for length in (0, 2) for noise in (1, 3, 5)]
+START = [(length, noise) for length in (0, 2) for noise in (1, 3, 5)]
+"""Places that are tried first."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     each: dict[str, list[Kriging]] = {"rows": [Kriging()], "comparables": [trend]}
     heads = each.get(wished, [Kriging(), trend])
     compared = _Compared(model)
-    usual = [compared.best(head.with_rows(rows or USUAL[1]), _START) for head in heads]
+    usual = [compared.best(head.with_rows(rows or USUAL[1]), START) for head in heads]
     tried, least = usual, min(usual, key=lambda one: one.error)
     if rows is None:
         counts = MANY if least.error > NOISY * compared.variance() else ()

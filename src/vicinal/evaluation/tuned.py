@@ -79,7 +79,8 @@ CLASSES = ("logistic regression", "support vectors", "boosting", "k-NN")
 SEVERAL = ("logistic regression", "k-NN")
 """What :func:`tuned_baselines` tries, of several classes a row the last. A "gaussian process" is tried where named."""
 
-_FOLDS = 5
+FOLDS = 5
+"""Of the training rows, on which settings are compared."""
 
 _HUGE = 1e100
 """Size of features beyond which they are cut: squares and sums of these are still finite."""
@@ -270,7 +271,7 @@ def _folds(labels: Floats, groups: Places | None, seed: int, *, classes: bool) -
     """Places inside and outside of each fold; none cuts a group, and classes have their shares if they can."""
     number = len(labels) if groups is None else len(np.unique(groups))
     grouped = groups is not None and 1 < number < len(labels)
-    count = min(_FOLDS, number) if grouped else _FOLDS
+    count = min(FOLDS, number) if grouped else FOLDS
     classes = classes and int(np.unique(labels, return_counts=True)[1].max()) >= count
     kind = (StratifiedGroupKFold if grouped else StratifiedKFold) if classes else GroupKFold if grouped else KFold
     with warnings.catch_warnings():
@@ -280,7 +281,7 @@ def _folds(labels: Floats, groups: Places | None, seed: int, *, classes: bool) -
 
 def _folds_by_time(times: NDArray[Any], groups: Places | None) -> list[tuple[Places, Places]]:
     """Places inside and outside of each fold: outside is later than inside; groups outside are not inside."""
-    parts = np.array_split(np.argsort(times, kind="stable"), _FOLDS + 1)
+    parts = np.array_split(np.argsort(times, kind="stable"), FOLDS + 1)
     folds = [(np.sort(np.concatenate(parts[:place])), np.sort(parts[place])) for place in range(1, len(parts))]
     if groups is None:
         return folds
