@@ -31,7 +31,7 @@ CHOSEN = ("test_readout.py", "test_out_of_fold.py", "test_choices_out_of_fold.py
 GROWN = ("test_comparables.py", "test_importance.py", "test_times.py")
 """What tests how well trees and readouts with a trend predict: elsewhere few are tried."""
 
-BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks")
+BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks", "core", "encoders", "data")
 """Whose tests look at neither the pictures of a report nor at the settings that baselines are tuned among."""
 
 

@@ -37,6 +37,7 @@ def is_nan(make):
 
 
 @each
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("similarity", ["cosine", "l2"])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none", "mean_nonzero"])
 def test_an_embedding_that_is_nan_shows(entry, similarity, reduction):
