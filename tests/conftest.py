@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from markupsafe import Markup
 
-from brief import BASELINES, READOUTS, TREES
+from brief import FEWER, READOUTS, TREES
 
 if TYPE_CHECKING:  # the process that only deals the tests out does without it
     import torch
@@ -93,7 +93,7 @@ def brief_fits(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for page in ("page", "compare", "audit"):
             patch.setattr(f"vicinal.report.{page}.picture", undrawn)
-        replaced = dict(BASELINES)
+        replaced = dict(FEWER)
         replaced |= {} if request.path.name in CHOSEN else READOUTS
         replaced |= {} if request.path.name in GROWN else TREES
         for name, value in replaced.items():

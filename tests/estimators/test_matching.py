@@ -12,7 +12,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import f1_score
 
 from vicinal.core.folders import _seal
-from vicinal.estimators import RowMatcher
+from vicinal.estimators import RowMatcher, pair_scorers
 from vicinal.estimators.linking import assigned, connected, pairs_within
 from vicinal.estimators.pair_features import PairFeatures
 from vicinal.estimators.pair_scorers import BoostedPairs, choose_scorer
@@ -354,9 +354,9 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts():
     features, matches = random.normal(size=(300, 5)), random.integers(0, 2, 300)
     ours = BoostedPairs().fit(features, matches, 3).chances(features)
     theirs = GradientBoostingClassifier(
-        n_estimators=300,
+        n_estimators=pair_scorers.ROUNDS,
         max_depth=4,
-        learning_rate=0.05,
+        learning_rate=pair_scorers.RATE,
         subsample=0.5,
         max_features="sqrt",
         min_samples_leaf=5,

@@ -1,6 +1,7 @@
 """What the warm process of the fault suite has imported before the first case: see ``faults.warm``."""
 
 import gc
+import importlib
 import os
 import sys
 
@@ -23,7 +24,7 @@ import vicinal.report.theme
 import vicinal.training.fit
 import vicinal.workflows.compare
 import vicinal.workflows.evaluate
-from brief import BASELINES, READOUTS, TREES
+from brief import FEWER, READOUTS, TREES
 
 torch.set_num_threads(1)
 pyarrow.set_cpu_count(1)
@@ -34,8 +35,8 @@ for _page in vicinal.report.theme.environment().list_templates(["html"]):
 
 if "VICINAL_TEST_BRIEF" in os.environ and "pytest" not in sys.modules:  # see tests/conftest.py
     vicinal.report.theme.to_svg = lambda figure, prefix: "<svg></svg>"
-    for name, value in (BASELINES | READOUTS | TREES).items():
-        setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], value)
+    for name, value in (FEWER | READOUTS | TREES).items():
+        setattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2], value)
 
 if "pytest" not in sys.modules:
     gc.collect()
