@@ -228,7 +228,7 @@ def test_rows_that_stop_predictions_are_refused_and_nothing_changes(tmp_path, ov
 
 # Gaps.
 
-GAPS = [None, np.nan, pd.NA, pd.NaT, ""]
+GAPS = [None, pd.NA, "", *(pytest.param(gap, marks=pytest.mark.slow) for gap in (np.nan, pd.NaT))]
 
 
 @pytest.mark.filterwarnings("ignore")

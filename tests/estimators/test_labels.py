@@ -209,10 +209,11 @@ def test_classes_of_every_make_are_fitted_scored_added_and_saved_under_their_nam
     assert len(again.add(X[:2] + 0.1, list(y)[:2]).bank_) == 42
 
 
+KERNEL = {"metric": "kernel", "readout": "dense"}
+
+
 @pytest.mark.parametrize("unit", [1e-100, 1e-34, 1e34, 1e100])
-@pytest.mark.parametrize(
-    "settings", [{"metric": "kernel"}, {"metric": "network"}, {"target_transform": "rank"}], ids=str
-)
+@pytest.mark.parametrize("settings", [KERNEL, {"metric": "network"}, {**KERNEL, "target_transform": "rank"}], ids=str)
 def test_only_ratios_of_labels_matter(unit, settings):
     y, settings = X @ [1.0, -2.0], {"metric": "kernel", "members": 2, "max_epochs": 3, **settings}
     plain = NeighborRegressor(**settings).fit(X, y)

@@ -20,6 +20,7 @@ def words(rows, seed):
     return frame, rng.permutation(np.linspace(-1, 1, rows))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("mask", [None, "s1", "s2", "topk", "rows"])
 @pytest.mark.parametrize("similarity", ["l2", "cosine", "squared_l2"])
 def test_random_encoder_with_shuffled_labels_knows_nothing(mask, similarity):
