@@ -263,7 +263,8 @@ def test_classes_by_an_index(rows):
     frame, price = rows
     moods = np.where(price > np.median(price), "high", "low")
     plain, model = (
-        NeighborClassifier(readout="rows", index=index, **QUICK).fit(frame, moods) for index in (None, "exact")
+        NeighborClassifier(metric="network", readout="rows", index=index, **QUICK).fit(frame, moods)
+        for index in (None, "exact")
     )
     np.testing.assert_allclose(model.predict_proba(frame), plain.predict_proba(frame), rtol=0, atol=1e-3)
 
