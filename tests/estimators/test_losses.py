@@ -50,7 +50,8 @@ def test_text_and_module_are_the_same_loss(curve):
     text = "matching:sigmoid(scale=2,shift=10)"
     by_text = NeighborRegressor(loss=text, **BRIEF).fit(x, y)
     by_module = NeighborRegressor(loss=MatchingLoss(parse(text).link), **BRIEF).fit(x, y)
-    np.testing.assert_array_equal(by_text.predict(x), by_module.predict(x))
+    np.testing.assert_allclose(by_text.predict(x, link="identity"), by_module.predict(x), rtol=1e-9)  # the same weights
+    assert by_module.target_transform_.name == "none"  # a link without text is not read out by
 
 
 def test_classes_take_a_loss_of_probabilities(curve):

@@ -119,7 +119,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         said = ["trend", "", _part(trend.value, one, digits), f"{trend.weight:.3f}"]
         said += [_part(trend.contribution, one, digits), reasons(trend.columns)]
         lines.append([*said, *[""] * len(columns)])
-    scale = {"log": " (log)", "rank": " (score)", "softmax": " (score)", "power": " (score)"}.get(
+    scale = {"log": " (log)", "rank": " (score)", "softmax": " (score)", "power": " (score)", "link": " (h)"}.get(
         explanation.transform, ""
     )
     adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"

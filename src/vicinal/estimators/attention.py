@@ -15,9 +15,9 @@ from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import neighbor_range
 from vicinal.heads.admissible import Identity
 from vicinal.heads.comparables import Comparables
-from vicinal.heads.intervals import streamed_quantiles
+from vicinal.heads.intervals import streamed_quantiles, weighted_quantile
 from vicinal.heads.kinds import adjusts, attends, has_members, member_heads, weighs_locally
-from vicinal.heads.kriging import KrigingWeights
+from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
@@ -44,18 +44,21 @@ class TrendParts(NamedTuple):
         columns: what each entry of the trend adds for the queries ``[b, c]``.
         differences: the same less that of each row ``[b, k, c]``.
         weight: of the trend itself, what the rows are missing to 1 ``[b]``.
+        shared: by how much the trend's own share moves all labels alike ``[b]``; None: it has a weight of its own.
     """
 
     base: Tensor
     columns: Tensor
     differences: Tensor
     weight: Tensor
+    shared: Tensor | None = None
 
 
 class Attended(NamedTuple):
     """Of some queries: highest weights and positions (-1 for none) ``[b, k]``, predictions ``[b]`` or ``[b, K]``.
 
-    ``carriers [b]`` is how many rows have weight, None where that was not counted; ``trend`` what adjusts their labels.
+    ``carriers [b]`` is how many rows have weight, None where that was not counted; ``trend`` what adjusts their labels;
+    ``below [b]`` which share of all weight is of labels that do not exceed a quantile that is predicted.
     """
 
     weights: Tensor
@@ -63,6 +66,7 @@ class Attended(NamedTuple):
     prediction: Tensor
     carriers: Tensor | None = None
     trend: TrendParts | None = None
+    below: Tensor | None = None
 
 
 def streams(head: torch.nn.Module, rows: int, weight: Tensor | None) -> bool:
@@ -85,16 +89,12 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
         return
     identity = model.bank.identity(**query_identity)
     if weighs_locally(head):  # which has weights for a few rows only
-        labels = model.bank_labels()
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
-            local = local_weights(head, model.bank, part, part_identity)
-            top = local.largest(k)
-            said, trend = local.mean(labels), None
-            if adjusts(head):
-                trend = _trend_parts(head, part, model.bank.vectors[top[1].clamp(min=0)], local, _meant(model, said))
-            yield Attended(*top, said, (local.weights != 0).sum(dim=1), trend)
+            yield _of_few(model, head, part, part_identity, k)
         return
-    if streams(head, len(model.bank), model.bank.weights):  # all rows have weight, too many to hold: block by block
+    one_by_one = model.codec.transform.level is not None
+    if not one_by_one and streams(head, len(model.bank), model.bank.weights):
+        # all rows have weight, too many to hold: block by block
         vectors = model.bank.vectors
         for some, keys in model.query_blocks(queries, identity, _QUERIES):
             if has_members(head):
@@ -104,10 +104,7 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
             yield Attended(*top, model.predict_embedded(some, keys))
         return
     for part, part_identity in model.query_blocks(queries, identity):  # few enough rows for all weights at once
-        weights = model.bank_weights(part, part_identity)
-        best = weights.topk(k, dim=-1)
-        prediction = weights @ model.bank_labels().to(weights)
-        yield Attended(best.values, best.indices, prediction, (weights > 0).sum(dim=1))
+        yield _of_all(model, part, part_identity, k)
 
 
 def _meant(model: FittedModel, said: Tensor) -> Tensor:
@@ -117,13 +114,54 @@ def _meant(model: FittedModel, said: Tensor) -> Tensor:
     return model.limited_transform().inverse(said).argmax(dim=1)
 
 
-def _trend_parts(head: Comparables, queries: Tensor, rows: Tensor, local: KrigingWeights, meant: Tensor) -> TrendParts:
+def _of_few(
+    model: FittedModel, head: Kriging, queries: Tensor, identity: Mapping[str, Tensor | None], k: int
+) -> Attended:
+    """Of queries ``[b, d]`` by a head that has weights for a few rows only."""
+    local = local_weights(head, model.bank, queries, identity)
+    prediction = model.summed(local)
+    below: Tensor | None = None
+    shared: Tensor | None = None
+    if model.codec.transform.by_rows:
+        weights, values = model.weighted_values(local)
+        below = _share_below(model, weights, values, prediction)
+        even = local.without_slack(model.codec.transform.base.forward(model.bank.labels))
+        if even.moves is not None and local.moves is not None:
+            shared = even.moves[:, 0] - local.moves[:, 0]
+            local = even
+    top = local.largest(k)
+    trend: TrendParts | None = None
+    if adjusts(head):
+        near, meant = model.bank.vectors[top[1].clamp(min=0)], _meant(model, prediction)
+        trend = _trend_parts(head, queries, near, local, meant, shared)
+    return Attended(*top, prediction, (local.weights != 0).sum(dim=1), trend, below)
+
+
+def _of_all(model: FittedModel, queries: Tensor, identity: Mapping[str, Tensor | None], k: int) -> Attended:
+    """Of queries ``[b, d]`` by the weights of all rows."""
+    weights = model.bank_weights(queries, identity)
+    best, prediction = weights.topk(k, dim=-1), model.summed_over_all(weights)
+    below = _share_below(model, weights, model.bank_labels(), prediction)
+    return Attended(best.values, best.indices, prediction, (weights > 0).sum(dim=1), None, below)
+
+
+def _share_below(model: FittedModel, weights: Tensor, values: Tensor, prediction: Tensor) -> Tensor | None:
+    """Weight ``[b]`` of values ``[b, k]`` or ``[k]`` that do not exceed the quantile ``[b]``; None of a mean."""
+    if model.codec.transform.level is None:
+        return None
+    return (weights * (values <= prediction[:, None])).sum(dim=1)
+
+
+def _trend_parts(
+    head: Comparables, queries: Tensor, rows: Tensor, local: KrigingWeights, meant: Tensor, shared: Tensor | None
+) -> TrendParts:
     """Of queries ``[b, d]`` and ``rows [b, k, d]``, of the output ``meant [b]``; of a class that came later all 0."""
     known, place = meant < head.targets, meant.clamp(max=head.targets - 1)
     at = torch.arange(len(meant))
     columns, of_rows = head.contributions(queries)[at, place], head.contributions(rows)[at, :, place]
     columns, of_rows = columns * known[:, None], of_rows * known[:, None, None]
-    return TrendParts(head.base[place] * known, columns, columns[:, None] - of_rows, 1 - local.weights.sum(dim=1))
+    apart, slack = columns[:, None] - of_rows, 1 - local.weights.sum(dim=1)
+    return TrendParts(head.base[place] * known, columns, apart, slack, shared)
 
 
 def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -135,14 +173,14 @@ def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict
     head = model.network.head
     if not weighs_locally(head):
         raise TypeError(f"readout: expected a kriging head, got {type(head).__name__}")
-    near, labels = model.near, model.bank_labels()
+    near = model.near
     if near is not None:
         local = near.local_weights(queries, **query_identity)
-        return local.mean(labels), local.variance.clamp(min=0).sqrt()
+        return model.summed(local), local.variance.clamp(min=0).sqrt()
     predictions, deviations = [], []
     for part, part_identity in model.query_blocks(queries, model.bank.identity(**query_identity), _QUERIES):
         local = local_weights(head, model.bank, part, part_identity)
-        predictions.append(local.mean(labels))
+        predictions.append(model.summed(local))
         deviations.append(local.variance.clamp(min=0).sqrt())
     return torch.cat(predictions), torch.cat(deviations)
 
@@ -151,13 +189,15 @@ def label_range(
     model: FittedModel, queries: Tensor, query_identity: dict[str, Any], coverage: float
 ) -> tuple[Tensor, Tensor]:
     """The central range of the labels that each query attends to, on their scale: ``[b]`` and ``[b]``."""
-    near, head, labels = model.near, model.network.head, model.bank_labels()
+    near, head = model.near, model.network.head
+    labels = model.codec.transform.base.forward(model.bank.labels)
     tail = (1 - coverage) / 2
     ranges = []
     if near is not None:
         for one in attended(model, queries, query_identity, _RANGE):
             near_labels = labels[one.positions.clamp(min=0)]
-            ranges.append(_row_quantiles(one.weights, near_labels, (tail, 1 - tail)))
+            ends = [weighted_quantile(one.weights, near_labels, level) for level in (tail, 1 - tail)]
+            ranges.append(torch.stack(ends, dim=1))
     else:
         vectors = model.bank.vectors
         step = _QUERIES if streams(head, len(model.bank), model.bank.weights) else None
@@ -165,6 +205,14 @@ def label_range(
             ranges.append(head_range(head, part, vectors, labels, coverage, part_identity))
     both = torch.cat(ranges)
     return both[:, 0], both[:, 1]
+
+
+def inward(model: FittedModel, prediction: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Ends of ranges ``[b]`` drawn in to the mean, or as wide a range around another prediction that is asked for."""
+    prediction = prediction.to(low)
+    if model.codec.transform.by_rows:
+        return prediction - (high - low) / 2, prediction + (high - low) / 2
+    return torch.lerp(low, prediction, INWARD), torch.lerp(high, prediction, INWARD)
 
 
 @torch.no_grad()
@@ -268,15 +316,6 @@ def _part(identity: dict[str, Any], start: int, size: int) -> dict[str, Any]:
     return {name: None if value is None else value[start : start + size] for name, value in identity.items()}
 
 
-def _row_quantiles(weights: Tensor, labels: Tensor, levels: tuple[float, float]) -> Tensor:
-    """Quantiles ``[b, 2]`` of labels ``[b, k]`` by weights ``[b, k]``, which need not sum to 1."""
-    ordered, order = labels.sort(dim=1)
-    mass = weights.gather(1, order).cumsum(dim=1)
-    thresholds = mass[:, -1:] * torch.tensor(levels, dtype=mass.dtype) * (1 - 8 * torch.finfo(mass.dtype).eps)
-    at = torch.searchsorted(mass, thresholds).clamp_(max=labels.shape[1] - 1)
-    return ordered.gather(1, at)
-
-
 def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> list[Explanation]:
     """Explanations of some queries.
 
@@ -285,7 +324,7 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
         model: whose rows they are; contributions are on the scale of its labels' transform.
         text: the column that rows are called by; None: by their ids.
     """
-    bank, transform = model.bank, model.limited_transform()
+    bank, transform, limited = model.bank, model.codec.transform, model.limited_transform()
     entries = model.network.trend_columns()
     classes = model.codec.classes if model.codec.kind == "classes" else None
     known = top.positions >= 0
@@ -294,7 +333,7 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
     rows = bank.store.rows_at(places).to_dict("records")
     ids = bank.store.ids_of_keys(bank.store.keys[places])
     labels, numbers = bank.labels[places].tolist(), transform.forward(bank.labels[places]).tolist()
-    said = transform.inverse(top.prediction)
+    said = model.in_label_units(top.prediction)
     best = top.prediction if classes is None else said.argmax(dim=-1)
     others = [len(bank)] * len(best) if top.carriers is None else top.carriers.tolist()
     explanations = []
@@ -308,27 +347,34 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
             row = rows[slot]
             one = Neighbor(ids[slot], weight, model.codec.named(label), 0.0, row, _name(ids[slot], row, text))
             if top.trend is None:
-                share = weight * (numbers[slot] if classes is None else _has(label, prediction))
-                neighbors.append(replace(one, contribution=share))
+                value = numbers[slot] if classes is None else _has(label, prediction)
             else:
                 by_column = _by_column(entries, top.trend.differences[i, place])
-                number = numbers[slot] if classes is None else float(_has(label, prediction))
-                neighbors.append(_adjusted(one, number, by_column, transform if classes is None else PLAIN))
+                number = label if classes is None else float(_has(label, prediction))
+                if top.trend.shared is not None:
+                    by_column["the trend"] = float(top.trend.shared[i])
+                scales = (transform, limited) if classes is None else (PLAIN, PLAIN)
+                one, value = _adjusted(one, number, by_column, *scales)
+            if top.below is not None:
+                value = value <= prediction + _ROUNDING * _ROUNDING * (abs(prediction) + abs(label))
+            neighbors.append(replace(one, contribution=weight * value))
         total = float(prediction if classes is None else top.prediction[i, prediction])
-        trend = None if top.trend is None else _trend(entries, top.trend, i)
+        total = total if top.below is None else float(top.below[i])
+        trend = None if top.trend is None or top.trend.shared is not None else _trend(entries, top.trend, i)
         of_trend = (0.0, 0.0) if trend is None else (trend.weight, trend.weight * trend.value)
         rest = 1.0 - of_trend[0] - sum(n.weight for n in neighbors)
         explanations.append(
             Explanation(
                 prediction=float(said[i]) if classes is None else model.codec.named(prediction),
-                total=total,
+                total=total + transform.constant,
                 neighbors=tuple(neighbors),
                 other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
                 other_contribution=total - of_trend[1] - sum(n.contribution for n in neighbors),
                 other_count=others[i] - len(neighbors),
-                transform=transform.name,
+                transform=transform.name if top.below is None else "quantile",
                 probability=None if classes is None else float(said[i, prediction]),
                 trend=trend,
+                constant=transform.constant,
             )
         )
     return explanations
@@ -348,11 +394,14 @@ def _trend(entries: Sequence[str], parts: TrendParts, query: int) -> Trend:
     return Trend(float(parts.weight[query]), base, columns, base + float(parts.columns[query].sum()))
 
 
-def _adjusted(one: Neighbor, label: float, adjustments: dict[str, float], transform: TargetTransform) -> Neighbor:
-    """A row with its ``label`` on the scale of the transform, of a class 1 or 0, and what adjusts it there."""
-    moved = label + sum(adjustments.values())
-    adjusted = float(transform.inverse(torch.tensor([moved], dtype=torch.float64))[0])
-    return replace(one, contribution=one.weight * moved, adjustments=adjustments, adjusted=adjusted)
+def _adjusted(
+    one: Neighbor, number: float, adjustments: dict[str, float], transform: TargetTransform, limited: TargetTransform
+) -> tuple[Neighbor, float]:
+    """A row whose label, of a class 1 or 0, is adjusted on the scale of the fit; and that on the scale of read-out."""
+    moved = limited.forward(torch.tensor([number], dtype=torch.float64)) + sum(adjustments.values())
+    adjusted = limited.inverse(moved)
+    value = transform.forward(adjusted) if transform.name == "link" else moved
+    return replace(one, adjustments=adjustments, adjusted=float(adjusted[0])), float(value[0])
 
 
 def _has(label: Any, place: int) -> bool:

@@ -575,7 +575,8 @@ class BankedEstimator(TunedEstimator):
         weights = None if bank.weights is None else bank.weights.numpy()
         held_out = self._held_out_with(np.sort(new), seed)
         rows = LabelledRows(bank.rows, bank.labels.clone(), bank.ids, bank.groups, held_out, weights)
-        codec = self.fitted_.codec.fitted(rows.labels[torch.from_numpy(held_out.train)])
+        codec = self.fitted_.codec
+        codec = replace(codec, transform=codec.transform.base).fitted(rows.labels[torch.from_numpy(held_out.train)])
         settings, encoder = settings_of(self), copy.deepcopy(self.table_encoder)
         with seeded(seed):
             fit = fit_network(rows, codec, encoder, settings, seed, self.network_, epochs)

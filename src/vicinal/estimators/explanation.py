@@ -120,11 +120,14 @@ class Explanation:
         other_count: how many of those rows have weight. For a large bank, read in blocks, or an index, it is the number
             of rows not listed, with or without weight.
         elements: the elements of the row's sets, if asked for, largest effect first.
-        transform: "none", "log", "rank", "softmax" or "power": the scale of the contributions. Labels and
-            ``prediction`` stay in their own units.
+        transform: "none", "log", "rank", "softmax", "power", "link" or "quantile": the scale of the contributions.
+            Labels and ``prediction`` stay in their own units. Of "link" ``total`` is h of the prediction, and a
+            contribution the weight times h of the (adjusted) label; of "quantile" ``total`` is the share of all weight
+            whose labels do not exceed the prediction, and a contribution the weight of one of them, else 0.
         probability: of the predicted class; None for numbers.
         trend: of comparables; its weight times its value is in ``total`` with the contributions, each of which is then
             the weight times the adjusted label. None: labels are taken as they are, and weights sum to 1.
+        constant: what is added to the sum of the contributions, of a model that reads out the mean and a constant.
     """
 
     prediction: Any
@@ -137,6 +140,7 @@ class Explanation:
     transform: str = "none"
     probability: float | None = None
     trend: Trend | None = None
+    constant: float = 0.0
 
     @property
     def plain(self) -> bool:

@@ -18,7 +18,9 @@ from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.readout import MOST, local_weights
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.folds import FoldMembers
+from vicinal.heads.intervals import weighted_quantile
 from vicinal.heads.kinds import adjusts, weighs_locally
+from vicinal.heads.kriging import KrigingWeights
 from vicinal.training import NeighborNetwork
 from vicinal.training.history import TrainingHistory
 from vicinal.training.likelihood import TableKernel
@@ -132,8 +134,36 @@ class FittedModel:
         """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
         return self.codec.as_predicted(self.bank.labels)
 
+    def read_out_by(self, transform: TargetTransform) -> Self:
+        """The same weights of rows, read out by another transform; over the whole bank, as an index adds up labels."""
+        return replace(self, codec=replace(self.codec, transform=transform), near=None)
+
+    def summed(self, local: KrigingWeights) -> Tensor:
+        """The head's prediction ``[b]`` or ``[b, T]`` from the weights of a few rows each."""
+        transform = self.codec.transform
+        if not transform.by_rows:
+            return local.mean(self.bank_labels())
+        weights, values = self.weighted_values(local)
+        if transform.level is not None:
+            return weighted_quantile(weights, values, transform.level)
+        labels = transform.base.inverse(values.flatten()).reshape(values.shape)
+        return (weights * transform.forward(labels)).sum(dim=1)
+
+    def weighted_values(self, local: KrigingWeights) -> tuple[Tensor, Tensor]:
+        """Weights ``[b, k]`` that sum to 1 and adjusted labels ``[b, k]`` of a few rows, on the scale of the fit."""
+        base = self.codec.transform.base
+        labels = base.forward(self.bank.labels)
+        local = local.without_slack(labels)
+        values, limits = local.values(labels), base.within(self.bank.labels).limits()
+        return local.weights, values if limits is None else values.clamp(*(end.to(values) for end in limits))
+
+    def summed_over_all(self, weights: Tensor) -> Tensor:
+        """The head's prediction ``[b]`` or ``[b, K]`` from weights ``[b, N]`` of all rows."""
+        labels, level = self.bank_labels().to(weights), self.codec.transform.level
+        return weights @ labels if level is None else weighted_quantile(weights, labels, level)
+
     def limited_transform(self) -> TargetTransform:
-        """The transform of the labels, whose predictions keep near the labels of the bank as they are now."""
+        """The scale of the fit, whose predictions keep near the labels of the bank as they are now."""
         return self.codec.limited(self.bank.labels)
 
     def on_label_scale(self, prediction: Tensor) -> Tensor:
@@ -159,8 +189,11 @@ class FittedModel:
         """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
         head = self.network.head
         if weighs_locally(head):
-            blocks, labels = self.query_blocks(queries, identity, policy().batch_queries), self.bank_labels()
-            return torch.cat([local_weights(head, self.bank, *block).mean(labels) for block in blocks])
+            blocks = self.query_blocks(queries, identity, policy().batch_queries)
+            return torch.cat([self.summed(local_weights(head, self.bank, *block)) for block in blocks])
+        if self.codec.transform.level is not None:
+            blocks = self.query_blocks(queries, identity)
+            return torch.cat([self.summed_over_all(self.bank_weights(*block)) for block in blocks])
         return self.network.predict(queries, self.bank.vectors, self.bank_labels(), **identity)
 
     def bank_weights(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
@@ -194,6 +227,11 @@ class FittedModel:
             raise ValueError(
                 "validation_fraction: expected a model fitted with 0, whose members are folds, got one that held rows "
                 "out, and so has no predictions out of fold"
+            )
+        if self.codec.transform.level is not None:
+            raise ValueError(
+                "quantile: expected a model that held rows out, got one whose members are folds, which have the mean "
+                "out of fold and no quantile; ask for errors and intervals without one"
             )
         return FoldMembers(self.network.head, self.members, self.folds, self.fold_heads)
 

@@ -226,6 +226,7 @@ def fit_network(
 ) -> Fit:
     """Train encoder, projector and head, and fill the bank; with ``start`` from its weights, for so many epochs."""
     from vicinal.estimators.loss import make_added, make_criterion, make_fair, make_targets
+    from vicinal.estimators.loss_readout import with_loss_readout
     from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
     held_out, index = rows.held_out, settings["index"]
@@ -266,7 +267,7 @@ def fit_network(
         if model.network.head is network.head and indexes:
             drop_indexes(indexes)
             indexes = start_indexes(str(index), network.head, stores[0], settings["index_tolerance"])
-    return model, indexes
+    return with_loss_readout(model, settings), indexes
 
 
 def fill_banks(

@@ -188,7 +188,9 @@ class NumberCodec(LabelCodec):
     def on_scale(self, prediction: Tensor, *, uses_bank: bool) -> Tensor:
         """A head without a bank, and one of several targets, gives shares of the range of training labels."""
         if uses_bank and self.targets is None:
-            return prediction
+            if self.transform.name == "link":
+                prediction = self.transform.base.forward(self.transform.inverse(prediction))
+            return prediction + self.transform.constant
         low, high = self.label_ends()
         if self.place is not None:
             prediction = prediction[:, self.place]
@@ -197,7 +199,7 @@ class NumberCodec(LabelCodec):
 
     def limited(self, labels: Tensor) -> TargetTransform:
         """Predictions leave the range of the bank's labels by at most half of it."""
-        return self.transform.within(labels)
+        return self.transform.base.within(labels)
 
     def without(self, gone: list[Any], left: Sequence[Tensor]) -> Self:
         """Range and transform without labels that only forgotten rows had."""

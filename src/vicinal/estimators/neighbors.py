@@ -14,7 +14,7 @@ from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thres
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.seeding import usual_settings
-from vicinal.estimators.attention import INWARD, kriging_prediction, label_range
+from vicinal.estimators.attention import inward, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.explanation import Explanation
@@ -33,6 +33,7 @@ from vicinal.estimators.out_of_fold import (
 )
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.several import is_multilabel
+from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads import conformal_margin
 from vicinal.heads.kinds import weighs_locally
 
@@ -41,6 +42,12 @@ def _shares(prediction: Tensor) -> Ids:
     """Predictions as probabilities: rows of float64 that sum to 1, but for rounding."""
     shares = prediction.double()
     return np.asarray((shares / shares.sum(dim=-1, keepdim=True)).numpy())
+
+
+def _level(cost: float | tuple[float, float]) -> float:
+    """The quantile that costs least where too low and too high have these prices, or this ratio of them."""
+    under, over = (cost, 1.0) if isinstance(cost, int | float) else cost
+    return check_between("cost", under, 0, np.inf) / (under + check_between("cost", over, 0, np.inf))
 
 
 class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]  # scikit-learn has no types
@@ -107,7 +114,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             It sees labels in their own units, or on the scale of ``target_transform``; probabilities and one-hot labels
             of classes. Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+``
             between them (see :func:`vicinal.losses.spec.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They
-            act in training only; early stopping still watches the error of predictions.
+            act in training only; early stopping still watches the error of predictions. A network trained by the text
+            of a matching loss of one number, without a transform or an index, is read out by the mean of labels, that
+            and a constant, or their mean under its link, whichever has the least loss on rows held out or out of fold;
+            a link that grows exponentially goes on straight two spreads from the median (see :meth:`for_loss`).
         fair: column of X whose groups (sexes, say, or quarters of ages) predictions should treat alike: training and
             early stopping add ``fair_weight`` times :class:`vicinal.training.fairness.FairTerm`. The column itself is a
             feature only if ``columns`` names it. It needs the network, with attention.
@@ -180,7 +190,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it. Of several
             targets both are tensors ``[T]``.
         targets_: names of several targets, or None.
-        target_transform_: the fitted transform; its ``name`` is "none", "log" or "rank".
+        target_transform_: the fitted transform; its ``name`` is "none", "log" or "rank", or "link" where that is how
+            labels are read out.
 
     The paper is NONA (see ``docs/methods.md``): ``preset="nona"`` is its model and its training. The measurements
     behind the defaults are in ``docs/results/nona.md`` and ``docs/results/readouts.md``.
@@ -307,22 +318,116 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return self._learn_on(X, y, ids, groups, sample_weight, refit=refit, epochs=epochs)
 
     @usual_settings()
-    def predict(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
+    def predict(
+        self,
+        X: Any,
+        *,
+        link: str | None = None,
+        cost: float | tuple[float, float] | None = None,
+        quantile: float | None = None,
+        cap: float | None = 2.0,
+        ids: Any = None,
+        groups: Any = None,
+        return_error: bool = False,
+    ) -> Any:
         """Predicted numbers ``[n]``, of several targets ``[n, T]``.
 
         Args:
             X: rows.
+            link: predict what has the least expected matching loss of this link: see :meth:`for_loss`, also for the
+                next three.
+            cost: or what costs least where too low and too high have different prices.
+            quantile: or this quantile.
+            cap: of ``link``.
             ids: their ids, if some of them may be in the bank: a row is never predicted from itself.
             groups: their groups: a row is never predicted from its own group either. A model that was fitted with
                 groups warns if they are not given.
             return_error: also return how far each may be from the prediction over the whole bank ``[n]``: 0 without an
                 index; for an approximate index it assumes that the index found the best rows.
         """
-        queries = self.query_rows(X, ids, groups).vectors
+        rows = self.query_rows(X, ids, groups)
+        queries = rows.vectors
+        aim: dict[str, Any] = {"link": link, "cost": cost, "quantile": quantile}
+        if any(value is not None for value in aim.values()):
+            known: dict[str, Any] = {"ids": ids, "groups": groups, "return_error": return_error}
+            if self.targets_ is None:
+                return self.for_loss(**aim, cap=cap).predict(rows, **known)
+            each = [self.of_target(name).predict(rows, **aim, cap=cap, **known) for name in self.targets_]
+            both = zip(*each, strict=True) if return_error else [each]
+            columns = [np.stack(some, axis=1) for some in both]
+            return (columns[0], columns[1].max(axis=1)) if return_error else columns[0]
         model = self.opened()
         prediction, error = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
         values = model.in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
+
+    def for_loss(
+        self,
+        *,
+        link: str | None = None,
+        cost: float | tuple[float, float] | None = None,
+        quantile: float | None = None,
+        cap: float | None = 2.0,
+    ) -> "NeighborRegressor":
+        r"""This model with the prediction that belongs to a loss: what it predicts, explains and promises.
+
+        Nothing is trained: from the same weights $w_j$ of the same rows it takes another summary of their labels.
+        Under a link h, that of the least expected matching loss (proposition 1 of Selective Matching Losses),
+
+        $$ \hat y = h^{-1}\Big(\sum_j w_j\, h(y_j)\Big) , $$
+
+        where h takes labels less the median of those of the bank, over their spread (half the distance from their 16 %
+        to their 84 % quantile). Under a cost, the quantile of the labels by their weights. Of comparables $y_j$ are the
+        adjusted labels and weights are divided by their sum; the trend's own share moves all of these labels alike, so
+        that their mean stays the prediction of :meth:`predict`. Weights have to be those of labels that may come true:
+        of the readouts "rows", "comparables" and "attention".
+
+        Explanations sum to h of the prediction, and intervals lie around the prediction that is asked for. The model
+        that is returned shares network and rows with this one; when the rows here change, ask again. Of several targets
+        say ``of_target(name).for_loss(...)``.
+
+        Args:
+            link: as :func:`vicinal.links.parse` reads it: "exp(1.5)", "sinh", "identity" (the mean of the labels in
+                their own units, whatever ``target_transform`` is).
+            cost: what a unit too low and a unit too high cost, (under, over), or the first for a second of 1.
+            quantile: from 0 to 1.
+            cap: how many spreads from the median a link goes on straight that grows exponentially, so that no single
+                label rules; None: nowhere.
+
+        Raises:
+            ValueError: unless one of link, cost and quantile is given; for a link that does not rise strictly; or for
+                weights of either sign, or none.
+
+        >>> x = np.linspace(0, 6, 60)[:, None]
+        >>> y = x[:, 0] + np.random.default_rng(0).normal(size=60)
+        >>> model = NeighborRegressor(metric="kernel", readout="rows").fit(x, y)
+        >>> low, middle, high = (model.predict([[3.0]], quantile=level)[0] for level in (0.1, 0.5, 0.9))
+        >>> bool(low < middle < high), bool(model.predict([[3.0]], link="exp")[0] > model.predict([[3.0]])[0])
+        (True, True)
+        """
+        check_is_fitted(self, "bank_")
+        named = [name for name, value in (("link", link), ("cost", cost), ("quantile", quantile)) if value is not None]
+        if len(named) != 1:
+            raise ValueError(f"link: expected one of link, cost and quantile, got {listed(named) or 'none of them'}")
+        if self.targets_ is not None:
+            raise ValueError(f"{named[0]}: expected one target, got {listed(self.targets_)}; say of_target first")
+        model, head = self.opened(), self.network_.head
+        signed = weighs_locally(head) and not head.convex
+        if signed or not head.uses_bank:
+            got = "weights of either sign (readout 'dense')" if signed else "a dense head, which has none"
+            raise ValueError(
+                f"{named[0]}: expected a model whose weights of labels are not negative, got {got}; fit with "
+                "readout='comparables' or readout='rows'"
+            )
+        base = model.codec.transform.base
+        if link is not None:
+            transform = TargetTransform.of_link(link, cap, model.bank.labels, model.bank.mass, base)
+        else:
+            level = quantile if cost is None else _level(cost)
+            transform = base.model_copy(update={"level": check_between("quantile", level, 0, 1, closed=True)})
+        one = copy.copy(self)
+        one.fitted_ = model.read_out_by(transform)
+        return one
 
     @usual_settings()
     def out_of_fold_error(self) -> float:
@@ -450,7 +555,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     def _in_units(self, ends: Tensor) -> np.ndarray[Any, Any]:
         """Ends ``[n, 2]`` of intervals in the units of the labels; those of logarithms keep to the limits, too."""
         model = self.fitted_
-        scale = model.limited_transform() if model.codec.transform.name == "log" else model.codec.transform
+        base = model.codec.transform.base
+        scale = model.limited_transform() if base.name == "log" else base
         return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
 
     def _margin(self, coverage: float) -> float:
@@ -462,7 +568,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if coverage not in computed.margins:
             misses = computed.misses
             if misses is None:
-                labels = model.codec.transform.forward(rows.labels[at])
+                labels = model.codec.transform.base.forward(rows.labels[at])
                 low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
                 misses = torch.maximum(low - labels, labels - high) / unit
             if weighs_locally(model.network.head):  # whose range is that of all coverages
@@ -475,14 +581,15 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """Uncalibrated range of each query, and in which unit its margin counts, on the scale of labels."""
         model = self.opened()
         if weighs_locally(model.network.head):
-            prediction, deviation = kriging_prediction(model, queries, query_identity)
+            summed, deviation = kriging_prediction(model, queries, query_identity)
+            prediction = model.on_label_scale(summed)
             return prediction, prediction, deviation
         prediction = model.on_label_scale(model.answer(queries, query_identity)[0])
         unit = torch.ones_like(prediction)
         if not model.network.head.uses_bank:
             return prediction, prediction, unit
         low, high = label_range(model, queries, query_identity, coverage)
-        return torch.lerp(low, prediction.to(low), INWARD), torch.lerp(high, prediction.to(high), INWARD), unit
+        return *inward(model, prediction, low, high), unit
 
     def of_target(self, name: str) -> "NeighborRegressor":
         """This model for one of several targets alone: what it predicts, explains, promises and is measured by.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.calibration import cross_conformal_interval, range_scores
-from vicinal.estimators.attention import INWARD, head_range
+from vicinal.estimators.attention import head_range, inward
 from vicinal.estimators.fitted import FittedModel
 from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import weighs_locally
@@ -117,7 +117,8 @@ def cross_intervals(
         low, high, unit = _fold_range(
             model, fold, model.bank.vectors[rows_of_fold].double(), _identity(model, rows_of_fold), coverage
         )
-        misses = range_scores(model.bank_labels()[rows_of_fold].numpy(), low.numpy(), high.numpy())
+        truth = model.codec.transform.base.forward(model.bank.labels[rows_of_fold])
+        misses = range_scores(truth.numpy(), low.numpy(), high.numpy())
         scores[at] = torch.from_numpy(misses) / unit
         ranges.append(_fold_range(model, fold, queries, identity, coverage))
     lows, highs, units = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
@@ -154,14 +155,16 @@ def _block_range(
 ) -> tuple[Tensor, Tensor, Tensor]:
     if weighs_locally(head):
         local = head.local_weights(queries, bank, **identity)
-        prediction = local.mean(labels)
+        prediction = model.on_label_scale(local.mean(labels))
         return prediction, prediction, local.variance.clamp(min=0).sqrt()
     prediction = model.on_label_scale(head(queries, bank, labels, **identity)).double()
     unit = torch.ones_like(prediction)
     if not head.uses_bank:
         return prediction, prediction, unit
     low, high = head_range(head, queries, bank, labels, coverage, identity).double().unbind(dim=1)
-    return torch.lerp(low, prediction, INWARD), torch.lerp(high, prediction, INWARD), unit
+    if model.codec.transform.name == "link":  # which rises, so that the ends are the same labels
+        low, high = model.on_label_scale(low), model.on_label_scale(high)
+    return *inward(model, prediction, low, high), unit
 
 
 def _folds(model: FittedModel) -> Tensor:

@@ -225,7 +225,7 @@ class SavedConfig(Saved):
 
     @model_validator(mode="after")
     def _agree_on_transform(self) -> Self:
-        name, ends = self.transform.name, self.label_range[0] if self.label_range else 1.0
+        name, ends = self.transform.base.name, self.label_range[0] if self.label_range else 1.0
         scores = {"kernel": "softmax", "trees": "power"}.get(self.fitted_metric) if self.classes is not None else None
         by_scores = scores is not None
         if (name if name in ("softmax", "power") else None) != scores:
@@ -233,10 +233,12 @@ class SavedConfig(Saved):
         if len(self.transform.biases) > len(self.classes or ()):
             raise ValueError("probabilities of more classes than there are")
         lows = ends if isinstance(ends, list) else [ends]
+        if (self.transform.by_rows or self.transform.constant) and (self.task != "regression" or self.targets):
+            raise ValueError("a link or a quantile of other labels than one number a row")
         fits = by_scores or self.parameters.target_transform in ("auto", name)
         if not fits or (not by_scores and name != "none" and self.label_range is None):
             raise ValueError(f"labels by another transform than {self.parameters.target_transform}")
-        if name == "rank" and len(self.transform.labels) != len(lows):
+        if name == "rank" and len(self.transform.base.labels) != len(lows):
             raise ValueError("a transform of other targets")
         if name == "log" and min(lows) <= 0:
             raise ValueError("logarithms of labels that have none")
@@ -383,7 +385,7 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
     labels = bank.labels
     if not bool(labels.isfinite().all()):
         raise ValueError(f"bank.safetensors: expected finite labels in {folder}, got NaN or infinity")
-    if config.transform.name == "log" and not bool((labels > 0).all()):
+    if config.transform.base.name == "log" and not bool((labels > 0).all()):
         raise ValueError(f"bank.safetensors: expected labels above 0 in {folder}, got others")
     if config.classes is not None:
         count, what = (2, "0 or 1 for each class") if each else (len(config.classes), "places of its classes")

@@ -1,5 +1,6 @@
-"""The scale that labels are learned on: their own, logarithms, normal scores; of classes by a kernel scores."""
+"""The scale that labels are learned or read out on: their own, logarithms, normal scores, a link; of classes scores."""
 
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -8,7 +9,10 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from vicinal.core import short
+from vicinal.core.checks import check_between
 from vicinal.core.untrusted import Saved
+from vicinal.heads.intervals import weighted_quantile
+from vicinal.links import Curve, grows_exponentially, parse
 
 Array = np.ndarray[Any, Any]
 TRANSFORMS = ("none", "log", "rank", "auto")
@@ -29,6 +33,10 @@ _SAID = {
     "the softmax of the scores times {slope:.3g}, plus a number for each class",
     "power": "the score of a class is its share of the weight of the rows; probabilities are proportional to the "
     "scores plus {floor:.3g}, to the power of {slope:.3g}, times a number for each class",
+    "link": "a prediction has under the link h the weighted mean of h of its neighbors' labels, with h = {link} of a "
+    "label less {center:.4g}, over {spread:.4g}{capped}",
+    "level": "a prediction is the label that {level:.3g} of the weight of its neighbors' labels does not exceed",
+    "constant": "a prediction is the weighted mean of its neighbors' labels, and {constant:.4g}",
 }
 
 
@@ -46,18 +54,28 @@ class TargetTransform(Saved):
     - "softmax", of classes by a kernel: $g(y) = y$ for one-hot labels, and scores $s = \sum_j w_j y_j$, whose weights
       may be below 0, become probabilities $p_k \propto e^{a s_k + b_k}$ with slope and biases that were calibrated on
       rows which had no part in their scores. A class that was added later has the bias 0.
+    - "link": $g(y) = h((y - c) / u)$ for a link h, c the median and u the spread of the labels: the prediction of least
+      expected matching loss (proposition 1 of Selective Matching Losses). It is read out, not learned: weights and
+      adjustments of labels are those of the scale ``inner``.
 
     - "power", of classes by trees: scores are shares of rows, or of these moved by a trend, and nearly probabilities:
       $p_k \propto e^{b_k} (\max(s_k, 0) + \epsilon)^a$, calibrated in the same way.
 
     Attributes:
-        name: "none", "log", "rank", "softmax" or "power".
+        name: "none", "log", "rank", "softmax", "power" or "link".
         ends: the lowest and highest label of each target, see :meth:`within`; empty: predictions are not limited.
         labels: of "rank" the knots of each target, rising.
         scores: their normal scores.
         slope: a of "softmax" and "power", > 0.
         biases: b of these, of each class.
         floor: $\epsilon$ of "power", > 0.
+        link: h, as :func:`vicinal.links.parse` reads it.
+        center: c, of "link".
+        spread: u, of "link".
+        cap: the scores outside of which h goes on straight; None: nowhere.
+        level: of labels as they are, the quantile that is predicted; None: their mean.
+        constant: what is added to that mean.
+        inner: the scale that a model of "link" was fitted on; None: "none".
 
     >>> log = TargetTransform(name="log")
     >>> weights, labels = torch.tensor([0.5, 0.5]), torch.tensor([2.0, 8.0])
@@ -68,13 +86,20 @@ class TargetTransform(Saved):
     [-1.15, 0.0, 1.15, 1.15]
     """
 
-    name: Literal["none", "log", "rank", "softmax", "power"] = "none"
+    name: Literal["none", "log", "rank", "softmax", "power", "link"] = "none"
     ends: list[tuple[_Positive, _Positive]] = Field(default_factory=list, max_length=1 << 16)
     labels: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
     scores: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
     slope: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     biases: list[float] = Field(default_factory=list, max_length=1 << 20)
     floor: Annotated[float, Field(gt=0, le=1)] = 1e-3
+    link: Annotated[str, Field(max_length=1000)] = ""
+    center: float = 0.0
+    spread: _Positive = 1.0
+    cap: tuple[float, float] | None = None
+    level: Annotated[float, Field(ge=0, le=1)] | None = None
+    constant: float = 0.0
+    inner: "TargetTransform | None" = None
 
     @model_validator(mode="after")
     def _rise(self) -> Self:
@@ -85,6 +110,12 @@ class TargetTransform(Saved):
             raise ValueError("biases of another transform")
         if (self.ends and self.name != "log") or any(low > high for low, high in self.ends):
             raise ValueError("ends of another transform")
+        if (self.name == "link") != bool(self.link) or (
+            self.inner is not None and self.inner.name in ("link", "softmax")
+        ):
+            raise ValueError("a link of another transform")
+        if self.link:
+            _rising(self.link, self.cap)
         for labels, scores in pairs:
             steps = [np.diff(ends) for ends in (labels, scores)]
             if not 2 <= len(labels) == len(scores) <= KNOTS or min(step.min() for step in steps) <= 0:
@@ -108,10 +139,61 @@ class TargetTransform(Saved):
             knots.append((values[some].tolist(), scores[some].tolist()))
         return cls(name="rank", labels=[one for one, _ in knots], scores=[one for _, one in knots])
 
+    @classmethod
+    def of_link(
+        cls, link: str, cap: float | None, labels: Tensor, mass: Tensor, before: Self, *, unit: bool = True
+    ) -> Self:
+        """The transform of a link over these labels.
+
+        Args:
+            link: as :func:`vicinal.links.parse` reads it.
+            cap: how many spreads from the median a link that grows exponentially goes on straight; None: nowhere.
+            labels: ``[n]``, in their own units.
+            mass: how many rows each counts as ``[n]``.
+            before: the scale that the model was fitted on.
+            unit: whether h takes labels less their median, over their spread (half the distance from the 16 % to the
+                84 % quantile, a standard deviation of normal ones); else labels as they are.
+
+        Raises:
+            ValueError: for a link that does not rise strictly, or has no value where predictions may be.
+        """
+        low, middle, high = (float(weighted_quantile(mass[None], labels, level)) for level in (0.16, 0.5, 0.84))
+        spread = (high - low) / 2 or float(labels.std(unbiased=False)) or 1.0
+        center, scale = (middle, spread) if unit else (0.0, 1.0)
+        ends: tuple[float, float] | None = None
+        curve = _rising(link, None)
+        if cap is not None:
+            check_between("cap", cap, 0, float("inf"))
+            reach = (middle - cap * spread - center) / scale, (middle + cap * spread - center) / scale
+            ends = reach if grows_exponentially(curve, *reach) else None
+        least, most = (float(end) for end in (labels.min(), labels.max()))
+        limits = [(end - center) / scale for end in (1.5 * least - 0.5 * most, 1.5 * most - 0.5 * least)]
+        if not bool(_rising(link, ends)(torch.tensor(limits, dtype=torch.float64)).isfinite().all()):
+            raise ValueError(
+                f"link: expected one with values from {limits[0]:.4g} to {limits[1]:.4g}, where "
+                f"{'labels less their median, over their spread,' if unit else 'labels'} may be predicted, got "
+                f"{short(link)}; shift or scale it, as in 'log(shift={np.floor(limits[0]) - 1:g})', or cap it"
+            )
+        return cls(name="link", link=link, center=center, spread=scale, cap=ends, inner=before.base)
+
+    @property
+    def base(self) -> "TargetTransform":
+        """The scale that a model was fitted on, whose mean is read out."""
+        if self.name == "link":
+            return self.inner or PLAIN
+        return self.model_copy(update={"level": None, "constant": 0.0})
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether it is no mean of labels that is read out, so that adjusted labels count one by one."""
+        return self.name == "link" or self.level is not None
+
     @property
     def sentence(self) -> str:
         """What a prediction is, as a clause; "" of "none"."""
-        return _SAID.get(self.name, "").format(slope=self.slope, floor=self.floor)
+        form = "level" if self.level is not None else "constant" if self.constant else self.name
+        known = dict(self, capped="" if self.cap is None else ", straight beyond {:.4g} and {:.4g}".format(*self.cap))
+        return _SAID.get(form, "").format(**known)
 
     def widened(self, labels: Tensor) -> Self:
         """The transform with these labels ``[n]`` or ``[n, T]`` within the ends of "log"; another stays as it is."""
@@ -134,6 +216,8 @@ class TargetTransform(Saved):
         >>> rank.without(np.array([[50.0], [2.0]]), np.array([[1.0], [2.0]])).labels
         [[1.0, 2.0]]
         """
+        if self.inner is not None:
+            return self.model_copy(update={"inner": self.inner.without(gone, left)})
         if self.name == "log":
             return self.model_copy(update={"ends": []}).widened(torch.from_numpy(left)) if self.ends else self
         labels, scores = [], []
@@ -177,6 +261,8 @@ class TargetTransform(Saved):
         """Labels ``[n]``, or of several targets ``[n, T]``, on this scale."""
         if self.name == "log":
             return labels.log()
+        if self.name == "link":
+            return _rising(self.link, self.cap)((labels.double() - self.center) / self.spread)
         return _through(labels, self.labels, self.scores) if self.name == "rank" else labels
 
     def inverse(self, values: Tensor) -> Tensor:
@@ -188,6 +274,8 @@ class TargetTransform(Saved):
             return torch.addcmul(biases, torch.tensor(self.slope, dtype=torch.float64), values.double()).softmax(dim=1)
         if self.name == "rank":
             return _through(values, self.scores, self.labels)
+        if self.name == "link":
+            return self.center + self.spread * _rising(self.link, self.cap).inverse(values.double())
         limits = self.limits()
         if limits is not None:  # far beyond the labels a sum of weights of either sign says nothing
             shape = () if values.ndim == 1 else (-1,)
@@ -197,6 +285,18 @@ class TargetTransform(Saved):
 
 PLAIN = TargetTransform()
 """Labels as they are."""
+
+
+@lru_cache(maxsize=64)
+def _rising(link: str, cap: tuple[float, float] | None) -> Curve:
+    """The link as it is read out: h has an inverse."""
+    curve = parse(link)
+    if not (curve.is_monotone and curve.is_invertible):
+        raise ValueError(
+            f"link: expected one that rises strictly, as a prediction is the inverse of a mean of its values, got "
+            f"{short(link)}; add a share of the identity, as in '{link} + 0.1*identity'"
+        )
+    return curve if cap is None else curve.cap(*cap)
 
 
 def _through(values: Tensor, places: list[list[float]], heights: list[list[float]]) -> Tensor:

@@ -88,8 +88,9 @@ class Comparables(Kriging):
         return self.base + self.contributions(embeddings).sum(dim=-1)
 
     def with_trend(self, local: KrigingWeights, queries: Tensor, bank: Tensor) -> KrigingWeights:
-        r"""Weights of queries ``[b, d]`` over rows of ``bank [N, d]``, with $f(q) - \sum_j w_j f(x_j)$."""
-        of_rows = self.trend_of(bank[local.positions.clamp(min=0)])  # [b, k, T]
-        trend = self.trend_of(queries) - torch.einsum("bk,bkt->bt", local.weights, of_rows)
-        added = trend[:, 0] if trend.shape[1] == 1 else trend
-        return KrigingWeights(local.weights, local.positions, local.variance, added)
+        """Weights of queries ``[b, d]`` over rows of ``bank [N, d]``, with f(q), and f(q) - f(x_j) of each row."""
+        trend = self.trend_of(queries)  # [b, T]
+        moves = trend[:, None] - self.trend_of(bank[local.positions.clamp(min=0)])  # [b, k, T]
+        if trend.shape[1] == 1:
+            trend, moves = trend[:, 0], moves[..., 0]
+        return KrigingWeights(local.weights, local.positions, local.variance, trend, moves)

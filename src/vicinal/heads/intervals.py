@@ -15,26 +15,30 @@ from vicinal.masks.simplex import SimplexMap
 
 
 def weighted_quantile(weights: Tensor, labels: Tensor, level: float) -> Tensor:
-    r"""Smallest label $v$ with $\sum_{j: y_j \le v} p_{ij} \ge$ ``level``, for each row of weights.
+    r"""Smallest label $v$ with $\sum_{j: y_j \le v} p_{ij} \ge$ ``level`` $\sum_j p_{ij}$, for each row of weights.
+
+    It is the prediction of least expected cost where one of ``level`` is paid for each unit that it is too low, and of
+    1 - ``level`` for each that it is too high.
 
     Args:
-        weights: ``[b, N]``, >= 0, rows sum to 1.
-        labels: ``[N]``, floating.
+        weights: ``[b, N]``, >= 0.
+        labels: ``[N]``, or of each row its own ``[b, N]``; floating.
         level: from 0 to 1.
 
     Returns:
-        ``[b]``, each a label of the bank.
+        ``[b]``, each a label.
 
     >>> weighted_quantile(torch.tensor([[0.2, 0.5, 0.3]]), torch.tensor([3.0, 1.0, 2.0]), 0.5)
     tensor([1.])
     """
-    check_labels(labels, weights.shape[1])
+    if labels.ndim == 1:
+        check_labels(labels, weights.shape[1])
     check_between("level", level, 0, 1, closed=True)
-    ordered, order = labels.sort()
-    mass = weights[:, order].cumsum(dim=-1)  # [b, N]
-    limit = torch.full_like(mass[:, :1], level) * (1 - 8 * torch.finfo(mass.dtype).eps)
-    position = torch.searchsorted(mass.contiguous(), limit).clamp(max=len(labels) - 1)
-    return ordered[position[:, 0]]
+    ordered, order = labels.sort(dim=-1)
+    mass = (weights[:, order] if labels.ndim == 1 else weights.gather(1, order)).cumsum(dim=-1)  # [b, N]
+    limit = level * mass[:, -1:] * (1 - 8 * torch.finfo(mass.dtype).eps)
+    position = torch.searchsorted(mass.contiguous(), limit).clamp(max=labels.shape[-1] - 1)
+    return ordered[position[:, 0]] if labels.ndim == 1 else ordered.gather(1, position)[:, 0]
 
 
 @torch.no_grad()

@@ -21,6 +21,9 @@ from vicinal.similarity.base import resolve_similarity
 _LEAST = 1e-6
 """Noise that is always added: without any, equal rows would have no one solution."""
 
+_NO_WEIGHT = 1e-6
+"""Weight of all rows together below which none of them counts more than another."""
+
 _MOST_TIES = 1024
 """Rows that are looked at for those of lowest rank among equally near ones; of trees thousands may be alike."""
 
@@ -32,36 +35,62 @@ class KrigingWeights(NamedTuple):
         weights: ``[b, k]``, of the nearest rows, nearest first; they sum to 1.
         positions: ``[b, k]``, their positions in the bank; -1 where a query has fewer admissible rows (weight 0).
         variance: ``[b]``, of the prediction, noise included, in units in which the kernel has variance 1.
-        trend: what a trend adds to the weighted mean of labels ``[b]`` or ``[b, T]``, see
-            :class:`vicinal.heads.comparables.Comparables`; None: nothing.
+        trend: what a trend says of the queries ``[b]`` or ``[b, T]``, which has the weight that is missing to 1, see
+            :class:`vicinal.heads.comparables.Comparables`; None: there is none.
+        moves: what it adds to the label of each row ``[b, k]`` or ``[b, k, T]``.
     """
 
     weights: Tensor
     positions: Tensor
     variance: Tensor
     trend: Tensor | None = None
+    moves: Tensor | None = None
+
+    def values(self, labels: Tensor) -> Tensor:
+        """Adjusted labels ``[b, k]`` or ``[b, k, T]`` of the rows, from the bank's ``[N]`` or ``[N, T]``, float64."""
+        near = labels[self.positions.clamp(min=0)].double()
+        return near if self.moves is None else near + _widened(self.moves, near, 2)
 
     def mean(self, labels: Tensor) -> Tensor:
-        """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64, and the trend.
+        """Weighted mean ``[b]`` or ``[b, T]`` of adjusted labels, and of the trend by what is missing to 1.
 
         Raises:
             ValueError: for labels of other targets than those of the trend.
         """
-        near = labels[self.positions.clamp(min=0)].double()  # [b, k] or [b, k, T]
-        mean = torch.einsum("bk,bk...->b...", self.weights, near)
+        mean = torch.einsum("bk,bk...->b...", self.weights, self.values(labels))
         if self.trend is None:
             return mean
-        trend, width = self.trend.reshape(len(mean), -1), mean.reshape(len(mean), -1).shape[1]
-        later = width - trend.shape[1]  # classes that the trend has not seen
-        if later < 0:
-            raise ValueError(f"labels: expected {trend.shape[1]} numbers a row as the trend has them, got {width}")
-        return mean + nn.functional.pad(trend, (0, later)).reshape(mean.shape)
+        slack = torch.einsum("b,b...->b...", 1 - self.weights.sum(dim=1), self.trend)
+        return mean + _widened(slack, mean, 1)
+
+    def without_slack(self, labels: Tensor) -> "KrigingWeights":
+        """The same mean by weights that sum to 1: the trend's share moves all adjusted labels alike; of one target.
+
+        A trend has one value, but labels spread about it, so what depends on their spread is read from the rows
+        alone. Where no row has weight all count alike.
+        """
+        if self.trend is None or self.moves is None:
+            return self
+        total, there = self.weights.sum(dim=1, keepdim=True), self.positions >= 0
+        even = there / there.sum(dim=1, keepdim=True)
+        weights = torch.where(total > _NO_WEIGHT, self.weights / total.clamp(min=_NO_WEIGHT), even)
+        apart = self.mean(labels) - (weights * self.values(labels)).sum(dim=1)
+        return KrigingWeights(weights, self.positions, self.variance, self.trend, self.moves + apart[:, None])
 
     def largest(self, k: int) -> tuple[Tensor, Tensor]:
         """The ``k`` weights ``[b, k]`` of largest absolute value, and their positions, -1 where the weight is 0."""
         order = self.weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
         best = self.weights.gather(1, order)
         return best, self.positions.gather(1, order).masked_fill(best == 0, -1)
+
+
+def _widened(values: Tensor, like: Tensor, rows: int) -> Tensor:
+    """Values, of ``rows`` dimensions and one of targets, in the shape of ``like``: 0 for classes that came later."""
+    each, wide = (one if one.ndim > rows else one[..., None] for one in (values, like))
+    known, width = each.shape[-1], wide.shape[-1]
+    if width < known:
+        raise ValueError(f"labels: expected {known} numbers a row as the trend has them, got {width}")
+    return nn.functional.pad(each, (0, width - known)).reshape(like.shape)
 
 
 class Neighborhoods(NamedTuple):

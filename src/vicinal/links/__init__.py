@@ -25,7 +25,7 @@ from vicinal.links.one_sided import AntiExp, Exp, Log, NegLog1m, Power
 from vicinal.links.parse import parse
 from vicinal.links.piecewise import Interpolated, Joined, Piecewise, Staircase
 from vicinal.links.regions import class_hessian, class_ranking, class_region, class_slope, region
-from vicinal.links.sensitivity import blust, bust, design, llust, slope, wide_slope
+from vicinal.links.sensitivity import blust, bust, design, grows_exponentially, llust, slope, wide_slope
 from vicinal.links.shaped import Shaped
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "class_slope",
     "design",
     "from_callable",
+    "grows_exponentially",
     "llust",
     "parse",
     "region",

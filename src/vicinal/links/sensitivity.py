@@ -30,6 +30,32 @@ def slope(link: Curve, score: Tensor) -> Tensor:
     return link.slope(score)
 
 
+@torch.no_grad()
+def grows_exponentially(link: Curve, low: float, high: float) -> bool:
+    r"""Whether a link grows, beyond scores from ``low`` to ``high``, as an exponential or to a pole, not as a power.
+
+    On either side, at $t_i = 4, 8, 16$ half widths from the middle: of $z^d$ the logarithm of the slope rises as much
+    from $t_2$ to $t_3$ as from $t_1$ to $t_2$; of $e^{az}$ twice as much.
+
+    >>> from vicinal.links import parse
+    >>> [grows_exponentially(parse(text), -2.0, 2.0) for text in ("exp", "tan(0.3)", "signed_power(3)", "tanh")]
+    [True, True, False, False]
+    """
+    middle, half = (low + high) / 2, (high - low) / 2
+    for side, closed in zip((-1, 1), link.closed, strict=True):
+        scores = middle + side * half * torch.tensor([4.0, 8.0, 16.0], dtype=torch.float64)
+        end = link.domain[(side + 1) // 2]
+        if math.isfinite(end):
+            if not closed and (end - middle) * side > half:  # a pole
+                return True
+            continue
+        slopes = link.slope(scores)
+        first, second = slopes.log().diff().tolist()
+        if bool(slopes.isinf().any()) or second > 1.5 * first + 1e-6 > 0:
+            return True
+    return False
+
+
 def _cells(low: float, high: float, cells: int) -> tuple[Tensor, Tensor]:
     """The ends ``[cells + 1]`` and the middles ``[cells]`` of equal cells of an interval."""
     ends = torch.linspace(low, high, cells + 1, dtype=torch.float64)

@@ -355,11 +355,33 @@ def parse(text: str) -> nn.Module:
     return _of_predictions(text)
 
 
-def _of_predictions(text: str) -> nn.Module:
+def matching_link(text: str) -> str | None:
+    """The link in the text of a matching loss of single scores, as :func:`vicinal.links.parse` reads it; else None.
+
+    >>> matching_link("matching:sinh(scale=.5) + 0.2*sigmoid + 0.5*supcon"), matching_link("supcon")
+    ('sinh(scale=0.5) + 0.2 * sigmoid', None)
+    """
+    main = read_loss(text).main
+    name, settings = _named(main or "")
+    if name.strip().lower() != "matching":
+        return None
+    call = _CALLED.parse_call("matching", settings)
+    link = next(iter(call.args), None) or next(each.value for each in call.keywords if each.arg == "link")
+    return ast.unparse(link)
+
+
+_CALLED = Grammar("loss", "a link and settings", "matching: sigmoid(scale=2)")
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Name and settings of a loss of predictions."""
     brackets = _CALL.fullmatch(text)
     name, _, settings = text.partition(":")
-    if brackets:
-        name, settings = brackets.groups()
+    return (brackets[1], brackets[2]) if brackets else (name, settings)
+
+
+def _of_predictions(text: str) -> nn.Module:
+    name, settings = _named(text)
     known = {entry.name: entry.factory for entry in entries("loss")}
     classes = {entry.name for entry in entries("class_loss")}
     loss = check_choice("loss", name.strip().replace("-", "_").lower(), {*known, *classes})
@@ -367,7 +389,7 @@ def _of_predictions(text: str) -> nn.Module:
         return _of_classes(loss, settings)
     if not inspect.isclass(known[loss]):
         raise ValueError(f"loss: expected a loss of scores, got {loss}, which is called in another way")
-    call = Grammar("loss", "a link and settings", "matching: sigmoid(scale=2)").parse_call(loss, settings)
+    call = _CALLED.parse_call(loss, settings)
     positional, named = LinkGrammar().arguments(call)
     loss_module: nn.Module
     try:

@@ -396,7 +396,7 @@ def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:
     return [*views[:_CELLS], CellView(f"and {len(rest)} more columns", "text", "…", full)]
 
 
-_SCALES = {"none": "", "log": "log of ", "rank": "normal score of "}
+_SCALES = {"none": "", "log": "log of ", "rank": "normal score of ", "link": "h of "}
 
 
 def panel_view(panel: NeighborPanel) -> PanelView:

@@ -203,7 +203,9 @@ def importance_sentence(record: FitRecord) -> str:
 def mean_of(record: FitRecord) -> str:
     """The kind of mean of labels that a prediction is."""
     scale = str(record.settings.get("target_transform"))
-    return {"log": "geometric mean", "rank": "mean (by normal scores)"}.get(scale, "mean")
+    return {"log": "geometric mean", "rank": "mean (by normal scores)", "link": "mean (under a link)"}.get(
+        scale, "mean"
+    )
 
 
 def limits(record: FitRecord) -> list[str]:
@@ -221,6 +223,9 @@ def limits(record: FitRecord) -> list[str]:
             else f"A prediction is a weighted {mean_of(record)} of labels in the bank, with weights that may be below "
             "0, so it may leave their range; rows unlike all of the bank still get a prediction."
             if signed
+            else f"A prediction is a weighted mean of labels in the bank, and {record.settings['constant']:.4g}; rows "
+            "unlike all of the bank still get a prediction."
+            if record.settings.get("constant")
             else f"A prediction is a weighted {mean_of(record)} of labels in the bank, so it never leaves their range; "
             "rows unlike all of the bank still get a prediction."
             if record.task == "regression"

@@ -28,6 +28,7 @@ from vicinal.estimators.encoder_choice import planned_encoders
 from vicinal.estimators.importance import knows_columns
 from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
+from vicinal.estimators.loss_readout import readout_sentences
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.saving import write_model
 from vicinal.estimators.tree_metric import may_be_class_trees, may_be_trees
@@ -353,6 +354,7 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
         "readout": model.readout_,
         "target_transform": model.target_transform_.name,
     }
+    fitted |= {"constant": model.target_transform_.constant} if model.target_transform_.constant else {}
     fitted |= {"max_neighbors": model.network_.head.k} if adjusts(model.network_.head) else {}
     settings = settings_of(model) | fitted
     shown = _WITHOUT_EPOCHS if model.metric_ != "network" else set(settings) - {"preset"}
@@ -373,7 +375,8 @@ def _transform(model: BankedEstimator) -> list[str]:
     chosen, sentence = model.target_transform == "auto", model.target_transform_.sentence
     chosen &= not hasattr(model, "classes_")
     why = " (a kernel predicts rows better from the others so)" if chosen else ""
-    return [f"{sentence[0].upper()}{sentence[1:]}{why}."] if sentence else []
+    said = [f"{sentence[0].upper()}{sentence[1:]}{why}."] if sentence else []
+    return [*said, *readout_sentences(model.fitted_, settings_of(model))]
 
 
 def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:

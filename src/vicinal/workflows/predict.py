@@ -137,6 +137,7 @@ def predict_table(
     coverage: float | None = None,
     keep: Sequence[str] = (),
     include_own: bool = False,
+    aim: Mapping[str, Any] | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
@@ -157,6 +158,8 @@ def predict_table(
         keep: columns of the table to put beside the predictions; one called as a column of predictions gets " (kept)"
             behind its name.
         include_own: rows that equal rows of the fit are meant to be predicted from themselves, so that nothing is said.
+        aim: arguments of :meth:`vicinal.estimators.NeighborRegressor.for_loss`, link, cost or quantile; None: what
+            the model predicts by itself.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets which columns were ignored, and whether ids or groups are missing.
@@ -167,7 +170,7 @@ def predict_table(
     model = load_predictor(folder, index=index, encoders=encoders, several=True)
     frame = read_rows(model, source, root, log)
     settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": keep}
-    return answer_rows(model, frame, **settings, include_own=include_own, log=log)
+    return answer_rows(model, frame, **settings, include_own=include_own, aim=aim, log=log)
 
 
 def answer_rows(
@@ -180,8 +183,10 @@ def answer_rows(
     keep: Sequence[str],
     log: Log,
     include_own: bool = False,
+    aim: Mapping[str, Any] | None = None,
 ) -> Answers:
     """Predictions of rows from :func:`read_rows`; see :func:`predict_table` for the arguments."""
+    model = model if aim is None else _for_loss(model, aim)
     for name in keep:
         check_column("keep", name, list(frame.columns))
     features = features_of(model, frame, log)
@@ -267,6 +272,13 @@ def of_target(model: BankedEstimator, target: str | None) -> BankedEstimator:
     if target is None:
         raise ValueError(f"target: expected one of {listed(model.targets_)}, which the model predicts, got none")
     return model.of_target(check_choice("target", target, model.targets_))
+
+
+def _for_loss(model: BankedEstimator, aim: Mapping[str, Any]) -> BankedEstimator:
+    """The model with the prediction that is asked for."""
+    if not isinstance(model, NeighborRegressor):
+        raise ValueError(f"{next(iter(aim))}: expected a model that predicts numbers, got one that predicts classes")
+    return model.for_loss(**aim)
 
 
 def _by_target(model: BankedEstimator, name: str, values: np.ndarray[Any, Any]) -> dict[str, list[Any]]:

@@ -217,6 +217,7 @@ def _settings(config: _Model) -> dict[str, Any]:
     settings |= {name: parameters.get(name) for name in names}
     scale = str(config.transform.get("name", "none"))
     settings |= {"target_transform": scale} if scale != "none" else {}
+    settings |= {name: config.transform[name] for name in ("link", "constant") if config.transform.get(name)}
     settings |= {"folds": config.folds} if config.folds else {}
     settings |= {"epochs": len(config.train_error), "best_epoch": config.best_epoch + 1} if metric == "network" else {}
     return settings

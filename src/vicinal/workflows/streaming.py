@@ -46,6 +46,7 @@ def predict_file(
     coverage: float | None = None,
     keep: Sequence[str] = (),
     include_own: bool = False,
+    aim: Mapping[str, Any] | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     engine: str | None = None,
@@ -69,6 +70,7 @@ def predict_file(
         coverage: of intervals.
         keep: columns of the table to put beside the predictions.
         include_own: say nothing of rows that equal rows of the fit.
+        aim: link, cost or quantile.
         index: of the model.
         encoders: by column or kind.
         engine: "ray": its workers predict the batches, see :func:`vicinal.workflows.engines.predicted_by_ray`; None:
@@ -88,7 +90,7 @@ def predict_file(
     model = load_predictor(folder, **named, several=True)
     model.root = root or root_of(source)
     settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": list(keep)}
-    settings["include_own"] = include_own
+    settings |= {"include_own": include_own, "aim": None if aim is None else dict(aim)}
     log = _once(log)
     with working_folder(out, "predict", _PART.format(0)) as work:
         need = [*(str(name) for name in model.feature_names_in_), *keep]
