@@ -57,8 +57,8 @@ def svg(explanations: Sequence[Explanation], truth: Sequence[float]) -> str:
         parts += [
             f'<path d="M{LEFT} {base}h{WIDTH}" stroke="{GRAY}"/>',
             f'<path d="{stems}" stroke="{BLUE}" stroke-width="2"/>',
-            f'<text x="{at(first.adjusted or first.label):.1f}" y="{base - TALLEST * first.weight / largest - 4:.1f}" fill="{BLUE}" '
-            f'text-anchor="middle">{first.name}: {first.weight:.0%}</text>',
+            f'<text x="{at(first.adjusted or first.label):.1f}" y="{base - TALLEST * first.weight / largest - 4:.1f}" '
+            f'fill="{BLUE}" text-anchor="middle">{first.name}: {first.weight:.0%}</text>',
             f'<path d="M{at(each.prediction):.1f} {base}l-5 9h10z" fill="{RED}"/>',
             f'<circle cx="{at(label):g}" cy="{base}" r="4" fill="none" stroke="{GRAY}" stroke-width="2"/>',
             f'<text x="8" y="{base - 16}">car {number}</text>',

@@ -85,11 +85,12 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     Args:
         model: with any head; each row of its bank is embedded as if its label had not been seen.
         trend: a head with the trend.
-        wished: "rows", "comparables", or "auto" for either.
+        wished: "rows", "comparables", or "auto" for either, of classes for the latter.
         rows: how many rows make a prediction, at most; None: to be chosen.
     """
     each: dict[str, list[Kriging]] = {"rows": [Kriging()], "comparables": [trend]}
-    heads = each.get(wished, [Kriging(), trend])
+    # of classes a mean of few one-hot rows rules most of them out
+    heads = each.get(wished, [trend] if model.codec.kind == "classes" else [Kriging(), trend])
     compared = _Compared(model)
     usual = [compared.best(head.with_rows(rows or USUAL[1]), START) for head in heads]
     tried, least = usual, min(usual, key=lambda one: one.error)

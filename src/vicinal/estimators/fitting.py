@@ -191,13 +191,15 @@ def _better_kernel(
     seed: int,
     kernel: FittedModel | None,
 ) -> FittedModel:
-    """A kernel where it has less error than trees, of classes surely less, as scores of all rows say less than ten.
+    """A kernel where it has less error than trees, of classes unless trees have surely less.
+
+    On six tables of 120 to 900 rows trees of classes had as little error as a kernel, and now and then much more.
 
     It is of the likelihood of all its rows only if that of fewer has less error.
     """
     if trees.codec.kind == "classes":
         kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)[0]
-        return kernel if kernel.surely_below(trees, of_all=True) else trees
+        return trees if trees.surely_below(kernel, of_all=True) else kernel
     error = trees.error_of_all()
     for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None else ():
         if kernel is None or (len(rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error):

@@ -76,10 +76,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             networks and of their training are ignored by the other two. "auto": for numbers "trees", or "kernel" on
             tables of at most 64 encoded numbers and categories, whichever has less error on rows that are each
             predicted from the others; where there are other columns, "network" if its error on the held-out rows is
-            more than 5 % lower than theirs. For one class a row "trees" of at most 32 classes and at least 40 rows,
-            "kernel" where it is better by a standard error and no encoder is trained, and with other columns "network"
-            where it is better by more than 5 % and a standard error. "network" for all else, and where a loss, folds or
-            attention are asked for.
+            more than 5 % lower than theirs. For one class a row "kernel" where no encoder is trained; "trees" of at
+            most 32 classes and at least 40 rows, where they are better than a kernel by more than a standard error; and
+            with other columns "network" where it is better by more than 5 % and a standard error. "network" for all
+            else, and where a loss, folds or attention are asked for.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "s2-ranks" or "s1-ranks" (:class:`vicinal.masks.RankStep`), "s2-reject"
             (:class:`vicinal.masks.RejectingStep`), "topk" (keeps ``n_neighbors``), or None.
@@ -97,7 +97,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             better by more than 1 %; of a
             network "attention" or "rows", whichever has the lower error on the held-out rows, and "rows" for more than
             8,192 rows; for classes attention of a network, as few rows would rule most classes out, dense weights of a
-            kernel, and of trees as for numbers.
+            kernel, and comparables of trees.
         max_neighbors: most rows that make a prediction. None: of a kernel or trees 10 or 30, or up to 120 where labels
             are mostly noise; 30 of a network; for dense weights of a kernel all rows of up to 2,048, 256 of more, and
             128 of more than 5,000.
