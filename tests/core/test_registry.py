@@ -66,7 +66,8 @@ def test_learned_is_declared_by_exactly_the_methods_with_parameters(method):
     if method.kind == "simplex":
         assert "learned" not in method.facts
         return
-    settings = {"softstep": {"dim": 2}, "topk": {"k": 1}, "dense": {"dim": 2}}.get(method.name, {})
+    wide = {key: {"dim": 2} for key in ("softstep", "rank_step", "rejecting_step", "dense", "multi_head", "refined")}
+    settings = (wide | {"topk": {"k": 1}}).get(method.name, {})
     parameters = list(make(method.kind, method.name, **settings).parameters())
     assert bool(parameters) == ("learned" in method.facts)
 

@@ -16,7 +16,9 @@ def data():
 def regressor(data):
     frame, price = data
     columns = {"note": "text"}
-    return NeighborRegressor(columns=columns, **QUICK).fit(frame, price, ids=[f"h{i}" for i in range(len(frame))])
+    return NeighborRegressor(columns=columns, metric="network", **QUICK).fit(
+        frame, price, ids=[f"h{i}" for i in range(len(frame))]
+    )
 
 
 @pytest.fixture(scope="session")

@@ -94,11 +94,18 @@ def test_rows_of_a_class_can_be_forgotten(model, tmp_path):
     assert np.isfinite(chances).all()
 
 
-def test_the_default_takes_trees_where_steps_decide_and_groups_and_weights_count():
+def test_the_default_takes_trees_where_they_are_surely_better():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(500, 4))
+    boxes = ((x[:, 0] > 0.3) & (x[:, 1] < 0.6) | (x[:, 2] > 0.8)).astype(int)
+    assert NeighborClassifier().fit(x, boxes).metric_ == "trees"
+    assert NeighborClassifier().fit(x[:60], boxes[:60]).metric_ == "kernel"
+
+
+def test_groups_and_weights_count():
     frame, y = rows(240)
     groups = np.arange(240) // 3
-    model = NeighborClassifier().fit(frame, y, groups=groups, sample_weight=np.linspace(1, 3, 240))
-    assert model.metric_ == "trees"
+    model = NeighborClassifier(metric="trees").fit(frame, y, groups=groups, sample_weight=np.linspace(1, 3, 240))
     folds = model.bank_.folds.numpy()
     assert all(len(set(folds[groups == group])) == 1 for group in set(groups.tolist()))
     assert (model.predict(NEW, groups=[f"n{place}" for place in range(30)]) == NEW_Y).mean() > 0.7

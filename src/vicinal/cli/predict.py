@@ -13,7 +13,6 @@ from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json
 from vicinal.cli.progress import shown_progress
-from vicinal.core import short
 
 
 @app.command(epilog="Example: vicinal predict houses-model new.csv --explain 3 --interval 0.9 --out prices.csv")
@@ -131,6 +130,8 @@ def _aim(link: str | None, cost: str | None, quantile: float | None, cap: str) -
     if cost is not None:
         prices = tuple(_number("--cost", part, "two prices such as 3:1") for part in cost.split(":"))
         if len(prices) != 2:
+            from vicinal.core import short
+
             raise ValueError(f"--cost: expected two prices such as 3:1, got {short(cost)}")
     aim = {"link": link, "cost": prices, "quantile": quantile}
     aim = {name: value for name, value in aim.items() if value is not None}
@@ -143,4 +144,6 @@ def _number(option: str, text: str, expected: str) -> float:
     try:
         return float(text)
     except ValueError:
+        from vicinal.core import short
+
         raise ValueError(f"{option}: expected {expected}, got {short(text)}") from None

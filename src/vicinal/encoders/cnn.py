@@ -163,7 +163,7 @@ class ImageCNN(SquareImages):
         return vectors
 
 
-@register("encoder", "pixels", "image", "parameter-free")
+@register("encoder", "pixels", "image", "parameter-free", family="cnn")
 class ImagePixels(SquareImages):
     """The pixels of images of 32 x 32, channel by channel, about standardized: ``[b, 3 * side * side]``.
 

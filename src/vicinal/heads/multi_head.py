@@ -17,6 +17,7 @@ from vicinal.similarity.mapped import Mapped
     "head",
     "multi_head",
     "convex-hull",
+    "learned",
     "permutation-invariant",
     paper="NONA, section 7; arXiv:1706.03762",
     verified="numpy in float64",

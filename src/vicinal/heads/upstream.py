@@ -101,7 +101,9 @@ def _log_left(logits: Tensor, weights: Tensor) -> Tensor:
     "head",
     "refined",
     "convex-hull",
+    "learned",
     "permutation-invariant",
+    family="upstream",
     paper="NONA, section 7; arXiv:2106.01342; arXiv:1810.12575",
     verified="numpy in float64",
 )

@@ -245,6 +245,7 @@ class SoftStep(nn.Module):
     "score-scale-invariant",
     "score-shift-invariant",
     "permutation-invariant",
+    family="softstep",
     paper="NONA, section 7",
     verified="numpy in float64",
 )
@@ -283,6 +284,7 @@ class RankStep(SoftStep):
     "score-scale-invariant",
     "score-shift-invariant",
     "permutation-invariant",
+    family="softstep",
     paper="NONA, section 7",
     verified="numpy in float64",
 )

@@ -78,7 +78,7 @@ def calibrate_scores(scores: Tensor, labels: Tensor, weights: Tensor | None = No
     >>> calibrate_scores(labels * 0.2, labels).slope > 10  # what is always right is believed
     True
     """
-    slopes, biases, loss = stack_scores(scores[None], labels, weights, start=4.0)
+    slopes, biases, loss = stack_scores(scores[None], labels, weights, start=4.0, least=0.01)
     return Calibration(float(slopes), biases, loss)
 
 

@@ -25,8 +25,8 @@ def stack_numbers(sources: Tensor, labels: Tensor, weights: Tensor | None = None
 
     >>> labels = torch.tensor([[1.0], [2.0], [3.0]])
     >>> shares, added, _ = stack_numbers(torch.stack([labels, 5 - labels]), labels)
-    >>> shares.flatten().tolist(), added.tolist()
-    ([1.0, 0.0], [0.0])
+    >>> [round(one, 6) for one in [*shares.flatten().tolist(), *added.tolist()]]
+    [1.0, 0.0, 0.0]
     """
     from scipy.optimize import nnls  # only training needs it
 
@@ -45,7 +45,7 @@ def stack_numbers(sources: Tensor, labels: Tensor, weights: Tensor | None = None
 
 
 def stack_scores(
-    sources: Tensor, labels: Tensor, weights: Tensor | None = None, *, start: float = 0.5
+    sources: Tensor, labels: Tensor, weights: Tensor | None = None, *, start: float = 0.5, least: float = 1e-3
 ) -> tuple[Tensor, Tensor, float]:
     r"""Slopes $a_s$ and biases b of least log-loss for $p_{ik} \propto e^{\sum_s a_s s_{ik} + b_k}$.
 
@@ -56,6 +56,7 @@ def stack_scores(
         labels: one-hot ``[n, K]``.
         weights: of rows ``[n]``; None: 1 each.
         start: of all slopes.
+        least: that each may be.
 
     Returns:
         slopes ``[S]``, > 0, biases ``[K]`` of sum 0, and the mean log-loss of the rows.
@@ -89,7 +90,7 @@ def stack_scores(
         return float(value), torch.cat([of_slopes, of_biases]).numpy()
 
     begin = torch.cat([torch.full((count,), math.log(start)), torch.zeros(classes)]).double()
-    bounds = [(math.log(0.001), math.log(1e4))] * count + [(None, None)] * classes
+    bounds = [(math.log(least), math.log(1e4))] * count + [(None, None)] * classes
     best = torch.from_numpy(minimize(value_and_grad, begin.numpy(), jac=True, method="L-BFGS-B", bounds=bounds).x)
     slopes, biases = best[:count].exp(), best[count:] - best[count:].mean()
     chances = torch.log_softmax(biases + torch.einsum("s,snk->nk", slopes, sources), dim=1)

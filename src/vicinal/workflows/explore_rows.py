@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import short
+from vicinal.core.checks import ExtrapolationWarning
 from vicinal.core.identity import canonical_ids
 from vicinal.encoders.media import read_cell
 from vicinal.estimators.banked import BankedEstimator
@@ -86,10 +88,24 @@ class TableRows:
         """The rows with their embeddings, which are computed again if the network has changed."""
         if self._embedded is None or self._embedded[0] is not model:
             rows = None if self._embedded is None else self._embedded[1]
-            if rows is None or not _is_embedded_by(model, rows):
-                rows = EmbeddedRows(*model.embedded_rows(self.frame)) if len(self.frame) else _none(model, self.frame)
+            if rows is None or not self._is_embedded_by(model, rows):
+                rows = self._rows(model, self.frame) if len(self.frame) else _none(model, self.frame)
             self._embedded = model, rows
         return self._embedded[1]
+
+    def _rows(self, model: BankedEstimator, frame: pd.DataFrame) -> EmbeddedRows:
+        """The first rows; those of a group of the bank by the fold that left it out."""
+        groups = None if self.groups is None else self.groups[: len(frame)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            return model.query_rows(frame, groups=groups, look=False)
+
+    def _is_embedded_by(self, model: BankedEstimator, rows: EmbeddedRows) -> bool:
+        """Whether the network of ``model`` still gives the embedding of the first row; it may have been refitted."""
+        if not len(rows.frame):
+            return True
+        first = self._rows(model, rows.frame.iloc[:1]).vectors
+        return first.shape[1] == rows.vectors.shape[1] and bool(torch.allclose(first, rows.vectors[:1], 1e-4, 1e-4))
 
     def row(self, model: BankedEstimator, place: int) -> tuple[EmbeddedRows, Any, Any]:
         """One row with its embedding, and its id and group, each as a list of one or None."""
@@ -104,14 +120,6 @@ class TableRows:
         return model.fitted_.in_label_units(
             model.fitted_.predict_embedded(self.embedded(model).vectors.double(), identity)
         ).double()
-
-
-def _is_embedded_by(model: BankedEstimator, rows: EmbeddedRows) -> bool:
-    """Whether the network of ``model`` still gives the embedding of the first row; a folder may have been refitted."""
-    if not len(rows.frame):
-        return True
-    first = model.embedded_rows(rows.frame.iloc[:1])[1]
-    return first.shape[1] == rows.vectors.shape[1] and bool(torch.allclose(first, rows.vectors[:1], 1e-4, 1e-4))
 
 
 def _none(model: BankedEstimator, frame: pd.DataFrame) -> EmbeddedRows:
