@@ -225,13 +225,13 @@ def test_version(capsys):
 
 
 def test_demo_of_a_few_cars(monkeypatch, tmp_path, capsys):
-    cars = cars_table()[["name", "mpg", "weight", "year"]].iloc[::4]
+    cars = cars_table()[["car", "mpg", "weight", "year"]].iloc[::4]
     monkeypatch.setattr("vicinal.workflows.demo.cars_table", lambda: cars.reset_index(drop=True))
     assert run(["demo", "--out", str(tmp_path / "demo"), "-q"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for words in ("Miles per gallon of 20 test cars", "model", "ridge", "like this one:", "report.html"):
         assert words in printed
-    assert load_model(tmp_path / "demo").predict(cars[:1].drop(columns="mpg")).shape == (1,)
+    assert load_model(tmp_path / "demo").predict(cars[:1].drop(columns=["mpg", "car"])).shape == (1,)
 
 
 def start_fit(houses, out, more=()):

@@ -6,13 +6,13 @@ import pandas as pd
 
 
 def cars_table() -> pd.DataFrame:
-    """Name, miles per gallon, cylinders, displacement, horsepower, weight, acceleration, year and origin of 398 cars.
+    """Car, miles per gallon, cylinders, displacement, horsepower, weight, acceleration, year and origin of 398 cars.
 
-    A name of some words, numbers of which six are missing, and a category. Quinlan (1993), Auto MPG, UCI Machine
+    A car is named by its model and year, each once; six numbers are missing. Quinlan (1993), Auto MPG, UCI Machine
     Learning Repository, doi:10.24432/C5859H (CC BY 4.0), with its missing numbers left out.
 
-    >>> cars_table()[["name", "mpg", "year"]].iloc[0].to_dict()
-    {'name': 'chevrolet chevelle malibu', 'mpg': 18.0, 'year': 1970}
+    >>> cars_table()[["car", "mpg", "weight"]].iloc[0].to_dict()
+    {'car': 'chevrolet chevelle malibu 1970', 'mpg': 18.0, 'weight': 3504}
     """
     with files("vicinal.data").joinpath("cars.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)

@@ -410,5 +410,5 @@ def _has(label: Any, place: int) -> bool:
 
 
 def _name(row_id: Any, row: dict[str, Any], text: str | None) -> str:
-    name = f"row {row_id}" if text is None else str(row[text])
+    name = str(row[text]) if text is not None else row_id if isinstance(row_id, str) else f"row {row_id}"
     return name if len(name) <= 40 else name[:37] + "..."

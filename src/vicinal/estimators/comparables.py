@@ -18,7 +18,7 @@ SHARE = 0.01
 HANDICAP = 0.05
 """By how much the error of a readout without a trend is told higher where readouts are compared."""
 
-CLOSE = 0.003
+CLOSE = SHARE
 """By how much it may be above where that gives rows more weight: much noise would leave all to the trend."""
 
 USUAL = (10, 30)

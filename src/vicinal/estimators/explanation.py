@@ -29,7 +29,7 @@ class Neighbor:
         contribution: what it adds to the prediction: weight times label (on the scale of ``target_transform``, if there
             is one); for a class, the weight if the row is of that class, else 0.
         row: its columns.
-        name: a short name to show: its first text, cut to 40 characters, or its id.
+        name: a short name to show, cut to 40 characters: its first text, or its id.
         adjustments: by column what a trend adds to its label for the difference between it and the query; of a readout
             without a trend none.
         adjusted: its label with these, in its own unit; for classes 1 or 0, as it is of the predicted class or not,

@@ -46,7 +46,7 @@ class DemoResult:
 
 def run_demo(out: Path, *, seed: int = 0, log: Log = lambda line: None) -> DemoResult:
     """Fit the default to how far cars go on a gallon, write the model to ``out``, and explain a few test cars."""
-    outcome = fit_table(TableJob(source=cars_table(), target="mpg", name="cars", seed=seed), out, log)
+    outcome = fit_table(TableJob(source=cars_table(), target="mpg", id="car", name="cars", seed=seed), out, log)
     return DemoResult(outcome.record.scores, _lines(outcome), len(outcome.split.test), outcome)
 
 
@@ -55,8 +55,8 @@ def _lines(outcome: FitOutcome) -> list[str]:
     part = outcome.opened.table.select(outcome.split.test)
     order = np.argsort(part.target, kind="stable")
     at = order[np.linspace(0, len(order) - 1, EXAMPLES + 2).round().astype(int)[1:-1]]
-    explained = outcome.model.explain(part.frame.iloc[at], 3, ids=part.ids[at])
-    names = part.frame["name"].iloc[at]
+    names = [str(name) for name in np.asarray(part.ids)[at]]
+    explained = outcome.model.explain(part.frame.iloc[at], 3, ids=names)
     return [
         f"{name} ({truth:g}): {one.sentence('car')}"
         for name, truth, one in zip(names, part.target[at].tolist(), explained, strict=True)
