@@ -92,3 +92,9 @@ def test_codes_that_repeat_are_categories_and_words_and_codes_of_single_rows_tex
     known = infer_kinds(pd.DataFrame({"tail": (codes * 2)[: int(200 * repeats)]}))["tail"]
     assert known.kind == kind
     assert kind == "text" or known.reason == "codes, 200 different values"
+
+
+@pytest.mark.parametrize(("repeats", "kind"), [(20, "category"), (19, "text")])
+def test_short_texts_of_which_each_stands_in_many_rows_are_categories(repeats, kind):
+    airports = [f"{a}{b}x" for a in "abcdefghij" for b in "klmnop"]  # 60, more than are categories in any table
+    assert infer_kinds(pd.DataFrame({"to": airports * repeats}))["to"].kind == kind

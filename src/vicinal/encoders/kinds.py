@@ -33,6 +33,9 @@ DURATIONS = "durations, in seconds"
 MOST_CATEGORIES = 50
 """Different values beyond which short texts are read as text."""
 
+OFTEN = 20
+"""Rows of each on average from which on short texts are categories, however many there are."""
+
 
 @dataclass(frozen=True)
 class ColumnKind:
@@ -135,11 +138,11 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     if len(values) > 2 and share == 1 and all(map(ID_VALUE.fullmatch, values)):
         return ColumnKind(None, "left out: looks like an id (all different)")
     words = sum(len(value.split()) for value in values) / len(values)
-    few = len(distinct) <= min(MOST_CATEGORIES, max(2, len(values) // 2))
+    few = len(distinct) <= max(min(MOST_CATEGORIES, max(2, len(values) // 2)), min(NAMES, len(values) // OFTEN))
     if few and words < 4:
         return ColumnKind("category", _count(distinct))
     codes = sum(_CODE.fullmatch(str(value)) is not None for value in distinct)
-    if len(distinct) <= min(NAMES, len(values) // 2) and codes >= 0.9 * len(distinct):
+    if len(distinct) <= min(NAMES, 2 * len(values) // 3) and codes >= 0.9 * len(distinct):
         return ColumnKind("category", f"codes, {_count(distinct)}")
     return ColumnKind("text", f"text of {words:.1f} words on average")
 
