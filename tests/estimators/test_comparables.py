@@ -13,6 +13,9 @@ from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.comparables import NOISY, USUAL
+from vicinal.estimators.readout import errors_of
+from vicinal.heads.admissible import Identity, admissible
+from vicinal.training.rows import spread
 
 METRICS = ("kernel", "trees")
 CASES = ("one target", "several targets", "weights and copies")
@@ -304,3 +307,19 @@ def test_what_goes_with_no_trees_is_refused(settings, words):
 def test_comparables_of_a_kernel_are_of_numbers():
     with pytest.raises(ValueError, match=r"^readout: expected .* for metric='kernel' of classes, got"):
         NeighborClassifier(metric="kernel", readout="comparables").fit(FRAME, Y > 0)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_readout_of_trees_is_chosen_by_rows_of_other_folds(metric, monkeypatch):
+    asked = []
+
+    def errors(heads, queries, truth, bank, labels, identity, *more, **settings):
+        asked.append(admissible((len(queries), len(bank)), *Identity(**identity)[:4]))
+        return errors_of(heads, queries, truth, bank, labels, identity, *more, **settings)
+
+    monkeypatch.setattr("vicinal.estimators.comparables.errors_of", errors)
+    model = NeighborRegressor(metric=metric, readout="comparables").fit(FRAME, Y)
+    at = spread(len(FRAME), asked[0].shape[0])
+    same = model.bank_.folds[at][:, None] == model.bank_.folds
+    assert bool((asked[0] & same).any()) == (metric == "kernel")
+    assert not asked[0][torch.arange(len(at)), at].any()

@@ -93,14 +93,13 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     heads = each.get(wished, [trend] if model.codec.kind == "classes" else [Kriging(), trend])
     compared = _Compared(model)
     usual = [compared.best(head.with_rows(rows or USUAL[1]), START) for head in heads]
-    tried, least = usual, min(usual, key=lambda one: one.error)
+    tried = usual
     if rows is None:
-        counts = MANY if least.error > NOISY * compared.variance() else ()
+        counts = MANY if min(one.error for one in usual) > NOISY * compared.variance() else ()
         fewer = [compared.best(one.head.with_rows(USUAL[0]), [one.place]) for one in usual]
         may = [one for one in usual if (1 - MORE) * _cost(one) <= (1 + SHARE) * min(map(_cost, usual))]
         more = [[compared.at(one.head.with_rows(k), [one.place])[0] for one in may] for k in counts]
         tried = [*fewer, *usual, *(one for some in more for one in some)]
-        least = min(tried, key=lambda one: one.error)
     some = [one for one in tried if one.weight >= LEAST_WEIGHT] or tried[-1:]
     chosen = next(one for one in some if _cost(one) <= (1 + SHARE) * min(map(_cost, some)))
     return model.with_head(chosen.head.eval())
