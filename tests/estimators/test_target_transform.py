@@ -11,7 +11,7 @@ from scipy.stats import norm
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.explanation import Trend
-from vicinal.estimators.saving import SavedConfig
+from vicinal.estimators.saved_config import SavedConfig
 from vicinal.estimators.target_transform import KNOTS, TargetTransform
 from vicinal.training import Teacher
 

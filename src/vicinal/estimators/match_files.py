@@ -31,7 +31,8 @@ from vicinal.encoders.names import reaches_out
 from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_scorers import SCORERS, PairScorer
-from vicinal.estimators.saving import SavedTableEncoder, shown_cell
+from vicinal.estimators.saved_config import SavedTableEncoder
+from vicinal.estimators.saving import shown_cell
 from vicinal.index.lexical import BUCKETS
 from vicinal.version import __version__
 

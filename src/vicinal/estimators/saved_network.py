@@ -1,0 +1,179 @@
+"""The network of a saved model: how its weights and trees are written, and read after they were checked."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vicinal.core.folders import check_sums
+from vicinal.core.untrusted import (
+    check_inside,
+    read_tensors,
+    tensor_header,
+)
+from vicinal.encoders import TableEncoder
+from vicinal.encoders.stacked_projector import StackedProjector
+from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
+from vicinal.encoders.tree_projector import TreeProjector
+from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.kernel_metric import check_kernel, empty_trend_network, make_kernel_network
+from vicinal.estimators.network import (
+    NEIGHBORS,
+    make_kriging,
+    make_network,
+    similarity_network,
+)
+from vicinal.estimators.saved_config import SavedConfig, check_encoder_columns
+from vicinal.heads import Comparables, Kriging
+from vicinal.heads.kinds import weighs_locally
+from vicinal.training import NeighborNetwork
+
+_FORMER_NEIGHBORS = 128
+"""Rows that a kernel is read out by in folders that do not say it."""
+
+_LARGEST_TREES = 1 << 28
+"""Bytes of the trees of a fold, at most."""
+
+
+def read_network(path: Path, config: SavedConfig) -> tuple[NeighborNetwork, torch.nn.Module]:
+    """The network of a model: first without memory, to compare the file with it, then with the weights of the file.
+
+    Returns:
+        the network, and the attention by which some folds are read.
+    """
+    encoder = TableEncoder.from_config(config.encoder.model_dump(), empty=True)
+    check_encoder_columns(encoder, config)
+    network, attention = _empty_network(path, config, encoder)
+    parts = {"projector": network.projector.double(), "head": network.head.double()}
+    if config.reads_by_kriging and None in (config.fold_readouts or ()):
+        parts["attention"] = attention.double()
+    template = {f"encoder.{name}": value for name, value in encoder.trained_state().items()}
+    for part, module in parts.items():
+        template |= {f"{part}.{name}": value for name, value in module.state_dict().items()}
+    state = read_tensors(path, template)
+    for part in ("encoder", *parts):
+        weights = {name.removeprefix(f"{part}."): value for name, value in state.items() if name.startswith(f"{part}.")}
+        if part == "encoder":
+            encoder.load_trained_state(weights)
+        else:
+            parts[part].load_state_dict(weights, assign=True)
+    network.eval()
+    return network, attention.eval() if "attention" in parts else network.head
+
+
+def fold_readouts(model: NeighborEstimator) -> list[tuple[float, float] | None] | None:
+    """Of the readout of each fold the logarithms of scale and noise, None for attention; None: that of the model."""
+    heads = model.fold_heads_
+    if heads is None:
+        return None
+    return [(one.log_scale.item(), one.log_noise.item()) if weighs_locally(one) else None for one in heads]
+
+
+def fold_heads(config: SavedConfig, attention: torch.nn.Module) -> list[torch.nn.Module] | None:
+    """The heads of which :func:`fold_readouts` tells."""
+    if config.fold_readouts is None:
+        return None
+    settings, heads = config.parameters.model_dump() | {"metric": config.fitted_metric}, list[torch.nn.Module]()
+    for each in config.fold_readouts:
+        head = None if each is None else make_kriging(settings)
+        if head is not None and each is not None:
+            with torch.no_grad():
+                head.double().log_scale.fill_(each[0])
+                head.log_noise.fill_(each[1])
+        heads.append(attention if head is None else head.eval())
+    return heads
+
+
+def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tuple[NeighborNetwork, torch.nn.Module]:
+    """The network of a model without memory for its weights, and its attention if it is read out by kriging."""
+    settings = config.parameters.model_dump() | {"metric": config.fitted_metric, "rank": config.rank}
+    former = _FORMER_NEIGHBORS if config.fitted_metric == "kernel" else None
+    settings["max_neighbors"] = config.neighbors or settings["max_neighbors"] or former
+    if config.task == "similarity":
+        width = (tensor_header(path).get("projector.weight") or ((0,),))[0][-1]
+        with torch.device("meta"):
+            network = similarity_network(encoder, max(1, min(width, settings["dim"])))
+            return network, network.head
+    if config.fitted_metric == "trees":
+        projector = _tree_projector(path, config, encoder)
+        if config.trend not in (None, projector.trend):
+            raise ValueError(f"config.json: expected a trend of {projector.trend} columns, got {config.trend}")
+        with torch.device("meta"):
+            return NeighborNetwork(encoder, projector, _local_head(config, settings)), torch.nn.Identity()
+    if config.fitted_metric == "kernel":
+        by_scores = config.classes is not None
+        check_kernel(encoder, classes=by_scores)
+        with torch.device("meta"):
+            network = make_kernel_network(settings, encoder, classes=by_scores, whole_up_to=config.whole_up_to)
+            if config.cross_fits is not None:
+                network = empty_trend_network(network, config.cross_fits, len(config.targets or "1"))
+                network.head = _local_head(config, settings)
+            return network, network.head
+    gain = tensor_header(path).get("projector.gain")
+    if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
+        raise ValueError(f"{path.name}: expected the weights of {config.parameters.members} members, got others")
+    outputs, several = config.classes or config.targets, config.targets is not None
+    start = torch.zeros(()) if outputs is None else torch.zeros(len(outputs))
+    with torch.device("meta"):
+        network = make_network(settings, encoder, encoder.dim, start, multilabel=config.multilabel, numbers=several)
+        attention = network.head
+        if config.reads_by_kriging:
+            network.head = make_kriging(settings) or network.head
+    return network, attention
+
+
+def _local_head(config: SavedConfig, settings: dict[str, Any]) -> torch.nn.Module:
+    """The head of a metric without a network, its weights not loaded yet."""
+    k = settings["max_neighbors"] or NEIGHBORS
+    if config.trend is None:
+        return Kriging(k)
+    return Comparables(k, trend=config.trend, targets=_outputs(config))
+
+
+def _outputs(config: SavedConfig) -> int:
+    """How many numbers a trend says of a row: those of the targets, or of the classes that the fit had."""
+    return len(config.transform.biases or config.targets or "1")
+
+
+def _tree_projector(path: Path, config: SavedConfig, encoder: TableEncoder) -> TreeProjector | StackedProjector:
+    """The projector of trees, its weights not loaded yet; a folder from before linear models were there has none."""
+    texts, outputs = _read_trees(path.parent, config), _outputs(config)
+    if "projector.slopes" not in tensor_header(path):
+        return TreeProjector(texts, TreeColumns(encoder))
+    return StackedProjector(texts, LinearColumns(encoder), outputs, classes=config.classes is not None)
+
+
+def tree_files(projector: torch.nn.Module) -> dict[str, str]:
+    """The texts of trees by the names of their files: fold, then target."""
+    texts = getattr(projector, "texts", [])
+    return {f"trees-{i}-{j}.txt": text for i, fold in enumerate(texts) for j, text in enumerate(fold)}
+
+
+def _read_trees(folder: Path, config: SavedConfig) -> list[list[str]]:
+    """The texts of :func:`tree_files`, of a size that can be read.
+
+    Raises:
+        ValueError: for a file that is not there, was changed or is too large.
+    """
+    outputs, texts = _outputs(config), list[list[str]]()
+    targets = range(1 if config.classes is not None and outputs == 2 else outputs)
+    for fold in range(config.cross_fits or 0):
+        names = [f"trees-{fold}-{target}.txt" for target in targets]
+        check_inside(folder, *names)
+        check_sums(folder, tuple(names), largest=_LARGEST_TREES)
+        texts.append([(folder / name).read_text(encoding="utf-8") for name in names])
+    return texts
+
+
+def network_weights(model: NeighborEstimator) -> dict[str, Tensor]:
+    """What the file of weights holds: by the name of the part."""
+    network = model.network_
+    state = {f"encoder.{name}": value for name, value in model.table_encoder.trained_state().items()}
+    for part in ("projector", "head"):
+        for name, value in getattr(network, part).state_dict().items():
+            state[f"{part}.{name}"] = value
+    others = [one for one in model.fold_heads_ or () if not weighs_locally(one)]
+    if others and weighs_locally(network.head):
+        state |= {f"attention.{name}": value for name, value in others[0].state_dict().items()}
+    return {name: value.detach().contiguous().clone() for name, value in state.items()}
