@@ -277,6 +277,10 @@ class MatchedTables:
         vectors: Tensor = self.once(("turned", side), lambda: self.turned(self._table(side).vectors))
         return vectors
 
+    def change_scores(self) -> None:
+        """Forget the probabilities of candidates, as what scores them changed."""
+        self._forget("scored")
+
     def change(self, number: int, table: MatchTable) -> None:
         """Put another table in the place of one: 0 for the left one, -1 for the right one."""
         self.tables[number] = table
@@ -409,6 +413,19 @@ class MatchedTables:
 
     # Candidates.
 
+    def pairs_both_ways(self, k: int) -> Ids:
+        """Things ``[n, 2]`` of which one is among the best ``k`` of the other, both with content, in order."""
+        sides = [self.candidates(k).ids.numpy()]
+        if not self.is_single:
+            sides.append(fuse(self._searches(1, max(2 * k, _FEWEST)), k).ids.numpy())
+        parts = []
+        for side, ids in enumerate(sides):
+            rows, place = np.nonzero(ids >= 0)
+            parts.append(np.stack([rows, ids[rows, place]][:: -1 if side else 1], axis=1))
+        pairs = np.concatenate(parts)
+        pairs = np.unique(np.sort(pairs, axis=1) if self.is_single else pairs, axis=0)
+        return pairs[self.speak(pairs)]
+
     @property
     def highest(self) -> float:
         """The score of a row that is first in each search."""
@@ -509,6 +526,16 @@ class MatchedTables:
     def texts(self, side: int) -> dict[str, list[str]]:
         """The shared columns of texts of the things of a side, in their normal form."""
         return self._side(side).texts
+
+    def term_cosines(self, key: tuple[str, str], at: Ids) -> tuple[Floats, Ids]:
+        """Cosine of the terms of a column and kind of pairs ``[n]``, weighed by how rare they are, and where both have some."""
+        terms, sides = self.features.terms[key], [self._side(side).terms[key] for side in (0, 1)]
+        cosines, filled = np.zeros(len(at)), np.zeros(len(at), dtype=bool)
+        for start in range(0, len(at), _PAIRS):
+            part = slice(start, start + _PAIRS)
+            shared = terms.shared(*(terms.of_counts(rows[at[part, side]]) for side, rows in enumerate(sides)))
+            cosines[part], filled[part] = shared.cosine, np.minimum(shared.left, shared.right) > 0
+        return cosines, filled
 
     def pair_texts(self, at: Ids) -> list[str]:
         """Both rows of pairs at positions ``[n, 2]`` as one text each."""

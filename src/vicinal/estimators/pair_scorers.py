@@ -109,11 +109,35 @@ class BoostedPairs:
 
         return (reached(root, DEPTH) for root in self.trees["roots"].tolist())
 
-    def chances(self, features: Floats) -> Floats:
-        """See :class:`PairScorer`."""
+    @classmethod
+    def of_lightgbm(cls, booster: Any) -> "BoostedPairs":
+        """The trees of a LightGBM model of at most :data:`DEPTH` splits from root to leaf, without missing values."""
+        nodes: list[tuple[int, int, int, float, float]] = []  # left, right, feature, threshold, value
+
+        def add(node: dict[str, Any]) -> int:
+            at = len(nodes)
+            nodes.append((-1, -1, 0, 0.0, float(node.get("leaf_value", 0.0))))
+            if "split_feature" in node:
+                left, right = add(node["left_child"]), add(node["right_child"])
+                nodes[at] = (left, right, int(node["split_feature"]), float(node["threshold"]), 0.0)
+            return at
+
+        roots = [add(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
+        columns = dict(zip(("left", "right", "feature", "threshold", "value"), zip(*nodes, strict=True), strict=True))
+        scorer = cls()
+        scorer.trees = {name: torch.from_numpy(np.array(column)) for name, column in columns.items()}
+        scorer.trees |= {"roots": torch.tensor(roots), "start": torch.zeros(1, dtype=torch.float64)}
+        return scorer
+
+    def log_odds(self, features: Floats) -> Floats:
+        """Log odds ``[n]`` that each pair matches."""
         start, values = float(self.trees["start"]), self.trees["value"].tolist()
         parts = [sum(self._by_tree(part, values), np.full(len(part), start)) for part in _parts(features)]
-        return np.asarray(1 / (1 + np.exp(-np.concatenate(parts))))
+        return np.asarray(np.concatenate(parts))
+
+    def chances(self, features: Floats) -> Floats:
+        """See :class:`PairScorer`."""
+        return np.asarray(1 / (1 + np.exp(-self.log_odds(features))))
 
     def likeness(self, features: Floats, known: Floats) -> Floats:
         """See :class:`PairScorer`."""

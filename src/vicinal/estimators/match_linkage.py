@@ -1,0 +1,378 @@
+"""Probabilities of matches without labels, or with few: match weights of columns, competition of pairs, refinement."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vicinal.core import listed
+from vicinal.data.spelling import GAPS
+from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables
+from vicinal.estimators.pair_features import ROW, normal_text
+from vicinal.estimators.pair_refinement import LEARNED, Refinement
+from vicinal.linkage.columns import CodedColumn, Kind
+from vicinal.linkage.competition import Competition
+from vicinal.linkage.fellegi_sunter import MatchWeights, Patterns, estimate
+from vicinal.linkage.levels import LEVELS, comparison_levels, cosine_levels
+
+DIGITS = "words with digits"
+"""What the words with digits of both rows have in common, wherever they stand; a column beside those of texts."""
+
+RANDOM_PAIRS = 200_000
+"""Random pairs that u is measured on."""
+
+FEWEST = 20
+"""Expected matches below which nothing is learned beyond the weights of columns."""
+
+_NAMED = 0.25
+"""Share of the expected matches that pairs with a probability of one half or more make, below which there is no sign of
+matches: without any partner in four public sets of products and papers it is at most .08, with partners .6 to 1."""
+
+_SURE, _TOLD = 0.9, 0.9
+"""The same share, below which the model is not sure of itself, and the highest probability that it then tells."""
+
+_TOO_MANY = 1.02
+"""Expected matches over the most there can be, from which on u of random pairs is not believed."""
+
+_ONE_COLUMN = 0.95
+"""Share of the links that would be none without a column, from which on it decides alone."""
+
+_CHECKED = 20
+"""Labels from which on probabilities count as checked."""
+
+_BLOCK = 1 << 17
+"""Pairs whose texts are compared at a time."""
+
+
+@dataclass(frozen=True)
+class WeighedPairs:
+    """Pairs column by column.
+
+    Attributes:
+        levels: comparison level of each column, ``[n, C]``.
+        bits: what each column adds to the log2 odds, ``[n, C]``.
+        start: log2 of the prior odds.
+        refined: what learning beyond the weights and the competition of pairs add, ``[n]``.
+    """
+
+    levels: Ids
+    bits: Floats
+    start: float
+    refined: Floats
+
+
+class Linkage:
+    """The model of matches of two tables, fitted to all candidates.
+
+    Args:
+        kinds: of the columns that are compared, by name.
+        weights: m and u of their comparison levels.
+        rate: expected matches for each row of the smaller table.
+        links: see :class:`vicinal.estimators.RowMatcher`.
+        n_candidates: of each row, from either side.
+        among: whether u is of candidates, not of random pairs.
+        is_sure: whether probabilities above .9 are told.
+        has_sign: whether anything is linked.
+        refinement: what was learned beyond the weights; None: nothing.
+    """
+
+    def __init__(
+        self,
+        kinds: dict[str, Kind],
+        weights: MatchWeights,
+        rate: float,
+        links: str,
+        n_candidates: int,
+        *,
+        among: bool = False,
+        is_sure: bool = True,
+        has_sign: bool = True,
+        refinement: Refinement | None = None,
+    ) -> None:
+        self.kinds, self.weights, self.rate, self.links, self.n_candidates = kinds, weights, rate, links, n_candidates
+        self.among, self.is_sure, self.has_sign, self.refinement = among, is_sure, has_sign, refinement
+
+    # Fitting.
+
+    @classmethod
+    def fit(
+        cls, tables: MatchedTables, links: str, n_candidates: int, labels: tuple[Ids, Floats], seed: int, log: Log
+    ) -> tuple["Linkage", list[str]]:
+        """The model, and what it knows about itself in sentences.
+
+        Args:
+            tables: both.
+            links: which pairs exclude each other.
+            n_candidates: of a row, from either side.
+            labels: things ``[m, 2]`` that were labelled, and 0 or 1 of each.
+            seed: of random pairs and trees.
+            log: gets a line.
+        """
+        log("estimating match weights")
+        columns = _coded(tables, None)
+        kinds, notes = _kinds(columns)
+        model = cls(kinds, MatchWeights([[]], [], np.ones(1)), 0.0, links, n_candidates)
+        pairs = tables.pairs_both_ways(n_candidates)
+        levels = model.levels(tables, pairs)
+        patterns = Patterns.of(levels, [len(names) for names in model.level_names.values()])
+        rarity = model._rarity(tables, pairs, levels).sum(axis=1)
+        competition = model._competition(tables, pairs)
+        u = model._random_shares(tables, seed)
+        found = estimate(patterns, rarity, u, competition, second=True)
+        if not tables.is_single and found.matches > _TOO_MANY * competition.most:
+            notes.append(
+                f"beside random pairs {found.matches:.0f} pairs would match, more than there can be: they are weighed "
+                "beside the other candidates"
+            )
+            found, model.among = estimate(patterns, rarity, u, competition, among=True), True
+        model.weights = found.weights
+        model.rate = found.matches / _smaller(tables)
+        if found.matches >= FEWEST:
+            log("learning from probable pairs")
+            model._refine(tables, pairs, found.chances, labels, seed)
+        model._doubt(tables, labels)
+        return model, notes + model._sentences(tables, labels)
+
+    def _refine(
+        self, tables: MatchedTables, pairs: Ids, chances: Floats, labels: tuple[Ids, Floats], seed: int
+    ) -> None:
+        """Learn what the weights leave out; of many candidates, from those of some left rows and of labelled pairs."""
+        places = _places(tables, pairs, labels[0])
+        step = -(-len(pairs) // LEARNED)
+        some = np.flatnonzero(pairs[:, 0] % step == 0)
+        some = np.union1d(some, places[places >= 0])
+        at = np.searchsorted(some, places[places >= 0])
+        share = len(np.unique(pairs[some, 0])) / max(1, len(np.unique(pairs[:, 0])))
+        competition = self._competition(tables, pairs[some], share)
+        features = self.features(tables, pairs[some])
+        self.refinement, matches = Refinement.learn(
+            features, self._alone(tables), chances[some], competition, (at, labels[1][places >= 0]), seed
+        )
+        self.rate = matches / share / _smaller(tables)
+
+    def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> None:
+        """Whether the probabilities name the matches that they expect."""
+        chances = self.candidates(tables)[2]
+        expected, named = float(chances.sum()), float(chances[chances >= 0.5].sum())
+        checked = len(labels[1]) >= _CHECKED
+        self.is_sure = checked or (named >= _SURE * expected and not self.among)
+        self.has_sign = checked or (expected >= 1 and named >= _NAMED * expected)
+        tables.change_scores()
+
+    def _sentences(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> list[str]:
+        at, _, chances = self.candidates(tables)
+        links = at[chances >= 0.5]
+        notes = [
+            f"{self.expected(tables):.0f} matches are expected; their probabilities are estimates, checked by "
+            + (f"{len(labels[1])} labels" if len(labels[1]) else "no label")
+        ]
+        if not self.has_sign:
+            return [*notes, "no sign of matches: no pair stands out, so none is linked; label pairs of the review"]
+        if self.expected(tables) < FEWEST:
+            notes.append(f"fewer than {FEWEST} matches are expected: the weights of columns are uncertain")
+        if not self.is_sure:
+            notes.append(
+                f"unsure: many pairs are neither matches nor none, so no probability above {_TOLD} is told; label "
+                f"{_CHECKED} pairs of the review"
+            )
+        if len(links):
+            weighed = self.weighed(tables, links)
+            total = weighed.start + weighed.bits.sum(axis=1)
+            alone = ((total[:, None] - weighed.bits < 0) & (total[:, None] > 0)).mean(axis=0)
+            for name, share in zip(self.level_names, alone, strict=True):
+                if share > _ONE_COLUMN:
+                    notes.append(
+                        f"{name}: this column alone decides {100 * share:.0f} % of the links; if it is a key that was "
+                        "copied, or a number given anew in each table, leave it out"
+                    )
+        return notes
+
+    # Pairs by columns.
+
+    @property
+    def level_names(self) -> dict[str, tuple[str, ...]]:
+        """What the comparison levels of each column are called, in the order of the columns of levels."""
+        names = {name: LEVELS[kind] for name, kind in self.kinds.items()}
+        return names | ({DIGITS: LEVELS["digits"]} if "text" in self.kinds.values() else {})
+
+    def _columns(self, tables: MatchedTables) -> list[CodedColumn]:
+        return _coded(tables, self.kinds)
+
+    def levels(self, tables: MatchedTables, at: Ids) -> Ids:
+        """The comparison level of pairs of things in each column, int8 ``[n, C]``."""
+        levels = np.zeros((len(at), len(self.level_names)), dtype=np.int8)
+        for place, column in enumerate(self._columns(tables)):
+            cosines = tables.term_cosines((column.name, "words"), at)[0] if column.kind == "text" else None
+            levels[:, place] = comparison_levels(column, at, cosines)
+        if DIGITS in self.level_names:
+            cosines, filled = tables.term_cosines((ROW, "codes"), at)
+            levels[:, -1] = np.where(filled, cosine_levels("digits", cosines), 0)
+        return levels
+
+    def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
+        """u: the share of each level among random pairs; of equal cells by how frequent values are."""
+        random, rows = np.random.default_rng(seed), self._rows(tables)
+        at = np.stack([random.integers(0, count, RANDOM_PAIRS) for count in rows], axis=1)
+        levels = self.levels(tables, at[at[:, 0] != at[:, 1]] if tables.is_single else at)
+        equal = [column.equal_by_chance() for column in self._columns(tables)]
+        shares = []
+        for place, names in enumerate(self.level_names.values()):
+            share = np.bincount(levels[:, place], minlength=len(names)) + 0.5
+            share[0] = 0
+            if place < len(equal):
+                share[-1] = 0
+                share *= (1 - equal[place]) / share.sum()
+                share[-1] = max(equal[place], 1 / (rows[0] * rows[1]))
+            shares.append(share / share.sum())
+        return shares
+
+    def _rarity(self, tables: MatchedTables, at: Ids, levels: Ids) -> Floats:
+        """What equal cells of pairs add, as their values are rare: log u / f, ``[n, C]``."""
+        rarity = np.zeros(levels.shape)
+        least = 1 / max(self._rows(tables))
+        for place, column in enumerate(self._columns(tables)):
+            equal = levels[:, place] == len(LEVELS[column.kind]) - 1
+            often = np.maximum(column.frequency(), least)[column.sides[0][at[equal, 0]]]
+            rarity[equal, place] = np.log(max(column.equal_by_chance(), least * least)) - np.log(often)
+        return rarity
+
+    # Probabilities.
+
+    def _rows(self, tables: MatchedTables) -> tuple[int, int]:
+        return len(tables.left.first), len(tables.right.first)
+
+    def _competition(self, tables: MatchedTables, pairs: Ids, share: float = 1.0) -> Competition:
+        left, right = self._rows(tables)
+        rows = max(1, round(left * share)), max(1, round(right * share))
+        return Competition.of(pairs, rows, self.links, is_single=tables.is_single)
+
+    def expected(self, tables: MatchedTables) -> float:
+        """Number of matches that are expected."""
+        return self.rate * _smaller(tables)
+
+    def _alone(self, tables: MatchedTables) -> Ids:
+        """Which features are of a pair by itself."""
+        alone = ["above the best other" not in name for name in tables.features.names]
+        return np.array(alone + [True] * len(self.level_names))
+
+    def features(self, tables: MatchedTables, at: Ids) -> Floats:
+        """Likenesses and levels of pairs, ``[n, F]``."""
+        return np.concatenate([tables.pair_features(at), self.levels(tables, at).astype(np.float64)], axis=1)
+
+    def ratios(self, tables: MatchedTables, at: Ids) -> Floats:
+        """Log ratios of pairs by the weights of columns, ``[n]``."""
+        levels = self.levels(tables, at)
+        patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
+        ratios = self.weights.ratios(patterns.levels)[patterns.place]
+        return np.asarray(ratios + self._rarity(tables, at, levels).sum(axis=1))
+
+    def _start(self, tables: MatchedTables) -> float:
+        """Log of the prior odds."""
+        matches = max(self.expected(tables), 1e-3)
+        pairs = tables.pairs_both_ways(self.n_candidates)
+        every = len(pairs) if self.among else self._competition(tables, pairs).possible
+        return float(np.log(matches / max(every - matches, 1.0)))
+
+    def log_odds(self, tables: MatchedTables, at: Ids) -> Floats:
+        """Of pairs by themselves, without the competition of others, ``[n]``."""
+        if self.refinement is None:
+            return self.ratios(tables, at) + self._start(tables)
+        return self.refinement.log_odds(self.features(tables, at))
+
+    def candidates(self, tables: MatchedTables) -> tuple[Ids, Floats, Floats]:
+        """All candidates as things ``[n, 2]``, their log odds by themselves, and their probabilities."""
+
+        def make() -> tuple[Ids, Floats, Floats]:
+            pairs = tables.pairs_both_ways(self.n_candidates)
+            log_odds = self.log_odds(tables, pairs)
+            chances = self._competition(tables, pairs).chances(log_odds, self.expected(tables))
+            return pairs, log_odds, self._as_told(chances)
+
+        found: tuple[Ids, Floats, Floats] = tables.once(("scored", "linkage"), make)
+        return found
+
+    def _as_told(self, chances: Floats) -> Floats:
+        return chances if self.is_sure else np.where(chances > 0.5, 0.5 + (chances - 0.5) * 2 * (_TOLD - 0.5), chances)
+
+    def chances(self, tables: MatchedTables, at: Ids) -> Floats:
+        """Probabilities that things match, ``[n]``; of no candidates beside those of their rows."""
+        pairs, log_odds, known = self.candidates(tables)
+        places = _places(tables, pairs, at)
+        chances = np.where(places >= 0, known[places] if len(known) else 0.0, 0.0)
+        other = places < 0
+        if other.any():
+            theirs = self.log_odds(tables, at[other])
+            competition = self._competition(tables, pairs)
+            outside = competition.outside(at[other], theirs, log_odds, self.expected(tables))
+            chances[other] = self._as_told(outside)
+        return chances
+
+    def weighed(self, tables: MatchedTables, at: Ids) -> WeighedPairs:
+        """Why pairs have their probabilities: start, columns and what is refined add up to the log2 odds."""
+        levels = self.levels(tables, at)
+        bits = (self.weights.by_column(levels) + self._rarity(tables, at, levels)) / np.log(2)
+        start = self._start(tables) / np.log(2)
+        chances = np.clip(self.chances(tables, at), 1e-12, 1 - 1e-12)
+        return WeighedPairs(levels, bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
+
+
+def _smaller(tables: MatchedTables) -> int:
+    return min(len(tables.left.first), len(tables.right.first))
+
+
+def _coded(tables: MatchedTables, kinds: dict[str, Kind] | None) -> list[CodedColumn]:
+    """The shared columns of texts and numbers; with ``kinds`` those that are named there."""
+
+    def make() -> list[CodedColumn]:
+        columns = []
+        names = [*tables.columns.texts, *tables.columns.numbers]
+        for name in names if kinds is None else kinds:
+            cells = [table.things[name] for table in tables.tables]
+            kind = None if kinds is None else kinds[name]
+            numbers = name in tables.columns.numbers
+            columns.append(CodedColumn.of(name, cells, normal_text, GAPS, numbers=numbers, kind=kind))
+        return columns
+
+    found: list[CodedColumn] = tables.once(("coded", None if kinds is None else tuple(kinds)), make)
+    return found
+
+
+def _kinds(columns: list[CodedColumn]) -> tuple[dict[str, Kind], list[str]]:
+    """The kinds of columns that say something, and a sentence about the others."""
+    flat = [column.name for column in columns if len(column.values) < 2]
+    kinds = {column.name: column.kind for column in columns if column.name not in flat}
+    keys = [column.name for column in columns if column.name in kinds and _is_key(column)]
+    notes = [f"left out, as one value or none stands in all rows: {listed(flat, 100)}"] if flat else []
+    if keys:
+        notes.append(f"different in each row, and in both tables: {listed(keys, 100)}; leave out what is no true key")
+    return kinds, notes
+
+
+def _is_key(column: CodedColumn) -> bool:
+    """Whether no value stands twice in a table, and half of them in both."""
+    sides = [side[side >= 0] for side in column.sides]
+    if column.sides[0] is column.sides[1] or not all(len(side) and len(np.unique(side)) == len(side) for side in sides):
+        return False
+    return 2 * len(np.intersect1d(*sides)) >= min(map(len, sides))
+
+
+def _places(tables: MatchedTables, pairs: Ids, at: Ids) -> Ids:
+    """Where pairs ``[n, 2]`` stand among sorted ones, ``[n]``; -1 where they do not."""
+    width = len(tables.right.first)
+    keys, wanted = (each[:, 0] * width + each[:, 1] for each in (pairs, at))
+    places = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    return np.where(keys[places] == wanted, places, -1) if len(keys) else np.full(len(at), -1)
+
+
+def match_weights(model: Linkage) -> list[dict[str, Any]]:
+    """m, u and the match weight (log2 of m / u) of each column and level, of all classes of matches together."""
+    rows = []
+    for place, (name, names) in enumerate(model.level_names.items()):
+        m = sum(share * of_class[place] for share, of_class in zip(model.weights.shares, model.weights.m, strict=True))
+        u = model.weights.u[place]
+        for level in range(1, len(names)):
+            weight = float(np.log2(max(m[level], 1e-12) / max(u[level], 1e-12)))
+            rows.append(
+                {"column": name, "level": names[level], "m": float(m[level]), "u": float(u[level]), "weight": weight}
+            )
+    return rows

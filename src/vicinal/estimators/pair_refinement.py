@@ -1,0 +1,159 @@
+"""What match weights leave out: pairs that learn from each other's probabilities, as columns are not independent."""
+
+from typing import Any
+
+import numpy as np
+
+from vicinal.estimators.pair_features import MISSING
+from vicinal.estimators.pair_scorers import DEPTH, BoostedPairs, Floats, Ids
+from vicinal.linkage.competition import Competition
+
+ROUNDS, TREES, LEAVES, RATE = 6, 60, 8, 0.1
+"""Times that pairs are learned from, trees each time, leaves of a tree, and the share of a tree that is added."""
+
+LINES = 2 / 3
+"""Weight of the linear model beside the trees."""
+
+LEARNED = 100_000
+"""Pairs that are learned from, at most."""
+
+LABEL = 5.0
+"""Weight of a pair that was labelled."""
+
+_SEEN = 1e-4
+"""Weight from which on a soft label is one of either kind."""
+
+
+class Refinement:
+    """Two models of log odds, a linear one of a pair by itself, and boosted trees that know its rivals, too.
+
+    Both learn from probabilities as soft labels: each pair is a match with its probability and none with the rest. What
+    they say is put back into the competition of pairs, and learned from again. Trees never say what they were fitted to:
+    until the last round each half of the left rows is told by trees of the other.
+
+    Attributes:
+        alone: which features are of a pair by itself, bool ``[F]``.
+        state: center, scale and weights of the linear model.
+        forest: the trees.
+    """
+
+    def __init__(self, alone: Ids, state: dict[str, Floats], forest: BoostedPairs) -> None:
+        self.alone, self.state, self.forest = alone, state, forest
+
+    def log_odds(self, features: Floats) -> Floats:
+        """Of each pair by itself, among the candidates: ``[n]``."""
+        linear = _standard(features[:, self.alone], self.state) @ self.state["weights"] + self.state["start"][0]
+        return _together(linear, self.forest.log_odds(features))
+
+    @classmethod
+    def learn(
+        cls,
+        features: Floats,
+        alone: Ids,
+        chances: Floats,
+        competition: Competition,
+        labels: tuple[Ids, Floats],
+        seed: int,
+    ) -> tuple["Refinement", float]:
+        """The models of pairs ``[n, F]`` from their first probabilities, and the number of matches that they expect.
+
+        Args:
+            features: of the candidates.
+            alone: which of them are of a pair by itself.
+            chances: probabilities ``[n]`` to start from.
+            competition: of the same pairs.
+            labels: places ``[m]`` of pairs that were labelled, and 0 or 1 of each; they stay so.
+            seed: of the trees.
+        """
+        state = _scales(features[:, alone])
+        standard = _standard(features[:, alone], state)
+        trees = _Trees(features, competition.pairs[:, 0] % 2, seed)
+        weights = np.ones(len(chances))
+        weights[labels[0]] = LABEL
+        for turn in range(ROUNDS):
+            targets = chances.copy()
+            targets[labels[0]] = labels[1]
+            linear = _linear(standard, targets, weights)
+            state |= linear
+            by_lines = standard @ linear["weights"] + linear["start"][0]
+            forest = trees.on_all(targets, weights) if turn == ROUNDS - 1 else None
+            by_trees = trees.across(targets, weights) if forest is None else forest.log_odds(features)
+            chances = competition.chances(_together(by_lines, by_trees), float(targets.sum()))
+        return cls(alone, state, forest), float(chances.sum())
+
+
+class _Trees:
+    """LightGBM with soft labels, of columns that are put into bins once."""
+
+    def __init__(self, features: Floats, half: Ids, seed: int) -> None:
+        import lightgbm  # slow to import
+
+        self.settings = {
+            "objective": "cross_entropy",
+            "num_leaves": LEAVES,
+            "max_depth": DEPTH,
+            "learning_rate": RATE,
+            "min_data_in_leaf": 20,
+            "lambda_l2": 1.0,
+            "max_bin": 63,
+            "use_missing": False,
+            "verbosity": -1,
+            "num_threads": 1,
+            "deterministic": True,
+            "seed": seed,
+        }
+        self.features, self.half = features, half
+        self.parts = [half == 1, half == 0, np.ones(len(half), dtype=bool)]
+        self.sets = [lightgbm.Dataset(features[part], np.zeros(int(part.sum())), params=self.settings) for part in self.parts]
+        for each in self.sets:
+            each.construct()
+
+    def _grown(self, number: int, targets: Floats, weights: Floats) -> Any:
+        import lightgbm
+
+        data, part = self.sets[number], self.parts[number]
+        data.set_label(targets[part])
+        data.set_weight(weights[part])
+        return lightgbm.train(self.settings, data, TREES)
+
+    def across(self, targets: Floats, weights: Floats) -> Floats:
+        """Log odds of each half by trees of the other."""
+        log_odds = np.zeros(len(targets))
+        for number in (0, 1):
+            rest = ~self.parts[number]
+            if rest.any() and self.parts[number].any():
+                grown = self._grown(number, targets, weights)
+                log_odds[rest] = grown.predict(self.features[rest], raw_score=True)
+        return log_odds
+
+    def on_all(self, targets: Floats, weights: Floats) -> BoostedPairs:
+        """Trees of all pairs."""
+        return BoostedPairs.of_lightgbm(self._grown(2, targets, weights))
+
+
+def _together(lines: Floats, trees: Floats) -> Floats:
+    return np.asarray(LINES * lines + (1 - LINES) * trees)
+
+
+def _scales(features: Floats) -> dict[str, Floats]:
+    shown = np.where(features == MISSING, 0.0, features)
+    return {"center": shown.mean(axis=0), "scale": np.maximum(shown.std(axis=0), 1e-9)}
+
+
+def _standard(features: Floats, state: dict[str, Floats]) -> Floats:
+    """Features of mean 0 and deviation 1, and beside them which cells are empty."""
+    missing = features == MISSING
+    shown = (np.where(missing, 0.0, features) - state["center"]) / state["scale"]
+    return np.concatenate([shown, missing.astype(np.float64)], axis=1)
+
+
+def _linear(standard: Floats, targets: Floats, weights: Floats) -> dict[str, Floats]:
+    """Logistic regression of soft labels: each pair stands once as a match and once as none."""
+    from sklearn.linear_model import LogisticRegression
+
+    both = np.concatenate([targets * weights, (1 - targets) * weights])
+    seen = both > _SEEN
+    kind = np.repeat([1, 0], len(targets))[seen]
+    model = LogisticRegression(solver="newton-cholesky", max_iter=50)
+    model.fit(np.concatenate([standard, standard])[seen], kind, sample_weight=both[seen])
+    return {"weights": model.coef_[0], "start": model.intercept_}

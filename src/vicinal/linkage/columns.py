@@ -1,0 +1,108 @@
+"""The columns that two tables share, as codes of their distinct cells: each distinct text is cleaned and compared once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+Ids = np.ndarray[Any, Any]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Kind = Literal["number", "code", "name", "text"]
+
+_CODES = 0.9
+"""Share of the cells of a column that have a digit in each word, from which on it is one of codes."""
+
+_WORDS = 4.0
+"""Words of a cell on average, from which on a column is one of texts."""
+
+_DIGITS = 4
+"""Digits of whole numbers from which on they are codes: postal codes, years, telephones, serial numbers."""
+
+
+@dataclass(frozen=True)
+class CodedColumn:
+    """One column of both tables.
+
+    Attributes:
+        name: of the column.
+        kind: "code" (dates, postal codes, years, model numbers), "number", "name" (a few words) or "text" (many).
+        values: its distinct cells in their normal form.
+        sides: the code of each left and of each right row, int32 ``[nL]`` and ``[nR]``, -1 where the cell is empty; of
+            one table the same array twice.
+    """
+
+    name: str
+    kind: Kind
+    values: list[str]
+    sides: tuple[Ids, Ids]
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        cells: Sequence["pd.Series[Any]"],
+        normal: Callable[[Any], str],
+        gaps: frozenset[str] = frozenset(),
+        *,
+        numbers: bool = False,
+        kind: Kind | None = None,
+    ) -> "CodedColumn":
+        """A column of one table or of two.
+
+        Args:
+            name: of the column.
+            cells: of the left table and of the right one; of the only one.
+            normal: the normal form of a cell as a text, called once for each distinct cell.
+            gaps: normal forms that say nothing, beside "".
+            numbers: whether the cells are numbers.
+            kind: of the column; None: by its cells.
+
+        >>> towns = pd.Series(["Ulm", "n/a"]), pd.Series(["Bonn", "ulm"])
+        >>> column = CodedColumn.of("town", towns, str.lower, frozenset({"n/a"}))
+        >>> column.kind, column.values, column.sides[0].tolist(), column.sides[1].tolist()
+        ('name', ['ulm', 'bonn'], [0, -1], [1, 0])
+        """
+        every = pd.concat(list(cells), ignore_index=True) if len(cells) > 1 else cells[0]
+        raw, distinct = pd.factorize(every, use_na_sentinel=True)
+        texts = pd.Series([normal(cell) for cell in distinct], dtype=object)
+        places, values = pd.factorize(texts.mask(texts.isin(gaps | {""})))
+        codes = np.append(places, -1)[raw].astype(np.int32)  # of an empty cell, -1, the one at the end
+        left = codes[: len(cells[0])]
+        right = codes[len(left) :] if len(cells) > 1 else left
+        known = [str(value) for value in values]
+        return cls(name, kind or _kind(known, codes, numbers=numbers), known, (left, right))
+
+    def frequency(self) -> Floats:
+        """Share of the filled cells of all rows that have each value, ``[v]``."""
+        counts = sum(_counts(side, len(self.values)) for side in self._tables)
+        return np.asarray(counts / max(1.0, float(np.sum(counts))))
+
+    def equal_by_chance(self) -> float:
+        """Probability that two filled cells, of a random left and a random right row, are equal."""
+        shares = [_counts(side, len(self.values)) for side in self.sides]
+        return float((shares[0] / max(1.0, shares[0].sum())) @ (shares[1] / max(1.0, shares[1].sum())))
+
+    @property
+    def _tables(self) -> tuple[Ids, ...]:
+        return self.sides[:1] if self.sides[0] is self.sides[1] else self.sides
+
+
+def _counts(codes: Ids, size: int) -> Floats:
+    return np.bincount(codes[codes >= 0], minlength=size).astype(np.float64)
+
+
+def _kind(values: Sequence[str], codes: Ids, *, numbers: bool) -> Kind:
+    """What kind of column distinct values make, weighed by how often they stand."""
+    if not values:
+        return "name"
+    often = np.bincount(codes[codes >= 0], minlength=len(values))
+    if numbers:
+        lengths = np.array([len(value) if value.isdigit() else 0 for value in values])
+        return "code" if np.average(lengths >= _DIGITS, weights=often) >= _CODES else "number"
+    words = [value.split() for value in values]
+    digits = np.array([all(any(map(str.isdigit, word)) for word in each) for each in words])
+    if np.average(digits, weights=often) >= _CODES:
+        return "code"
+    return "text" if np.average([len(each) for each in words], weights=often) >= _WORDS else "name"

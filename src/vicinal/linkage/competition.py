@@ -1,0 +1,98 @@
+"""Pairs compete: where a row has one partner at most, a probable pair makes the others of its rows improbable."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vicinal.linkage.columns import Floats, Ids
+
+_ROUNDS, _DAMPING = 15, 0.5
+
+_LEAST = 0.01
+"""Share of a table that counts as without a partner, at least."""
+
+_FAR = 30.0
+"""Log odds are at most this: sums of odds then tell single ones to a thousandth."""
+
+
+def freedom(offers: Floats, rows: Ids) -> Floats:
+    r"""$1 / (1 + \sum_{e' \neq e} o_{e'})$ over the other pairs e' of the same row: how free that row is for a pair e.
+
+    >>> freedom(np.array([1.0, 3.0, 2.0]), np.array([0, 0, 1])).tolist()
+    [0.25, 0.5, 1.0]
+    """
+    total = np.bincount(rows, weights=offers)
+    return np.asarray(1 / (1 + np.maximum(total[rows] - offers, 0)))
+
+
+@dataclass(frozen=True)
+class Competition:
+    r"""The prior of pairs, and which of them exclude each other.
+
+    Of matchings of M pairs between $n_L$ and $n_R$ rows each pair has prior odds
+    $M / ((n_L - M) (n_R - M))$ against both of its rows being without a partner; within one table, and on a side where
+    a row may have several partners, nothing is excluded.
+
+    Attributes:
+        pairs: candidates ``[n, 2]``.
+        rows: number of rows of either table.
+        sides: whether a left row has one partner at most, and a right row.
+        is_single: whether both tables are one.
+    """
+
+    pairs: Ids
+    rows: tuple[int, int]
+    sides: tuple[bool, bool]
+    is_single: bool
+
+    @classmethod
+    def of(cls, pairs: Ids, rows: tuple[int, int], links: str, *, is_single: bool) -> "Competition":
+        """Of ``links`` "one-to-one", "one-to-many" (a left row may have several partners) or "many"."""
+        sides = links == "one-to-one" and not is_single, links != "many" and not is_single
+        return cls(pairs, rows, sides, is_single)
+
+    @property
+    def most(self) -> float:
+        """The number of matches that cannot be exceeded."""
+        some = [count for count, competes in zip(self.rows, self.sides, strict=True) if competes]
+        return float(min(some)) if some else float(len(self.pairs))
+
+    @property
+    def possible(self) -> float:
+        """Number of all pairs of rows."""
+        left, right = self.rows
+        return left * (left - 1) / 2 if self.is_single else float(left * right)
+
+    def crowding(self, matches: float) -> float:
+        """Log of how much more the prior odds are as the rows that are taken have left the field."""
+        some = zip(self.rows, self.sides, strict=True)
+        return float(sum(-np.log(max(1 - matches / count, _LEAST)) for count, competes in some if competes))
+
+    def chances(self, log_odds: Floats, matches: float) -> Floats:
+        """Probabilities ``[n]`` of pairs of such odds, each taken by itself, of which so many match.
+
+        Belief propagation: what a pair offers to a row is its odds, less what its other row is kept back by. Exact where
+        the graph of candidates is a tree.
+        """
+        odds, (left, right) = self.messages(log_odds, matches)
+        odds = odds * left * right
+        return np.asarray(odds / (1 + odds))
+
+    def messages(self, log_odds: Floats, matches: float) -> tuple[Floats, tuple[Floats, Floats]]:
+        """Odds of pairs by themselves, and how free their left and right rows are for them, ``[n]`` each."""
+        odds = np.exp(np.clip(log_odds + self.crowding(matches), -_FAR, _FAR))
+        free = [np.ones(len(odds)), np.ones(len(odds))]
+        for _ in range(_ROUNDS if any(self.sides) else 0):
+            for side in np.flatnonzero(self.sides):
+                new = freedom(odds * free[1 - side], self.pairs[:, side])
+                free[side] = _DAMPING * free[side] + (1 - _DAMPING) * new
+        return np.asarray(odds), (free[0], free[1])
+
+    def outside(self, pairs: Ids, pair_odds: Floats, log_odds: Floats, matches: float) -> Floats:
+        """Probabilities ``[m]`` of other pairs ``[m, 2]`` beside the candidates of such odds."""
+        odds, free = self.messages(log_odds, matches)
+        theirs = np.exp(np.clip(pair_odds + self.crowding(matches), -_FAR, _FAR))
+        for side in np.flatnonzero(self.sides):
+            total = np.bincount(self.pairs[:, side], weights=odds * free[1 - side], minlength=self.rows[side])
+            theirs = theirs / (1 + total[pairs[:, side]])
+        return np.asarray(theirs / (1 + theirs))

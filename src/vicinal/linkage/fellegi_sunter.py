@@ -1,0 +1,211 @@
+r"""Match weights without labels: the model of Fellegi and Sunter (1969), by expectation maximization.
+
+A pair has a comparison level in each column. Among matches level l of column c has probability $m_{cl}$, among random
+pairs $u_{cl}$; columns count as independent in each class, so that a pair's log ratio is $\sum_c \log (m_{cl} / u_{cl})$,
+and its log odds are that and the prior's. u is measured on random pairs, m is what makes the probabilities that follow
+from it, with the competition of pairs for rows, reproduce m (Winkler, 1988). Where values are equal, log u / f is added:
+f is how frequent the value is (term frequency).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from vicinal.linkage.columns import Floats, Ids
+from vicinal.linkage.competition import Competition
+from vicinal.linkage.levels import EMPTY
+
+ROUNDS = 60
+_STEADY = 1e-3
+"""Relative change of the number of matches from which on nothing changes."""
+
+_FEWEST = 10
+"""Rounds at least."""
+
+_SHARE = 0.3
+"""Of the smaller table that matches at the start."""
+
+_SECOND, _APART = 0.1, 0.3
+"""Share of the second class of matches at the start, and the part in the leading direction of differences from which on
+a column differs in it."""
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Pairs by their comparison levels; those of equal levels are one pattern, which is computed with once.
+
+    Attributes:
+        levels: int8 ``[P, C]``.
+        place: the pattern of each pair, ``[n]``.
+        sizes: number of levels of each column.
+    """
+
+    levels: Ids
+    place: Ids
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, levels: Ids, sizes: Sequence[int]) -> "Patterns":
+        """The patterns of pairs ``[n, C]``."""
+        number = np.zeros(len(levels), dtype=np.int64)
+        for column, size in enumerate(sizes):
+            number = number * size + levels[:, column]
+            if size and number.max(initial=0) > 1 << 55:  # numbers of patterns so far, before they overflow
+                number = np.unique(number, return_inverse=True)[1].ravel()
+        _, first, place = np.unique(number, return_index=True, return_inverse=True)
+        return cls(levels[first], place.ravel(), tuple(sizes))
+
+    def counts(self, weights: Floats | None = None) -> Floats:
+        """Sum of the weights (None: 1 each) of the pairs of each pattern."""
+        return np.bincount(self.place, weights=weights, minlength=len(self.levels)).astype(np.float64)
+
+    def shares(self, counts: Floats, prior: Sequence[Floats]) -> list[Floats]:
+        """The share of each level among filled cells, with one pair more that is as ``prior`` says."""
+        found = []
+        for column, start in enumerate(prior):
+            count = np.bincount(self.levels[:, column], weights=counts, minlength=len(start)) + start
+            count[EMPTY] = 0
+            found.append(count / count.sum())
+        return found
+
+
+@dataclass(frozen=True)
+class MatchWeights:
+    """The probabilities of comparison levels.
+
+    Attributes:
+        m: among the matches of each class, by column, ``[levels]``; that of an empty cell is 0.
+        u: among random pairs.
+        shares: of the classes of matches, ``[K]``.
+    """
+
+    m: list[list[Floats]]
+    u: list[Floats]
+    shares: Floats
+
+    def weights(self) -> list[list[Floats]]:
+        """log m / u of each class, column and level, which never falls from one level to the next; 0 of empty cells."""
+        return [[_weights(m, u) for m, u in zip(of_class, self.u, strict=True)] for of_class in self.m]
+
+    def by_class(self, levels: Ids) -> Floats:
+        """Log ratios of patterns ``[P, C]`` in each class of matches, with its share: ``[K, P]``."""
+        rows = []
+        for share, weights in zip(self.shares, self.weights(), strict=True):
+            rows.append(np.log(share) + sum(weight[levels[:, column]] for column, weight in enumerate(weights)))
+        return np.stack(rows)
+
+    def ratios(self, levels: Ids) -> Floats:
+        """Log ratios ``[P]`` of patterns."""
+        return np.asarray(logsumexp(self.by_class(levels), axis=0))
+
+    def by_column(self, levels: Ids) -> Floats:
+        """What each column adds to the log ratio of patterns, ``[P, C]``: the mean of the classes, as probable as each is.
+
+        With several classes the sum differs from the ratio by what is left of their shares.
+        """
+        by_class = self.by_class(levels)
+        chances = np.exp(by_class - logsumexp(by_class, axis=0))
+        parts = np.zeros(levels.shape)
+        for chance, weights in zip(chances, self.weights(), strict=True):
+            parts += chance[:, None] * np.stack([w[levels[:, column]] for column, w in enumerate(weights)], axis=1)
+        return parts
+
+
+def _weights(m: Floats, u: Floats) -> Floats:
+    ratio = np.log(np.maximum(m[1:], 1e-12)) - np.log(np.maximum(u[1:], 1e-12))
+    return np.concatenate([[0.0], np.maximum.accumulate(ratio)])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What expectation maximization came to.
+
+    Attributes:
+        weights: m, u and the classes.
+        log_odds: of the pairs, each by itself, ``[n]``.
+        chances: that they match, ``[n]``.
+        matches: expected number of matches.
+    """
+
+    weights: MatchWeights
+    log_odds: Floats
+    chances: Floats
+    matches: float
+
+
+def estimate(
+    patterns: Patterns,
+    rarity: Floats,
+    u: Sequence[Floats],
+    competition: Competition,
+    *,
+    among: bool = False,
+    second: bool = False,
+) -> Estimate:
+    """m by expectation maximization from a start at which higher levels are likelier.
+
+    Args:
+        patterns: of the candidates.
+        rarity: what is added to the log ratio of each, as its equal values are rare, ``[n]``.
+        u: among random pairs, by column.
+        competition: the prior.
+        among: measure u among the candidates, beside m, in place of random pairs.
+        second: try a second class of matches, whose cells differ together (persons who moved).
+    """
+    u = patterns.shares(patterns.counts(), u) if among else list(u)
+    start = MatchWeights([[_ramp(size) for size in patterns.sizes]], u, np.ones(1))
+    found = _maximized(patterns, rarity, start, competition, _SHARE * competition.most, among=among)
+    apart = _differing_together(patterns, found) if second else np.zeros(0, dtype=int)
+    if len(apart) < 2:
+        return found
+    m = [each.copy() for each in found.weights.m[0]]
+    for column in apart:
+        m[column] = m[column] * 0.1
+        m[column][1] += 0.9
+    both = MatchWeights([found.weights.m[0], m], found.weights.u, np.array([1 - _SECOND, _SECOND]))
+    return _maximized(patterns, rarity, both, competition, found.matches, among=among)
+
+
+def _maximized(
+    patterns: Patterns, rarity: Floats, weights: MatchWeights, competition: Competition, matches: float, *, among: bool
+) -> Estimate:
+    """Expectation and maximization in turn, until the number of matches is steady."""
+    every, prior = patterns.counts(), [_ramp(size) for size in patterns.sizes]
+    least = float(min(matches, 1e-3))
+    for turn in range(ROUNDS):
+        by_class = weights.by_class(patterns.levels)
+        ratios = np.asarray(logsumexp(by_class, axis=0))
+        among_all = max(len(rarity) - matches, 1.0) if among else max(competition.possible - matches, 1.0)
+        log_odds = ratios[patterns.place] + rarity + np.log(matches / among_all)
+        chances = competition.chances(log_odds, matches)
+        before, matches = matches, max(float(chances.sum()), least)
+        counts = patterns.counts(chances)
+        parts = np.exp(by_class - ratios) * counts
+        u = patterns.shares(np.maximum(every - counts, 0), weights.u) if among else weights.u
+        shares = np.maximum(parts.sum(axis=1), 1e-9)
+        weights = MatchWeights([patterns.shares(part, prior) for part in parts], u, shares / shares.sum())
+        if turn >= _FEWEST and abs(matches - before) < _STEADY * before:
+            break
+    return Estimate(weights, log_odds, chances, matches)
+
+
+def _ramp(size: int) -> Floats:
+    """Squares of the levels, the highest three times: m where nothing is known."""
+    levels = np.arange(size, dtype=np.float64) ** 2
+    levels[-1] *= 3
+    return levels / levels.sum()
+
+
+def _differing_together(patterns: Patterns, found: Estimate) -> Ids:
+    """Columns that agree or differ together among matches, by the leading direction of their covariance."""
+    weights = patterns.counts(found.chances)
+    differs = (patterns.levels == 1).astype(np.float64)
+    share = weights / max(weights.sum(), 1e-9)
+    centered = differs - share @ differs
+    covariance = (centered * share[:, None]).T @ centered
+    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-6))
+    values, vectors = np.linalg.eigh(covariance / scale / scale[:, None])
+    leading = vectors[:, -1] * np.sign(vectors[:, -1].sum())
+    return np.flatnonzero(leading > _APART) if values[-1] > 1.2 else np.zeros(0, dtype=int)

@@ -1,0 +1,88 @@
+"""Comparison levels: how alike the cells of a pair are, in a few steps for each kind of column."""
+
+from typing import Literal
+
+import numpy as np
+from rapidfuzz.distance import OSA, JaroWinkler
+from rapidfuzz.process import cpdist
+
+from vicinal.linkage.columns import CodedColumn, Floats, Ids, Kind
+
+EMPTY = 0
+"""Level of a pair of which a cell is empty: it says nothing."""
+
+_JARO_WINKLER = (0.8, 0.88, 0.94)
+_RELATIVE = (0.02, 0.1, 0.3)
+_COSINES = {"text": (0.15, 0.3, 0.45, 0.6, 0.75, 0.9), "digits": (1e-4, 0.34, 0.67, 0.999)}
+"""Of the words of two texts, weighed by how rare they are, and of those with digits alone."""
+
+_PAIRS = 1 << 20
+"""Distinct pairs of values that are compared at a time."""
+
+LEVELS: dict[Kind | Literal["digits"], tuple[str, ...]] = {
+    "code": ("empty", "differs", "edit distance 2", "edit distance 1", "equal"),
+    "number": ("empty", "differs", "within 30 %", "within 10 %", "within 2 %", "equal"),
+    "name": ("empty", "differs", *(f"Jaro-Winkler {each}" for each in _JARO_WINKLER), "equal"),
+    "text": ("empty", "differs", *(f"cosine {each}" for each in _COSINES["text"]), "equal"),
+    "digits": ("empty", "none shared", "few shared", "some shared", "most shared", "all shared"),
+}
+"""What the levels of a kind are called, from none to the highest; "digits": the words with digits of both rows."""
+
+
+def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = None) -> Ids:
+    """The level of each pair in a column, int8 ``[n]``; see :data:`LEVELS`.
+
+    Codes by optimal string alignment, where two letters that change places are one edit; names by the similarity of Jaro
+    and Winkler; numbers by their difference over the larger one; texts by ``cosines``. Each pair of distinct values is
+    compared once.
+
+    Args:
+        column: of both tables.
+        pairs: positions ``[n, 2]``.
+        cosines: of a column of texts: of the words of each pair, ``[n]``.
+
+    >>> import pandas as pd
+    >>> towns = CodedColumn.of("town", [pd.Series(["ulm", "", "köln"]), pd.Series(["ulm", "kölm", "bonn"])], str)
+    >>> levels = comparison_levels(towns, np.array([[0, 0], [1, 0], [2, 1], [2, 2]]))
+    >>> [LEVELS["name"][level] for level in levels]
+    ['equal', 'empty', 'Jaro-Winkler 0.88', 'differs']
+    """
+    left, right = column.sides[0][pairs[:, 0]], column.sides[1][pairs[:, 1]]
+    if column.kind == "text":
+        levels = cosine_levels("text", np.zeros(len(pairs)) if cosines is None else cosines)
+    else:
+        levels = np.ones(len(pairs), dtype=np.int8)
+        other = np.flatnonzero((left != right) & (left >= 0) & (right >= 0))
+        distinct, place = np.unique(
+            left[other].astype(np.int64) * len(column.values) + right[other], return_inverse=True
+        )
+        parts = [_graded(column, *np.divmod(part, len(column.values))) for part in _parts(distinct)]
+        levels[other] = np.concatenate([np.zeros(0, dtype=np.int8), *parts])[place]
+    levels[left == right] = len(LEVELS[column.kind]) - 1
+    levels[(left < 0) | (right < 0)] = EMPTY
+    return levels
+
+
+def cosine_levels(kind: Literal["text", "digits"], cosines: Floats) -> Ids:
+    """The level ``[n]`` of each cosine; equal texts are above all of them."""
+    return (1 + np.searchsorted(_COSINES[kind], cosines, side="right")).astype(np.int8)
+
+
+def _parts(values: Ids) -> list[Ids]:
+    return [values[start : start + _PAIRS] for start in range(0, len(values), _PAIRS)]
+
+
+def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
+    """Levels of pairs of distinct values, which are not equal."""
+    if column.kind == "number":
+        numbers = np.array([float(value) for value in column.values])
+        left, right = numbers[one], numbers[two]
+        apart = np.abs(left - right) / np.maximum(np.maximum(np.abs(left), np.abs(right)), 1e-300)
+        return (1 + len(_RELATIVE) - np.searchsorted(_RELATIVE, apart)).astype(np.int8)
+    texts = np.array(column.values, dtype=object)
+    words = texts[one], texts[two]
+    if column.kind == "code":
+        edits = cpdist(*words, scorer=OSA.distance, score_cutoff=2, dtype=np.int32)
+        return (1 + np.clip(3 - edits, 0, 2)).astype(np.int8)
+    alike = cpdist(*words, scorer=JaroWinkler.similarity, score_cutoff=_JARO_WINKLER[0] - 0.01, dtype=np.float64)
+    return (1 + np.searchsorted(_JARO_WINKLER, alike, side="right")).astype(np.int8)
