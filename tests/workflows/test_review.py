@@ -17,10 +17,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from vicinal.calibration import stratified_share
 from vicinal.cli import run
-from vicinal.report.pairs import ShownCell
+from vicinal.report.pairs import ShownCell, pair_html
 from vicinal.workflows import Reviewer
 from vicinal.workflows.match import MatchJob, match_tables, read_answers
 
@@ -123,10 +124,13 @@ def test_labels_of_others_and_of_a_match_in_between_stay(reviewer, shops):
 def test_labels_that_come_while_a_match_runs_stay(reviewer, shops):
     def log(line):
         if line == "linking":
-            reviewer.label(1, 0, match=True)
+            reviewer.label(1, 1, match=False)
 
+    reviewer.label(1, 0, match=True)
+    match_tables(job(shops), reviewer.folder)  # the file is part of the folder now
     match_tables(job(shops), reviewer.folder, log)
-    assert [match for *_, match in labelled(reviewer)] == [1]
+    assert [match for *_, match in labelled(reviewer)] == [1, 0]
+    assert not list(reviewer.folder.glob("*~"))
 
 
 def test_a_label_that_cannot_be_written_does_not_count(reviewer, monkeypatch):
@@ -289,3 +293,22 @@ def test_a_kill_loses_no_label(shops, tmp_path):
     reviewer = Reviewer(job(shops), tmp_path / "m")
     reviewer.match()
     assert len(labelled(reviewer)) == 5
+
+
+def test_cells_that_are_not_compared_are_shown_with_images(tmp_path):
+    rng = np.random.default_rng(0)
+    for place in range(12):
+        Image.fromarray(rng.integers(0, 255, (16, 16, 3)).astype(np.uint8)).save(tmp_path / f"{place}.png")
+    names = [f"red lamp {number}" for number in range(100, 112)]
+    photos = [f"{place}.png" for place in range(12)]
+    left = pd.DataFrame({"id": range(12), "name": names, "photo": photos, "maker": ["Ann", None] * 6})
+    right = pd.DataFrame({"id": range(12), "name": names, "photo": photos, "weight": 1.5})
+    left.to_csv(tmp_path / "a.csv", index=False)
+    right.to_csv(tmp_path / "b.csv", index=False)
+    shown = match_tables(job(tmp_path)).record.sure[0]
+    sides = [dict(side) for side in shown.others]
+    assert [set(side) - {"maker"} for side in sides] == [{"photo"}, {"photo", "weight"}]
+    assert sides[0].get("maker") == (None if int(shown.left) % 2 else "Ann")
+    page = pair_html(shown)
+    assert page.count('src="data:image/') == 2
+    assert ">1.5<" in page

@@ -227,14 +227,13 @@ def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: 
         reviewer, check_integer("--port", options["port"], 0, 65535)
     )  # its port is known to be free first
     outcome = reviewer.match()
-    print_outcome(outcome, folder, command)
+    print_outcome(outcome, folder)
     if not len(outcome.review):
         output.print("no pairs to label, so no page", markup=False)
         return
     output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it", markup=False)
-    try:
-        page.serve()
-    finally:
+    page.serve()
+    if reviewer.count:
         output.print(f"{reviewer.count} pairs labelled in {folder / 'answered.csv'}; to match with them:", markup=False)
         output.print(f"        {command}", markup=False)
 
@@ -276,8 +275,8 @@ def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
     }
 
 
-def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str) -> None:
-    """What a person reads of a match that ``command`` made."""
+def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "") -> None:
+    """What a person reads of a match, with the ``command`` to label pairs by, if there is one."""
     from vicinal.report.match import match_findings
 
     record = outcome.record
@@ -298,7 +297,7 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str) -> None
     output.print(f"matcher {folder}", markup=False)
     for name in ("links.parquet", "review.csv", "report.html"):
         output.print(f"        {folder / name}", markup=False)
-    if record.threshold is None and to_label:
+    if record.threshold is None and to_label and command:
         output.print(
             f"next: label pairs on a page with --review, or write 1 or 0 into the column match of "
             f"{folder / 'review.csv'}, then again",

@@ -2,11 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vicinal.report.differences import Piece, differences
+from vicinal.report.page import cells as views
+from vicinal.report.records import Cell
 from vicinal.report.text import fixed, one_line, percent
 from vicinal.report.theme import environment
 
@@ -51,6 +53,7 @@ class ShownPair:
         resembles: similar labelled pairs, as text.
         start: log odds in bits before any column is compared; NaN if columns have no match weights.
         refined: bits beyond those of the columns.
+        others: cells of either row that are not compared as texts or numbers, by column; images as bytes.
     """
 
     left: str
@@ -60,6 +63,7 @@ class ShownPair:
     resembles: Sequence[str] = ()
     start: float = math.nan
     refined: float = math.nan
+    others: tuple[Mapping[str, Cell], Mapping[str, Cell]] = ({}, {})
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,7 @@ def pair_view(pair: ShownPair) -> dict[str, Any]:
         "start": bars[0] if bars else None,
         "refined": bars[-2] if bars and refined else None,
         "total": bars[-1] if bars else None,
+        "others": [views(side, 160) for side in pair.others] if any(pair.others) else [],
         "resembles": [one_line(text, 120) for text in pair.resembles],
     }
 

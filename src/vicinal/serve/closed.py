@@ -1,5 +1,6 @@
 """A page for one user on this computer, closed to other pages of the browser."""
 
+import contextlib
 import hmac
 import secrets
 import threading
@@ -69,7 +70,8 @@ class ClosedPage:
 
     def serve(self) -> None:
         """Answer requests until :meth:`close` or Ctrl-C."""
-        self._server.run(sockets=[self._socket])
+        with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again at its end
+            self._server.run(sockets=[self._socket])
 
     def close(self) -> None:
         """Stop the server."""

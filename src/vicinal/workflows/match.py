@@ -18,11 +18,13 @@ from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import read_table, write_table
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
+from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.matching import DEPTHS, NOTHING_LEARNED, RowMatcher
 from vicinal.report.match import MatchRecord, WeakPair, write_match_page
 from vicinal.report.pairs import ShownCell, ShownPair
 from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
+from vicinal.workflows.showing import shown_cells
 
 Log = Callable[[str], None]
 
@@ -265,6 +267,15 @@ def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ShownPair]:
             None if np.isnan(pair.probability) else pair.probability,
             [ShownCell(cell.column, cell.left, cell.right, cell.verdict) for cell in pair.cells],
             [f"{one} and {other} ({'match' if match else 'no match'})" for one, other, match, _ in pair.resembles],
+            others=(_others(matcher, 0, pair.left), _others(matcher, -1, pair.right)),
         )
         for pair in matcher.explain(pairs)
     ]
+
+
+def _others(matcher: RowMatcher, number: int, name: Any) -> dict[str, str | bytes]:
+    """Cells of a row that are not compared as texts or numbers: of columns of one table, and images."""
+    table, compared = matcher.tables_.tables[number], matcher.tables_.features.columns
+    row = table.frame.iloc[int(table.positions([name])[0])].drop(compared)
+    filled = {str(column): cell for column, cell in row.items() if not is_gap(cell)}
+    return shown_cells(filled, dict(matcher.tables_.columns.media), table.root)
