@@ -10,18 +10,20 @@ Piece = tuple[str, bool]
 """A part of a text, and whether the other text lacks it."""
 
 _WORDS = re.compile(r"\w+", re.UNICODE)
-_NEAR = 0.6
-"""Share of common letters from which on two words are shown as one that was written in two ways."""
+_NEAR, _COMMON = 0.6, 1 / 3
+"""Share of common letters from which on two words are shown as one that was written in two ways, and share of the
+letters of the shorter text that have to be common for what differs to be marked at all."""
 
 
 def differences(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
     """The texts of two cells in pieces, those marked that only one has; the order of words and case do not count.
 
     A word that the other text lacks is compared with the most similar word that this one lacks in turn: if at least
-    six tenths of their letters are common, in order, only the letters that differ are marked.
+    six tenths of their letters are common, in order, only the letters that differ are marked. Of texts that have little
+    in common nothing is marked: it would be nearly all.
 
-    >>> differences("red Lamp", "lamp, blue")
-    ([('red', True), (' Lamp', False)], [('lamp, ', False), ('blue', True)])
+    >>> differences("red Lamp", "lamp, blue oak")
+    ([('red', True), (' Lamp', False)], [('lamp, ', False), ('blue oak', True)])
     >>> differences("Smith", "smyth")
     ([('Sm', False), ('i', True), ('th', False)], [('sm', False), ('y', True), ('th', False)])
     """
@@ -44,6 +46,10 @@ def differences(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
                 marks[0].append((starts[0] + step.src_start, starts[0] + step.src_end))
                 marks[1].append((starts[1] + step.dest_start, starts[1] + step.dest_end))
     marks[1] += [sides[1][other].span() for other in partners]
+    sizes = [sum(len(word.group()) for word in words) for words in sides]
+    common = max(size - sum(end - begin for begin, end in spans) for size, spans in zip(sizes, marks, strict=True))
+    if common < _COMMON * min(sizes):
+        marks = [[], []]
     return _pieces(left, marks[0]), _pieces(right, marks[1])
 
 
@@ -63,9 +69,16 @@ def _lacking(words: Sequence[str], others: Sequence[str]) -> list[int]:
 
 
 def _pieces(text: str, marks: list[tuple[int, int]]) -> list[Piece]:
-    """``text`` cut at the ends of ``marks``."""
-    pieces, at = [], 0
-    for begin, end in sorted(span for span in marks if span[0] < span[1]):
-        pieces += [(text[at:begin], False), (text[begin:end], True)]
-        at = max(at, end)
-    return [(part, mark) for part, mark in [*pieces, (text[at:], False)] if part]
+    """``text`` cut at the ends of ``marks``; marks with no letter between them are one."""
+    pieces: list[Piece] = []
+    at = 0
+    for begin, end in sorted(marks):
+        between, part = text[at:begin], text[begin:end]
+        if pieces and pieces[-1][1] and not _WORDS.search(between):
+            pieces[-1] = (pieces[-1][0] + between + part, True)
+        elif part:
+            pieces += [(between, False), (part, True)]
+        else:
+            continue
+        at = end
+    return [piece for piece in [*pieces, (text[at:], False)] if piece[0]]
