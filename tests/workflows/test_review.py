@@ -312,3 +312,26 @@ def test_cells_that_are_not_compared_are_shown_with_images(tmp_path):
     page = pair_html(shown)
     assert page.count('src="data:image/') == 2
     assert ">1.5<" in page
+
+
+def test_the_weakest_pairs_are_the_least_probable_of_clusters_of_three(tmp_path):
+    rng = np.random.default_rng(1)
+    things = [f"{' '.join(rng.choice(WORDS, 3))} {rng.integers(100, 999)}" for _ in range(16)]
+    copies = [f"{name} {extra}" for name in things for extra in ("new", "used cheap", "as new, boxed")]
+    pd.DataFrame({"id": range(48), "name": copies}).to_csv(tmp_path / "all.csv", index=False)
+    one, other = np.triu_indices(30, 1)
+    pairs = pd.DataFrame({"left": one, "right": other, "match": (one // 3 == other // 3).astype(int)})
+    pairs[(pairs["match"] == 1) | (rng.random(len(pairs)) < 0.1)].to_csv(tmp_path / "pairs.csv", index=False)
+    settings = {"encoders": {"text": "none"}, "scorer": "boosting"}
+    found = match_tables(MatchJob(tmp_path / "all.csv", None, tmp_path / "pairs.csv", "id", "id", parameters=settings))
+    clusters, least = found.matcher.clusters()[0], []
+    for _, members in clusters.groupby("cluster")["id"]:
+        if len(members) > 2:
+            inside = pd.DataFrame([(a, b) for a in members for b in members if a < b], columns=["left", "right"])
+            least.append((float(found.matcher.predict_proba(inside)[:, 1].min()), len(members)))
+    weakest = found.record.weakest
+    assert len(least) >= 5
+    assert [pair.probability for pair in weakest] == pytest.approx([chance for chance, _ in sorted(least)])
+    assert [pair.size for pair in weakest] == [size for _, size in sorted(least)]
+    ids = pd.DataFrame({"left": [pair.left for pair in weakest], "right": [pair.right for pair in weakest]})
+    assert found.matcher.predict_proba(ids)[:, 1] == pytest.approx([pair.probability for pair in weakest])
