@@ -273,6 +273,11 @@ def test_pairs_are_labelled_by_keyboard(browser, tmp_path):
             "text => document.querySelector('#count').textContent === text", arg=f"{place + 1} of {count}"
         )
     assert "vicinal match a.csv b.csv --review" in tab.inner_text("#pair")
+    assert tab.evaluate("document.activeElement.textContent") == "Match again"
+    tab.keyboard.press("u")
+    tab.wait_for_selector("#pair table")
+    tab.keyboard.press("n")
+    tab.wait_for_selector("#pair h2")
     tab.click("#answers button:has-text('Finish')")
     tab.wait_for_selector("#pair :has-text('The page has ended')")
     thread.join(10)

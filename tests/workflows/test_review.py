@@ -267,6 +267,15 @@ def test_what_stands_against_a_page_is_told_before_the_match(shops, tmp_path, ca
     assert not out.exists()
 
 
+def test_a_missing_package_is_named_before_the_match(shops, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for name in ("review", "closed"):
+        monkeypatch.delitem(sys.modules, f"vicinal.serve.{name}", raising=False)
+    assert run(command(shops, tmp_path / "m", "--review")) == 2
+    assert "--review: expected the packages of the extra serve, got no uvicorn" in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()
+
+
 def test_without_pairs_to_label_there_is_no_page(tmp_path, capsys):
     pd.DataFrame({"id": [1, 2], "name": ["lamp", ""]}).to_csv(tmp_path / "a.csv", index=False)
     pd.DataFrame({"id": [1, 2], "name": ["", "saw"]}).to_csv(tmp_path / "b.csv", index=False)

@@ -297,7 +297,7 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "") ->
     output.print(f"matcher {folder}", markup=False)
     for name in ("links.parquet", "review.csv", "report.html"):
         output.print(f"        {folder / name}", markup=False)
-    if record.threshold is None and to_label and command:
+    if not sum(record.pairs) and to_label and command:
         output.print(
             f"next: label pairs on a page with --review, or write 1 or 0 into the column match of "
             f"{folder / 'review.csv'}, then again",

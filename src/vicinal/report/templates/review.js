@@ -50,8 +50,9 @@ function show() {
   $("findings").replaceChildren();
   for (const [title, sentences] of [["What the last labels did", state.effects], ["What the labels say so far", state.findings]])
     if (sentences.length) $("findings").append(make("h3", title), ...sentences.map((one) => make("p", one.replaceAll(" %", "\u00a0%"))));
-  $("pair").firstElementChild.tabIndex = -1;  // a screen reader reads the next pair
-  $("pair").firstElementChild.focus({ preventScroll: true });
+  // A screen reader reads the next pair; after the last one, Enter matches again.
+  $("pair").firstElementChild.tabIndex = -1;
+  ((state.pair === null && $("answers").querySelector(".strong")) || $("pair").firstElementChild).focus({ preventScroll: true });
   scrollTo(0, 0);
 }
 addEventListener("keydown", (event) => {
