@@ -1,11 +1,14 @@
 """Thresholds with a promise, and filters by query."""
 
+import math
+
 import numpy as np
 import pytest
+import scipy
 import torch
 
 from references.linking import passes
-from vicinal.calibration import RelevanceFilter, best_f1, precision_threshold
+from vicinal.calibration import RelevanceFilter, best_f1, precision_threshold, stratified_share
 
 
 def draw(random, rows=1500):
@@ -143,3 +146,39 @@ def test_wrong_arguments_are_told():
         chosen.fit(torch.zeros(2, 2), torch.zeros(2), torch.ones(2))
     with pytest.raises(ValueError, match=r"^form: "):
         RelevanceFilter(2, "cubic")
+
+
+def test_the_interval_of_one_part_is_jeffreys():
+    share, low, high = stratified_share([50], [20], [17])
+    assert share == pytest.approx(17 / 20)
+    expected = scipy.stats.beta.ppf([0.025, 0.975], 17.5, 3.5)
+    assert [low, high] == pytest.approx(expected.tolist(), abs=1e-4)
+    assert stratified_share([50], [20], [20])[::2] == (1.0, 1.0)
+    assert stratified_share([50], [20], [0])[:2] == (0.0, 0.0)
+
+
+def test_parts_count_by_their_size_and_not_by_how_many_were_looked_at():
+    sizes, trials, hits = np.array([90, 10, 0]), np.array([4, 20, 0]), np.array([4, 5, 0])
+    share, low, high = stratified_share(sizes, trials, hits)
+    assert share == pytest.approx(0.9 * 1 + 0.1 * 5 / 20)
+    draws = np.random.default_rng(0).beta(hits[:2] + 0.5, trials[:2] - hits[:2] + 0.5, (200_000, 2)) @ [0.9, 0.1]
+    assert [low, high] == pytest.approx(np.quantile(draws, [0.025, 0.975]).tolist(), abs=0.01)
+    assert math.isnan(stratified_share([90, 10], [4, 0], [4, 0])[0])
+
+
+def test_the_interval_of_parts_holds_the_share_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    sizes, trials, shares = np.array([700, 200, 100]), np.array([12, 12, 12]), np.array([0.95, 0.7, 0.4])
+    hits = rng.binomial(trials, shares, (80, 3))
+    truth = float(sizes @ shares) / 1000
+    ends = np.array([stratified_share(sizes, trials, each)[1:] for each in np.unique(hits, axis=0)])
+    of = np.unique(hits, axis=0, return_inverse=True)[1].ravel()
+    assert ((ends[of, 0] <= truth) & (truth <= ends[of, 1])).mean() >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("sizes", "trials", "hits"), [([0], [0], [0]), ([5], [2], [3]), ([5, 5], [2], [1]), ([5], [2], [-1]), ([], [], [])]
+)
+def test_counts_that_are_none_are_refused(sizes, trials, hits):
+    with pytest.raises(ValueError, match="hits: expected counts"):
+        stratified_share(sizes, trials, hits)

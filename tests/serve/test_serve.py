@@ -512,7 +512,8 @@ def test_a_missing_package_is_named(monkeypatch, capsys, folders):
     from vicinal.cli import run
 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "vicinal.serve.explore", raising=False)
+    for name in ("explore", "closed"):
+        monkeypatch.delitem(sys.modules, f"vicinal.serve.{name}", raising=False)
     for command in ("serve", "explore"):
         assert run([command, str(folders / "houses")]) == 2
         assert f"{command}: expected the packages of the extra serve, got no uvicorn" in capsys.readouterr().err

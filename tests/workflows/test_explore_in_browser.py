@@ -1,4 +1,4 @@
-"""The page of a bank in a real browser, by keyboard alone: of texts, images and sounds, with new rows of a table."""
+"""Served pages in a real browser, by keyboard alone: a bank of texts, images and sounds, and pairs to label."""
 
 import shutil
 import threading
@@ -10,10 +10,11 @@ import soundfile
 from PIL import Image
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
-from vicinal.workflows import Explorer
+from vicinal.workflows import Explorer, Reviewer
+from vicinal.workflows.match import MatchJob, read_answers
 
 pytest.importorskip("fastapi", reason="the page is of the extra serve")
-from vicinal.serve import ExplorePage
+from vicinal.serve import ExplorePage, ReviewPage
 
 PLANTED = "<script>document.title = 'taken over'</script>"
 ROWS = 40
@@ -236,3 +237,50 @@ def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
     finally:
         page.close()
         thread.join()
+
+
+def test_pairs_are_labelled_by_keyboard(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    names = [" ".join(rng.choice(["lamp", "oak", "red", "saw"], 3)) + f" {number}" for number in range(100, 140)]
+    pd.DataFrame({"id": range(40), "name": names}).to_csv(tmp_path / "a.csv", index=False)
+    pd.DataFrame({"id": range(40), "name": [f"{name} {PLANTED}" for name in names]}).to_csv(
+        tmp_path / "b.csv", index=False
+    )
+    settings = {"encoders": {"text": "none"}}
+    job = MatchJob(tmp_path / "a.csv", tmp_path / "b.csv", None, "id", "id", parameters=settings)
+    reviewer = Reviewer(job, tmp_path / "m", "vicinal match a.csv b.csv --review")
+    page = ReviewPage(reviewer)
+    count = len(reviewer.match().record.doubtful)
+    thread = threading.Thread(target=page.serve, daemon=True)
+    thread.start()
+    tab, errors = browser.new_page(viewport={"width": 390, "height": 800}), []
+    tab.on("pageerror", lambda error: errors.append(error))
+    tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    tab.goto(page.address)
+    for key, place in (("m", 1), ("n", 2), ("?", 3), ("u", 2), ("?", 3), ("m", 4), ("u", 3), ("n", 4)):
+        before = tab.inner_text("#count")
+        tab.keyboard.press(key)
+        tab.wait_for_function("before => document.querySelector('#count').textContent !== before", arg=before)
+        assert tab.inner_text("#count") == f"{place} of {count}"
+    assert read_answers(tmp_path / "m")["match"].tolist() == [1, 0, 0]
+    assert "Of 3 labelled pairs" in tab.inner_text("#findings")
+    assert tab.evaluate("document.activeElement.matches('.pair')")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert tab.locator("#pair mark").count() > 0
+    for place in range(4, count):
+        tab.keyboard.press("n")
+        tab.wait_for_function(
+            "text => document.querySelector('#count').textContent === text", arg=f"{place + 1} of {count}"
+        )
+    assert "vicinal match a.csv b.csv --review" in tab.inner_text("#pair")
+    assert tab.evaluate("document.activeElement.textContent") == "Match again"
+    tab.keyboard.press("u")
+    tab.wait_for_selector("#pair table")
+    tab.keyboard.press("n")
+    tab.wait_for_selector("#pair h2")
+    tab.click("#answers button:has-text('Finish')")
+    tab.wait_for_selector("#pair :has-text('The page has ended')")
+    thread.join(10)
+    assert not thread.is_alive()
+    assert tab.title() != "taken over"
+    assert not errors

@@ -21,7 +21,7 @@ from vicinal.calibration.rejection import (
     rejection_loss,
     selective_curve,
 )
-from vicinal.calibration.relevance import RelevanceFilter, best_f1, f1_thresholds, precision_threshold
+from vicinal.calibration.relevance import RelevanceFilter, best_f1, f1_thresholds, precision_threshold, stratified_share
 from vicinal.calibration.split import (
     conformal_quantile,
     distance_scores,
@@ -63,4 +63,5 @@ __all__ = [
     "rejection_cost",
     "rejection_loss",
     "selective_curve",
+    "stratified_share",
 ]

@@ -18,6 +18,9 @@ _STEP, _DOUBT = 1.1, 2.0
 """Factor from one count of accepted pairs to the next that is tested; times more wrong pairs than the scores expect, at
 which the first test most likely passes."""
 
+_POINTS = 4096
+"""Points of a Latin hypercube."""
+
 TOGETHER = 30
 """Rows of a class that weigh as much in its threshold as all classes together do."""
 
@@ -72,6 +75,46 @@ def _counts(ends: Integers) -> Integers:
     """Counts of accepted pairs, each larger than the last by a factor, at which no group of equal scores is cut."""
     steps = _STEP ** np.arange(int(math.log(ends[-1]) / math.log(_STEP)) + 1)
     return np.unique(ends[np.searchsorted(ends, np.ceil(steps))])
+
+
+def stratified_share(
+    sizes: ArrayLike, trials: ArrayLike, hits: ArrayLike, *, level: float = 0.05
+) -> tuple[float, float, float]:
+    r"""Share of right ones in a whole whose parts were sampled unevenly, with an interval of it.
+
+    With $w_h$ the share of part h in the whole, the estimate is $\sum_h w_h k_h / n_h$. Each part has Jeffreys'
+    posterior $\mathrm{Beta}(k_h + 1/2, n_h - k_h + 1/2)$; the interval holds the middle $1 - \alpha$ of
+    $\sum_h w_h p_h$ over a Latin hypercube of 4096 points with a fixed seed. For one part it is Jeffreys' interval.
+
+    Args:
+        sizes: number of members of each part, ``[h]``, with at least one member in all.
+        trials: how many of them were looked at, n, ``[h]``.
+        hits: how many of these are right, k, ``[h]``.
+        level: chance that the interval does not hold the share.
+
+    Returns:
+        The estimate, NaN if nothing was looked at in a part that has members; the lower and the upper end.
+
+    >>> [round(value, 3) for value in stratified_share([900, 100], [20, 10], [20, 5])]
+    [0.95, 0.842, 0.971]
+    """
+    check_between("level", level, 0, 1)
+    members, seen, right = (
+        check_vector(name, each) for name, each in (("sizes", sizes), ("trials", trials), ("hits", hits))
+    )
+    if members.sum() <= 0 or not len(members) == len(seen) == len(right) or (right > seen).any() or (right < 0).any():
+        raise ValueError(
+            f"hits: expected counts [h] from 0 to those of trials [h], of sizes [h] that sum to 1 or more, got "
+            f"{right.tolist()[:9]} of {seen.tolist()[:9]} of {members.tolist()[:9]}"
+        )
+    weights, random = members / members.sum(), np.random.default_rng(0)
+    ranks = random.permuted(np.tile((np.arange(_POINTS) + 0.5) / _POINTS, (len(members), 1)), axis=1)
+    shares = weights @ scipy.stats.beta.ppf(ranks, right[:, None] + 0.5, (seen - right)[:, None] + 0.5)
+    low, high = np.quantile(shares, [level / 2, 1 - level / 2], method="hazen")
+    if (seen[weights > 0] == 0).any():
+        return math.nan, float(low), float(high)
+    share = float(weights @ (right / np.maximum(seen, 1)))
+    return share, min(share, float(low)), max(share, float(high))
 
 
 def _missing(wrong: Floats, ends: Integers, precision: float, level: float) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from vicinal.cli.output import print_json, print_progress, print_rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vicinal.workflows.match import MatchOutcome
+    from vicinal.workflows.match import Log, MatchJob, MatchOutcome
 
 MATCHING: o.Options = {
     "pairs": (
@@ -104,6 +105,21 @@ MATCHING: o.Options = {
         "exact",
     ),
     "out": (Annotated[str | None, typer.Option(help="Folder to write.", metavar="FOLDER")], None),
+    "review": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--review",
+                help="Then serve a page on this computer to label the pairs of review.csv one by one; the labels are "
+                "written as they are given, and the next match learns from them.",
+            ),
+        ],
+        False,
+    ),
+    "port": (
+        Annotated[int, typer.Option(help="Port of the page of --review; 0: a free one.", metavar="PORT")],
+        0,
+    ),
     "database": (o.Database, None),
     "as_json": (o.AsJson, False),
     "quiet": (o.Quiet, False),
@@ -187,11 +203,39 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
             "random_state": options["seed"],
         },
     )
-    outcome = match_tables(job, folder, (lambda line: None) if options["quiet"] else print_progress)
+    log, command = (lambda line: None) if options["quiet"] else print_progress, said_again(context)
+    if options["review"]:
+        _review(job, folder, command, log, options)
+        return
+    outcome = match_tables(job, folder, log)
     if options["as_json"]:
         print_json(outcome_json(outcome, folder))
     else:
-        print_outcome(outcome, folder, said_again(context))
+        print_outcome(outcome, folder, command)
+
+
+def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: Mapping[str, Any]) -> None:
+    """Link the tables, and serve the page of pairs to label until it is finished or stopped."""
+    from vicinal.core.checks import check_integer
+    from vicinal.serve import ReviewPage
+    from vicinal.workflows.review import Reviewer
+
+    if options["as_json"]:
+        raise ValueError("--json: expected not with --review, which serves a page, got both; leave one out")
+    reviewer = Reviewer(job, folder, command, log)
+    page = ReviewPage(
+        reviewer, check_integer("--port", options["port"], 0, 65535)
+    )  # its port is known to be free first
+    outcome = reviewer.match()
+    print_outcome(outcome, folder)
+    if not len(outcome.review):
+        output.print("no pairs to label, so no page", markup=False)
+        return
+    output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it", markup=False)
+    page.serve()
+    if reviewer.count:
+        output.print(f"{reviewer.count} pairs labelled in {folder / 'answered.csv'}; to match with them:", markup=False)
+        output.print(f"        {command}", markup=False)
 
 
 def said_again(context: typer.Context) -> str:
@@ -231,8 +275,8 @@ def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
     }
 
 
-def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str) -> None:
-    """What a person reads of a match that ``command`` made."""
+def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "") -> None:
+    """What a person reads of a match, with the ``command`` to label pairs by, if there is one."""
     from vicinal.report.match import match_findings
 
     record = outcome.record
@@ -253,6 +297,10 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str) -> None
     output.print(f"matcher {folder}", markup=False)
     for name in ("links.parquet", "review.csv", "report.html"):
         output.print(f"        {folder / name}", markup=False)
-    if record.threshold is None and to_label:
-        output.print(f"next: write 1 or 0 into the column match of {folder / 'review.csv'}, then again", markup=False)
+    if not sum(record.pairs) and to_label and command:
+        output.print(
+            f"next: label pairs on a page with --review, or write 1 or 0 into the column match of "
+            f"{folder / 'review.csv'}, then again",
+            markup=False,
+        )
         output.print(f"        {command}", markup=False)

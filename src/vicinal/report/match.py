@@ -1,4 +1,4 @@
-"""The page of a match: recall of the candidates, the threshold, and links and doubtful pairs cell by cell."""
+"""The page of a match: a verdict, links and doubtful pairs cell by cell, match weights, and how sure all is."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,33 +10,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.core.files import replace_text
-from vicinal.report.text import number, one_line, percent
-from vicinal.report.theme import ACCENT, MUTED, WARM, Picture, blank, picture, rendered, style
+from vicinal.report.pairs import ShownPair, bars, pair_view
+from vicinal.report.text import compact, number, one_line, percent
+from vicinal.report.theme import ACCENT, MUTED, SOFT, WARM, Picture, blank, picture, rendered, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_CELL = 240
-"""Characters of a cell that are shown, at most."""
+_SHOWN = 3
+"""Pairs of a list that stand open; the others are behind a line."""
 
 
 @dataclass(frozen=True)
-class ShownPair:
-    """A pair as the page shows it.
+class LevelWeight:
+    """How much the cells of a column speak for a match at one comparison level.
 
     Attributes:
-        left: id of the left row.
-        right: id of the right row.
-        probability: of a match; None of a guess.
-        cells: column, left cell, right cell, and "agrees", "alike", "alike in part", "differs" or "empty".
-        resembles: similar labelled pairs, as text.
+        column: its name.
+        level: in words.
+        m: probability of the level if two rows match.
+        u: probability of the level if they do not.
+        weight: match weight in bits, log2 of m / u.
     """
+
+    column: str
+    level: str
+    m: float
+    u: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class WeakPair:
+    """The least probable pair within a cluster: ids of its rows, and the number of rows in the cluster."""
 
     left: str
     right: str
-    probability: float | None
-    cells: Sequence[tuple[str, str, str, str]]
-    resembles: Sequence[str] = ()
+    probability: float
+    size: int
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,10 @@ class MatchRecord:
         clusters: size -> number of clusters, for a table matched with itself.
         contradictions: pairs within a cluster that speak against it, as text.
         versions: package -> version.
+        weights: of the columns, by level from the lowest; none if the scorer has no match weights.
+        scored: probabilities of all candidates, ``[n]``.
+        reached: estimated share of the matches among the candidates; None if it is not known.
+        weakest: of clusters of three rows and more, those with the least probable pair first.
     """
 
     name: str
@@ -82,6 +97,10 @@ class MatchRecord:
     contradictions: Sequence[Sequence[str]] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     guesses: int = 0
+    weights: Sequence[LevelWeight] = ()
+    scored: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    reached: float | None = None
+    weakest: Sequence[WeakPair] = ()
 
 
 def write_match_page(record: MatchRecord, path: str | os.PathLike[str]) -> Path:
@@ -102,15 +121,24 @@ def match_html(record: MatchRecord) -> str:
         tiles=tiles,
         findings=match_findings(record),
         pictures=_pictures(record),
-        groups=[(title, note, [_view(pair) for pair in pairs]) for title, note, pairs in _groups(record) if pairs],
-        clusters=[(f"{count:,}", f"{size} rows") for size, count in sorted(record.clusters.items())],
+        groups=[(title, note, [pair_view(pair) for pair in pairs]) for title, note, pairs in _groups(record) if pairs],
+        shown=_SHOWN,
+        weights=_weights(record.weights),
+        clusters=[(f"{size} row{'s' * (size > 1)}", f"{count:,}") for size, count in sorted(record.clusters.items())],
+        weakest=[
+            [one_line(pair.left), one_line(pair.right), percent(pair.probability), f"{pair.size:,}"]
+            for pair in record.weakest
+        ],
         contradictions=[[one_line(cell, 80) for cell in row] for row in record.contradictions],
     )
 
 
 def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ShownPair]]]:
     """Title, sentence and pairs of each list."""
-    evenly, label = "Drawn evenly from the surest to the least sure.", "label them in review.csv and run again."
+    evenly, label = (
+        "Drawn evenly from the surest to the least sure.",
+        "label them on the page of --review, or in review.csv, and run again.",
+    )
     if record.threshold is None:
         to_label = "Pairs to label", f"From the surest to the least sure: {label}", record.doubtful
         return [("Guesses", evenly, record.sure), to_label]
@@ -118,34 +146,54 @@ def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ShownPair]]]:
     return [("Links", evenly, record.sure), doubtful]
 
 
-def _view(pair: ShownPair) -> dict[str, Any]:
-    return {
-        "left": one_line(pair.left, 60),
-        "right": one_line(pair.right, 60),
-        "probability": None if pair.probability is None else percent(pair.probability),
-        "cells": [
-            (one_line(column, 40), one_line(left, _CELL) or "(empty)", one_line(right, _CELL) or "(empty)", verdict)
-            for column, left, right, verdict in pair.cells
-        ],
-        "resembles": [one_line(text, 120) for text in pair.resembles],
-    }
+def _weights(levels: Sequence[LevelWeight]) -> list[dict[str, Any]]:
+    """The rows of the table of match weights; a column is named in its first row."""
+    names = [level.column for level in levels]
+    return [
+        {
+            "column": one_line(level.column, 40) if level.column != before else "",
+            "level": one_line(level.level, 60),
+            "m": percent(level.m),
+            "u": _rare(level.u),
+            "bar": bar,
+        }
+        for level, before, bar in zip(
+            levels, [None, *names], bars([(0.0, level.weight) for level in levels]), strict=False
+        )
+    ]
+
+
+def _rare(share: float) -> str:
+    """A share in percent, or as one in how many."""
+    return percent(share) if share >= 0.001 or share <= 0 else f"1 in {number(1 / share, 2)}"
 
 
 def match_findings(record: MatchRecord) -> list[str]:
     """The findings as sentences, the most important first."""
-    sentences = []
     if record.threshold is None:
         return ["Nothing was learned: links are guesses, rows that are each other's best candidate and clearly alike."]
+    sentences = []
+    if "precision" in record.scores:
+        promise = f"; at least {percent(record.promised)} was promised" if record.promised is not None else ""
+        sentences.append(
+            f"Of {record.pairs[1]:,} labelled pairs held out, {percent(record.scores['precision'])} of the accepted "
+            f"ones are right{promise}, and {percent(record.scores['recall'])} of the matches are accepted."
+        )
+    else:
+        sentences.append(
+            f"{record.links[0]:,} links of probability {percent(record.threshold)} or more; no label has checked the "
+            "probabilities."
+        )
     share = record.recall.get(record.candidates)
-    promise = f"; at least {percent(record.promised)} was promised" if record.promised is not None else ""
-    sentences.append(
-        f"Of {record.pairs[1]:,} labelled pairs held out, {percent(record.scores['precision'])} of the accepted ones "
-        f"are right{promise}, and {percent(record.scores['recall'])} of the matches are accepted."
-    )
     if share is not None:
         sentences.append(
             f"{percent(share)} of the labelled matches are among the {record.candidates} candidates of their row; no "
             "other can be linked."
+        )
+    elif record.reached is not None:
+        sentences.append(
+            f"An estimated {percent(record.reached)} of the matches are among the pairs that were compared; no other "
+            "can be linked."
         )
     if record.contradictions:
         sentences.append(f"{len(record.contradictions)} pairs of one cluster contradict it.")
@@ -176,7 +224,34 @@ def _pictures(record: MatchRecord) -> list[Picture]:
                 f"Each point of the line is a threshold on the pairs held out; {number(threshold, 3)} was chosen.",
             )
         )
+    if len(record.scored):
+        threshold = record.threshold or 0.5
+        drawn.append(
+            picture(
+                lambda: chance_histogram(record.scored, threshold),
+                "chances",
+                "Probabilities of the candidates",
+                "Number of candidate pairs by their probability, with the threshold.",
+                f"All {len(record.scored):,} candidate pairs by their probability; counts are on a logarithmic scale. "
+                f"Pairs right of the line, {number(threshold, 3)}, may become links; many near it are hard to tell.",
+            )
+        )
     return drawn
+
+
+def chance_histogram(chances: NDArray[Any], threshold: float) -> "Figure":
+    """Number of pairs in twenty bins of their probability ``[n]``, with the threshold marked."""
+    with style():
+        figure, axes = blank()
+        counts, edges = np.histogram(chances, bins=20, range=(0, 1))
+        middles = (edges[:-1] + edges[1:]) / 2
+        axes.bar(middles, counts, width=0.046, color=[ACCENT if one >= threshold else SOFT for one in middles])
+        axes.axvline(threshold, color=WARM, linestyle="--", linewidth=1)
+        axes.set_yscale("symlog", linthresh=1)
+        axes.set(xlabel="probability of a match", ylabel="pairs", xlim=(0, 1), ylim=(0, None))
+        axes.yaxis.set_major_formatter(lambda value, _: compact(value))
+        axes.yaxis.minorticks_off()
+    return figure
 
 
 def recall_curve(recall: Mapping[int, float], used: int) -> "Figure":

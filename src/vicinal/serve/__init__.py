@@ -1,5 +1,6 @@
 """Models over HTTP: predictions, explanations, search, lasting changes of the bank, and the page of one model."""
 
+import importlib as _importlib
 import typing as _typing
 
 from vicinal.serve.run import needs_extra as _needs_extra
@@ -8,14 +9,17 @@ from vicinal.serve.settings import ServeSettings
 
 if _typing.TYPE_CHECKING:
     from vicinal.serve.explore import ExplorePage
+    from vicinal.serve.review import ReviewPage
 
-__all__ = ["ExplorePage", "ServeSettings", "serve"]
+_FILES = {"ExplorePage": ("explore", "explore"), "ReviewPage": ("review", "--review")}
+"""Files of pages, which need the extra serve when they are used and not before, and what asks for them."""
+
+__all__ = ["ExplorePage", "ReviewPage", "ServeSettings", "serve"]
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """The page, which needs the extra serve when it is used and not before."""
-    if name != "ExplorePage":
+    if name not in _FILES:
         raise AttributeError(f"module 'vicinal.serve' has no attribute {name!r}")
-    with _needs_extra("explore"):
-        from vicinal.serve.explore import ExplorePage
-    return ExplorePage
+    file, asked_by = _FILES[name]
+    with _needs_extra(asked_by):
+        return getattr(_importlib.import_module(f"vicinal.serve.{file}"), name)

@@ -18,6 +18,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.opening import TableJob, open_table
     from vicinal.workflows.predict import predict_table
     from vicinal.workflows.refit import refit_model
+    from vicinal.workflows.review import Reviewer
 
 _FILES = {
     "bank": ("add_table"),
@@ -37,6 +38,7 @@ _FILES = {
     "opening": ("TableJob", "open_table"),
     "predict": ("predict_table"),
     "refit": ("refit_model"),
+    "review": ("Reviewer",),
     "search": ("Searched"),
     "show": ("show_folder"),
 }
@@ -45,6 +47,7 @@ _FILES = {
 __all__ = [
     "HEADS",
     "Explorer",
+    "Reviewer",
     "TableJob",
     "add_table",
     "audit_table",

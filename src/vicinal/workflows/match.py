@@ -1,5 +1,6 @@
 """``vicinal match`` and ``vicinal dedupe``: two tables go in, or one; links, a report and a matcher come out."""
 
+import itertools
 import json
 import platform
 from collections.abc import Callable, Mapping
@@ -17,17 +18,23 @@ from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import read_table, write_table
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
+from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.matching import DEPTHS, NOTHING_LEARNED, RowMatcher
-from vicinal.report.match import MatchRecord, ShownPair, write_match_page
+from vicinal.report.match import MatchRecord, WeakPair, write_match_page
+from vicinal.report.pairs import ShownCell, ShownPair
 from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
+from vicinal.workflows.showing import shown_cells
 
 Log = Callable[[str], None]
 
 LINKS, REVIEW, ANSWERED, REPORT = "links.parquet", "review.csv", "answered.csv", "report.html"
 CLUSTERS, CONTRADICTIONS = "clusters.parquet", "contradictions.csv"
-_SHOWN = 10
-"""Links and doubtful pairs in the report."""
+_SHOWN, TO_LABEL = 10, 30
+"""Links in the report, and doubtful pairs in it and on the page of pairs to label."""
+
+_SMALL, _CLUSTERS = 20, 200
+"""Rows of a cluster, and clusters, that are looked at for their least probable pair, at most."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,9 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         left, right = _read_tables(job, log)
         work.take_up(_fingerprint(job))
         cache = None if work.folder is None else work.folder / CACHE
-        answered = pd.DataFrame() if out is None else _answers(out, log)
+        answered = pd.DataFrame() if out is None else read_answers(out)
+        if len(answered):
+            log(f"{len(answered)} pairs were labelled in {REVIEW}")
         pairs = None if job.pairs is None else _labelled(job.pairs, job, log)
         roots = tuple(job.root or root_of(path or job.left) for path in (job.left, job.right))
         settings = {"cache_dir": cache, "root": roots, **job.parameters}
@@ -107,12 +116,13 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
                 matcher.write(stage)
                 links.to_parquet(stage / LINKS, index=False)
                 write_table(_with_cells(matcher, review), stage / REVIEW)
-                if len(answered):
-                    write_table(answered, stage / ANSWERED)
                 if clusters is not None:
                     clusters[0].to_parquet(stage / CLUSTERS, index=False)
                     write_table(clusters[1], stage / CONTRADICTIONS)
                 write_match_page(record, stage / REPORT)
+                answered = read_answers(out)  # with labels that came meanwhile
+                if len(answered):
+                    write_table(answered, stage / ANSWERED)
     return MatchOutcome(matcher, links, review, record, out)
 
 
@@ -156,20 +166,17 @@ def _labelled(path: Path, job: MatchJob, log: Log) -> pd.DataFrame:
     return frame[[name for name in ("left", "right", "match") if name in frame.columns]]
 
 
-def _answers(out: Path, log: Log) -> pd.DataFrame:
-    """Labels that a person has filled into the review of an earlier run, now or before."""
+def read_answers(folder: Path) -> pd.DataFrame:
+    """Labels that a person has given in the review of a match, now or before: ``left``, ``right``, ``match``."""
     parts = []
     for name in (ANSWERED, REVIEW):
-        path = out / name
+        path = folder / name
         if path.is_file():
             frame = read_table(path, ids=["left", "right"])
             if {"left", "right", "match"} <= set(frame.columns):
                 parts.append(frame.loc[frame["match"].notna(), ["left", "right", "match"]])
     answers = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    answers = answers.drop_duplicates(["left", "right"], keep="last") if len(answers) else answers
-    if len(answers):
-        log(f"{len(answers)} pairs were labelled in {REVIEW}")
-    return answers
+    return answers.drop_duplicates(["left", "right"], keep="last") if len(answers) else answers
 
 
 def _fingerprint(job: MatchJob) -> str:
@@ -215,14 +222,35 @@ def _record(
         scores={name: matcher.scores_[name] for name in ("precision", "recall", "f1") if name in matcher.scores_},
         promised=matcher.precision,
         sure=_shown(matcher, _spread(links)),
-        doubtful=_shown(matcher, review.head(_SHOWN)),
+        doubtful=_shown(matcher, review.head(TO_LABEL)),
         notes=[note for note in matcher.notes_ if note != NOTHING_LEARNED],
         clusters=sizes,
         contradictions=[]
         if clusters is None
         else [[str(cell) for cell in row] for row in clusters[1].head(50).to_numpy()],
+        scored=matcher.scored_candidates()["probability"].to_numpy() if learned else np.zeros(0),
+        weakest=[] if clusters is None or not learned else _weakest(matcher, clusters[0]),
         versions={"vicinal": __version__, "torch": torch.__version__, "Python": platform.python_version()},
     )
+
+
+def _weakest(matcher: RowMatcher, clusters: pd.DataFrame) -> list[WeakPair]:
+    """The least probable pair of each cluster of three rows and more, the least probable first."""
+    names, ids = clusters["cluster"].to_numpy(), clusters["id"].to_numpy()
+    begins = np.append(np.flatnonzero(np.diff(names, prepend=-1)), len(names))  # larger clusters come first
+    members = [np.arange(*ends) for ends in itertools.pairwise(begins)]
+    members = [rows for rows in members if 2 < len(rows) <= _SMALL][:_CLUSTERS]
+    if not members:
+        return []
+    inside = [rows[np.stack(np.triu_indices(len(rows), 1))] for rows in members]  # [2, pairs] each
+    left, right = ids[np.concatenate(inside, axis=1)]
+    pairs = pd.DataFrame({"left": left, "right": right})
+    pairs["probability"] = matcher.predict_proba(pairs)[:, 1]
+    pairs["rows"] = np.repeat([len(rows) for rows in members], [each.shape[1] for each in inside])
+    pairs["cluster"] = np.repeat(np.arange(len(inside)), [each.shape[1] for each in inside])
+    least = pairs.loc[pairs.groupby("cluster")["probability"].idxmin()].nsmallest(_SHOWN, "probability")
+    columns = (least[name].tolist() for name in ("left", "right", "probability", "rows"))
+    return [WeakPair(str(one), str(other), chance, rows) for one, other, chance, rows in zip(*columns, strict=True)]
 
 
 def _spread(links: pd.DataFrame) -> pd.DataFrame:
@@ -237,8 +265,17 @@ def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ShownPair]:
             str(pair.left),
             str(pair.right),
             None if np.isnan(pair.probability) else pair.probability,
-            [(cell.column, cell.left, cell.right, cell.verdict) for cell in pair.cells],
+            [ShownCell(cell.column, cell.left, cell.right, cell.verdict) for cell in pair.cells],
             [f"{one} and {other} ({'match' if match else 'no match'})" for one, other, match, _ in pair.resembles],
+            others=(_others(matcher, 0, pair.left), _others(matcher, -1, pair.right)),
         )
         for pair in matcher.explain(pairs)
     ]
+
+
+def _others(matcher: RowMatcher, number: int, name: Any) -> dict[str, str | bytes]:
+    """Cells of a row that are not compared as texts or numbers: of columns of one table, and images."""
+    table, compared = matcher.tables_.tables[number], matcher.tables_.features.columns
+    row = table.frame.iloc[int(table.positions([name])[0])].drop(compared)
+    filled = {str(column): cell for column, cell in row.items() if not is_gap(cell)}
+    return shown_cells(filled, dict(matcher.tables_.columns.media), table.root)

@@ -1,34 +1,9 @@
 "use strict";
-const $ = (id) => document.getElementById(id);
-const token = location.hash.slice(1);
 const colors = ["#1f6f8c", "#cf5f28", "#5c9a54", "#a7569b", "#b8922f", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55"];
 const view = { zoom: 1, x: 0, y: 0 };
 let bank = null, open = null, without = new Set(), pair = null, range = [0, 1];
 // What is open: {name} of a row of the bank, {place} of the table, or {query, files} that was typed; show() draws it again.
 
-async function ask(what, body = {}) {
-  const answer = await fetch("/api/" + what, { method: "POST", headers: { "X-Token": token }, body: JSON.stringify(body) });
-  const content = await answer.json();
-  if (!answer.ok) throw new Error(content.error);
-  return content;
-}
-// All text comes in by textContent: cells are data of others.
-function make(tag, text = "", kind = "") {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  if (kind) element.className = kind;
-  return element;
-}
-function button(text, act, kind = "") {
-  const element = make("button", text, kind);
-  element.type = "button";
-  element.addEventListener("click", () => attempt(act));
-  return element;
-}
-async function attempt(act) {
-  try { await act(); } catch (wrong) { say(wrong.message, true); }
-}
-function say(text, bad = false) { $("status").textContent = text; $("status").className = bad ? "bad" : "good"; }
 // Four digits, and those before the point of a large number: a label of 62795 is not shown as 62800.
 function number(value) { return typeof value !== "number" ? String(value ?? "") : String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))); }
 function player(view, who) {

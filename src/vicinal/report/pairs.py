@@ -1,0 +1,150 @@
+"""Pairs of rows side by side: what differs in their cells, and the match weight of each column."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vicinal.report.differences import Piece, differences
+from vicinal.report.page import cells as views
+from vicinal.report.records import Cell
+from vicinal.report.text import fixed, one_line, percent
+from vicinal.report.theme import environment
+
+_CELL = 240
+"""Characters of a cell that are shown, at most."""
+
+_COLORS = {"agrees": "same", "alike": "same", "differs": "apart"}
+
+
+@dataclass(frozen=True)
+class ShownCell:
+    """Two cells of a pair as pages show them.
+
+    Attributes:
+        column: its name.
+        left: cell of the left row.
+        right: likewise.
+        verdict: "agrees", "alike", "alike in part", "differs" or "empty".
+        level: the comparison level in words; "" if there is none.
+        weight: match weight in bits; NaN if there is none.
+    """
+
+    column: str
+    left: str
+    right: str
+    verdict: str
+    level: str = ""
+    weight: float = math.nan
+
+
+@dataclass(frozen=True)
+class ShownPair:
+    """A pair as pages show it.
+
+    The log odds of its probability, in bits, are the sum of ``start``, of the weights of its cells, and of ``refined``.
+
+    Attributes:
+        left: id of the left row.
+        right: id of the right row.
+        probability: of a match; None of a guess.
+        cells: of the columns that both tables have.
+        resembles: similar labelled pairs, as text.
+        start: log odds in bits before any column is compared; NaN if columns have no match weights.
+        refined: bits beyond those of the columns.
+        others: cells of either row that are not compared as texts or numbers, by column; images as bytes.
+    """
+
+    left: str
+    right: str
+    probability: float | None
+    cells: Sequence[ShownCell]
+    resembles: Sequence[str] = ()
+    start: float = math.nan
+    refined: float = math.nan
+    others: tuple[Mapping[str, Cell], Mapping[str, Cell]] = ({}, {})
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a waterfall: where it begins and how long it is, from 0 to 100, where even odds are, and its bits."""
+
+    begin: float
+    length: float
+    even: float
+    bits: float
+
+    @property
+    def text(self) -> str:
+        """The bits with their sign."""
+        text = fixed(self.bits, 1)
+        return text if text.startswith("-") or text == "0.0" else f"+{text}"
+
+
+def bars(spans: Sequence[tuple[float, float]]) -> list[Bar]:
+    """Bars from one number of bits to another, all of one scale that holds 0, which is even odds."""
+    ends = [0.0, *(end for span in spans for end in span)]
+    low, high = min(ends), max(ends)
+    scale = 100 / ((high - low) or 1.0)
+    return [
+        Bar(
+            round(scale * (min(one, other) - low), 2),
+            round(scale * abs(other - one), 2),
+            round(-scale * low, 2),
+            other - one,
+        )
+        for one, other in spans
+    ]
+
+
+def waterfall(steps: Sequence[float]) -> list[Bar]:
+    """A bar from the sum of the steps before it to the sum with it, for each step, and last one of the whole sum.
+
+    >>> [(bar.begin, bar.length) for bar in waterfall([-4.0, 6.0])]
+    [(0.0, 66.67), (0.0, 100.0), (66.67, 33.33)]
+    """
+    sums = [0.0, *itertools.accumulate(steps)]
+    return bars([*itertools.pairwise(sums), (0.0, sums[-1])])
+
+
+def pair_view(pair: ShownPair) -> dict[str, Any]:
+    """A pair as the template shows it."""
+    weights = [0.0 if math.isnan(cell.weight) else cell.weight for cell in pair.cells]
+    has_weights = not math.isnan(pair.start)
+    refined = 0.0 if math.isnan(pair.refined) else pair.refined
+    bars = waterfall([pair.start, *weights, refined]) if has_weights else []
+    cells = [
+        {
+            "column": one_line(cell.column, 40),
+            "level": one_line(cell.level or cell.verdict, 60),
+            "color": _COLORS.get(cell.verdict, ""),
+            "sides": _sides(cell),
+            "bar": bars[1 + place] if has_weights and not math.isnan(cell.weight) else None,
+        }
+        for place, cell in enumerate(pair.cells)
+    ]
+    return {
+        "left": one_line(pair.left, 60),
+        "right": one_line(pair.right, 60),
+        "probability": None if pair.probability is None else percent(pair.probability),
+        "cells": cells,
+        "start": bars[0] if bars else None,
+        "refined": bars[-2] if bars and refined else None,
+        "total": bars[-1] if bars else None,
+        "others": [views(side, 160) for side in pair.others] if any(pair.others) else [],
+        "resembles": [one_line(text, 120) for text in pair.resembles],
+    }
+
+
+def _sides(cell: ShownCell) -> Sequence[list[Piece]]:
+    left, right = one_line(cell.left, _CELL), one_line(cell.right, _CELL)
+    if cell.verdict == "agrees":
+        return [(left, False)], [(right, False)]
+    return differences(left, right)
+
+
+def pair_html(pair: ShownPair) -> str:
+    """A pair as HTML, all of whose texts are escaped."""
+    macros: Any = environment().get_template("parts.html").module
+    return str(macros.pair(pair_view(pair)))

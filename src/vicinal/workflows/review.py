@@ -1,0 +1,181 @@
+"""``vicinal match --review``: a person labels the pairs that a match doubts most, and the match learns from them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vicinal.calibration import stratified_share
+from vicinal.core import files
+from vicinal.data import write_table
+from vicinal.report.pairs import pair_html
+from vicinal.report.text import number, percent
+from vicinal.workflows.match import ANSWERED, TO_LABEL, Log, MatchJob, MatchOutcome, match_tables, read_answers
+
+BANDS = (0.5, 0.7, 0.9, 0.99)
+"""Probabilities that part the links, for the estimate of how many are right: labels are not drawn evenly from all."""
+
+
+class Reviewer:
+    """The pairs to label of a match, one at a time.
+
+    A label is in ``answered.csv`` of the folder, on disk, when :meth:`label` returns; the next match of this folder
+    learns from it, and leaves the pair out of its review. Only one thread at a time may use this object.
+
+    Args:
+        job: what to link.
+        folder: of the match.
+        command: what makes the match again, for a shell.
+        log: gets one line of progress at a time.
+
+    Attributes:
+        outcome: of the last match.
+        at_end: called by :meth:`finish`.
+    """
+
+    outcome: MatchOutcome
+
+    def __init__(self, job: MatchJob, folder: Path, command: str = "", log: Log = lambda line: None) -> None:
+        self.job, self.folder, self.command, self.log = job, folder, command, log
+        self.at_end: Callable[[], object] = lambda: None
+        self._labels: dict[tuple[str, str], int | None] = {}  # all of this page, None of one taken back
+        self._done: list[tuple[int, bool | None]] = []  # places and labels of this round, in their order
+        self._turn, self._effects = 0, list[str]()
+
+    def match(self) -> MatchOutcome:
+        """Link the tables with the labels so far, and take up the pairs to label."""
+        self.outcome = match_tables(self.job, self.folder, self.log)
+        self._turn, self._done = self._turn + 1, []
+        record = self.outcome.record
+        self._pairs = list(record.doubtful[:TO_LABEL])
+        links = self.outcome.links
+        self._linked = set(zip(links["left"].astype(str), links["right"].astype(str), strict=True))
+        return self.outcome
+
+    # What a page asks.
+
+    def now(self) -> dict[str, Any]:
+        """The pair to label, if one is left, and what the labels of this round say."""
+        done = len(self._done)
+        return {
+            "name": self.outcome.record.name,
+            "turn": self._turn,
+            "place": done,
+            "pairs": len(self._pairs),
+            "labelled": sum(label is not None for _, label in self._done),
+            "pair": pair_html(self._pairs[done]) if done < len(self._pairs) else None,
+            "findings": self.findings(),
+            "effects": self._effects,
+            "command": self.command,
+            "file": str(self.folder / ANSWERED),
+        }
+
+    def label(self, turn: int, place: int, *, match: bool | None) -> dict[str, Any]:
+        """Write the label of the pair at ``place``; None skips it."""
+        if (turn, place) != (self._turn, len(self._done)) or place >= len(self._pairs):
+            raise ValueError("pair: expected the one that is shown, got another; load the page again")
+        if match is not None:
+            self._write(place, int(match))
+        self._done.append((place, match))
+        return self.now()
+
+    def undo(self) -> dict[str, Any]:
+        """Take the last label, or skip, of this round back."""
+        if not self._done:
+            raise ValueError("undo: expected a pair that was labelled or skipped since the last match, got none")
+        place, match = self._done[-1]
+        if match is not None:
+            self._write(place, None)
+        self._done.pop()
+        return self.now()
+
+    def again(self) -> dict[str, Any]:
+        """Make the match again with the labels, and tell what they did."""
+        before = self.outcome, self._linked
+        self.match()
+        self._effects = effects(before[0], self.outcome, before[1], self._linked)
+        return self.now()
+
+    def finish(self) -> dict[str, Any]:
+        """End the page."""
+        self.at_end()
+        return self.now()
+
+    # What the labels say.
+
+    @property
+    def count(self) -> int:
+        """Number of labels that this page has given."""
+        return sum(label is not None for label in self._labels.values())
+
+    def findings(self) -> list[str]:
+        """What the labels of this round say of the match before it learned from them, in sentences."""
+        pairs = [(self._pairs[place], bool(match)) for place, match in self._done if match is not None]
+        if not pairs:
+            return []
+        chances = np.array([np.nan if pair.probability is None else pair.probability for pair, _ in pairs])
+        right = np.array([match for _, match in pairs])
+        sentences = []
+        for part, words in (
+            (chances >= 0.5, "of probability 50 % or more"),
+            (chances < 0.5, "of probability below 50 %"),
+            (np.isnan(chances), "without a probability"),
+        ):
+            if part.any():
+                sentences.append(f"Of {part.sum()} labelled pairs {words}, {right[part].sum()} match.")
+        linked = np.array([(pair.left, pair.right) in self._linked for pair, _ in pairs])
+        return [*sentences, *self._precision(chances[linked], right[linked])]
+
+    def _precision(self, chances: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> list[str]:
+        """An estimate of how many of all links are right, by labelled ones."""
+        if len(right) == 0:
+            return []
+        strata = [np.digitize(values, BANDS) for values in (self.outcome.links["probability"], chances, chances[right])]
+        counts = [np.bincount(each, minlength=len(BANDS) + 1) for each in strata]
+        share, low, high = stratified_share(*counts)
+        lead, total = f"By {len(right)} labelled links,", f"all {counts[0].sum():,} links are right"
+        ends = f"between {percent(low)} and {percent(high)}"
+        if not np.isnan(share):
+            return [f"{lead} {percent(share)} of {total}: {ends} with 95 % confidence."]
+        unseen = np.where(counts[1] == 0, counts[0], 0)
+        band = _band(int(unseen.argmax()))
+        return [f"{lead} {ends} of {total}, with 95 % confidence; of {unseen.max():,} links {band} none is labelled."]
+
+    # Its file.
+
+    def _write(self, place: int, label: int | None) -> None:
+        """Write the label of a pair, or none, with all others of this page and of the file."""
+        pair = self._pairs[place]
+        labels = {key: match for key, match in self._labels.items() if key != (pair.left, pair.right)}
+        labels[pair.left, pair.right] = label
+        path = self.folder / ANSWERED
+        with files.locked(path, "update"):
+            there = read_answers(self.folder)
+            rows = {(str(one), str(other)): match for one, other, match in there.itertuples(index=False)}
+            for key, match in labels.items():
+                rows.pop(key, None) if match is None else rows.update({key: match})
+            table = pd.DataFrame([(*key, match) for key, match in rows.items()], columns=["left", "right", "match"])
+            write_table(table, path)
+        self._labels = labels
+
+
+def _band(place: int) -> str:
+    """The links of a band in words."""
+    if place == len(BANDS):
+        return f"of probability {percent(BANDS[-1])} or more"
+    return f"of probability below {percent(BANDS[place])}"
+
+
+def effects(
+    before: MatchOutcome, after: MatchOutcome, linked: set[tuple[str, str]], links: set[tuple[str, str]]
+) -> list[str]:
+    """What a match with more labels changed, in sentences."""
+    gone, new = len(linked - links), len(links - linked)
+    sentences = [f"{len(linked):,} links became {len(links):,}: {gone:,} are gone, {new:,} are new."]
+    f1 = [outcome.record.scores.get("f1") for outcome in (before, after)]
+    if f1[1] is not None:
+        was = "" if f1[0] is None else f", {number(f1[0], 3)} before"
+        return [*sentences, f"F1 on {after.record.pairs[1]} labelled pairs held out: {number(f1[1], 3)}{was}."]
+    return [*sentences, *(note for note in after.record.notes if note not in before.record.notes)]
