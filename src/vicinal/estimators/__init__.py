@@ -6,9 +6,10 @@ from vicinal.estimators.banked import load_model
 from vicinal.estimators.explanation import Element, Explanation, Neighbor, explanation_table
 from vicinal.estimators.forces import Force, RowForces
 from vicinal.estimators.learner import EmbeddingLearner
-from vicinal.estimators.matching import CellComparison, PairExplanation, RowMatcher
+from vicinal.estimators.matching import RowMatcher
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+from vicinal.estimators.pair_explanation import CellComparison, PairExplanation
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.presets import PRESETS
 from vicinal.estimators.saving import save_model

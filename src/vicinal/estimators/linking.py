@@ -104,6 +104,32 @@ def pairs_within(clusters: Ids, most: int, random: np.random.Generator) -> tuple
     return np.concatenate(parts), there
 
 
+_BANDS = (0.02, 0.1, 0.3, 0.7, 0.95)
+"""Of probabilities, from each of which some pairs are labelled."""
+
+
+def pairs_to_label(chances: Floats, count: int) -> Ids:
+    """Which pairs of probabilities ``[n]`` teach most: half of them nearest to one half, half evenly from bands.
+
+    The most probable first.
+
+    >>> pairs_to_label(np.array([0.99, 0.6, 0.45, 0.2, 0.05, 0.001]), 4).tolist()
+    [0, 1, 2, 4]
+    """
+    near = np.argsort(np.abs(chances - 0.5), kind="stable")[: count // 2]
+    rest = np.setdiff1d(np.arange(len(chances)), near)
+    band = np.digitize(chances[rest], _BANDS)
+    bands = [np.flatnonzero(band == each) for each in range(1, len(_BANDS) + 1)]
+    bands = [rest[part][np.argsort(-chances[rest[part]], kind="stable")] for part in bands if len(part)]
+    wanted, chosen = count - len(near), [near]
+    for place, part in enumerate(sorted(bands, key=len)):  # what a small band lacks, larger ones give
+        some = min(len(part), -(-wanted // (len(bands) - place)))
+        chosen.append(part[np.unique(np.linspace(0, len(part) - 1, some).astype(np.int64))])
+        wanted -= some
+    every = np.concatenate(chosen)
+    return every[np.argsort(-chances[every], kind="stable")]
+
+
 _BLOCK = 10_000
 """Pairs that two blocks of equal rows have, up to which all of them are listed."""
 

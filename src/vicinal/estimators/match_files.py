@@ -28,12 +28,15 @@ from vicinal.core.untrusted import (
 from vicinal.data.form import TableForm
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.names import reaches_out
+from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
 from vicinal.estimators.pair_reader import PairReader
-from vicinal.estimators.pair_scorers import SCORERS, PairScorer
+from vicinal.estimators.pair_refinement import Refinement
+from vicinal.estimators.pair_scorers import SCORERS, BoostedPairs, PairScorer
 from vicinal.estimators.saved_config import SavedTableEncoder
 from vicinal.estimators.saving import shown_cell
 from vicinal.index.lexical import BUCKETS
+from vicinal.linkage.fellegi_sunter import MatchWeights
 from vicinal.version import __version__
 
 VERSION = 1
@@ -42,9 +45,14 @@ PAIRS, LABELS = "labelled.parquet", "labels.parquet"
 """Pairs that were learned from, and those that were labelled; a folder of an earlier version has not the second."""
 
 READER = "reader"
+REFINEMENT = "refinement"
+"""Trees of the estimates."""
+
 SIDES = ("left", "right")
+_FILES = (SUMS, CONFIG, TENSORS, PAIRS, LABELS, SCORER, READER, REFINEMENT)
 
 _Share = Annotated[float, Field(ge=0, le=1)]
+_Positive = Annotated[float, Field(ge=0)]
 _Text = Annotated[str, Field(max_length=1000)]
 
 
@@ -64,6 +72,19 @@ class SavedMatcherParameters(Saved):
     hub_correction: bool
     validation_fraction: Annotated[float, Field(gt=0, lt=1)]
     random_state: Annotated[int, Field(ge=0)]
+
+
+class SavedLinkage(Saved):
+    """The model of :class:`vicinal.estimators.match_linkage.Linkage`, but for its numbers."""
+
+    kinds: dict[str, Literal["number", "code", "name", "text"]] = Field(max_length=10_000)
+    rate: _Positive
+    among: bool
+    is_sure: bool
+    has_sign: bool
+    has_media: bool
+    shares: list[_Share] = Field(min_length=1, max_length=2)
+    refined: bool
 
 
 class SavedMatcher(Saved):
@@ -86,6 +107,8 @@ class SavedMatcher(Saved):
     labels: Annotated[int, Field(ge=0)] | None = None
     temperature: Annotated[float, Field(gt=0)] | None
     turned: bool = False
+    linkage: SavedLinkage | None = None
+    share: _Share = 1.0
     scorer: Literal["boosting", "neighbors"] | None
     reader: tuple[float, float, float] | None = None
     threshold: _Share | None
@@ -101,6 +124,7 @@ class LoadedMatcher(NamedTuple):
     tables: MatchedTables
     labelled: pd.DataFrame
     labels: pd.DataFrame
+    linkage: Linkage | None
     known: Floats | None
     scorer: PairScorer | None
     reader: PairReader | None
@@ -111,6 +135,7 @@ def write_matcher(
     config: Mapping[str, Any],
     tables: MatchedTables,
     pairs: tuple[pd.DataFrame, pd.DataFrame],
+    linkage: Linkage,
     known: Floats | None,
     scorer: PairScorer | None,
 ) -> None:
@@ -121,6 +146,7 @@ def write_matcher(
         config: its parameters and what they led to.
         tables: both, without the cells of images and sounds.
         pairs: those that explanations show, and all that were labelled, as positions.
+        linkage: the estimates.
         known: features of the first ``[m, F]``.
         scorer: None without labelled pairs.
     """
@@ -141,6 +167,7 @@ def write_matcher(
         "labels": len(labels),
         "temperature": tables.temperature,
         "turned": tables.weight is not None,
+        "linkage": _linkage_settings(linkage),
         **config,
         "scores": {name: value for name, value in config["scores"].items() if np.isfinite(value)},
     }
@@ -151,6 +178,9 @@ def write_matcher(
     state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
     if tables.weight is not None:
         state["turn"] = tables.weight.contiguous()
+    state |= _linkage_state(linkage)
+    if linkage.refinement is not None:
+        linkage.refinement.forest.save(stage / REFINEMENT)
     if known is not None:
         state["known"] = torch.from_numpy(np.ascontiguousarray(known))
     if encoder is not None:
@@ -162,6 +192,60 @@ def write_matcher(
     labels.to_parquet(stage / LABELS, index=False)
     if scorer is not None:
         scorer.save(stage / SCORER)
+
+
+def _linkage_settings(linkage: Linkage) -> dict[str, Any]:
+    names = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media")
+    settings = {name: getattr(linkage, name) for name in names}
+    return settings | {"shares": linkage.weights.shares.tolist(), "refined": linkage.refinement is not None}
+
+
+def _linkage_state(linkage: Linkage) -> dict[str, Tensor]:
+    """The numbers of the estimates by name."""
+    weights = linkage.weights
+    parts = {f"u.{column}": values for column, values in enumerate(weights.u)}
+    for number, m in enumerate(weights.m):
+        parts |= {f"m.{number}.{column}": values for column, values in enumerate(m)}
+    if linkage.refinement is not None:
+        parts |= linkage.refinement.state
+    return {f"linkage.{name}": torch.from_numpy(np.ascontiguousarray(part)) for name, part in parts.items()}
+
+
+def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> tuple[Linkage | None, dict[str, Tensor]]:
+    """The estimates of a folder without their numbers, and the shapes that these have."""
+    if config.linkage is None:
+        return None, {}
+    saved = config.linkage
+    if any(name not in (*config.texts, *config.numbers) for name in saved.kinds):
+        raise ValueError(f"{CONFIG}: expected kinds of the shared columns, got others")
+    parameters = config.parameters.links, config.parameters.n_candidates
+    flags = {name: getattr(saved, name) for name in ("among", "is_sure", "has_sign", "has_media")}
+    linkage = Linkage(dict(saved.kinds), MatchWeights([], [], np.array(saved.shares)), saved.rate, *parameters, **flags)
+    sizes = [len(names) for names in linkage.level_names.values()]
+    shapes = {f"u.{column}": (size,) for column, size in enumerate(sizes)}
+    for number in range(len(saved.shares)):
+        shapes |= {f"m.{number}.{column}": (size,) for column, size in enumerate(sizes)}
+    if saved.refined:
+        check_sums(folder, (REFINEMENT,), "matcher")
+        alone = linkage.alone(tables)
+        forest = BoostedPairs.load(folder / REFINEMENT, len(alone))
+        linkage.refinement = Refinement(alone, {}, forest)
+        count = int(alone.sum())
+        shapes |= {"center": (count,), "scale": (count,), "weights": (2 * count,), "start": (1,)}
+    with torch.device("meta"):
+        return linkage, {f"linkage.{name}": torch.zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
+
+
+def _fill(linkage: Linkage, state: Mapping[str, Tensor]) -> None:
+    """Put the numbers of a folder into the estimates."""
+    parts = {name.partition(".")[2]: value.numpy() for name, value in state.items() if name.startswith("linkage.")}
+    if not all(np.isfinite(part).all() for part in parts.values()):
+        raise ValueError(f"{TENSORS}: expected finite numbers of the estimates, got others")
+    columns = range(len(linkage.level_names))
+    m = [[parts[f"m.{number}.{column}"] for column in columns] for number in range(len(linkage.weights.shares))]
+    linkage.weights = MatchWeights(m, [parts[f"u.{column}"] for column in columns], linkage.weights.shares)
+    if linkage.refinement is not None:
+        linkage.refinement.state = {name: parts[name] for name in ("center", "scale", "weights", "start")}
 
 
 def _saved_rows(table: MatchTable, columns: MatchColumns) -> pd.DataFrame:
@@ -188,7 +272,7 @@ def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
 
 
 def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
-    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, LABELS, SCORER, READER, *(f"{name}.parquet" for name in SIDES))
+    check_inside(folder, *_FILES, *(f"{name}.parquet" for name in SIDES))
     check_sums(folder, (CONFIG,), "matcher", LARGEST_SETTINGS)
     config = read_settings(folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=VERSION, oldest=VERSION)
     for each in (config.rows, config.things or config.rows, config.forms or config.rows):
@@ -199,8 +283,11 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     encoder = _encoder(config, encoders)
     columns = MatchColumns(config.texts, config.numbers, config.media)
     tables = MatchedTables([], columns, encoder)
-    count = len(tables.features.names)
-    state = read_tensors(folder / TENSORS, _template(config, tables, count))
+    linkage, shapes = _linkage(config, tables, folder)
+    count = len(tables.features.names) + (linkage is not None)  # the log ratio of match weights is read beside them
+    state = read_tensors(folder / TENSORS, _template(config, tables, count) | shapes)
+    if linkage is not None:
+        _fill(linkage, state)
     if encoder is not None:
         trained = {name.partition(".")[2]: value for name, value in state.items() if name.startswith("encoder.")}
         encoder.load_trained_state(trained)
@@ -214,17 +301,21 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         tables.tables.append(_with_things(table, state[f"{name}.vectors"], state.get(f"{name}.thing"), columns))
     tables.temperature, tables.weight = config.temperature, state.get("turn")
     labelled, labels = _pairs(folder, config)
-    scorer: PairScorer | None = None
-    if config.scorer is not None:
-        if config.scorer == "boosting":
-            check_sums(folder, (SCORER,), "matcher")
-        scorer = SCORERS[config.scorer].load(folder / SCORER, count)
-    reader = None
+    scorer, reader = _scorer(folder, config, count), None
     if config.reader is not None:
         named = {"pair": encoders["text"]} if "text" in encoders else {}
         reader = PairReader.load(folder / READER, config.reader, named)
     known = state["known"].numpy() if "known" in state else None
-    return LoadedMatcher(config, tables, labelled, labels, known, scorer, reader)
+    return LoadedMatcher(config, tables, labelled, labels, linkage, known, scorer, reader)
+
+
+def _scorer(folder: Path, config: SavedMatcher, count: int) -> PairScorer | None:
+    """What was learned from labels, of pairs of so many features."""
+    if config.scorer is None:
+        return None
+    if config.scorer == "boosting":
+        check_sums(folder, (SCORER,), "matcher")
+    return SCORERS[config.scorer].load(folder / SCORER, count)
 
 
 def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder | None:

@@ -40,8 +40,8 @@ _ONE_COLUMN = 0.95
 _CHECKED = 20
 """Labels from which on probabilities count as checked."""
 
-_BLOCK = 1 << 17
-"""Pairs whose texts are compared at a time."""
+VECTORS = "vectors"
+"""How near the vectors of images, sounds and rows of numbers are; a column beside the others."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Linkage:
         among: whether u is of candidates, not of random pairs.
         is_sure: whether probabilities above .9 are told.
         has_sign: whether anything is linked.
+        has_media: whether vectors of images, sounds or numbers are compared.
         refinement: what was learned beyond the weights; None: nothing.
     """
 
@@ -87,10 +88,12 @@ class Linkage:
         among: bool = False,
         is_sure: bool = True,
         has_sign: bool = True,
+        has_media: bool = False,
         refinement: Refinement | None = None,
     ) -> None:
         self.kinds, self.weights, self.rate, self.links, self.n_candidates = kinds, weights, rate, links, n_candidates
-        self.among, self.is_sure, self.has_sign, self.refinement = among, is_sure, has_sign, refinement
+        self.among, self.is_sure, self.has_sign, self.has_media = among, is_sure, has_sign, has_media
+        self.refinement = refinement
 
     # Fitting.
 
@@ -111,7 +114,8 @@ class Linkage:
         log("estimating match weights")
         columns = _coded(tables, None)
         kinds, notes = _kinds(columns)
-        model = cls(kinds, MatchWeights([[]], [], np.ones(1)), 0.0, links, n_candidates)
+        media = bool(tables.columns.media)
+        model = cls(kinds, MatchWeights([[]], [], np.ones(1)), 0.0, links, n_candidates, has_media=media)
         pairs = tables.pairs_both_ways(n_candidates)
         levels = model.levels(tables, pairs)
         patterns = Patterns.of(levels, [len(names) for names in model.level_names.values()])
@@ -146,7 +150,7 @@ class Linkage:
         competition = self._competition(tables, pairs[some], share)
         features = self.features(tables, pairs[some])
         self.refinement, matches = Refinement.learn(
-            features, self._alone(tables), chances[some], competition, (at, labels[1][places >= 0]), seed
+            features, self.alone(tables), chances[some], competition, (at, labels[1][places >= 0]), seed
         )
         self.rate = matches / share / _smaller(tables)
 
@@ -176,7 +180,7 @@ class Linkage:
                 f"{_CHECKED} pairs of the review"
             )
         if len(links):
-            weighed = self.weighed(tables, links)
+            weighed = self.weighed(tables, links, chances[chances >= 0.5])
             total = weighed.start + weighed.bits.sum(axis=1)
             alone = ((total[:, None] - weighed.bits < 0) & (total[:, None] > 0)).mean(axis=0)
             for name, share in zip(self.level_names, alone, strict=True):
@@ -193,7 +197,8 @@ class Linkage:
     def level_names(self) -> dict[str, tuple[str, ...]]:
         """What the comparison levels of each column are called, in the order of the columns of levels."""
         names = {name: LEVELS[kind] for name, kind in self.kinds.items()}
-        return names | ({DIGITS: LEVELS["digits"]} if "text" in self.kinds.values() else {})
+        names |= {DIGITS: LEVELS["digits"]} if "text" in self.kinds.values() else {}
+        return names | ({VECTORS: LEVELS["vectors"]} if self.has_media else {})
 
     def _columns(self, tables: MatchedTables) -> list[CodedColumn]:
         return _coded(tables, self.kinds)
@@ -204,9 +209,12 @@ class Linkage:
         for place, column in enumerate(self._columns(tables)):
             cosines = tables.term_cosines((column.name, "words"), at)[0] if column.kind == "text" else None
             levels[:, place] = comparison_levels(column, at, cosines)
-        if DIGITS in self.level_names:
+        names = list(self.level_names)
+        if DIGITS in names:
             cosines, filled = tables.term_cosines((ROW, "codes"), at)
-            levels[:, -1] = np.where(filled, cosine_levels("digits", cosines), 0)
+            levels[:, names.index(DIGITS)] = np.where(filled, cosine_levels("digits", cosines), 0)
+        if VECTORS in names:
+            levels[:, names.index(VECTORS)] = cosine_levels("vectors", tables.vector_cosines(at))
         return levels
 
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
@@ -250,7 +258,7 @@ class Linkage:
         """Number of matches that are expected."""
         return self.rate * _smaller(tables)
 
-    def _alone(self, tables: MatchedTables) -> Ids:
+    def alone(self, tables: MatchedTables) -> Ids:
         """Which features are of a pair by itself."""
         alone = ["above the best other" not in name for name in tables.features.names]
         return np.array(alone + [True] * len(self.level_names))
@@ -307,12 +315,12 @@ class Linkage:
             chances[other] = self._as_told(outside)
         return chances
 
-    def weighed(self, tables: MatchedTables, at: Ids) -> WeighedPairs:
+    def weighed(self, tables: MatchedTables, at: Ids, chances: Floats) -> WeighedPairs:
         """Why pairs have their probabilities: start, columns and what is refined add up to the log2 odds."""
         levels = self.levels(tables, at)
         bits = (self.weights.by_column(levels) + self._rarity(tables, at, levels)) / np.log(2)
         start = self._start(tables) / np.log(2)
-        chances = np.clip(self.chances(tables, at), 1e-12, 1 - 1e-12)
+        chances = np.clip(chances, 1e-12, 1 - 1e-12)
         return WeighedPairs(levels, bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
 
 
@@ -353,7 +361,7 @@ def _is_key(column: CodedColumn) -> bool:
     sides = [side[side >= 0] for side in column.sides]
     if column.sides[0] is column.sides[1] or not all(len(side) and len(np.unique(side)) == len(side) for side in sides):
         return False
-    return 2 * len(np.intersect1d(*sides)) >= min(map(len, sides))
+    return 2 * len(np.intersect1d(sides[0], sides[1])) >= min(map(len, sides))
 
 
 def _places(tables: MatchedTables, pairs: Ids, at: Ids) -> Ids:

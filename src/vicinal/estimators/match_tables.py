@@ -521,14 +521,14 @@ class MatchedTables:
 
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
-        return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block: block)])
+        return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block, _: block)])
 
     def texts(self, side: int) -> dict[str, list[str]]:
         """The shared columns of texts of the things of a side, in their normal form."""
         return self._side(side).texts
 
     def term_cosines(self, key: tuple[str, str], at: Ids) -> tuple[Floats, Ids]:
-        """Cosine of the terms of a column and kind of pairs ``[n]``, weighed by how rare they are, and where both have some."""
+        """Cosine ``[n]`` of the terms of a column and kind, weighed by how rare they are, and which pairs have some."""
         terms, sides = self.features.terms[key], [self._side(side).terms[key] for side in (0, 1)]
         cosines, filled = np.zeros(len(at)), np.zeros(len(at), dtype=bool)
         for start in range(0, len(at), _PAIRS):
@@ -537,13 +537,18 @@ class MatchedTables:
             cosines[part], filled[part] = shared.cosine, np.minimum(shared.left, shared.right) > 0
         return cosines, filled
 
+    def vector_cosines(self, at: Ids) -> Floats:
+        """Cosines of the vectors of pairs, ``[n]``."""
+        left, right = (torch.from_numpy(at[:, side].copy()) for side in (0, 1))
+        return np.asarray((self.left.vectors[left] * self.right.vectors[right]).sum(dim=1).double().numpy())
+
     def pair_texts(self, at: Ids) -> list[str]:
         """Both rows of pairs at positions ``[n, 2]`` as one text each."""
         sides = (self.texts(side)[ROW] for side in (0, 1))
         return pair_texts(*([rows[place] for place in at[:, side]] for side, rows in enumerate(sides)))
 
-    def of_features(self, at: Ids, work: Callable[[Floats], Floats]) -> list[Floats]:
-        """What ``work`` gives for the features of each block of pairs; each thread of torch computes those of a block.
+    def of_features(self, at: Ids, work: Callable[[Floats, slice], Floats]) -> list[Floats]:
+        """What ``work`` gives for the features of each block of pairs and its place among them, by threads of torch.
 
         ``work`` is called by one thread at a time.
         """
@@ -554,9 +559,10 @@ class MatchedTables:
         turn = Lock()
 
         def of_block(start: int) -> Floats:
-            features = self.features.of(left, right, at[start : start + step], rivals)
+            part = slice(start, start + step)
+            features = self.features.of(left, right, at[part], rivals)
             with turn:
-                return work(features)
+                return work(features, part)
 
         with ThreadPoolExecutor(workers) as threads:  # sparse products and comparisons let other threads run
             return list(threads.map(of_block, range(0, len(at), step)))

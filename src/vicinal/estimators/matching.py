@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,9 +30,17 @@ from vicinal.estimators.labelled_pairs import (
     take_pairs,
     with_answers,
 )
-from vicinal.estimators.linking import assigned, connected, copies, log_odds, pairs_of_rows, pairs_within
+from vicinal.estimators.linking import (
+    assigned,
+    connected,
+    copies,
+    log_odds,
+    pairs_of_rows,
+    pairs_to_label,
+    pairs_within,
+)
 from vicinal.estimators.match_files import READER, read_matcher, write_matcher
-from vicinal.estimators.match_guesses import guesses, pairs_to_label
+from vicinal.estimators.match_linkage import Linkage, match_weights
 from vicinal.estimators.match_tables import (
     Floats,
     Ids,
@@ -44,18 +52,24 @@ from vicinal.estimators.match_tables import (
     installed_encoders,
 )
 from vicinal.estimators.match_training import choose_map
-from vicinal.estimators.pair_features import EMPTY, shown_text
+from vicinal.estimators.pair_explanation import PairExplanation, explained_cells
 from vicinal.estimators.pair_reader import PairReader, check_reader
 from vicinal.estimators.pair_scorers import SCORERS, PairScorer, choose_scorer
 from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
 from vicinal.metrics import candidate_recall, link_quality
 
-NOTHING_LEARNED = (
-    "no labelled pairs, so nothing was learned: links are guesses, rows that are each other's best candidate and "
-    "clearly alike"
-)
-"""What :attr:`RowMatcher.notes_` says then."""
+FEW = 200
+"""Labels below which no scorer is learned from them: they are learned from as the estimates are, and beside them."""
+
+_NO_LABELS = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
+
+_EQUAL, _MANY, _BALANCE = 300, 3000, 10
+"""Labels at which a scorer counts as much as the estimates, and from which on it counts alone; of the rarer kind of
+labels ten times as many count, at most."""
+
+_RISK = 0.05
+"""Of a promise of precision that it is broken."""
 
 LINKS = ("one-to-one", "one-to-many", "many")
 TEMPERATURES = (0.02, 0.05, 0.1)
@@ -92,55 +106,10 @@ _CLOSED = 20
 """Rows that labels make one thing, up to which each two of them are learned from."""
 
 _TO_LABEL = 30
-"""Pairs to label where nothing was learned."""
+"""Pairs to label where few or none are labelled."""
 
-
-@dataclass(frozen=True)
-class CellComparison:
-    """Two cells of a pair.
-
-    Attributes:
-        column: its name.
-        left: cell of the left row, as text.
-        right: likewise.
-        likeness: from 0 to 1; NaN where one is empty.
-        verdict: "agrees" of cells that are the same, "alike", "alike in part", "differs" or "empty". Codes, dates and
-            whole numbers agree or differ.
-    """
-
-    column: str
-    left: str
-    right: str
-    likeness: float
-    verdict: str
-
-
-@dataclass(frozen=True)
-class PairExplanation:
-    """Why a pair is taken for a match or not.
-
-    Attributes:
-        left: id of the left row.
-        right: id of the right row.
-        probability: that they match; NaN where nothing was learned.
-        cells: the columns that both tables have.
-        resembles: the labelled pairs that look most alike to the scorer: left id, right id, whether they match,
-            likeness.
-    """
-
-    left: Any
-    right: Any
-    probability: float
-    cells: list[CellComparison]
-    resembles: list[tuple[Any, Any, bool, float]]
-
-    def __str__(self) -> str:
-        """One line: the probability, what agrees and differs, and the labelled pairs."""
-        cells = ", ".join(f"{cell.column} {cell.verdict}" for cell in self.cells)
-        known = ", ".join(f"{a} and {b} ({'match' if same else 'no match'})" for a, b, same, _ in self.resembles)
-        like = f"; like {known}" if known else ""
-        sure = "a guess" if math.isnan(self.probability) else f"match with probability {self.probability:.2f}"
-        return f"{self.left} and {self.right}: {sure}; {cells}{like}"
+_EVEN = 0.5
+"""The threshold without labels that choose one."""
 
 
 def _lack(learned: pd.DataFrame, held_out: pd.DataFrame, *_: Any) -> str:
@@ -161,9 +130,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     Rows of one table that are equal in all cells (texts without regard to case, invisible characters and the form of
     Unicode) are copies: they are compared once, and get the same links. Rows whose shared cells are all empty get none.
 
-    Candidates come from vectors of a frozen encoder and from shared words and letters, fused by their ranks. A pair is
-    described by how alike its columns are and by how far it is ahead of the other pairs of its rows; a scorer learns
-    from labelled pairs which descriptions are matches. Held-out pairs set the threshold.
+    Candidates come from vectors of a frozen encoder and from shared words and letters, fused by their ranks. Without
+    labels their probabilities are estimated: columns get match weights by the model of Fellegi and Sunter, pairs
+    compete for their rows, and what the weights leave out is learned from probable pairs
+    (:class:`vicinal.estimators.match_linkage.Linkage`). Labels are learned from beside these estimates; from 200 on a
+    scorer learns from them which descriptions of pairs are matches (how alike columns are, how far a pair is ahead of
+    the other pairs of its rows), counts more the more labels there are, and held-out pairs set the threshold.
 
     Args:
         id_left: column of ids of the left table.
@@ -195,7 +167,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         random_state: seed.
 
     Attributes:
-        threshold_: the probability at which two rows are linked; None without labelled pairs.
+        threshold_: the probability at which two rows are linked; one half with fewer than 200 labels.
         doubt_: the band of probabilities in which a person should look at the links.
         scores_: on the held-out pairs: precision, recall, f1, and the recall of candidates by their number.
         notes_: what was chosen and why, in sentences.
@@ -255,7 +227,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             right: a table with the column ``id_right``; None: copies are looked for in ``left`` itself.
             pairs: a table of columns ``left`` and ``right`` (ids) and ``match`` (0 or 1; without it all are matches,
                 and other candidates of the same rows count as non-matches, but for those that are the same by other
-                labels: if A is B and B is C, A is C). None: nothing is learned; :meth:`link` then guesses.
+                labels: if A is B and B is C, A is C). None: probabilities are estimates that no label has checked.
             answers: labels from a review, as a table of ``left``, ``right`` and ``match``; they overrule ``pairs``. If
                 all of ``pairs`` match, other candidates still count as non-matches.
             validation: labelled pairs to choose the threshold by, as a table like ``pairs``; None: a part of them.
@@ -296,18 +268,34 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.scores_: dict[str, float] = {}
         self.labelled_ = pd.DataFrame({"left": [], "right": [], "match": []}, dtype=np.int64)
         self.labels_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
+        self.share_, self.reads_ratios_ = 0.0, True
         if labelled is None:
-            self.notes_.append(NOTHING_LEARNED)
+            if self.precision is not None:
+                fewest = math.ceil(math.log(_RISK) / math.log(self.precision) / self.validation_fraction)
+                raise ValueError(
+                    "precision: expected labelled pairs to promise it by, got none; about "
+                    f"{fewest} that match would do, if the held-out ones are all told right"
+                )
+            self._estimate(_NO_LABELS, progress)
             return self
         parts = self._learned_and_held_out(labelled, chosen)
         lack = _lack(*parts)
-        if lack and pairs is not None:
+        settings = (self.precision, chosen, None if self.scorer == "auto" else 1, None if self.tune == "none" else 1)
+        is_plain = all(each is None for each in settings)
+        if lack and not is_plain:
             raise ValueError(f"pairs: {lack}")
-        if lack:  # of a review that is not done yet
-            self.notes_ += [NOTHING_LEARNED, f"labels of the review are too few to learn from: {lack}"]
+        if is_plain and (lack or len(parts[0]) + len(parts[1]) < FEW):
+            both = pd.concat(parts[:2])
+            self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), progress)
         else:
             self._learn(*parts, progress)
         return self
+
+    def _estimate(self, labels: tuple[Ids, Floats], log: Log) -> None:
+        """Probabilities of all candidates by their match weights, and by labels of things, where there are any."""
+        self.linkage_, notes = Linkage.fit(self.tables_, self.links, self.n_candidates, labels, self.random_state, log)
+        self.notes_ += notes
+        self.threshold_, self.doubt_ = _EVEN, (0.1, 0.9)
 
     def _check_parameters(self) -> None:
         check_integer("n_candidates", self.n_candidates, 1, MOST_CANDIDATES)
@@ -342,8 +330,13 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             same = self._learn_candidates(same, log)
         if self.hub_correction and self.tables_.encoder is not None:
             self._choose_temperature(same)
+        matches = labelled["match"].to_numpy()
+        self._estimate((positions_of(labelled), matches.astype(np.float64)), log)
+        rarer = int(min(matches.sum(), (1 - matches).sum()))
+        some = min(len(matches), _BALANCE * rarer)
+        self.share_ = 1.0 if some >= _MANY else some / (some + _EQUAL)
         log(f"learning from {len(labelled)} pairs")
-        features, matches = self.tables_.pair_features(positions_of(labelled)), labelled["match"].to_numpy()
+        features = self._features(positions_of(labelled))
         inner = pairs_to_learn_from(labelled, _INNER, random)
         self._choose_scorer(features, matches, inner, log)
         if self.tune != "none":
@@ -482,6 +475,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         sides = (as_texts(named[side].to_numpy()).tolist() for side in ("left", "right"))
         return ["\t".join(ids) for ids in zip(*sides, strict=True)]
 
+    def _features(self, at: Ids) -> Floats:
+        """What a scorer reads of things: likenesses, and the log ratio of their match weights."""
+        features = self.tables_.pair_features(at)
+        return np.column_stack([features, self.linkage_.ratios(self.tables_, at)]) if self.reads_ratios_ else features
+
     def _choose_threshold(self, chances: Floats, truth: Ids) -> None:
         if self.precision is None:
             self.threshold_ = best_f1(chances, truth)
@@ -496,21 +494,30 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _chances(self, at: Ids) -> Floats:
         """Probabilities ``[n]`` that things match: 1 of one with itself, and 0 of those without content."""
-        scorer = self._learned()
-        chances = np.concatenate([np.zeros(0), *self.tables_.of_features(at, scorer.chances)])
-        if self.reader_ is not None:
-            read = self.reader_.read(chances, lambda some: self.tables_.pair_texts(at[some]))
-            chances = self.reader_.together(chances, read)
+        if self.scorer_ is None:
+            chances = self.linkage_.chances(self.tables_, at)
+        else:
+            chances = self._scores_of(self.scorer_, at)
+            if self.share_ < 1:
+                estimates = log_odds(self.linkage_.chances(self.tables_, at))
+                mean = self.share_ * log_odds(chances) + (1 - self.share_) * estimates
+                chances = 1 / (1 + np.exp(-mean))
         if self.tables_.is_single:
             chances = np.where(at[:, 0] == at[:, 1], 1.0, chances)
         return np.where(self.tables_.speak(at), chances, 0.0)
 
-    def _learned(self) -> PairScorer:
-        if self.scorer_ is None:
-            raise ValueError(
-                "pairs: expected a matcher fitted with labelled pairs, got one without; probabilities are learned"
-            )
-        return self.scorer_
+    def _scores_of(self, scorer: PairScorer, at: Ids) -> Floats:
+        """Probabilities ``[n]`` by what was learned from labels alone."""
+        ratios = self.linkage_.ratios(self.tables_, at)[:, None][:, : int(self.reads_ratios_)]
+
+        def score(features: Floats, part: slice) -> Floats:
+            return scorer.chances(np.column_stack([features, ratios[part]]))
+
+        chances = np.concatenate([np.zeros(0), *self.tables_.of_features(at, score)])
+        if self.reader_ is not None:
+            read = self.reader_.read(chances, lambda some: self.tables_.pair_texts(at[some]))
+            chances = self.reader_.together(chances, read)
+        return np.asarray(chances)
 
     # What it gives.
 
@@ -541,13 +548,24 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Candidates as things ``[n, 2]``, their scores and their probabilities, the surest first."""
 
         def make() -> tuple[Ids, Floats, Floats]:
-            at, scores = self._candidates(self.n_candidates)
-            chances = self._chances(at)
+            if self.scorer_ is None:
+                at, scores, chances = self.linkage_.candidates(self.tables_)
+                scores, chances = scores / math.log(2), self._as_labelled(at, chances)
+            else:
+                at, scores = self._candidates(self.n_candidates)
+                chances = self._chances(at)
             order = np.argsort(-chances, kind="stable")
             return at[order], scores[order], chances[order]
 
         scored: tuple[Ids, Floats, Floats] = self.tables_.once(("scored", self.n_candidates), make)
         return scored
+
+    def _as_labelled(self, at: Ids, chances: Floats) -> Floats:
+        """Probabilities ``[n]`` of things, of which those that were labelled are what their label says."""
+        for match in (0, 1):
+            known = self._labelled(at, self.labels_[self.labels_["match"] == match])
+            chances = np.where(known, float(match), chances)
+        return chances
 
     def _named(self, at: Ids, **columns: Any) -> pd.DataFrame:
         """Pairs of rows ``[n, 2]`` by their ids."""
@@ -588,7 +606,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             pairs: a table of columns ``left`` and ``right``.
 
         Raises:
-            ValueError: for ids that are not in the tables, or a matcher that was fitted without labelled pairs.
+            ValueError: for ids that are not in the tables.
         """
         chances = self._chances(self.tables_.things(self._pair_positions(pairs)))
         return np.stack([1 - chances, chances], axis=1)
@@ -612,24 +630,21 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         "one-to-one" takes the links with the highest total log odds above the threshold (an assignment); with
         "one-to-many" each right row gets its most probable left row; within one table all pairs above the threshold are
         taken, and before them rows that are equal in all cells, with probability 1 (of 150 or more equal rows each with
-        the first). Without labelled pairs, links are guesses without a probability, see
-        :func:`vicinal.estimators.match_guesses.guesses`.
+        the first). Without labels nothing is linked where no pair stands out from the others; ``notes_`` says so.
 
         Args:
             links: in place of the matcher's own.
 
         Returns:
-            A table of columns ``left``, ``right``, ``score`` and ``probability``.
+            A table of columns ``left``, ``right``, ``score`` (of the search for candidates; with fewer than 200 labels
+            the log2 odds of the pair by itself) and ``probability``.
         """
         kind = check_choice("links", self.links if links is None else links, LINKS)
         least = self.threshold_ or 0.0
-        if self.scorer_ is None:
-            at, scores = guesses(self.tables_)
-            apart = self._labelled(at, self.labels_[self.labels_["match"] == 0])
-            at, scores = at[~apart], scores[~apart]
-            chances = np.full(len(at), np.nan)
-        else:
-            at, scores, chances = (part[self._scored()[2] >= least] for part in self._scored())
+        linked = self._scored()[2] >= least
+        if self.scorer_ is None and not self.linkage_.has_sign:
+            linked &= False
+        at, scores, chances = (part[linked] for part in self._scored())
         rows, source = pairs_of_rows(at, self.tables_.left.thing, self.tables_.right.thing)
         scores, chances = scores[source], chances[source]
         if self.tables_.is_single:
@@ -639,7 +654,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             taken = np.sort(np.unique(rows[:, 1], return_index=True)[1])
         elif kind == "one-to-one":
             gains = log_odds(chances) - log_odds(np.array([least])) + 1e-3
-            taken = np.flatnonzero(assigned(rows[:, 0], rows[:, 1], np.nan_to_num(gains, nan=1.0)))
+            taken = np.flatnonzero(assigned(rows[:, 0], rows[:, 1], gains))
         return self._named(rows[taken], score=scores[taken], probability=chances[taken])
 
     def _with_copies(self, rows: Ids, scores: Floats, chances: Floats) -> pd.DataFrame:
@@ -654,14 +669,20 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def review(self, labelled: Any = None) -> pd.DataFrame:
         """Pairs to label: candidates in the band of doubt, the nearest to the threshold in log odds first.
 
-        Without labelled pairs: some thirty best candidates of their rows, from the surest guess to the least sure.
+        With fewer than 200 labels: the thirty that teach most, half of them nearest to one half, and half from bands of
+        probability.
 
         Args:
             labelled: pairs to leave out, as they are labelled already: a table of ``left`` and ``right``.
         """
         if self.scorer_ is None:
-            at, scores = pairs_to_label(self.tables_, _TO_LABEL, lambda pairs: self._labelled(pairs, self.labels_))
-            return self._named_first(at, score=scores, probability=np.nan)
+            at, scores, chances = self._scored()
+            fresh = np.flatnonzero(~self._labelled(at, self.labels_))
+            if labelled is not None and len(labelled):
+                known = pd.DataFrame(self._pair_positions(labelled), columns=["left", "right"])
+                fresh = fresh[~self._labelled(at[fresh], known)]
+            chosen = fresh[pairs_to_label(chances[fresh], _TO_LABEL)]
+            return self._named_first(at[chosen], score=scores[chosen], probability=chances[chosen])
         at, scores, chances = self._scored()
         inside = (chances >= self.doubt_[0]) & (chances < self.doubt_[1])
         if labelled is not None and len(labelled):
@@ -694,15 +715,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         apart = positions_of(self.labels_[self.labels_["match"] == 0])
         apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
         parts = [self._named(apart, cluster=names[apart[:, 0]], why="labelled 0")]
-        if self.scorer_ is not None:
-            of = names[table.first]
-            inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
-            note = f"{len(inside)} of {there} pairs within clusters were looked at for contradictions"
-            if len(inside) < there and note not in self.notes_:
-                self.notes_.append(note)
-            inside = inside[~self._same_things().are_same(inside)]
-            doubtful = inside[self._chances(inside) < self.doubt_[0]]
-            parts.append(self._named_first(doubtful, cluster=of[doubtful[:, 0]], why="improbable"))
+        of = names[table.first]
+        inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
+        note = f"{len(inside)} of {there} pairs within clusters were looked at for contradictions"
+        if len(inside) < there and note not in self.notes_:
+            self.notes_.append(note)
+        inside = inside[~self._same_things().are_same(inside)]
+        doubtful = inside[self._chances(inside) < self.doubt_[0]]
+        parts.append(self._named_first(doubtful, cluster=of[doubtful[:, 0]], why="improbable"))
         return clusters.sort_values("cluster", kind="stable", ignore_index=True), pd.concat(parts, ignore_index=True)
 
     def search(self, queries: Any, k: int = 10) -> pd.DataFrame:
@@ -782,28 +802,30 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if len(at) == 0:
             return []
         things = self.tables_.things(at)
-        features = self.tables_.pair_features(things)
-        chances = np.full(len(at), np.nan) if self.scorer_ is None else self._chances(things)
-        verdicts = self.tables_.features.verdicts(features, self.tables_.exact)
-        likeness = self.tables_.features.likenesses(features)[0]
-        resembles = self._resembling(at, features, check_integer("k", k))
-        sides = (self.tables_.left, 0), (self.tables_.right, 1)
-        explanations = []
-        for row in range(len(at)):
-            cells = []
-            for place, column in enumerate(self.tables_.features.columns):
-                one, other = (shown_text(table.frame[column].iloc[at[row, side]]) for table, side in sides)
-                alike = float("nan") if verdicts[row, place] == EMPTY else float(likeness[row, place])
-                cells.append(CellComparison(column, one, other, alike, str(verdicts[row, place])))
-            left, right = (table.ids[at[row, side]] for table, side in sides)
-            explanations.append(PairExplanation(left, right, float(chances[row]), cells, resembles[row]))
-        return explanations
+        chances = self._as_labelled(things, self._chances(things)) if self.scorer_ is None else self._chances(things)
+        cells, start, refined = explained_cells(self.tables_, self.linkage_, at, chances)
+        resembles = self._resembling(at, things, check_integer("k", k))
+        names = self._named(at)
+        sides = zip(names["left"], names["right"], strict=True)
+        return [
+            PairExplanation(left, right, float(chances[row]), cells[row], resembles[row], start, float(refined[row]))
+            for row, (left, right) in enumerate(sides)
+        ]
 
-    def _resembling(self, at: Ids, features: Floats, k: int) -> list[list[tuple[Any, Any, bool, float]]]:
+    def match_weights(self) -> pd.DataFrame:
+        """The probabilities m (among matches) and u (among random pairs) of each comparison level of each column.
+
+        Returns:
+            A table of ``column``, ``level`` (from "differs" to "equal"), ``m``, ``u`` and ``weight``, log2 of m / u.
+        """
+        return pd.DataFrame(match_weights(self.linkage_))
+
+    def _resembling(self, at: Ids, things: Ids, k: int) -> list[list[tuple[Any, Any, bool, float]]]:
         """For each pair of rows the labelled ones that are most alike to the scorer; itself is none of them."""
         if self.scorer_ is None:
             return [[] for _ in at]
-        likeness, labelled = self.scorer_.likeness(features, self.known_), positions_of(self.labelled_)
+        likeness = self.scorer_.likeness(self._features(things), self.known_)
+        labelled = positions_of(self.labelled_)
         labels, resembles = self.labelled_["match"].to_numpy() == 1, []
         for row in range(len(at)):
             others = np.flatnonzero((labelled != at[row]).any(axis=1))
@@ -888,9 +910,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             "doubt": list(self.doubt_),
             "scores": self.scores_,
             "notes": self.notes_,
+            "share": self.share_,
         }
         known = self.known_ if self.scorer_ is not None else None
-        write_matcher(stage, config, self.tables_, (self.labelled_, self.labels_), known, self.scorer_)
+        write_matcher(stage, config, self.tables_, (self.labelled_, self.labels_), self.linkage_, known, self.scorer_)
         if self.reader_ is not None:
             self.reader_.save(stage / READER)
 
@@ -911,8 +934,20 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         matcher.tables_, matcher.labelled_, matcher.scorer_ = saved.tables, saved.labelled, saved.scorer
         matcher.labels_ = saved.labels
         matcher.reader_ = saved.reader
-        matcher.threshold_, matcher.notes_ = saved.config.threshold, list(saved.config.notes)
-        matcher.doubt_, matcher.scores_ = saved.config.doubt, dict(saved.config.scores)
+        matcher.notes_, matcher.scores_ = list(saved.config.notes), dict(saved.config.scores)
+        matcher.threshold_, matcher.doubt_, matcher.share_ = (
+            saved.config.threshold,
+            saved.config.doubt,
+            saved.config.share,
+        )
         if saved.scorer is not None and saved.known is not None:
             matcher.scorer_name_, matcher.known_ = str(saved.config.scorer), saved.known
+        matcher.reads_ratios_ = saved.linkage is not None
+        if saved.linkage is not None:
+            matcher.linkage_ = saved.linkage
+        else:  # an earlier version estimated nothing
+            threshold, band = matcher.threshold_, matcher.doubt_
+            matcher._estimate(_NO_LABELS, lambda line: None)
+            if matcher.scorer_ is not None:
+                matcher.threshold_, matcher.doubt_ = threshold, band
         return matcher

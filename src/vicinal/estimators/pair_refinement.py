@@ -28,8 +28,8 @@ class Refinement:
     """Two models of log odds, a linear one of a pair by itself, and boosted trees that know its rivals, too.
 
     Both learn from probabilities as soft labels: each pair is a match with its probability and none with the rest. What
-    they say is put back into the competition of pairs, and learned from again. Trees never say what they were fitted to:
-    until the last round each half of the left rows is told by trees of the other.
+    they say is put back into the competition of pairs, and learned from again. Until the last round trees never say
+    what they were fitted to: each half of the left rows is told by trees of the other.
 
     Attributes:
         alone: which features are of a pair by itself, bool ``[F]``.
@@ -73,11 +73,13 @@ class Refinement:
         for turn in range(ROUNDS):
             targets = chances.copy()
             targets[labels[0]] = labels[1]
-            linear = _linear(standard, targets, weights)
-            state |= linear
-            by_lines = standard @ linear["weights"] + linear["start"][0]
-            forest = trees.on_all(targets, weights) if turn == ROUNDS - 1 else None
-            by_trees = trees.across(targets, weights) if forest is None else forest.log_odds(features)
+            state |= _linear(standard, targets, weights)
+            by_lines = standard @ state["weights"] + state["start"][0]
+            if turn < ROUNDS - 1:
+                by_trees = trees.across(targets, weights)
+            else:
+                forest = trees.on_all(targets, weights)
+                by_trees = forest.log_odds(features)
             chances = competition.chances(_together(by_lines, by_trees), float(targets.sum()))
         return cls(alone, state, forest), float(chances.sum())
 
@@ -104,7 +106,9 @@ class _Trees:
         }
         self.features, self.half = features, half
         self.parts = [half == 1, half == 0, np.ones(len(half), dtype=bool)]
-        self.sets = [lightgbm.Dataset(features[part], np.zeros(int(part.sum())), params=self.settings) for part in self.parts]
+        self.sets = [
+            lightgbm.Dataset(features[part], np.zeros(int(part.sum())), params=self.settings) for part in self.parts
+        ]
         for each in self.sets:
             each.construct()
 

@@ -1,4 +1,4 @@
-"""The columns that two tables share, as codes of their distinct cells: each distinct text is cleaned and compared once."""
+"""The columns that two tables share, as codes of their distinct cells: each is cleaned and compared once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

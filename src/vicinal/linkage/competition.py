@@ -71,8 +71,8 @@ class Competition:
     def chances(self, log_odds: Floats, matches: float) -> Floats:
         """Probabilities ``[n]`` of pairs of such odds, each taken by itself, of which so many match.
 
-        Belief propagation: what a pair offers to a row is its odds, less what its other row is kept back by. Exact where
-        the graph of candidates is a tree.
+        Belief propagation: what a pair offers to a row is its odds, as far as its other row is free. Exact where the
+        graph of candidates is a tree.
         """
         odds, (left, right) = self.messages(log_odds, matches)
         odds = odds * left * right

@@ -1,10 +1,10 @@
 r"""Match weights without labels: the model of Fellegi and Sunter (1969), by expectation maximization.
 
 A pair has a comparison level in each column. Among matches level l of column c has probability $m_{cl}$, among random
-pairs $u_{cl}$; columns count as independent in each class, so that a pair's log ratio is $\sum_c \log (m_{cl} / u_{cl})$,
-and its log odds are that and the prior's. u is measured on random pairs, m is what makes the probabilities that follow
-from it, with the competition of pairs for rows, reproduce m (Winkler, 1988). Where values are equal, log u / f is added:
-f is how frequent the value is (term frequency).
+pairs $u_{cl}$; columns count as independent in each class, so that a pair's log ratio is
+$\sum_c \log (m_{cl} / u_{cl})$, and its log odds are that and the prior's. u is measured on random pairs, m is what
+makes the probabilities that follow from it, with the competition of pairs for rows, reproduce m (Winkler, 1988). Where
+values are equal, log u / f is added: f is how frequent the value is (term frequency).
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ class MatchWeights:
     shares: Floats
 
     def weights(self) -> list[list[Floats]]:
-        """log m / u of each class, column and level, which never falls from one level to the next; 0 of empty cells."""
+        """Logs of m / u by class, column and level, never falling from a level to the next; 0 of empty cells."""
         return [[_weights(m, u) for m, u in zip(of_class, self.u, strict=True)] for of_class in self.m]
 
     def by_class(self, levels: Ids) -> Floats:
@@ -101,7 +101,7 @@ class MatchWeights:
         return np.asarray(logsumexp(self.by_class(levels), axis=0))
 
     def by_column(self, levels: Ids) -> Floats:
-        """What each column adds to the log ratio of patterns, ``[P, C]``: the mean of the classes, as probable as each is.
+        """What each column adds to the log ratio of patterns, ``[P, C]``: the mean of the classes by their chances.
 
         With several classes the sum differs from the ratio by what is left of their shares.
         """
@@ -144,7 +144,7 @@ def estimate(
     among: bool = False,
     second: bool = False,
 ) -> Estimate:
-    """m by expectation maximization from a start at which higher levels are likelier.
+    """Find m by expectation maximization from a start at which higher levels are likelier.
 
     Args:
         patterns: of the candidates.
@@ -195,7 +195,7 @@ def _ramp(size: int) -> Floats:
     """Squares of the levels, the highest three times: m where nothing is known."""
     levels = np.arange(size, dtype=np.float64) ** 2
     levels[-1] *= 3
-    return levels / levels.sum()
+    return np.asarray(levels / levels.sum())
 
 
 def _differing_together(patterns: Patterns, found: Estimate) -> Ids:

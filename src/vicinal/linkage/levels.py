@@ -8,33 +8,42 @@ from rapidfuzz.process import cpdist
 
 from vicinal.linkage.columns import CodedColumn, Floats, Ids, Kind
 
+Cosine = Literal["text", "digits", "vectors"]
+"""What cosines are of."""
+
 EMPTY = 0
 """Level of a pair of which a cell is empty: it says nothing."""
 
 _JARO_WINKLER = (0.8, 0.88, 0.94)
 _RELATIVE = (0.02, 0.1, 0.3)
-_COSINES = {"text": (0.15, 0.3, 0.45, 0.6, 0.75, 0.9), "digits": (1e-4, 0.34, 0.67, 0.999)}
-"""Of the words of two texts, weighed by how rare they are, and of those with digits alone."""
+_COSINES = {
+    "text": (0.15, 0.3, 0.45, 0.6, 0.75, 0.9),
+    "digits": (1e-4, 0.34, 0.67, 0.999),
+    "vectors": (0.3, 0.5, 0.7, 0.8, 0.9, 0.97),
+}
+"""Of the words of two texts, weighed by how rare they are, of those with digits alone, and of vectors."""
 
 _PAIRS = 1 << 20
 """Distinct pairs of values that are compared at a time."""
 
-LEVELS: dict[Kind | Literal["digits"], tuple[str, ...]] = {
+LEVELS: dict[Kind | Cosine, tuple[str, ...]] = {
     "code": ("empty", "differs", "edit distance 2", "edit distance 1", "equal"),
     "number": ("empty", "differs", "within 30 %", "within 10 %", "within 2 %", "equal"),
     "name": ("empty", "differs", *(f"Jaro-Winkler {each}" for each in _JARO_WINKLER), "equal"),
     "text": ("empty", "differs", *(f"cosine {each}" for each in _COSINES["text"]), "equal"),
     "digits": ("empty", "none shared", "few shared", "some shared", "most shared", "all shared"),
+    "vectors": ("empty", "differs", *(f"cosine {each}" for each in _COSINES["vectors"])),
 }
-"""What the levels of a kind are called, from none to the highest; "digits": the words with digits of both rows."""
+"""What the levels of a kind are called, from none to the highest; "digits": the words with digits of both rows;
+"vectors": of images, sounds and numbers."""
 
 
 def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = None) -> Ids:
     """The level of each pair in a column, int8 ``[n]``; see :data:`LEVELS`.
 
-    Codes by optimal string alignment, where two letters that change places are one edit; names by the similarity of Jaro
-    and Winkler; numbers by their difference over the larger one; texts by ``cosines``. Each pair of distinct values is
-    compared once.
+    Codes by optimal string alignment, where two letters that change places are one edit; names by the similarity of
+    Jaro and Winkler; numbers by their difference over the larger one; texts by ``cosines``. Each pair of distinct
+    values is compared once.
 
     Args:
         column: of both tables.
@@ -63,9 +72,9 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
     return levels
 
 
-def cosine_levels(kind: Literal["text", "digits"], cosines: Floats) -> Ids:
+def cosine_levels(kind: Cosine, cosines: Floats) -> Ids:
     """The level ``[n]`` of each cosine; equal texts are above all of them."""
-    return (1 + np.searchsorted(_COSINES[kind], cosines, side="right")).astype(np.int8)
+    return np.asarray(1 + np.searchsorted(_COSINES[kind], cosines, side="right"), dtype=np.int8)
 
 
 def _parts(values: Ids) -> list[Ids]:
@@ -78,11 +87,11 @@ def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
         numbers = np.array([float(value) for value in column.values])
         left, right = numbers[one], numbers[two]
         apart = np.abs(left - right) / np.maximum(np.maximum(np.abs(left), np.abs(right)), 1e-300)
-        return (1 + len(_RELATIVE) - np.searchsorted(_RELATIVE, apart)).astype(np.int8)
+        return np.asarray(1 + len(_RELATIVE) - np.searchsorted(_RELATIVE, apart), dtype=np.int8)
     texts = np.array(column.values, dtype=object)
     words = texts[one], texts[two]
     if column.kind == "code":
         edits = cpdist(*words, scorer=OSA.distance, score_cutoff=2, dtype=np.int32)
-        return (1 + np.clip(3 - edits, 0, 2)).astype(np.int8)
+        return np.asarray(1 + np.clip(3 - edits, 0, 2), dtype=np.int8)
     alike = cpdist(*words, scorer=JaroWinkler.similarity, score_cutoff=_JARO_WINKLER[0] - 0.01, dtype=np.float64)
-    return (1 + np.searchsorted(_JARO_WINKLER, alike, side="right")).astype(np.int8)
+    return np.asarray(1 + np.searchsorted(_JARO_WINKLER, alike, side="right"), dtype=np.int8)

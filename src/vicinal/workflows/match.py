@@ -19,7 +19,7 @@ from vicinal.data import read_table, write_table
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
-from vicinal.estimators.matching import DEPTHS, NOTHING_LEARNED, RowMatcher
+from vicinal.estimators.matching import DEPTHS, RowMatcher
 from vicinal.report.match import MatchRecord, WeakPair, write_match_page
 from vicinal.report.pairs import ShownCell, ShownPair
 from vicinal.version import __version__
@@ -223,7 +223,7 @@ def _record(
         promised=matcher.precision,
         sure=_shown(matcher, _spread(links)),
         doubtful=_shown(matcher, review.head(TO_LABEL)),
-        notes=[note for note in matcher.notes_ if note != NOTHING_LEARNED],
+        notes=list(matcher.notes_),
         clusters=sizes,
         contradictions=[]
         if clusters is None

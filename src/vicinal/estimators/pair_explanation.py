@@ -1,0 +1,103 @@
+"""Why two rows are taken for one thing: their cells side by side, and what each says in bits."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from vicinal.estimators.match_linkage import DIGITS, Linkage
+from vicinal.estimators.match_tables import Floats, Ids, MatchedTables
+from vicinal.estimators.pair_features import AGREES, ALIKE, DIFFERS, EMPTY, ROW, shown_text
+from vicinal.index.lexical import codes
+
+
+@dataclass(frozen=True)
+class CellComparison:
+    """Two cells of a pair.
+
+    Attributes:
+        column: its name.
+        left: cell of the left row, as text.
+        right: likewise.
+        likeness: from 0 to 1; NaN where one is empty.
+        verdict: "agrees" of cells that are the same, "alike", "alike in part", "differs" or "empty". Codes, dates and
+            whole numbers agree or differ.
+        level: the comparison level of the cells, as "equal", "edit distance 1" or "differs"; "" of a column that has
+            none.
+        weight: match weight of the cells in bits, log2 of m / u, and more where they are equal and rare; NaN then.
+    """
+
+    column: str
+    left: str
+    right: str
+    likeness: float
+    verdict: str
+    level: str = ""
+    weight: float = float("nan")
+
+
+@dataclass(frozen=True)
+class PairExplanation:
+    """Why a pair is taken for a match or not.
+
+    Attributes:
+        left: id of the left row.
+        right: id of the right row.
+        probability: that they match.
+        cells: the columns that both tables have, then what is compared of whole rows: words with digits, vectors.
+        resembles: the labelled pairs that look most alike to the scorer: left id, right id, whether they match,
+            likeness.
+        start: log2 of the odds before anything was compared.
+        refined: what the competition of other pairs and learning beyond the weights of columns add, in bits: with the
+            start and the weights of the cells it is the log2 odds of the probability.
+    """
+
+    left: Any
+    right: Any
+    probability: float
+    cells: list[CellComparison]
+    resembles: list[tuple[Any, Any, bool, float]]
+    start: float = float("nan")
+    refined: float = float("nan")
+
+    def __str__(self) -> str:
+        """One line: the probability, what agrees and differs, and the labelled pairs."""
+        cells = ", ".join(f"{cell.column} {cell.verdict}" for cell in self.cells)
+        known = ", ".join(f"{a} and {b} ({'match' if same else 'no match'})" for a, b, same, _ in self.resembles)
+        like = f"; like {known}" if known else ""
+        return f"{self.left} and {self.right}: match with probability {self.probability:.2f}; {cells}{like}"
+
+
+def explained_cells(
+    tables: MatchedTables, linkage: Linkage, rows: Ids, chances: Floats
+) -> tuple[list[list[CellComparison]], float, Floats]:
+    """The cells of pairs of rows ``[n, 2]``, the log2 of the prior odds, and what is refined, ``[n]``."""
+    things = tables.things(rows)
+    features = tables.pair_features(things)
+    verdicts = tables.features.verdicts(features, tables.exact)
+    likeness = tables.features.likenesses(features)[0]
+    weighed, names = linkage.weighed(tables, things, chances), linkage.level_names
+    places = {name: place for place, name in enumerate(names)}
+    explained = []
+    for row, pair in enumerate(rows):
+        cells, sides = [], list(zip((tables.left, tables.right), pair, strict=True))
+        for place, column in enumerate(tables.features.columns):
+            one, other = (shown_text(table.frame[column].iloc[at]) for table, at in sides)
+            verdict = str(verdicts[row, place])
+            alike = math.nan if verdict == EMPTY else float(likeness[row, place])
+            level, weight = "", math.nan
+            if column in places:
+                level = names[column][weighed.levels[row, places[column]]]
+                weight = float(weighed.bits[row, places[column]])
+            cells.append(CellComparison(column, one, other, alike, verdict, level, weight))
+        for column in [name for name in names if name not in linkage.kinds]:
+            grade = int(weighed.levels[row, places[column]])
+            one, other = "", ""
+            if column == DIGITS:
+                one, other = (" ".join(codes(tables.texts(side)[ROW][things[row, side]])) for side in (0, 1))
+            share = (grade - 1) / (len(names[column]) - 2)
+            verdict = EMPTY if grade == 0 else AGREES if share == 1 else DIFFERS if share == 0 else ALIKE
+            weight = float(weighed.bits[row, places[column]])
+            alike = share if grade else math.nan
+            cells.append(CellComparison(column, one, other, alike, verdict, names[column][grade], weight))
+        explained.append(cells)
+    return explained, weighed.start, weighed.refined
