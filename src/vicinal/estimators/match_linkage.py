@@ -34,8 +34,9 @@ _SURE, _TOLD = 0.9, 0.9
 _TOO_MANY = 1.02
 """Expected matches over the most there can be, from which on u of random pairs is not believed."""
 
-_ONE_COLUMN = 0.95
-"""Share of the links that would be none without a column, from which on it decides alone."""
+_ONE = 0.95
+"""Share of the links that would be none without a column, from which on it decides alone; where fewer than
+:data:`FEWEST` matches are expected, that is no sign of matches."""
 
 _CHECKED = 20
 """Labels from which on probabilities count as checked."""
@@ -135,7 +136,18 @@ class Linkage:
             log("learning from probable pairs")
             model._refine(tables, pairs, found.chances, labels, seed)
         model._doubt(tables, labels)
+        same = model._are_equal(levels)
+        if not model.has_sign and not tables.is_single and same.any():  # too few to be found from an even start
+            found = estimate(patterns, rarity, u, competition, start=same.astype(np.float64))
+            model.weights, model.rate = found.weights, found.matches / _smaller(tables)
+            model.refinement, model.among = None, False
+            model._doubt(tables, labels)
         return model, notes + model._sentences(tables, labels)
+
+    def _are_equal(self, levels: Ids) -> Ids:
+        """Which pairs are equal in all cells that both have, ``[n]``."""
+        tops = np.array([len(names) - 1 for names in self.level_names.values()])
+        return np.asarray(((levels == tops) | (levels == 0)).all(axis=1) & (levels == tops).any(axis=1))
 
     def _refine(
         self, tables: MatchedTables, pairs: Ids, chances: Floats, labels: tuple[Ids, Floats], seed: int
@@ -161,11 +173,22 @@ class Linkage:
         checked = len(labels[1]) >= _CHECKED
         self.is_sure = checked or (named >= _SURE * expected and not self.among)
         self.has_sign = checked or (expected >= 1 and named >= _NAMED * expected)
+        self.has_sign &= checked or expected >= FEWEST or max(self._alone_deciding(tables).values(), default=0) <= _ONE
         tables.change_scores()
 
-    def _sentences(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> list[str]:
+    def _alone_deciding(self, tables: MatchedTables) -> dict[str, float]:
+        """The share of the links, but for equal rows, that would be none without a column."""
         at, _, chances = self.candidates(tables)
-        links = at[chances >= 0.5]
+        levels = self.levels(tables, at)
+        links = (chances >= 0.5) & ~self._are_equal(levels)
+        if not links.any():
+            return {}
+        weighed = self.weighed(tables, at[links], chances[links])
+        total = weighed.start + weighed.bits.sum(axis=1)
+        alone = ((total[:, None] - weighed.bits < 0) & (total[:, None] > 0)).mean(axis=0)
+        return dict(zip(self.level_names, alone.tolist(), strict=True))
+
+    def _sentences(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> list[str]:
         notes = [
             f"{self.expected(tables):.0f} matches are expected; their probabilities are estimates, checked by "
             + (f"{len(labels[1])} labels" if len(labels[1]) else "no label")
@@ -179,17 +202,12 @@ class Linkage:
                 f"unsure: many pairs are neither matches nor none, so no probability above {_TOLD} is told; label "
                 f"{_CHECKED} pairs of the review"
             )
-        if len(links):
-            weighed = self.weighed(tables, links, chances[chances >= 0.5])
-            total = weighed.start + weighed.bits.sum(axis=1)
-            alone = ((total[:, None] - weighed.bits < 0) & (total[:, None] > 0)).mean(axis=0)
-            for name, share in zip(self.level_names, alone, strict=True):
-                if share > _ONE_COLUMN:
-                    notes.append(
-                        f"{name}: this column alone decides {100 * share:.0f} % of the links; if it is a key that was "
-                        "copied, or a number given anew in each table, leave it out"
-                    )
-        return notes
+        return notes + [
+            f"{name}: this column alone decides {100 * share:.0f} % of the links; if it is a key that was copied, or a "
+            "number given anew in each table, leave it out"
+            for name, share in self._alone_deciding(tables).items()
+            if share > _ONE
+        ]
 
     # Pairs by columns.
 

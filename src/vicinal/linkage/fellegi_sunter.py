@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import logsumexp
+from sklearn.isotonic import isotonic_regression
 
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import Competition
@@ -26,6 +27,9 @@ _FEWEST = 10
 
 _SHARE = 0.3
 """Of the smaller table that matches at the start."""
+
+_CLEAN = 0.02
+"""Of the random pairs of a level so many are no matches, at least."""
 
 _SECOND, _APART = 0.1, 0.3
 """Share of the second class of matches at the start, and the part in the leading direction of differences from which on
@@ -114,8 +118,13 @@ class MatchWeights:
 
 
 def _weights(m: Floats, u: Floats) -> Floats:
-    ratio = np.log(np.maximum(m[1:], 1e-12)) - np.log(np.maximum(u[1:], 1e-12))
-    return np.concatenate([[0.0], np.maximum.accumulate(ratio)])
+    """Logs of the ratios of the likeliest m that never fall: adjacent levels that would are one, of the sums of m and u.
+
+    So a level that nobody has seen says no more than its neighbors do.
+    """
+    seen = np.maximum(u[1:], 1e-12)
+    ratios = isotonic_regression(np.maximum(m[1:], 1e-12) / seen, sample_weight=seen)
+    return np.concatenate([[0.0], np.log(ratios)])
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,7 @@ def estimate(
     *,
     among: bool = False,
     second: bool = False,
+    start: Floats | None = None,
 ) -> Estimate:
     """Find m by expectation maximization from a start at which higher levels are likelier.
 
@@ -153,10 +163,13 @@ def estimate(
         competition: the prior.
         among: measure u among the candidates, beside m, in place of random pairs.
         second: try a second class of matches, whose cells differ together (persons who moved).
+        start: probabilities ``[n]`` to start from; None: a third of the smaller table matches, at higher levels rather.
     """
     u = patterns.shares(patterns.counts(), u) if among else list(u)
-    start = MatchWeights([[_ramp(size) for size in patterns.sizes]], u, np.ones(1))
-    found = _maximized(patterns, rarity, start, competition, _SHARE * competition.most, among=among)
+    m, matches = [_ramp(size) for size in patterns.sizes], _SHARE * min(competition.rows)
+    if start is not None:
+        m, matches = patterns.shares(patterns.counts(start), m), float(start.sum())
+    found = _maximized(patterns, rarity, MatchWeights([m], u, np.ones(1)), competition, matches, among=among)
     apart = _differing_together(patterns, found) if second else np.zeros(0, dtype=int)
     if len(apart) < 2:
         return found
@@ -172,7 +185,7 @@ def _maximized(
     patterns: Patterns, rarity: Floats, weights: MatchWeights, competition: Competition, matches: float, *, among: bool
 ) -> Estimate:
     """Expectation and maximization in turn, until the number of matches is steady."""
-    every, prior = patterns.counts(), [_ramp(size) for size in patterns.sizes]
+    every, prior, total = patterns.counts(), [_ramp(size) for size in patterns.sizes], weights.u
     least = float(min(matches, 1e-3))
     for turn in range(ROUNDS):
         by_class = weights.by_class(patterns.levels)
@@ -183,12 +196,27 @@ def _maximized(
         before, matches = matches, max(float(chances.sum()), least)
         counts = patterns.counts(chances)
         parts = np.exp(by_class - ratios) * counts
-        u = patterns.shares(np.maximum(every - counts, 0), weights.u) if among else weights.u
-        shares = np.maximum(parts.sum(axis=1), 1e-9)
-        weights = MatchWeights([patterns.shares(part, prior) for part in parts], u, shares / shares.sum())
+        shares = np.maximum(parts.sum(axis=1), 1e-9) / max(float(parts.sum()), 1e-9)
+        m = [patterns.shares(part, prior) for part in parts]
+        if among:
+            u = patterns.shares(np.maximum(every - counts, 0), weights.u)
+        else:
+            u = _without_matches(total, m, shares, matches / competition.possible)
+        weights = MatchWeights(m, u, shares / shares.sum())
         if turn >= _FEWEST and abs(matches - before) < _STEADY * before:
             break
     return Estimate(weights, log_odds, chances, matches)
+
+
+def _without_matches(total: Sequence[Floats], m: list[list[Floats]], shares: Floats, part: float) -> list[Floats]:
+    """u of the pairs that do not match, of the shares of levels among all pairs, of which a ``part`` matches."""
+    part = min(part, 0.5)
+    cleaned = []
+    for column, share in enumerate(total):
+        matched = sum(weight * of_class[column] for weight, of_class in zip(shares, m, strict=True))
+        rest = np.maximum(share - part * matched, _CLEAN * share)
+        cleaned.append(rest / rest.sum())
+    return cleaned
 
 
 def _ramp(size: int) -> Floats:
