@@ -70,6 +70,12 @@ def labelled(reviewer):
     return [tuple(row) for row in read_answers(reviewer.folder).itertuples(index=False)]
 
 
+def after_again(reviewer):
+    reviewer.again()
+    reviewer._work.join()
+    return reviewer.now()
+
+
 def test_labels_are_on_disk_in_their_order_and_undo_takes_them_back(reviewer):
     pairs = [(pair.left, pair.right) for pair in reviewer.outcome.record.doubtful]
     assert (reviewer.now()["place"], reviewer.now()["pairs"]) == (0, len(pairs))
@@ -98,7 +104,7 @@ def test_the_next_match_learns_from_the_labels_and_does_not_ask_again(reviewer):
     assert state["pair"] is None
     assert state["place"] == state["pairs"] == 30
     was = len(reviewer.outcome.links)
-    state = reviewer.again()
+    state = after_again(reviewer)
     assert (state["turn"], state["place"], state["findings"]) == (2, 0, [])
     assert state["effects"][0].startswith(f"{was} links became {len(reviewer.outcome.links)}: ")
     assert re.match(r"F1 on \d+ labelled pairs held out: [\d.]+\.", state["effects"][1])
@@ -131,6 +137,31 @@ def test_labels_that_come_while_a_match_runs_stay(reviewer, shops):
     match_tables(job(shops), reviewer.folder, log)
     assert [match for *_, match in labelled(reviewer)] == [1, 0]
     assert not list(reviewer.folder.glob("*~"))
+
+
+def test_while_a_match_runs_nothing_is_labelled_and_its_end_or_failure_is_told(reviewer, monkeypatch):
+    go_on = threading.Event()
+
+    def match(job, folder, log):
+        log("linking")
+        go_on.wait(10)
+        raise ValueError("--precision: expected labelled pairs that can show 0.99, got 3")
+
+    monkeypatch.setattr("vicinal.workflows.review.match_tables", match)
+    reviewer.label(1, 0, match=True)
+    reviewer.again()
+    for request in (reviewer.again, reviewer.undo, lambda: reviewer.label(1, 1, match=True)):
+        with pytest.raises(ValueError, match="expected to wait until the match is made"):
+            request()
+    while reviewer.now()["running"] != "linking":
+        time.sleep(0.01)
+    go_on.set()
+    reviewer._work.join()
+    state = reviewer.now()
+    assert (state["running"], state["turn"], state["place"]) == (None, 1, 1)
+    assert state["effects"] == [
+        "The match was not made: --precision: expected labelled pairs that can show 0.99, got 3"
+    ]
 
 
 def test_a_label_that_cannot_be_written_does_not_count(reviewer, monkeypatch):

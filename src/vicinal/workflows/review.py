@@ -1,5 +1,6 @@
 """``vicinal match --review``: a person labels the pairs that a match doubts most, and the match learns from them."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,21 +44,26 @@ class Reviewer:
         self._labels: dict[tuple[str, str], int | None] = {}  # all of this page, None of one taken back
         self._done: list[tuple[int, bool | None]] = []  # places and labels of this round, in their order
         self._turn, self._effects = 0, list[str]()
+        self._work: threading.Thread | None = None
+        self._progress = ""
+        self._result: MatchOutcome | Exception | None = None
 
     def match(self) -> MatchOutcome:
         """Link the tables with the labels so far, and take up the pairs to label."""
-        self.outcome = match_tables(self.job, self.folder, self.log)
-        self._turn, self._done = self._turn + 1, []
-        record = self.outcome.record
-        self._pairs = list(record.doubtful[:TO_LABEL])
-        links = self.outcome.links
-        self._linked = set(zip(links["left"].astype(str), links["right"].astype(str), strict=True))
-        return self.outcome
+        return self._take_up(match_tables(self.job, self.folder, self.log))
+
+    def _take_up(self, outcome: MatchOutcome) -> MatchOutcome:
+        self.outcome, self._turn, self._done = outcome, self._turn + 1, []
+        self._pairs = list(outcome.record.doubtful[:TO_LABEL])
+        self._linked = set(zip(*(outcome.links[side].astype(str) for side in ("left", "right")), strict=True))
+        return outcome
 
     # What a page asks.
 
     def now(self) -> dict[str, Any]:
-        """The pair to label, if one is left, and what the labels of this round say."""
+        """The pair to label, if one is left, what the labels of this round say, and how far a match is that runs."""
+        if self._work is not None and not self._work.is_alive():
+            self._end_work()
         done = len(self._done)
         return {
             "name": self.outcome.record.name,
@@ -68,12 +74,14 @@ class Reviewer:
             "pair": pair_html(self._pairs[done]) if done < len(self._pairs) else None,
             "findings": self.findings(),
             "effects": self._effects,
+            "running": None if self._work is None else self._progress,
             "command": self.command,
             "file": str(self.folder / ANSWERED),
         }
 
     def label(self, turn: int, place: int, *, match: bool | None) -> dict[str, Any]:
         """Write the label of the pair at ``place``; None skips it."""
+        self._check_idle()
         if (turn, place) != (self._turn, len(self._done)) or place >= len(self._pairs):
             raise ValueError("pair: expected the one that is shown, got another; load the page again")
         if match is not None:
@@ -83,6 +91,7 @@ class Reviewer:
 
     def undo(self) -> dict[str, Any]:
         """Take the last label, or skip, of this round back."""
+        self._check_idle()
         if not self._done:
             raise ValueError("undo: expected a pair that was labelled or skipped since the last match, got none")
         place, match = self._done[-1]
@@ -92,11 +101,36 @@ class Reviewer:
         return self.now()
 
     def again(self) -> dict[str, Any]:
-        """Make the match again with the labels, and tell what they did."""
-        before = self.outcome, self._linked
-        self.match()
-        self._effects = effects(before[0], self.outcome, before[1], self._linked)
+        """Begin to make the match again with the labels; :meth:`now` tells how far it is, and then what they did."""
+        self._check_idle()
+        self._progress, self._result = "reading", None
+        self._work = threading.Thread(target=self._match_again, daemon=True)
+        self._work.start()
         return self.now()
+
+    def _match_again(self) -> None:
+        def log(line: str) -> None:
+            self._progress = line
+            self.log(line)
+
+        try:
+            self._result = match_tables(self.job, self.folder, log)
+        except (ValueError, OSError, MemoryError, RuntimeError) as wrong:
+            self._result = wrong
+
+    def _end_work(self) -> None:
+        """Take up what a match has given."""
+        self._work = None
+        if isinstance(self._result, MatchOutcome):
+            before, linked = self.outcome, self._linked
+            self._take_up(self._result)
+            self._effects = effects(before, self.outcome, linked, self._linked)
+        else:
+            self._effects = [f"The match was not made: {self._result}"]
+
+    def _check_idle(self) -> None:
+        if self._work is not None:
+            raise ValueError("pair: expected to wait until the match is made, got a request before")
 
     def finish(self) -> dict[str, Any]:
         """End the page."""
