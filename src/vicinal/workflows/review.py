@@ -149,13 +149,12 @@ class Reviewer:
         pairs = [(self._pairs[place], bool(match)) for place, match in self._done if match is not None]
         if not pairs:
             return []
-        chances = np.array([np.nan if pair.probability is None else pair.probability for pair, _ in pairs])
+        chances = np.array([pair.probability for pair, _ in pairs])
         right = np.array([match for _, match in pairs])
         sentences = []
         for part, words in (
             (chances >= 0.5, "of probability 50 % or more"),
             (chances < 0.5, "of probability below 50 %"),
-            (np.isnan(chances), "without a probability"),
         ):
             if part.any():
                 sentences.append(f"Of {part.sum()} labelled pairs {words}, {right[part].sum()} match.")
@@ -208,8 +207,11 @@ def effects(
     """What a match with more labels changed, in sentences."""
     gone, new = len(linked - links), len(links - linked)
     sentences = [f"{len(linked):,} links became {len(links):,}: {gone:,} are gone, {new:,} are new."]
-    f1 = [outcome.record.scores.get("f1") for outcome in (before, after)]
-    if f1[1] is not None:
-        was = "" if f1[0] is None else f", {number(f1[0], 3)} before"
-        return [*sentences, f"F1 on {after.record.pairs[1]} labelled pairs held out: {number(f1[1], 3)}{was}."]
+    for title, scores in (
+        (f"F1 on {after.record.pairs[1]} labelled pairs held out", [one.record.scores for one in (before, after)]),
+        ("F1 that the probabilities expect", [one.record.expected for one in (before, after)]),
+    ):
+        if "f1" in scores[1]:
+            was = f", {number(scores[0]['f1'], 3)} before" if "f1" in scores[0] else ""
+            sentences.append(f"{title}: {number(scores[1]['f1'], 3)}{was}.")
     return [*sentences, *(note for note in after.record.notes if note not in before.record.notes)]
