@@ -94,11 +94,11 @@ def test_a_pair_shows_its_weights_and_their_sum_is_its_log_odds():
     assert "<script" not in page
 
 
-def test_without_weights_there_is_no_bar():
+def test_a_column_without_weight_has_no_bar():
     plain = [ShownCell(cell.column, cell.left, cell.right, cell.verdict) for cell in CELLS]
-    page = pair_html(ShownPair("a", "b", None, plain))
-    assert "<svg" not in page
-    assert "probability" not in page
+    page = pair_html(ShownPair("a", "b", 0.25, plain, start=-1.0, refined=-0.5))
+    assert page.count("<svg") == 3
+    assert ">\N{MINUS SIGN}1.5<" in page
     assert ">alike<" in page
 
 
@@ -114,6 +114,7 @@ def record(**more):
         "truth": np.zeros(0),
         "threshold": 0.5,
         "scores": {},
+        "expected": {"precision": 0.97, "recall": 0.88, "f1": 0.92},
         "promised": None,
         "sure": [shown()] * 5,
         "doubtful": [],
@@ -148,19 +149,22 @@ def test_the_page_tells_weights_distribution_clusters_and_what_was_missed():
     assert "An estimated 96 % of the matches" in page
     assert "All 99 candidate pairs" in page
     assert re.search(r"12</bdi>.*48</bdi>.*31 %</bdi>.*>4</bdi>", page)
-    assert page.index("no label has checked") < page.index("Two estimates disagree") < page.index("<h2>Links")
-    assert page.count('<article class="card pair') == 5
+    assert page.index("By the probabilities") < page.index("Two estimates disagree") < page.index("<h2>Links")
+    assert page.count('<article class="card pair">') == 5
     assert "<summary>2 more</summary>" in page
 
 
-def test_the_first_sentence_says_whether_labels_have_checked_it():
-    assert "no label has checked" in match_findings(record())[0]
+def test_the_first_sentence_says_how_many_links_are_right_and_by_what():
+    assert match_findings(record())[0] == (
+        "7 links of probability 50 % or more. By the probabilities 97 % of them are right, and 88 % of the matches "
+        "among the candidates are linked."
+    )
     checked = record(scores={"precision": 0.9, "recall": 0.8, "f1": 0.85}, pairs=(30, 10), promised=0.85)
     assert match_findings(checked)[0] == (
         "Of 10 labelled pairs held out, 90 % of the accepted ones are right; at least 85 % was promised, and 80 % of "
         "the matches are accepted."
     )
-    assert match_findings(record(threshold=None))[0].startswith("Nothing was learned")
+    assert match_findings(record(links=(0, "many"), expected={}))[0] == "No pair is linked."
 
 
 def test_bars_of_the_histogram_hold_all_pairs():

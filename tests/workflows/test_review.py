@@ -41,8 +41,7 @@ def shops(tmp_path_factory):
 
 
 def job(shops):
-    settings = {"encoders": {"text": "none"}, "scorer": "boosting"}
-    return MatchJob(shops / "a.csv", shops / "b.csv", None, "id", "id", parameters=settings)
+    return MatchJob(shops / "a.csv", shops / "b.csv", None, "id", "id", parameters={"encoders": {"text": "none"}})
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +67,12 @@ def truth(reviewer, place):
 
 def labelled(reviewer):
     return [tuple(row) for row in read_answers(reviewer.folder).itertuples(index=False)]
+
+
+def after_again(reviewer):
+    reviewer.again()
+    reviewer._work.join()
+    return reviewer.now()
 
 
 def test_labels_are_on_disk_in_their_order_and_undo_takes_them_back(reviewer):
@@ -98,10 +103,11 @@ def test_the_next_match_learns_from_the_labels_and_does_not_ask_again(reviewer):
     assert state["pair"] is None
     assert state["place"] == state["pairs"] == 30
     was = len(reviewer.outcome.links)
-    state = reviewer.again()
+    state = after_again(reviewer)
     assert (state["turn"], state["place"], state["findings"]) == (2, 0, [])
     assert state["effects"][0].startswith(f"{was} links became {len(reviewer.outcome.links)}: ")
-    assert re.match(r"F1 on \d+ labelled pairs held out: [\d.]+\.", state["effects"][1])
+    assert re.fullmatch(r"F1 that the probabilities expect: [\d.]+, [\d.]+ before\.", state["effects"][1])
+    assert "checked by 30 labels" in state["effects"][-1]
     assert reviewer.outcome.matcher.threshold_ is not None
     assert not before & {(pair.left, pair.right) for pair in reviewer.outcome.record.doubtful}
     assert len(labelled(reviewer)) == 30
@@ -131,6 +137,31 @@ def test_labels_that_come_while_a_match_runs_stay(reviewer, shops):
     match_tables(job(shops), reviewer.folder, log)
     assert [match for *_, match in labelled(reviewer)] == [1, 0]
     assert not list(reviewer.folder.glob("*~"))
+
+
+def test_while_a_match_runs_nothing_is_labelled_and_its_end_or_failure_is_told(reviewer, monkeypatch):
+    go_on = threading.Event()
+
+    def match(job, folder, log):
+        log("linking")
+        go_on.wait(10)
+        raise ValueError("--precision: expected labelled pairs that can show 0.99, got 3")
+
+    monkeypatch.setattr("vicinal.workflows.review.match_tables", match)
+    reviewer.label(1, 0, match=True)
+    reviewer.again()
+    for request in (reviewer.again, reviewer.undo, lambda: reviewer.label(1, 1, match=True)):
+        with pytest.raises(ValueError, match="expected to wait until the match is made"):
+            request()
+    while reviewer.now()["running"] != "linking":
+        time.sleep(0.01)
+    go_on.set()
+    reviewer._work.join()
+    state = reviewer.now()
+    assert (state["running"], state["turn"], state["place"]) == (None, 1, 1)
+    assert state["effects"] == [
+        "The match was not made: --precision: expected labelled pairs that can show 0.99, got 3"
+    ]
 
 
 def test_a_label_that_cannot_be_written_does_not_count(reviewer, monkeypatch):
@@ -308,7 +339,7 @@ def test_cells_that_are_not_compared_are_shown_with_images(tmp_path):
     rng = np.random.default_rng(0)
     for place in range(12):
         Image.fromarray(rng.integers(0, 255, (16, 16, 3)).astype(np.uint8)).save(tmp_path / f"{place}.png")
-    names = [f"red lamp {number}" for number in range(100, 112)]
+    names = [f"{' '.join(rng.choice(WORDS, 3))} {number}" for number in range(100, 112)]
     photos = [f"{place}.png" for place in range(12)]
     left = pd.DataFrame({"id": range(12), "name": names, "photo": photos, "maker": ["Ann", None] * 6})
     right = pd.DataFrame({"id": range(12), "name": names, "photo": photos, "weight": 1.5})
@@ -323,16 +354,22 @@ def test_cells_that_are_not_compared_are_shown_with_images(tmp_path):
     assert ">1.5<" in page
 
 
-def test_the_weakest_pairs_are_the_least_probable_of_clusters_of_three(tmp_path):
+def test_what_the_report_says_of_one_table_follows_from_its_probabilities(tmp_path):
     rng = np.random.default_rng(1)
     things = [f"{' '.join(rng.choice(WORDS, 3))} {rng.integers(100, 999)}" for _ in range(16)]
     copies = [f"{name} {extra}" for name in things for extra in ("new", "used cheap", "as new, boxed")]
-    pd.DataFrame({"id": range(48), "name": copies}).to_csv(tmp_path / "all.csv", index=False)
+    copies += copies[::3]  # equal rows
+    pd.DataFrame({"id": range(64), "name": copies}).to_csv(tmp_path / "all.csv", index=False)
     one, other = np.triu_indices(30, 1)
     pairs = pd.DataFrame({"left": one, "right": other, "match": (one // 3 == other // 3).astype(int)})
     pairs[(pairs["match"] == 1) | (rng.random(len(pairs)) < 0.1)].to_csv(tmp_path / "pairs.csv", index=False)
     settings = {"encoders": {"text": "none"}, "scorer": "boosting"}
     found = match_tables(MatchJob(tmp_path / "all.csv", None, tmp_path / "pairs.csv", "id", "id", parameters=settings))
+    every = found.matcher.scored_candidates()["probability"].sum() + 16  # equal rows are no candidates
+    right = found.links["probability"].sum()
+    assert found.record.expected == pytest.approx(
+        {"precision": right / len(found.links), "recall": right / every, "f1": 2 * right / (len(found.links) + every)}
+    )
     clusters, least = found.matcher.clusters()[0], []
     for _, members in clusters.groupby("cluster")["id"]:
         if len(members) > 2:
@@ -340,7 +377,7 @@ def test_the_weakest_pairs_are_the_least_probable_of_clusters_of_three(tmp_path)
             least.append((float(found.matcher.predict_proba(inside)[:, 1].min()), len(members)))
     weakest = found.record.weakest
     assert len(least) >= 5
-    assert [pair.probability for pair in weakest] == pytest.approx([chance for chance, _ in sorted(least)])
-    assert [pair.size for pair in weakest] == [size for _, size in sorted(least)]
+    assert [pair.probability for pair in weakest] == pytest.approx([chance for chance, _ in sorted(least)[:10]])
+    assert [pair.size for pair in weakest] == [size for _, size in sorted(least)[:10]]
     ids = pd.DataFrame({"left": [pair.left for pair in weakest], "right": [pair.right for pair in weakest]})
     assert found.matcher.predict_proba(ids)[:, 1] == pytest.approx([pair.probability for pair in weakest])

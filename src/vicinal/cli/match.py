@@ -264,7 +264,6 @@ def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
         "rows": list(record.rows),
         "pairs": {"learned from": record.pairs[0], "held out": record.pairs[1]},
         "links": record.links[0],
-        "guesses": record.guesses,
         "doubtful": len(outcome.review),
         "threshold": record.threshold,
         "scores": dict(record.scores),
@@ -285,13 +284,8 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "") ->
         print_rows("Labelled matches among the candidates", ["candidates", "share"], rows)
     for sentence in (*match_findings(record), *record.notes):
         output.print(sentence, markup=False)
-    sure, to_label = record.links[0] - record.guesses, len(outcome.review)
-    what = "pairs of copies" if len(record.rows) == 1 else "links"
-    if record.threshold is None:
-        equal = f"{sure} pairs of equal rows, " if len(record.rows) == 1 else ""
-        output.print(f"{equal}{record.guesses} guesses, {to_label} pairs to label", markup=False)
-    else:
-        output.print(f"{sure} {what}, {to_label} doubtful pairs to look at", markup=False)
+    to_label, what = len(outcome.review), "pairs of copies" if len(record.rows) == 1 else "links"
+    output.print(f"{record.links[0]} {what}, {to_label} doubtful pairs to look at", markup=False)
     for size, count in sorted(record.clusters.items()):
         output.print(f"{count} clusters of {size} rows" if size > 1 else f"{count} rows without a copy", markup=False)
     output.print(f"matcher {folder}", markup=False)

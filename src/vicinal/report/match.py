@@ -59,12 +59,11 @@ class MatchRecord:
         rows: number of rows of each table; one number for a table matched with itself.
         pairs: number of labelled pairs: learned from, and held out.
         links: number of links, and their kind.
-        guesses: how many of the links are guesses, as nothing was learned.
         recall: share of the labelled matches among the first k candidates, by k.
         candidates: the k that was used.
         chances: probabilities of the held-out pairs, ``[n]``.
         truth: 0 or 1, ``[n]``.
-        threshold: None without labelled pairs.
+        threshold: the probability from which on pairs are linked.
         scores: precision, recall and F1 on the held-out pairs.
         promised: the requested precision, or None.
         sure: links to show.
@@ -73,7 +72,8 @@ class MatchRecord:
         clusters: size -> number of clusters, for a table matched with itself.
         contradictions: pairs within a cluster that speak against it, as text.
         versions: package -> version.
-        weights: of the columns, by level from the lowest; none if the scorer has no match weights.
+        expected: precision, recall and F1 of the links that the probabilities themselves expect.
+        weights: of the columns, by level from the lowest.
         scored: probabilities of all candidates, ``[n]``.
         reached: estimated share of the matches among the candidates; None if it is not known.
         weakest: of clusters of three rows and more, those with the least probable pair first.
@@ -87,7 +87,7 @@ class MatchRecord:
     candidates: int
     chances: NDArray[Any]
     truth: NDArray[Any]
-    threshold: float | None
+    threshold: float
     scores: Mapping[str, float]
     promised: float | None
     sure: Sequence[ShownPair]
@@ -96,7 +96,7 @@ class MatchRecord:
     clusters: Mapping[int, int] = field(default_factory=dict)
     contradictions: Sequence[Sequence[str]] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
-    guesses: int = 0
+    expected: Mapping[str, float] = field(default_factory=dict)
     weights: Sequence[LevelWeight] = ()
     scored: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
     reached: float | None = None
@@ -111,8 +111,7 @@ def write_match_page(record: MatchRecord, path: str | os.PathLike[str]) -> Path:
 def match_html(record: MatchRecord) -> str:
     """The page of ``record`` as HTML text."""
     what = "links" if len(record.rows) > 1 else "pairs of copies"
-    tiles = [(name, f"{count:,}") for name, count in ((what, record.links[0] - record.guesses),) if count]
-    tiles += [("guesses", f"{record.guesses:,}")] * (record.threshold is None)
+    tiles = [(what, f"{record.links[0]:,}")]
     tiles += [(name, number(record.scores[name], 3)) for name in ("precision", "recall", "f1") if name in record.scores]
     return rendered(
         "match.html",
@@ -135,15 +134,11 @@ def match_html(record: MatchRecord) -> str:
 
 def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ShownPair]]]:
     """Title, sentence and pairs of each list."""
-    evenly, label = (
-        "Drawn evenly from the surest to the least sure.",
-        "label them on the page of --review, or in review.csv, and run again.",
-    )
-    if record.threshold is None:
-        to_label = "Pairs to label", f"From the surest to the least sure: {label}", record.doubtful
-        return [("Guesses", evenly, record.sure), to_label]
-    doubtful = "Doubtful pairs", f"Nearest to the threshold: {label}", record.doubtful
-    return [("Links", evenly, record.sure), doubtful]
+    teach = "Labels of these teach most: give them on the page of --review, or in review.csv, and run again."
+    return [
+        ("Links", "Drawn evenly from the surest to the least sure.", record.sure),
+        ("Doubtful pairs", teach, record.doubtful),
+    ]
 
 
 def _weights(levels: Sequence[LevelWeight]) -> list[dict[str, Any]]:
@@ -170,8 +165,6 @@ def _rare(share: float) -> str:
 
 def match_findings(record: MatchRecord) -> list[str]:
     """The findings as sentences, the most important first."""
-    if record.threshold is None:
-        return ["Nothing was learned: links are guesses, rows that are each other's best candidate and clearly alike."]
     sentences = []
     if "precision" in record.scores:
         promise = f"; at least {percent(record.promised)} was promised" if record.promised is not None else ""
@@ -179,11 +172,14 @@ def match_findings(record: MatchRecord) -> list[str]:
             f"Of {record.pairs[1]:,} labelled pairs held out, {percent(record.scores['precision'])} of the accepted "
             f"ones are right{promise}, and {percent(record.scores['recall'])} of the matches are accepted."
         )
-    else:
+    elif record.links[0]:
         sentences.append(
-            f"{record.links[0]:,} links of probability {percent(record.threshold)} or more; no label has checked the "
-            "probabilities."
+            f"{record.links[0]:,} links of probability {percent(record.threshold)} or more. By the probabilities "
+            f"{percent(record.expected['precision'])} of them are right, and {percent(record.expected['recall'])} of "
+            "the matches among the candidates are linked."
         )
+    else:
+        sentences.append("No pair is linked.")
     share = record.recall.get(record.candidates)
     if share is not None:
         sentences.append(
@@ -213,8 +209,8 @@ def _pictures(record: MatchRecord) -> list[Picture]:
                 "cannot be linked; more candidates take more time.",
             )
         )
-    if record.threshold is not None and len(record.truth):
-        threshold = record.threshold
+    threshold = record.threshold
+    if len(record.truth):
         drawn.append(
             picture(
                 lambda: precision_recall(record.chances, record.truth, threshold),
@@ -225,7 +221,6 @@ def _pictures(record: MatchRecord) -> list[Picture]:
             )
         )
     if len(record.scored):
-        threshold = record.threshold or 0.5
         drawn.append(
             picture(
                 lambda: chance_histogram(record.scored, threshold),

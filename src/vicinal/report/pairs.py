@@ -27,8 +27,8 @@ class ShownCell:
         left: cell of the left row.
         right: likewise.
         verdict: "agrees", "alike", "alike in part", "differs" or "empty".
-        level: the comparison level in words; "" if there is none.
-        weight: match weight in bits; NaN if there is none.
+        level: the comparison level in words; "" if the column has none.
+        weight: match weight in bits; NaN if the column has none.
     """
 
     column: str
@@ -48,21 +48,21 @@ class ShownPair:
     Attributes:
         left: id of the left row.
         right: id of the right row.
-        probability: of a match; None of a guess.
-        cells: of the columns that both tables have.
+        probability: of a match.
+        cells: of the columns that both tables have, and of whole rows.
         resembles: similar labelled pairs, as text.
-        start: log odds in bits before any column is compared; NaN if columns have no match weights.
+        start: log odds in bits before any column is compared.
         refined: bits beyond those of the columns.
         others: cells of either row that are not compared as texts or numbers, by column; images as bytes.
     """
 
     left: str
     right: str
-    probability: float | None
+    probability: float
     cells: Sequence[ShownCell]
     resembles: Sequence[str] = ()
-    start: float = math.nan
-    refined: float = math.nan
+    start: float = 0.0
+    refined: float = 0.0
     others: tuple[Mapping[str, Cell], Mapping[str, Cell]] = ({}, {})
 
 
@@ -111,27 +111,25 @@ def waterfall(steps: Sequence[float]) -> list[Bar]:
 def pair_view(pair: ShownPair) -> dict[str, Any]:
     """A pair as the template shows it."""
     weights = [0.0 if math.isnan(cell.weight) else cell.weight for cell in pair.cells]
-    has_weights = not math.isnan(pair.start)
-    refined = 0.0 if math.isnan(pair.refined) else pair.refined
-    bars = waterfall([pair.start, *weights, refined]) if has_weights else []
+    start, *columns, refined, total = waterfall([pair.start, *weights, pair.refined])
     cells = [
         {
             "column": one_line(cell.column, 40),
             "level": one_line(cell.level or cell.verdict, 60),
             "color": _COLORS.get(cell.verdict, ""),
             "sides": _sides(cell),
-            "bar": bars[1 + place] if has_weights and not math.isnan(cell.weight) else None,
+            "bar": None if math.isnan(cell.weight) else bar,
         }
-        for place, cell in enumerate(pair.cells)
+        for cell, bar in zip(pair.cells, columns, strict=True)
     ]
     return {
         "left": one_line(pair.left, 60),
         "right": one_line(pair.right, 60),
-        "probability": None if pair.probability is None else percent(pair.probability),
+        "probability": percent(pair.probability),
         "cells": cells,
-        "start": bars[0] if bars else None,
-        "refined": bars[-2] if bars and refined else None,
-        "total": bars[-1] if bars else None,
+        "start": start,
+        "refined": refined,
+        "total": total,
         "others": [views(side, 160) for side in pair.others] if any(pair.others) else [],
         "resembles": [one_line(text, 120) for text in pair.resembles],
     }

@@ -20,7 +20,7 @@ from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.matching import DEPTHS, RowMatcher
-from vicinal.report.match import MatchRecord, WeakPair, write_match_page
+from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, write_match_page
 from vicinal.report.pairs import ShownCell, ShownPair
 from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
@@ -44,7 +44,7 @@ class MatchJob:
     Attributes:
         left: file of a table.
         right: file of the other; None: copies are looked for in the left one.
-        pairs: file of labelled pairs; None: nothing is learned.
+        pairs: file of labelled pairs; None: probabilities are estimates.
         id_left: column of ids of the left table.
         id_right: column of ids of the right table.
         use: columns that are read; None: all.
@@ -78,7 +78,7 @@ class MatchOutcome:
 def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line: None) -> MatchOutcome:
     """Link two tables and write the folder of the match, whole or not at all.
 
-    It holds the matcher, ``links.parquet``, ``review.csv`` (the band of doubt, or some thirty pairs where none were
+    It holds the matcher, ``links.parquet``, ``review.csv`` (the band of doubt, or thirty pairs where fewer than 200 are
     labelled, with an empty column ``match``; labels that are filled in there are taken up by the next run, and stand in
     ``answered.csv`` from then on) and ``report.html``; of one table also ``clusters.parquet`` and
     ``contradictions.csv``. A killed run goes on with the vectors that it has.
@@ -203,6 +203,7 @@ def _record(
 ) -> MatchRecord:
     learned = matcher.scorer_ is not None
     held_out = matcher.validation_ if learned else pd.DataFrame({"probability": [], "match": []})
+    scored, threshold = matcher.scored_candidates(), float(matcher.threshold_ or 0.0)
     sizes: dict[int, int] = {}
     if clusters is not None:
         members = np.bincount(clusters[0]["cluster"].to_numpy())
@@ -211,14 +212,13 @@ def _record(
     return MatchRecord(
         name=" and ".join(names),
         rows=[len(table) for table in matcher.tables_.tables],
-        pairs=(len(matcher.labelled_), len(held_out)),
+        pairs=(len(matcher.labelled_ if learned else matcher.labels_), len(held_out)),
         links=(len(links), "clusters" if clusters is not None else matcher.links),
-        guesses=int(links["probability"].isna().sum()),
         recall={k: matcher.scores_[f"recall at {k}"] for k in DEPTHS} if learned else {},
         candidates=matcher.n_candidates,
         chances=held_out["probability"].to_numpy(),
         truth=held_out["match"].to_numpy(),
-        threshold=matcher.threshold_,
+        threshold=threshold,
         scores={name: matcher.scores_[name] for name in ("precision", "recall", "f1") if name in matcher.scores_},
         promised=matcher.precision,
         sure=_shown(matcher, _spread(links)),
@@ -228,10 +228,24 @@ def _record(
         contradictions=[]
         if clusters is None
         else [[str(cell) for cell in row] for row in clusters[1].head(50).to_numpy()],
-        scored=matcher.scored_candidates()["probability"].to_numpy() if learned else np.zeros(0),
-        weakest=[] if clusters is None or not learned else _weakest(matcher, clusters[0]),
+        expected=_expected(links, scored, threshold),
+        weights=[LevelWeight(*row) for row in matcher.match_weights().itertuples(index=False)],
+        scored=scored["probability"].to_numpy(),
+        weakest=[] if clusters is None else _weakest(matcher, clusters[0]),
         versions={"vicinal": __version__, "torch": torch.__version__, "Python": platform.python_version()},
     )
+
+
+def _expected(links: pd.DataFrame, scored: pd.DataFrame, threshold: float) -> dict[str, float]:
+    """Precision, recall and F1 of links that the probabilities of them and of all candidates expect."""
+    right = float(links["probability"].sum())
+    if not right:
+        return {}
+    likely = scored[scored["probability"] >= threshold]
+    sides = ["left", "right"]
+    copies = len(pd.concat([likely[sides], links[sides]]).drop_duplicates()) - len(likely)  # linked, but no candidates
+    matches = float(scored["probability"].sum()) + copies
+    return {"precision": right / len(links), "recall": right / matches, "f1": 2 * right / (len(links) + matches)}
 
 
 def _weakest(matcher: RowMatcher, clusters: pd.DataFrame) -> list[WeakPair]:
@@ -264,9 +278,11 @@ def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ShownPair]:
         ShownPair(
             str(pair.left),
             str(pair.right),
-            None if np.isnan(pair.probability) else pair.probability,
-            [ShownCell(cell.column, cell.left, cell.right, cell.verdict) for cell in pair.cells],
+            pair.probability,
+            [ShownCell(c.column, c.left, c.right, c.verdict, c.level, c.weight) for c in pair.cells],
             [f"{one} and {other} ({'match' if match else 'no match'})" for one, other, match, _ in pair.resembles],
+            pair.start,
+            pair.refined,
             others=(_others(matcher, 0, pair.left), _others(matcher, -1, pair.right)),
         )
         for pair in matcher.explain(pairs)

@@ -1,5 +1,6 @@
 """``vicinal match --review``: a person labels the pairs that a match doubts most, and the match learns from them."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,21 +44,26 @@ class Reviewer:
         self._labels: dict[tuple[str, str], int | None] = {}  # all of this page, None of one taken back
         self._done: list[tuple[int, bool | None]] = []  # places and labels of this round, in their order
         self._turn, self._effects = 0, list[str]()
+        self._work: threading.Thread | None = None
+        self._progress = ""
+        self._result: MatchOutcome | Exception | None = None
 
     def match(self) -> MatchOutcome:
         """Link the tables with the labels so far, and take up the pairs to label."""
-        self.outcome = match_tables(self.job, self.folder, self.log)
-        self._turn, self._done = self._turn + 1, []
-        record = self.outcome.record
-        self._pairs = list(record.doubtful[:TO_LABEL])
-        links = self.outcome.links
-        self._linked = set(zip(links["left"].astype(str), links["right"].astype(str), strict=True))
-        return self.outcome
+        return self._take_up(match_tables(self.job, self.folder, self.log))
+
+    def _take_up(self, outcome: MatchOutcome) -> MatchOutcome:
+        self.outcome, self._turn, self._done = outcome, self._turn + 1, []
+        self._pairs = list(outcome.record.doubtful[:TO_LABEL])
+        self._linked = set(zip(*(outcome.links[side].astype(str) for side in ("left", "right")), strict=True))
+        return outcome
 
     # What a page asks.
 
     def now(self) -> dict[str, Any]:
-        """The pair to label, if one is left, and what the labels of this round say."""
+        """The pair to label, if one is left, what the labels of this round say, and how far a match is that runs."""
+        if self._work is not None and not self._work.is_alive():
+            self._end_work()
         done = len(self._done)
         return {
             "name": self.outcome.record.name,
@@ -68,12 +74,14 @@ class Reviewer:
             "pair": pair_html(self._pairs[done]) if done < len(self._pairs) else None,
             "findings": self.findings(),
             "effects": self._effects,
+            "running": None if self._work is None else self._progress,
             "command": self.command,
             "file": str(self.folder / ANSWERED),
         }
 
     def label(self, turn: int, place: int, *, match: bool | None) -> dict[str, Any]:
         """Write the label of the pair at ``place``; None skips it."""
+        self._check_idle()
         if (turn, place) != (self._turn, len(self._done)) or place >= len(self._pairs):
             raise ValueError("pair: expected the one that is shown, got another; load the page again")
         if match is not None:
@@ -83,6 +91,7 @@ class Reviewer:
 
     def undo(self) -> dict[str, Any]:
         """Take the last label, or skip, of this round back."""
+        self._check_idle()
         if not self._done:
             raise ValueError("undo: expected a pair that was labelled or skipped since the last match, got none")
         place, match = self._done[-1]
@@ -92,11 +101,36 @@ class Reviewer:
         return self.now()
 
     def again(self) -> dict[str, Any]:
-        """Make the match again with the labels, and tell what they did."""
-        before = self.outcome, self._linked
-        self.match()
-        self._effects = effects(before[0], self.outcome, before[1], self._linked)
+        """Begin to make the match again with the labels; :meth:`now` tells how far it is, and then what they did."""
+        self._check_idle()
+        self._progress, self._result = "reading", None
+        self._work = threading.Thread(target=self._match_again, daemon=True)
+        self._work.start()
         return self.now()
+
+    def _match_again(self) -> None:
+        def log(line: str) -> None:
+            self._progress = line
+            self.log(line)
+
+        try:
+            self._result = match_tables(self.job, self.folder, log)
+        except (ValueError, OSError, MemoryError, RuntimeError) as wrong:
+            self._result = wrong
+
+    def _end_work(self) -> None:
+        """Take up what a match has given."""
+        self._work = None
+        if isinstance(self._result, MatchOutcome):
+            before, linked = self.outcome, self._linked
+            self._take_up(self._result)
+            self._effects = effects(before, self.outcome, linked, self._linked)
+        else:
+            self._effects = [f"The match was not made: {self._result}"]
+
+    def _check_idle(self) -> None:
+        if self._work is not None:
+            raise ValueError("pair: expected to wait until the match is made, got a request before")
 
     def finish(self) -> dict[str, Any]:
         """End the page."""
@@ -115,13 +149,12 @@ class Reviewer:
         pairs = [(self._pairs[place], bool(match)) for place, match in self._done if match is not None]
         if not pairs:
             return []
-        chances = np.array([np.nan if pair.probability is None else pair.probability for pair, _ in pairs])
+        chances = np.array([pair.probability for pair, _ in pairs])
         right = np.array([match for _, match in pairs])
         sentences = []
         for part, words in (
             (chances >= 0.5, "of probability 50 % or more"),
             (chances < 0.5, "of probability below 50 %"),
-            (np.isnan(chances), "without a probability"),
         ):
             if part.any():
                 sentences.append(f"Of {part.sum()} labelled pairs {words}, {right[part].sum()} match.")
@@ -174,8 +207,11 @@ def effects(
     """What a match with more labels changed, in sentences."""
     gone, new = len(linked - links), len(links - linked)
     sentences = [f"{len(linked):,} links became {len(links):,}: {gone:,} are gone, {new:,} are new."]
-    f1 = [outcome.record.scores.get("f1") for outcome in (before, after)]
-    if f1[1] is not None:
-        was = "" if f1[0] is None else f", {number(f1[0], 3)} before"
-        return [*sentences, f"F1 on {after.record.pairs[1]} labelled pairs held out: {number(f1[1], 3)}{was}."]
+    for title, scores in (
+        (f"F1 on {after.record.pairs[1]} labelled pairs held out", [one.record.scores for one in (before, after)]),
+        ("F1 that the probabilities expect", [one.record.expected for one in (before, after)]),
+    ):
+        if "f1" in scores[1]:
+            was = f", {number(scores[0]['f1'], 3)} before" if "f1" in scores[0] else ""
+            sentences.append(f"{title}: {number(scores[1]['f1'], 3)}{was}.")
     return [*sentences, *(note for note in after.record.notes if note not in before.record.notes)]

@@ -13,9 +13,18 @@ async function act(what, body, text) {
 }
 const label = (match, text) => () => act("label", { turn: state.turn, place: state.place, match }, text);
 async function again() {
-  say("matching again; the terminal shows how far it is");
-  for (const one of document.querySelectorAll("#answers button")) one.disabled = true;
-  try { await act("again", {}, "matched again"); } catch (wrong) { show(); throw wrong; }
+  await act("again", {}, "");
+  await follow();
+}
+async function follow() {
+  if (state.running === null) return;
+  while (state.running !== null) {
+    say("matching again: " + state.running);
+    await new Promise((proceed) => setTimeout(proceed, 500));
+    state = await ask("now");
+  }
+  show();
+  say("");
 }
 async function finish() {
   await act("finish", {}, "");
@@ -46,6 +55,7 @@ function show() {
   if (state.place) key("u", "undo");
   if (state.labelled) tools.push(button("Match again", again, state.pair === null ? "strong" : ""));
   tools.push(button("Finish", finish));
+  for (const one of tools) one.disabled = state.running !== null;
   $("answers").replaceChildren(...tools);
   $("findings").replaceChildren();
   for (const [title, sentences] of [["What the last labels did", state.effects], ["What the labels say so far", state.findings]])
@@ -57,7 +67,7 @@ function show() {
 }
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || state === null) return;
-  const letter = event.key.toLowerCase(), is = [...document.querySelectorAll("#answers kbd")].some((one) => one.textContent === letter);
+  const letter = event.key.toLowerCase(), is = [...document.querySelectorAll("#answers button:enabled kbd")].some((one) => one.textContent === letter);
   if (is) { event.preventDefault(); attempt(keys[letter]); }
 });
-addEventListener("DOMContentLoaded", () => attempt(() => act("now", {}, "")));
+addEventListener("DOMContentLoaded", () => attempt(async () => { await act("now", {}, ""); await follow(); }));
