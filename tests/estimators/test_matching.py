@@ -222,14 +222,37 @@ def test_a_seed_is_a_model_and_rows_are_encoded_whole(tmp_path):
         torch.testing.assert_close(vectors, model.tables_.left.vectors)
 
 
-def test_without_labelled_pairs_nothing_is_learned_and_that_is_said():
+def test_without_labelled_pairs_probabilities_are_estimated_and_that_is_said(tmp_path):
     left, right, pairs = shops()
     model = matcher().fit(left, right)
     links = model.link()
     assert (links["left"].str[1:].astype(int) + 1000 == links["right"]).mean() > 0.9
-    assert any("nothing was learned" in note for note in model.notes_)
-    with pytest.raises(ValueError, match=r"^pairs: expected a matcher fitted with labelled pairs"):
-        model.predict(pairs)
+    assert any("checked by no label" in note for note in model.notes_)
+    chances = model.predict_proba(pairs)[:, 1]
+    assert chances[pairs["match"] == 1].mean() > 0.9 > 0.2 > chances[pairs["match"] == 0].mean()
+    model.save(tmp_path / "m")
+    loaded = RowMatcher.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict_proba(pairs), model.predict_proba(pairs))
+    pd.testing.assert_frame_equal(loaded.link(), links)
+    pd.testing.assert_frame_equal(loaded.match_weights(), model.match_weights())
+
+
+def test_start_weights_and_what_is_refined_are_the_log2_odds():
+    left, right, pairs = shops()
+    few = pd.concat([pairs[pairs["match"] == match].head(30) for match in (0, 1)])
+    for labels in (None, few, pairs):
+        model = matcher().fit(left, right, labels)
+        at = model.scored_candidates().query("1e-9 < probability < 1 - 1e-9").iloc[::40]
+        for pair, chance in zip(model.explain(at), at["probability"], strict=True):
+            assert pair.probability == pytest.approx(chance, abs=1e-9)
+            bits = pair.start + sum(cell.weight for cell in pair.cells) + pair.refined
+            assert bits == pytest.approx(np.log2(chance / (1 - chance)), abs=1e-6)
+
+
+def test_a_promise_without_labels_is_refused_with_the_number_that_would_do():
+    left, right, _ = shops(40)
+    with pytest.raises(ValueError, match=r"^precision: expected labelled pairs to promise it by, got none; about 234"):
+        matcher(precision=0.95).fit(left, right)  # log(.05) / log(.95) = 58.4 held out, of every fourth
 
 
 def test_without_a_column_of_labels_other_candidates_are_no_matches():
@@ -395,7 +418,6 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts():
         ),
         (lambda a, b, p: (a, b, p[p["match"] == 0]), r"^pairs: expected at least one pair that matches, got \d+ that"),
         (lambda a, b, p: (a, b, p[p["match"] == 1]), r"^pairs: expected at least one pair that does not match"),
-        (lambda a, b, p: (a, b, p.groupby("match").head(1)), r"^pairs: expected some that match and some that do not"),
     ],
 )
 def test_what_cannot_be_used_is_told_in_one_sentence(change, sentence):

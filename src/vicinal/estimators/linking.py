@@ -114,7 +114,7 @@ def pairs_to_label(chances: Floats, count: int) -> Ids:
     The most probable first.
 
     >>> pairs_to_label(np.array([0.99, 0.6, 0.45, 0.2, 0.05, 0.001]), 4).tolist()
-    [0, 1, 2, 4]
+    [1, 2, 3, 4]
     """
     near = np.argsort(np.abs(chances - 0.5), kind="stable")[: count // 2]
     rest = np.setdiff1d(np.arange(len(chances)), near)
@@ -127,6 +127,8 @@ def pairs_to_label(chances: Floats, count: int) -> Ids:
         chosen.append(part[np.unique(np.linspace(0, len(part) - 1, some).astype(np.int64))])
         wanted -= some
     every = np.concatenate(chosen)
+    others = np.setdiff1d(np.arange(len(chances)), every)  # where bands have too few
+    every = np.append(every, others[np.argsort(-chances[others], kind="stable")[: max(0, count - len(every))]])
     return every[np.argsort(-chances[every], kind="stable")]
 
 

@@ -19,7 +19,7 @@ DIGITS = "words with digits"
 """What the words with digits of both rows have in common, wherever they stand; a column beside those of texts."""
 
 RANDOM_PAIRS = 200_000
-"""Random pairs that u is measured on."""
+"""Random pairs that u is measured on, or all of fewer."""
 
 FEWEST = 20
 """Expected matches below which nothing is learned beyond the weights of columns."""
@@ -191,7 +191,7 @@ class Linkage:
     def _sentences(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> list[str]:
         notes = [
             f"{self.expected(tables):.0f} matches are expected; their probabilities are estimates, checked by "
-            + (f"{len(labels[1])} labels" if len(labels[1]) else "no label")
+            + (f"{len(labels[1])} label" + "s" * (len(labels[1]) > 1) if len(labels[1]) else "no label")
         ]
         if not self.has_sign:
             return [*notes, "no sign of matches: no pair stands out, so none is linked; label pairs of the review"]
@@ -237,8 +237,12 @@ class Linkage:
 
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
         """u: the share of each level among random pairs; of equal cells by how frequent values are."""
-        random, rows = np.random.default_rng(seed), self._rows(tables)
-        at = np.stack([random.integers(0, count, RANDOM_PAIRS) for count in rows], axis=1)
+        rows = self._rows(tables)
+        if rows[0] * rows[1] <= RANDOM_PAIRS:  # all pairs are
+            at = np.stack(np.divmod(np.arange(rows[0] * rows[1]), rows[1]), axis=1)
+        else:
+            random = np.random.default_rng(seed)
+            at = np.stack([random.integers(0, count, RANDOM_PAIRS) for count in rows], axis=1)
         levels = self.levels(tables, at[at[:, 0] != at[:, 1]] if tables.is_single else at)
         equal = [column.equal_by_chance() for column in self._columns(tables)]
         shares = []

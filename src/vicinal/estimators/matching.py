@@ -112,6 +112,12 @@ _EVEN = 0.5
 """The threshold without labels that choose one."""
 
 
+def _as_rows(labelled: pd.DataFrame) -> pd.DataFrame:
+    """Labelled things as the rows that were labelled."""
+    rows = labelled[["left row", "right row", "match"]].set_axis(["left", "right", "match"], axis=1)
+    return rows.reset_index(drop=True)
+
+
 def _lack(learned: pd.DataFrame, held_out: pd.DataFrame, *_: Any) -> str:
     """What labelled pairs lack to learn from and to choose the threshold by; "" if nothing."""
     for part, rows in (("learn from", learned), ("choose the threshold by", held_out)):
@@ -280,12 +286,13 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             return self
         parts = self._learned_and_held_out(labelled, chosen)
         lack = _lack(*parts)
-        settings = (self.precision, chosen, None if self.scorer == "auto" else 1, None if self.tune == "none" else 1)
-        is_plain = all(each is None for each in settings)
-        if lack and not is_plain:
+        needs_held_out = self.precision is not None or chosen is not None or self.tune != "none"
+        if lack and needs_held_out:
             raise ValueError(f"pairs: {lack}")
-        if is_plain and (lack or len(parts[0]) + len(parts[1]) < FEW):
+        is_few = len(parts[0]) + len(parts[1]) < FEW and self.scorer == "auto"
+        if lack or (is_few and not needs_held_out):
             both = pd.concat(parts[:2])
+            self.labelled_ = _as_rows(both)
             self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), progress)
         else:
             self._learn(*parts, progress)
@@ -341,9 +348,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self._choose_scorer(features, matches, inner, log)
         if self.tune != "none":
             self._try_reader(labelled, features, inner, log)
+            self.share_ = self.share_ if self.reader_ is None else 1.0  # match weights know no texts
         self.known_ = features
-        self.labelled_ = labelled[["left row", "right row", "match"]].set_axis(["left", "right", "match"], axis=1)
-        self.labelled_ = self.labelled_.reset_index(drop=True)
+        self.labelled_ = _as_rows(labelled)
         chances, truth = self._chances(positions_of(held_out)), held_out["match"].to_numpy()
         self.validation_ = pd.DataFrame({"probability": chances, "match": truth})
         self._choose_threshold(chances, truth)
