@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vicinal.linkage import block_rules, blocking
+from vicinal.linkage import block_keys, block_rules, blocking
 from vicinal.linkage.block_keys import Cells, Part, PartsRule, TokensRule, grams_of, parts_of, text_hashes, words_of
 from vicinal.linkage.block_recall import estimated_recall
 from vicinal.linkage.blocking import BlockIndex, blocked_pairs
@@ -157,11 +157,13 @@ def test_halves_of_a_column():
     assert Part("a", "end", 3).texts(["abcdef", "ab"]) == ["def", "ab"]
 
 
-def test_words_and_letters_of_texts():
-    values = ["red, red lamp", "", "--", "Straße 5b"]
+@pytest.mark.parametrize("few", [0, 100])
+def test_words_and_letters_of_texts(few, monkeypatch):
+    monkeypatch.setattr(block_keys, "_FEW", few)
+    values = ["red, red lamp", "", "--", "Straße 5b_½—Ж漢"]
     words = words_of(values)
     ends = words.ends.tolist()
-    expected = [["red", "red", "lamp"], [], [], ["Straße", "5b"]]
+    expected = [["red", "red", "lamp"], [], [], ["Straße", "5b", "½", "Ж漢"]]
     hashes = [[h for h in words.hashes[words.ids[a:b]].tolist() if h] for a, b in pairwise(ends)]
     assert hashes == [text_hashes(each).tolist() if each else [] for each in expected]
     grams = grams_of(["abc", "bc", "xabc", "a", "y" * 100])

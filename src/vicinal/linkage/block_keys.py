@@ -1,8 +1,9 @@
 """What rows have in common if they are to be compared: parts of cells, rare words and pairs of them, as hashes."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations_with_replacement
 from typing import Any, Literal
 
@@ -24,6 +25,11 @@ GRAM = 4
 
 _LONGEST, _SHORTEST, _LEAST = 40, 4, 3
 """Letters of the median cell of a column whose halves are parts, at the most and at the least; and of a half."""
+
+_FEW = 100
+"""Texts up to which words are looked for without Arrow."""
+
+_WORD = re.compile(r"[^\W_]+")
 
 _LETTERS = 64
 """Letters of a text up to which n-grams are taken."""
@@ -109,8 +115,11 @@ class Tokens:
 
 def words_of(values: Sequence[str]) -> Tokens:
     """Runs of letters and digits."""
-    texts = pc.replace_substring_regex(pa.array(values, pa.large_string()), r"[^\pL\pN]+", " ")
-    lists = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts))
+    if len(values) <= _FEW:  # Arrow takes 2 ms to read the expression
+        lists = pa.array([_WORD.findall(value) for value in values], pa.large_list(pa.large_string()))
+    else:
+        texts = pc.replace_substring_regex(pa.array(values, pa.large_string()), r"[^\pL\pN]+", " ")
+        lists = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts))
     words = lists.flatten().dictionary_encode()
     hashes = text_hashes(words.dictionary.to_pylist())
     hashes[pc.equal(words.dictionary, "").to_numpy(zero_copy_only=False)] = _NOTHING
@@ -213,6 +222,11 @@ class TokensRule:
         """In words."""
         return f"rare {self.kind} of {', '.join(self.columns)}"
 
+    @cached_property
+    def _rising(self) -> Hashes:
+        """The known tokens from the rarest."""
+        return self.known[np.argsort(self.order)]
+
     @classmethod
     def of(cls, kind: Literal["words", "letters"], cells: Cells, names: Sequence[str], *, single: bool) -> "TokensRule":
         """The rule for tokens of two tables, or of one: tokens that a single row has are left out."""
@@ -254,8 +268,7 @@ class TokensRule:
         place = np.arange(len(entry)) - np.searchsorted(row, np.arange(count))[row]
         rarest = np.zeros((RAREST, count), dtype=np.uint64)
         first = place < RAREST
-        by_rank = cells.once(self, lambda: self.known[np.argsort(self.order)])
-        rarest[place[first], row[first]] = by_rank[(entry & 0xFFFFFFFF)[first]]
+        rarest[place[first], row[first]] = self._rising[(entry & 0xFFFFFFFF)[first]]
         keys, places = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
         for one, other in combinations_with_replacement(range(RAREST), 2):
             both = np.flatnonzero(rarest[other] != _NOTHING)
