@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vicinal.linkage import block_keys, block_rules, blocking
 from vicinal.linkage.block_keys import Cells, Part, PartsRule, TokensRule, grams_of, parts_of, text_hashes, words_of
 from vicinal.linkage.block_recall import estimated_recall
-from vicinal.linkage.blocking import BlockIndex, blocked_pairs
+from vicinal.linkage.blocking import BlockedPairs, BlockIndex, blocked_pairs
 from vicinal.linkage.columns import CodedColumn
 
 
@@ -80,6 +80,47 @@ def test_an_empty_cell_joins_nothing():
     cells = Cells(columns)
     index = BlockIndex([PartsRule((Part("a"), Part("b")))]).add(cells, 1)
     assert as_set(index.candidates(cells)) == {(2, 1): 1}
+
+
+def test_evidence_is_how_rare_the_shared_keys_are():
+    columns = [coded(["u", "v"], ["u", "u", "u", "v"], name="a"), coded(["x", "y"], ["x", "x", "", "x"], name="b")]
+    cells, rules = Cells(columns), [PartsRule((Part("a"),)), PartsRule((Part("b"),))]
+    blocked = BlockIndex(rules).add(cells, 1).candidates(cells)
+    assert blocked.pairs.tolist() == [[0, 0], [0, 1], [0, 2], [0, 3], [1, 3]]
+    one, other = np.log2(4 / 3), np.log2(4 / 3)
+    assert blocked.evidence == pytest.approx([one + other, one + other, one, other, 2.0], abs=1 / 16)
+    pieces = BlockIndex(rules).add(cells, 1).add(cells, 0).candidates(cells)
+    assert pieces.evidence[0] == pytest.approx(np.log2(6 / 4) + np.log2(6 / 4), abs=1 / 16)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True, max_size=20), st.integers(1, 3), st.randoms()
+)
+def test_the_strongest_pairs_of_either_row_stay(pairs, each, random):
+    pairs = sorted(pairs)
+    evidence = np.array(random.sample(range(100), len(pairs)), dtype=np.float32)
+    bits = np.arange(len(pairs), dtype=np.uint32)
+    strong = BlockedPairs(np.array(pairs, dtype=np.int32).reshape(-1, 2), bits, evidence).strongest(each)
+    expected = [
+        number
+        for number, pair in enumerate(pairs)
+        if any(
+            sum(evidence[other] > evidence[number] for other in range(len(pairs)) if pairs[other][side] == pair[side])
+            < each
+            for side in (0, 1)
+        )
+    ]
+    assert strong.bits.tolist() == expected
+    assert strong.pairs.tolist() == [list(pairs[number]) for number in expected]
+    assert strong.evidence.tolist() == evidence[expected].tolist()
+
+
+def test_pairs_of_equal_evidence_are_no_more_than_asked_for():
+    pairs = np.stack(np.divmod(np.arange(400), 20), axis=1).astype(np.int32)
+    alike = BlockedPairs(pairs, np.zeros(400, np.uint32), np.ones(400, np.float32)).strongest(2)
+    assert len(alike.pairs) <= 2 * 20 + 2 * 20
+    assert all(np.bincount(side, minlength=20).min() >= 2 for side in alike.pairs.T)
 
 
 def test_a_range_of_rows_and_few_pairs_at_a_time(monkeypatch):
@@ -258,6 +299,9 @@ def test_chosen_rules_find_the_copies(monkeypatch):
     copies = result.pairs[:, 0] == result.pairs[:, 1]
     assert copies.sum() > 0.985 * 3000
     assert len(result.pairs) <= 60_000
+    fewer = blocked_pairs(columns, single=False, most=60_000, each=2)
+    assert len(fewer.pairs) < 4 * 3000
+    assert (fewer.pairs[:, 0] == fewer.pairs[:, 1]).sum() > 0.98 * 3000
     assert len(result.rules) == len(set(result.rules)) <= block_rules.MOST_RULES
 
 
@@ -271,7 +315,7 @@ def test_matches_of_two_classes_are_estimated_from_those_that_rules_found():
     ]
     rules = [PartsRule((Part(one), Part(other))) for one, other in ("ab", "bc", "cd", "de")]
     cells = Cells(columns)
-    pairs, bits = BlockIndex(rules).add(cells, 1).candidates(cells)
+    pairs, bits, _ = BlockIndex(rules).add(cells, 1).candidates(cells)
     assert 0.6 < len(pairs) / rows < 0.9
     estimate = estimated_recall(cells, rules, pairs, bits, np.ones(len(pairs)))
     assert estimate == pytest.approx(len(pairs) / rows, abs=0.02)
@@ -308,7 +352,7 @@ def test_two_independent_columns_have_the_estimate_of_lincoln_and_petersen():
     columns = [coded(left, first, "code", "a"), coded(left, second, "code", "b")]
     rules = [PartsRule((Part("a"),)), PartsRule((Part("b"),))]
     cells = Cells(columns)
-    pairs, bits = BlockIndex(rules).add(cells, 1).candidates(cells)
+    pairs, bits, _ = BlockIndex(rules).add(cells, 1).candidates(cells)
     expected = len(pairs) / ((both + one) * (both + other) / both)
     ones = np.ones(len(pairs))
     assert estimated_recall(cells, rules, pairs, bits, ones) == pytest.approx(expected, abs=0.01)
