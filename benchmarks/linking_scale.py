@@ -20,11 +20,28 @@ that its memory is its own.
     python benchmarks/linking_scale.py --tables
 """
 
+import argparse
+import json
+import resource
 import string
+import subprocess
+import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from vicinal.core.identity import spelled
+from vicinal.data.spelling import GAPS
+from vicinal.linkage.block_keys import Cells
+from vicinal.linkage.block_recall import estimated_recall
+from vicinal.linkage.blocking import BlockedPairs, BlockIndex, blocked_pairs
+from vicinal.linkage.columns import CodedColumn
+
+OUT = Path(__file__).parent / "results" / "linking-scale.csv"
+EACH, RECORDS = 3, 1000
 
 MATCHED, MOVED, NEW_PHONE, TYPO, EMPTY = 0.8, 0.1, 0.3, 0.15, 0.03
 COLUMNS = ["given_name", "surname", "date_of_birth", "street_number", "street", "suburb", "postcode", "phone"]
@@ -141,7 +158,151 @@ def write_tables(folder: Path, what: str, rows: int, data: Path | None) -> None:
         table.to_csv(folder / f"{name}.csv", index=False)
 
 
-if __name__ == "__main__":
-    import sys
+class Clock:
+    """Seconds by the wall and of the processor since it was made, and of each step."""
 
-    write_tables(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]) if len(sys.argv) > 4 else None)
+    def __init__(self) -> None:
+        self.begun = self.last = (time.perf_counter(), time.process_time())
+        self.values: dict[str, float] = {}
+
+    def step(self, name: str) -> None:
+        """Write down what was done since the last step."""
+        now = time.perf_counter(), time.process_time()
+        self.values[f"{name}, s"] = now[0] - self.last[0]
+        self.values |= {"wall, s": now[0] - self.begun[0], "processor, s": now[1] - self.begun[1]}
+        self.values["peak, GiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        self.last = now
+
+
+def coded(left: pd.DataFrame, right: pd.DataFrame) -> list[CodedColumn]:
+    """The shared columns, each distinct cell cleaned once."""
+    clean = partial(spelled, loose=True)
+    return [CodedColumn.of(name, (left[name], right[name]), clean, GAPS) for name in left.columns if name != "id"]
+
+
+def places(table: pd.DataFrame, pairs: pd.DataFrame, side: str) -> np.ndarray:
+    """Positions of the rows of pairs."""
+    return pd.Index(table["id"]).get_indexer(pairs[side])
+
+
+def among(pairs: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Which pairs are matches."""
+    return np.isin(*(each[:, 0].astype(np.int64) << 32 | each[:, 1] for each in (pairs, truth)))
+
+
+def record(columns: list[CodedColumn], row: int) -> Cells:
+    """One left row as a table."""
+    cells = []
+    for column in columns:
+        code = column.sides[0][row]
+        codes = np.array([min(code, 0)], dtype=np.int32)
+        cells.append(CodedColumn(column.name, column.kind, [column.values[code]] if code >= 0 else [], (codes, codes)))
+    return Cells(cells)
+
+
+def new_records(columns: list[CodedColumn], index: BlockIndex, truth: np.ndarray) -> dict[str, float]:
+    """How long left rows one by one take to find their candidates among all right ones, and to be put in."""
+    random = np.random.default_rng(0)
+    seconds, hits, adding = [], [], []
+    for row, match in truth[random.permutation(len(truth))[:RECORDS]]:
+        begun = time.perf_counter()
+        cells = record(columns, row)
+        pairs = index.candidates(cells).pairs
+        seconds.append(time.perf_counter() - begun)
+        hits.append(match in pairs[:, 1])
+        begun = time.perf_counter()
+        index.add(cells)
+        adding.append(time.perf_counter() - begun)
+    values = {
+        "record, ms": np.median(seconds),
+        "of 99 %, ms": np.quantile(seconds, 0.99),
+        "adding, ms": np.median(adding),
+    }
+    return {**{name: 1000 * value for name, value in values.items()}, "record's match": float(np.mean(hits))}
+
+
+def measure(folder: Path, most: int, each: int) -> dict[str, float]:
+    """Read, clean and block the tables of a folder, once."""
+    clock = Clock()
+    left, right = (pd.read_csv(folder / f"{side}.csv", dtype=str, engine="pyarrow") for side in ("left", "right"))
+    clock.step("reading")
+    columns = coded(left, right)
+    clock.step("cleaning")
+    rows = len(left)
+    blocking = blocked_pairs(columns, single=False, most=most * rows, log=print)
+    clock.step("candidates")
+    every = BlockedPairs(blocking.pairs, blocking.bits, blocking.evidence)
+    strongest = every.strongest(each)
+    clock.step("strongest")
+    values = clock.values
+    pairs = pd.read_csv(folder / "pairs.csv", dtype=str)
+    truth = np.stack([places(left, pairs, "left"), places(right, pairs, "right")], axis=1)
+    matches = among(every.pairs, truth)
+    values |= {"pairs": len(matches), "recall": matches.sum() / len(truth), "strongest pairs": len(strongest.pairs)}
+    values["their recall"] = among(strongest.pairs, truth).sum() / len(truth)
+    values["estimated recall"] = estimated_recall(
+        Cells(columns), blocking.index.rules, every.pairs, every.bits, matches.astype(float)
+    )
+    values |= {"rules": len(blocking.rules), "largest block": blocking.index.largest}
+    values["index, MiB"] = blocking.index.nbytes / 2**20
+    return values | new_records(columns, blocking.index, truth)
+
+
+def write(key: dict[str, object], values: dict[str, float]) -> None:
+    """Put a line into the CSV, in the place of one of the same key."""
+    table = pd.read_csv(OUT) if OUT.is_file() else pd.DataFrame(columns=[*key, *values])
+    same = (table[list(key)] == pd.Series(key)).all(axis=1)
+    line = pd.DataFrame([{**key, **{name: round(float(value), 4) for name, value in values.items()}}])
+    table = line if len(table) == 0 else pd.concat([table[~same], line], ignore_index=True)
+    table.sort_values(list(key)).to_csv(OUT, index=False)
+
+
+def markdown() -> str:
+    """The table of the page."""
+    shown = {
+        "": lambda row: row["what"],
+        "rows of each": lambda row: f"{row['rows']:,}",
+        "reading, cleaning, s": lambda row: f"{row['reading, s'] + row['cleaning, s']:.1f}",
+        "candidates, s": lambda row: f"{row['candidates, s']:.1f}",
+        "processor in all, s": lambda row: f"{row['processor, s']:.1f}",
+        "GiB": lambda row: f"{row['peak, GiB']:.1f}",
+        "pairs": lambda row: f"{row['pairs']:,.0f}",
+        "recall": lambda row: f"{row['recall']:.4f}",
+        "estimated": lambda row: f"{row['estimated recall']:.4f}",
+        f"{EACH} strongest": lambda row: f"{row['strongest pairs']:,.0f}",
+        "recall of these": lambda row: f"{row['their recall']:.4f}",
+        "a new record, ms": lambda row: f"{row['record, ms']:.1f}",
+    }
+    from matching_rows import row_of  # with much that a run does not need
+
+    lines = [row_of(*shown), row_of(*["---"] * len(shown))]
+    lines += [row_of(*(cell(row) for cell in shown.values())) for _, row in pd.read_csv(OUT).iterrows()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write what is not there yet, measure it in a process of its own, and show all lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--what", choices=["persons", "products"], default="persons")
+    parser.add_argument("--rows", type=int, nargs="*", default=[])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--folder", type=Path, default=Path("runs/linking-scale"))
+    parser.add_argument("--most", type=int, default=30, help="pairs for each left row, by all rules")
+    parser.add_argument("--each", type=int, default=EACH, help="strongest pairs of a row")
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(arguments.measure, arguments.most, arguments.each), default=float))
+        return
+    for rows in arguments.rows:
+        folder = arguments.folder / f"{arguments.what}-{rows}"
+        write_tables(folder, arguments.what, rows, arguments.data)
+        settings = ["--measure", str(folder), "--most", str(arguments.most), "--each", str(arguments.each)]
+        run = subprocess.run([sys.executable, __file__, *settings], check=True, capture_output=True, text=True)
+        print(run.stdout, flush=True)
+        write({"what": arguments.what, "rows": rows}, json.loads(run.stdout.splitlines()[-1]))
+    print(markdown())
+
+
+if __name__ == "__main__":
+    main()
