@@ -124,13 +124,9 @@ def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnK
 
 def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind:
     often = Counter(values)  # many rows of a long table have the same few texts
-    ends = Counter[str]()
-    for value, count in often.items():
-        ends[PurePath(value.split("?")[0]).suffix.lower() if "." in value else ""] += count
-    first = next(iter(ends), "")
-    for kind, known, what in (("image", IMAGE_ENDS, "images"), ("audio", AUDIO_ENDS, "sounds")):
-        if sum(ends[end] for end in known) >= 0.9 * len(values):
-            return ColumnKind(kind, f"paths of {what} ({first or known[0]})")  # type: ignore[arg-type]
+    paths = _path_kind(often, len(values))
+    if paths is not None:
+        return paths
     if all(map(_reads_as_number, often)):
         if any(re.match(r"\s*0\d", value) for value in often):
             return ColumnKind("category", f"digits with leading zeros, {_count(distinct)}")
@@ -150,6 +146,18 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     if len(distinct) <= min(NAMES, 2 * len(values) // 3) and codes >= 0.9 * len(distinct):
         return ColumnKind("category", f"codes, {_count(distinct)}")
     return ColumnKind("text", f"text of {words:.1f} words on average")
+
+
+def _path_kind(often: Mapping[str, int], rows: int) -> ColumnKind | None:
+    """Of texts that stand so often, if most rows have one with the end of a file."""
+    ends = Counter[str]()
+    for value, count in often.items():
+        ends[PurePath(value.split("?")[0]).suffix.lower() if "." in value else ""] += count
+    first = next(iter(ends), "")
+    for kind, known, what in (("image", IMAGE_ENDS, "images"), ("audio", AUDIO_ENDS, "sounds")):
+        if sum(ends[end] for end in known) >= 0.9 * rows:
+            return ColumnKind(kind, f"paths of {what} ({first or known[0]})")  # type: ignore[arg-type]
+    return None
 
 
 def _file_kind(present: "pd.Series[Any]") -> ColumnKind:
