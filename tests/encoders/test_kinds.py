@@ -98,3 +98,9 @@ def test_codes_that_repeat_are_categories_and_words_and_codes_of_single_rows_tex
 def test_short_texts_of_which_each_stands_in_many_rows_are_categories(repeats, kind):
     airports = [f"{a}{b}x" for a in "abcdefghij" for b in "klmnop"]  # 60, more than are categories in any table
     assert infer_kinds(pd.DataFrame({"to": airports * repeats}))["to"].kind == kind
+
+
+def test_each_row_counts_also_where_rows_have_the_same_text():
+    assert kind_of(["a.jpg"] * 18 + ["lost", "gone"]).reason == "paths of images (.jpg)"
+    assert kind_of(["a.jpg"] * 17 + ["lost", "gone", "away"]).kind != "image"
+    assert kind_of([f"one {i}" for i in range(90)] + ["w " * 12] * 90).reason == "text of 7.0 words on average"

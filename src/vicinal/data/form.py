@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -164,7 +164,8 @@ def _draft(
         return None if kind == "category" else _date_form(ColumnForm(kind="date").read(column), None)
     if is_timedelta64_dtype(dtype):
         return None if kind == "category" else ColumnForm(kind="duration")
-    cells = [cell for cell in column.tolist() if not is_missing(cell)]
+    distinct = column.drop_duplicates() if isinstance(dtype, pd.StringDtype) else column
+    cells = [cell for cell in distinct.tolist() if not is_missing(cell)]
     texts = list(dict.fromkeys(cell for cell in cells if isinstance(cell, str)))
     others = [cell for cell in cells if not isinstance(cell, str)]
     if kind in ("set", "vector", None) and texts and not others:
@@ -195,19 +196,24 @@ def _draft_of_cells(
     if not plain and not others:
         return ColumnForm(kind="number") if texts else None
     if all(map(is_number, others)):
-        gaps = len(plain) < len(texts) or any(map(is_missing, column.tolist()))
+        gaps = len(plain) < len(texts) or _has_gaps(column)
         number = _number_form(plain, others, gaps=gaps)
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
             return number.model_copy(update=named)
     if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
-        order = _order([day_of(text) for text in plain], day_first=day_first)
+        order = _order(map(day_of, plain), day_first=day_first)
         if order is not None:
             return _date_form(ColumnForm(kind="date", day_first=order[0]).read(column), order)
     lengths = all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others)
     if lengths and all(duration_of(text) is not None for text in plain):
         return ColumnForm(kind="duration")
     return words
+
+
+def _has_gaps(column: "pd.Series[Any]") -> bool:
+    is_text = isinstance(column.dtype, pd.StringDtype)
+    return bool(column.isna().any()) if is_text else any(map(is_missing, column.tolist()))
 
 
 def _words_form(texts: Sequence[str]) -> ColumnForm | None:
@@ -263,11 +269,13 @@ def _exact(plain: Sequence[str]) -> bool:
     return all(text.lstrip("+-").isdecimal() and abs(int(text)) < 1 << 63 for text in plain)
 
 
-def _order(days: Sequence[Day | None], *, day_first: bool | None) -> tuple[bool | None, bool] | None:
+def _order(days: Iterable[Day | None], *, day_first: bool | None) -> tuple[bool | None, bool] | None:
     """Whether the day comes first, and whether that is assumed; None if not all are dates, or of different orders."""
-    known = [day for day in days if day is not None]
-    if len(known) < len(days):
-        return None
+    known: list[Day] = []
+    for each in days:
+        if each is None:
+            return None
+        known.append(each)
     day, month = any(each.month_first is None for each in known), any(each.day_first is None for each in known)
     if day and month:
         return None

@@ -64,6 +64,8 @@ def plain_text(cell: str) -> str:
     >>> plain_text(" \u22121\u202f234 ")
     '-1 234'
     """
+    if cell.isascii():
+        return cell.replace("\t", " ").strip()
     return unicodedata.normalize("NFKC", cell.translate(_SPACES)).translate(_SPACES).strip()
 
 

@@ -80,6 +80,9 @@ def to_levels(series: "pd.Series[Any]", column: str) -> list[str | None]:
 
 def _different(series: "pd.Series[Any]") -> tuple["pd.Series[Any]", Sequence[int]]:
     """The cells of a column each once, and which of them each row has; of other types than ``_PLAIN`` all cells."""
+    if isinstance(series.dtype, pd.StringDtype):
+        codes, texts = pd.factorize(series, use_na_sentinel=False)
+        return pd.Series(texts, dtype=object), codes.tolist()
     cells = [None if missing else cell for cell, missing in zip(series, series.isna(), strict=True)]
     kinds = list(map(type, cells))
     if not _PLAIN.issuperset(kinds):

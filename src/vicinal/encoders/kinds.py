@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -87,7 +88,7 @@ def infer_kind(series: "pd.Series[Any]", name: str) -> ColumnKind:
     """The kind of one column called ``name``."""
     present = series[series.notna()]
     if present.dtype == object or isinstance(present.dtype, pd.StringDtype):
-        present = present[[not (isinstance(cell, str) and not cell.strip()) for cell in present]]
+        present = present[[not (isinstance(cell, str) and not cell.strip()) for cell in present.tolist()]]
     if not len(present):
         return ColumnKind(None, "left out: all missing")
     first = present.iloc[0]
@@ -109,7 +110,7 @@ def infer_kind(series: "pd.Series[Any]", name: str) -> ColumnKind:
         return ColumnKind("number", DURATIONS)
     if numeric:
         return _number_kind(present, name, len(distinct))
-    return _string_kind([str(cell) for cell in present], name, distinct)
+    return _string_kind([str(cell) for cell in present.tolist()], name, distinct)
 
 
 def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnKind:
@@ -122,22 +123,22 @@ def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnK
 
 
 def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind:
-    ends = [PurePath(value.split("?")[0]).suffix.lower() for value in values]
-    for kind, known, what in (("image", IMAGE_ENDS, "images"), ("audio", AUDIO_ENDS, "sounds")):
-        if sum(end in known for end in ends) >= 0.9 * len(ends):
-            return ColumnKind(kind, f"paths of {what} ({ends[0] or known[0]})")  # type: ignore[arg-type]
-    if all(map(_reads_as_number, values)):
-        if any(re.match(r"\s*0\d", value) for value in values):
+    often = Counter(values)  # many rows of a long table have the same few texts
+    paths = _path_kind(often, len(values))
+    if paths is not None:
+        return paths
+    if all(map(_reads_as_number, often)):
+        if any(re.match(r"\s*0\d", value) for value in often):
             return ColumnKind("category", f"digits with leading zeros, {_count(distinct)}")
         return ColumnKind("number", "text that reads as numbers")
-    if all(map(is_date, values)):
+    if all(map(is_date, often)):
         return ColumnKind("number", DATES)
     share = len(distinct) / len(values)
     if len(values) > 2 and share > 0.9 and ID_NAME.search(name):
         return ColumnKind(None, f"left out: looks like an id by its name ({_count(distinct)})")
-    if len(values) > 2 and share == 1 and all(map(ID_VALUE.fullmatch, values)):
+    if len(values) > 2 and share == 1 and all(map(ID_VALUE.fullmatch, often)):
         return ColumnKind(None, "left out: looks like an id (all different)")
-    words = sum(len(value.split()) for value in values) / len(values)
+    words = sum(len(value.split()) * count for value, count in often.items()) / len(values)
     few = len(distinct) <= max(min(MOST_CATEGORIES, max(2, len(values) // 2)), min(NAMES, len(values) // OFTEN))
     if few and words < 4:
         return ColumnKind("category", _count(distinct))
@@ -145,6 +146,18 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     if len(distinct) <= min(NAMES, 2 * len(values) // 3) and codes >= 0.9 * len(distinct):
         return ColumnKind("category", f"codes, {_count(distinct)}")
     return ColumnKind("text", f"text of {words:.1f} words on average")
+
+
+def _path_kind(often: Mapping[str, int], rows: int) -> ColumnKind | None:
+    """Of texts that stand so often, if most rows have one with the end of a file."""
+    ends = Counter[str]()
+    for value, count in often.items():
+        ends[PurePath(value.split("?")[0]).suffix.lower() if "." in value else ""] += count
+    first = next(iter(ends), "")
+    for kind, known, what in (("image", IMAGE_ENDS, "images"), ("audio", AUDIO_ENDS, "sounds")):
+        if sum(ends[end] for end in known) >= 0.9 * rows:
+            return ColumnKind(kind, f"paths of {what} ({first or known[0]})")  # type: ignore[arg-type]
+    return None
 
 
 def _file_kind(present: "pd.Series[Any]") -> ColumnKind:

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from vicinal.core import listed
-from vicinal.data.spelling import GAPS
 from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables
-from vicinal.estimators.pair_features import ROW, normal_text
+from vicinal.estimators.pair_features import ROW
 from vicinal.estimators.pair_refinement import LEARNED, Refinement
 from vicinal.linkage.columns import CodedColumn, Kind
 from vicinal.linkage.competition import Competition
@@ -113,12 +112,12 @@ class Linkage:
             log: gets a line.
         """
         log("estimating match weights")
-        columns = _coded(tables, None)
+        columns = tables.coded()
         kinds, notes = _kinds(columns)
         media = bool(tables.columns.media)
         model = cls(kinds, MatchWeights([[]], [], np.ones(1)), 0.0, links, n_candidates, has_media=media)
         pairs = tables.pairs_both_ways(n_candidates)
-        levels = model.levels(tables, pairs)
+        levels = model._candidate_levels(tables)
         patterns = Patterns.of(levels, [len(names) for names in model.level_names.values()])
         rarity = model._rarity(tables, pairs, levels).sum(axis=1)
         competition = model._competition(tables, pairs)
@@ -132,7 +131,7 @@ class Linkage:
             found, model.among = estimate(patterns, rarity, u, competition, among=True), True
         model.weights = found.weights
         model.rate = found.matches / _smaller(tables)
-        if found.matches >= FEWEST:
+        if found.matches >= FEWEST and not tables.is_large:
             log("learning from probable pairs")
             model._refine(tables, pairs, found.chances, labels, seed)
         model._doubt(tables, labels)
@@ -219,7 +218,7 @@ class Linkage:
         return names | ({VECTORS: LEVELS["vectors"]} if self.has_media else {})
 
     def _columns(self, tables: MatchedTables) -> list[CodedColumn]:
-        return _coded(tables, self.kinds)
+        return tables.coded(self.kinds)
 
     def levels(self, tables: MatchedTables, at: Ids) -> Ids:
         """The comparison level of pairs of things in each column, int8 ``[n, C]``."""
@@ -233,6 +232,14 @@ class Linkage:
             levels[:, names.index(DIGITS)] = np.where(filled, cosine_levels("digits", cosines), 0)
         if VECTORS in names:
             levels[:, names.index(VECTORS)] = cosine_levels("vectors", tables.vector_cosines(at))
+        return levels
+
+    def _candidate_levels(self, tables: MatchedTables) -> Ids:
+        """Those of all candidates."""
+        pairs = tables.pairs_both_ways(self.n_candidates)
+        if not tables.is_large:  # else they stay the same, and are many
+            return self.levels(tables, pairs)
+        levels: Ids = tables.once(("levels", self.n_candidates), lambda: self.levels(tables, pairs))
         return levels
 
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
@@ -289,9 +296,9 @@ class Linkage:
         """Likenesses and levels of pairs, ``[n, F]``."""
         return np.concatenate([tables.pair_features(at), self.levels(tables, at).astype(np.float64)], axis=1)
 
-    def ratios(self, tables: MatchedTables, at: Ids) -> Floats:
-        """Log ratios of pairs by the weights of columns, ``[n]``."""
-        levels = self.levels(tables, at)
+    def ratios(self, tables: MatchedTables, at: Ids, levels: Ids | None = None) -> Floats:
+        """Log ratios of pairs by the weights of columns, ``[n]``; each pattern of levels is weighed once."""
+        levels = self.levels(tables, at) if levels is None else levels
         patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
         ratios = self.weights.ratios(patterns.levels)[patterns.place]
         return np.asarray(ratios + self._rarity(tables, at, levels).sum(axis=1))
@@ -303,10 +310,10 @@ class Linkage:
         every = len(pairs) if self.among else self._competition(tables, pairs).possible
         return float(np.log(matches / max(every - matches, 1.0)))
 
-    def log_odds(self, tables: MatchedTables, at: Ids) -> Floats:
+    def log_odds(self, tables: MatchedTables, at: Ids, levels: Ids | None = None) -> Floats:
         """Of pairs by themselves, without the competition of others, ``[n]``."""
         if self.refinement is None:
-            return self.ratios(tables, at) + self._start(tables)
+            return self.ratios(tables, at, levels) + self._start(tables)
         return self.refinement.log_odds(self.features(tables, at))
 
     def candidates(self, tables: MatchedTables) -> tuple[Ids, Floats, Floats]:
@@ -314,7 +321,8 @@ class Linkage:
 
         def make() -> tuple[Ids, Floats, Floats]:
             pairs = tables.pairs_both_ways(self.n_candidates)
-            log_odds = self.log_odds(tables, pairs)
+            levels = None if self.refinement is not None else self._candidate_levels(tables)
+            log_odds = self.log_odds(tables, pairs, levels)
             chances = self._competition(tables, pairs).chances(log_odds, self.expected(tables))
             return pairs, log_odds, self._as_told(chances)
 
@@ -348,23 +356,6 @@ class Linkage:
 
 def _smaller(tables: MatchedTables) -> int:
     return min(len(tables.left.first), len(tables.right.first))
-
-
-def _coded(tables: MatchedTables, kinds: dict[str, Kind] | None) -> list[CodedColumn]:
-    """The shared columns of texts and numbers; with ``kinds`` those that are named there."""
-
-    def make() -> list[CodedColumn]:
-        columns = []
-        names = [*tables.columns.texts, *tables.columns.numbers]
-        for name in names if kinds is None else kinds:
-            cells = [table.things[name] for table in tables.tables]
-            kind = None if kinds is None else kinds[name]
-            numbers = name in tables.columns.numbers
-            columns.append(CodedColumn.of(name, cells, normal_text, GAPS, numbers=numbers, kind=kind))
-        return columns
-
-    found: list[CodedColumn] = tables.once(("coded", None if kinds is None else tuple(kinds)), make)
-    return found
 
 
 def _kinds(columns: list[CodedColumn]) -> tuple[dict[str, Kind], list[str]]:

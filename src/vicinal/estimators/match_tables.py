@@ -19,6 +19,7 @@ from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.core.seeding import seeded
 from vicinal.data.form import TableForm
+from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder, infer_kinds
 from vicinal.encoders.kinds import is_list
 from vicinal.encoders.minilm import MINILM
@@ -26,7 +27,10 @@ from vicinal.estimators.inputs import as_table
 from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side, normal_text, shown_text
 from vicinal.estimators.pair_reader import pair_texts
 from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
-from vicinal.index.lexical import LexicalIndex, fuse
+from vicinal.index.lexical import LexicalIndex, Sparse, fuse, presence
+from vicinal.linkage.blocking import Blocking, blocked_pairs
+from vicinal.linkage.columns import CodedColumn
+from vicinal.linkage.columns import Kind as KindOfCells
 from vicinal.similarity.products import l2_normalize
 
 Ids = np.ndarray[Any, Any]
@@ -45,6 +49,13 @@ _ROWS = 1 << 14
 _ALL, _POSTINGS = 10_000, (15_000, 5_000)
 """Rows up to which all words and letters of a row look for others, and rows in which those stand that do in more; see
 :class:`LexicalIndex`. At 300,000 rows these found .997 of the copies among 40, and 50,000 in all .999."""
+
+LARGE = 20_000
+"""Things of a table up to which each row's candidates are the most alike of all; of more, if nothing is encoded, those
+that share rare keys with it: :func:`vicinal.linkage.blocking.blocked_pairs`."""
+
+_KEYS = 30
+"""Pairs for each left row by all rules of a blocking."""
 
 _SAMPLED = 20_000
 """Left rows that biases of hubs are computed from, at most."""
@@ -138,9 +149,18 @@ class MatchTable:
 
 def row_keys(frame: pd.DataFrame) -> list[bytes]:
     """A digest of the cells of each row, the same for rows that are equal; texts in their normal form."""
-    columns = [frame[name].tolist() for name in frame.columns]
-    cells = ["\x1f".join([_key(cell) for cell in row]) for row in zip(*columns, strict=True)] or [""] * len(frame)
+    columns = [_cell_keys(frame[name]) for name in frame.columns]
+    cells = list(map("\x1f".join, zip(*columns, strict=True))) or [""] * len(frame)
     return [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in cells]
+
+
+def _cell_keys(cells: "pd.Series[Any]") -> list[str]:
+    """The key of each cell, once for each distinct one; but objects may be equal and not the same."""
+    if cells.dtype == object:
+        return [_key(cell) for cell in cells.tolist()]
+    codes, distinct = pd.factorize(cells, use_na_sentinel=True)
+    keys = [*(_key(cell) for cell in distinct.tolist()), ""]
+    return [keys[code] for code in codes.tolist()]
 
 
 def _key(cell: Any) -> str:
@@ -234,12 +254,15 @@ class MatchedTables:
             both = cls(tables, columns, encoder, index)
             if encoder is not None:
                 encoder.fit(pd.concat([both.encoder_rows(table.things) for table in both.tables], ignore_index=True))
-        sides = both.features.fit([both.words(table.things) for table in both.tables])
+        things = [both.words(table.things) for table in both.tables]
+        if both.is_large:  # a part tells how rare words are; what else there is of rows is made when it is needed
+            things = [each.sample(min(len(each), LARGE), random_state=seed) for each in things]
+        sides = both.features.fit(things)
         for table in both.tables:
             if encoder is not None:
                 log(f"encoding {len(table.first)} rows")
             table.vectors = both.vectors_of(table.things, table.root)
-        for number, side in enumerate(sides):
+        for number, side in enumerate(() if both.is_large else sides):
             vectors = None if encoder is None else tables[number].vectors
             both.once(("side", number), partial(replace, side, vectors=vectors))
         return both
@@ -258,6 +281,11 @@ class MatchedTables:
     def is_single(self) -> bool:
         """Whether one table is compared with itself."""
         return len(self.tables) == 1
+
+    @property
+    def is_large(self) -> bool:
+        """Whether candidates share rare keys."""
+        return self.encoder is None and any(len(table.first) > LARGE for table in self.tables)
 
     def correct(self, temperature: float | None) -> None:
         """Take this temperature for the hub correction of vectors; None: no correction."""
@@ -415,6 +443,9 @@ class MatchedTables:
 
     def pairs_both_ways(self, k: int) -> Ids:
         """Things ``[n, 2]`` of which one is among the best ``k`` of the other, both with content, in order."""
+        if self.is_large:
+            pairs: Ids = self.once(("blocked", k), lambda: self._blocked(k).pairs.astype(np.int64))
+            return pairs
         sides = [self.candidates(k).ids.numpy()]
         if not self.is_single:
             sides.append(fuse(self._searches(1, max(2 * k, _FEWEST)), k).ids.numpy())
@@ -425,6 +456,25 @@ class MatchedTables:
         pairs = np.concatenate(parts)
         pairs = np.unique(np.sort(pairs, axis=1) if self.is_single else pairs, axis=0)
         return pairs[self.speak(pairs)]
+
+    def _blocked(self, k: int) -> Blocking:
+        """Things that share rare keys, of each the ``k`` with the rarest."""
+        most = _KEYS * len(self.left.first)
+        return blocked_pairs(self.coded(), single=self.is_single, most=most, each=k)
+
+    def coded(self, kinds: Mapping[str, KindOfCells] | None = None) -> list[CodedColumn]:
+        """The shared columns of texts and numbers; with ``kinds`` those that are named there."""
+
+        def make() -> dict[str, CodedColumn]:
+            columns = {}
+            for name in [*self.columns.texts, *self.columns.numbers]:
+                cells = [table.things[name] for table in self.tables]
+                numbers = name in self.columns.numbers
+                columns[name] = CodedColumn.of(name, cells, normal_text, GAPS, numbers=numbers)
+            return columns
+
+        columns: dict[str, CodedColumn] = self.once(("coded",), make)
+        return list(columns.values()) if kinds is None else [replace(columns[n], kind=k) for n, k in kinds.items()]
 
     @property
     def highest(self) -> float:
@@ -470,6 +520,8 @@ class MatchedTables:
 
         def make(side: int) -> Ids:
             frame = self._table(side).things
+            if self.is_large:
+                return np.asarray(np.any([column.sides[side] >= 0 for column in self.coded()], axis=0))
             media = frame[list(self.columns.media)].notna().any(axis=1).to_numpy()  # not kept in a folder
             return self._side(side).has_content | media | (bool(self.columns.media) and not media.any())
 
@@ -527,9 +579,21 @@ class MatchedTables:
         """The shared columns of texts of the things of a side, in their normal form."""
         return self._side(side).texts
 
+    def _terms(self, side: int, key: tuple[str, str]) -> Sparse:
+        """Which terms of a column and kind each thing of a side has."""
+        if ("side", side) in self._known or not self.is_large:
+            return self._side(side).terms[key]
+
+        def make() -> Sparse:
+            texts = self.features.column(self.words(self._table(side).things), key[0])
+            return presence(self.features.terms[key].counts(texts))
+
+        terms: Sparse = self.once(("terms", side, key), make)
+        return terms
+
     def term_cosines(self, key: tuple[str, str], at: Ids) -> tuple[Floats, Ids]:
         """Cosine ``[n]`` of the terms of a column and kind, weighed by how rare they are, and which pairs have some."""
-        terms, sides = self.features.terms[key], [self._side(side).terms[key] for side in (0, 1)]
+        terms, sides = self.features.terms[key], [self._terms(side * (not self.is_single), key) for side in (0, 1)]
         cosines, filled = np.zeros(len(at)), np.zeros(len(at), dtype=bool)
         for start in range(0, len(at), _PAIRS):
             part = slice(start, start + _PAIRS)

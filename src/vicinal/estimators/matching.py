@@ -261,7 +261,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
         self.notes_: list[str] = []
         encoders = installed_encoders(self.encoders)
-        check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
+        if self.tune != "none":
+            check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
         if encoders["text"] == "none":
             self.notes_.append(
                 "candidates come from words and letters alone: no encoder of texts is installed or named"

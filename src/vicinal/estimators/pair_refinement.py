@@ -67,7 +67,8 @@ class Refinement:
         """
         state = _scales(features[:, alone])
         standard = _standard(features[:, alone], state)
-        trees = _Trees(features, competition.pairs[:, 0] % 2, seed)
+        half = np.unique(competition.pairs[:, 0], return_inverse=True)[1] % 2  # of the left rows, whichever they are
+        trees = _Trees(features, half, seed)
         weights = np.ones(len(chances))
         weights[labels[0]] = LABEL
         for turn in range(ROUNDS):

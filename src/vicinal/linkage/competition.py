@@ -11,6 +11,9 @@ _ROUNDS, _DAMPING = 15, 0.5
 _LEAST = 0.01
 """Share of a table that counts as without a partner, at least."""
 
+_NOTHING, _MANY = 1e-6, 1 << 18
+"""Odds that offer nothing to a row, where there are more pairs than so many."""
+
 _FAR = 30.0
 """Log odds are at most this: sums of odds then tell single ones to a thousandth."""
 
@@ -79,14 +82,26 @@ class Competition:
         return np.asarray(odds / (1 + odds))
 
     def messages(self, log_odds: Floats, matches: float) -> tuple[Floats, tuple[Floats, Floats]]:
-        """Odds of pairs by themselves, and how free their left and right rows are for them, ``[n]`` each."""
-        odds = np.exp(np.clip(log_odds + self.crowding(matches), -_FAR, _FAR))
-        free = [np.ones(len(odds)), np.ones(len(odds))]
+        """Odds of pairs by themselves, and how free their left and right rows are for them, ``[n]`` each.
+
+        Of many pairs, those of odds below 1e-6 offer nothing.
+        """
+        odds = np.asarray(np.exp(np.clip(log_odds + self.crowding(matches), -_FAR, _FAR)))
+        strong = np.flatnonzero(odds > _NOTHING) if len(odds) > _MANY else np.arange(len(odds))
+        offers, pairs = odds[strong], self.pairs[strong]
+        free = [np.ones(len(strong)), np.ones(len(strong))]
         for _ in range(_ROUNDS if any(self.sides) else 0):
             for side in np.flatnonzero(self.sides):
-                new = freedom(odds * free[1 - side], self.pairs[:, side])
+                new = freedom(offers * free[1 - side], pairs[:, side])
                 free[side] = _DAMPING * free[side] + (1 - _DAMPING) * new
-        return np.asarray(odds), (free[0], free[1])
+        if len(strong) == len(odds):
+            return odds, (free[0], free[1])
+        every = [np.ones(len(odds)), np.ones(len(odds))]
+        for side in np.flatnonzero(self.sides):
+            total = np.bincount(pairs[:, side], weights=offers * free[1 - side], minlength=self.rows[side])
+            every[side] = 1 / (1 + total[self.pairs[:, side]])
+            every[side][strong] = free[side]
+        return odds, (every[0], every[1])
 
     def outside(self, pairs: Ids, pair_odds: Floats, log_odds: Floats, matches: float) -> Floats:
         """Probabilities ``[m]`` of other pairs ``[m, 2]`` beside the candidates of such odds."""

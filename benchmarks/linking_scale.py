@@ -1,0 +1,308 @@
+"""Time, memory and recall of linking a million rows with a million: docs/results/matching-rows.md.
+
+Persons are drawn, not taken from anywhere. Names are of two to four syllables; the k-th most frequent of 2,000 given
+names, 8,000 surnames, 6,000 streets and 3,000 suburbs has a share in proportion to 1 / (k + 10), so that the first
+given name has one person in 50. Streets, suburbs and postcodes follow one another: a suburb has one of 1,500
+postcodes and 40 of the streets. Birthdays are spread over 80 years with more of the young, numbers of houses fall off
+from 1 (a mean of 60), numbers of telephones have eight digits behind one of four area codes. The right table holds
+four fifths of the left persons, in another order, and as many others as make it as long: of those a tenth has moved
+(street number, street, suburb and postcode are new together), three tenths have another telephone, and then each cell
+of the right table has a typo with probability .15 (a character lost, doubled, exchanged for another or for its
+neighbor, each as often; of dates and numbers a digit for a digit) and is empty with probability .03.
+
+Products are those of ``benchmarks/matching_scale.py``.
+
+Both are written as csv first, so that reading and cleaning them is timed, too. Each run is a process of its own, so
+that its memory is its own.
+
+    python benchmarks/linking_scale.py --rows 10000 100000 1000000
+    python benchmarks/linking_scale.py --what products --data DATA/retrieval --rows 10000 100000 1000000
+    python benchmarks/linking_scale.py --tables
+"""
+
+import argparse
+import json
+import resource
+import string
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from vicinal.core.identity import spelled
+from vicinal.data.spelling import GAPS
+from vicinal.linkage.block_keys import Cells
+from vicinal.linkage.block_recall import estimated_recall
+from vicinal.linkage.blocking import BlockedPairs, BlockIndex, blocked_pairs
+from vicinal.linkage.columns import CodedColumn
+
+OUT = Path(__file__).parent / "results" / "linking-scale.csv"
+EACH, RECORDS = 3, 1000
+
+MATCHED, MOVED, NEW_PHONE, TYPO, EMPTY = 0.8, 0.1, 0.3, 0.15, 0.03
+COLUMNS = ["given_name", "surname", "date_of_birth", "street_number", "street", "suburb", "postcode", "phone"]
+DIGITS = {"date_of_birth", "street_number", "postcode", "phone"}
+
+
+def names(count: int, ending: tuple[str, ...], random: np.random.Generator) -> np.ndarray:
+    """So many different names of syllables."""
+    starts = ["", *"bcdfghjklmnprstvwz", "br", "ch", "dr", "gr", "kr", "sch", "st", "th", "tr"]
+    middles = ["a", "e", "i", "o", "u", "ai", "ea", "ie", "ou"]
+    ends = ["", "", "", *"lmnrst", "nd", "ck"]
+    seen: dict[str, None] = {}
+    while len(seen) < count:
+        parts = ["".join(random.choice(part) for part in (starts, middles, ends)) for _ in range(random.integers(2, 5))]
+        seen["".join(parts)[:14] + random.choice(ending)] = None
+    return np.array(list(seen), dtype=object)
+
+
+def skewed(count: int, rows: int, random: np.random.Generator) -> np.ndarray:
+    """Places ``[rows]`` of ``count`` values of which the k-th has a share in proportion to 1 / (k + 10)."""
+    shares = 1 / (np.arange(count) + 11)
+    return random.choice(count, rows, p=shares / shares.sum())
+
+
+def addresses(rows: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Street number, street, suburb and postcode."""
+    fixed = np.random.default_rng(1)
+    streets, suburbs = names(6000, (" street", " road", " avenue", " lane"), fixed), names(3000, ("", "ton"), fixed)
+    codes = fixed.choice(np.arange(1000, 10000), 1500, replace=False).astype(str)[fixed.integers(0, 1500, 3000)]
+    there = np.stack([skewed(6000, 3000, fixed) for _ in range(40)], axis=1)
+    suburb = skewed(3000, rows, random)
+    street = there[suburb, np.minimum(random.geometric(0.07, rows) - 1, 39)]
+    number = random.geometric(1 / 60, rows).astype(str)
+    return {"street_number": number, "street": streets[street], "suburb": suburbs[suburb], "postcode": codes[suburb]}
+
+
+def phones(rows: int, random: np.random.Generator) -> np.ndarray:
+    """Numbers of telephones."""
+    area = random.choice(["02", "03", "07", "08"], rows, p=[0.4, 0.3, 0.2, 0.1])
+    return np.char.add(area, random.integers(10**7, 10**8, rows).astype(str))
+
+
+def persons(rows: int, random: np.random.Generator) -> pd.DataFrame:
+    """So many persons."""
+    fixed = np.random.default_rng(0)
+    given, surnames = names(2000, ("", "a", "o", "ine"), fixed), names(8000, ("", "son", "er", "ski"), fixed)
+    born = np.datetime64("2010-12-31") - (80 * 365 * random.beta(1, 1.3, rows)).astype(int)
+    cells = {
+        "given_name": given[skewed(2000, rows, random)],
+        "surname": surnames[skewed(8000, rows, random)],
+        "date_of_birth": born.astype(str),
+        **addresses(rows, random),
+        "phone": phones(rows, random),
+    }
+    return pd.DataFrame({name: cells[name].astype(object) for name in COLUMNS})
+
+
+def misspelt(text: str, share: float, letter: str, *, digits: bool) -> str:
+    """A text with one mistake; ``share`` from 0 to 1 chooses where and which."""
+    at, kind = int(share * len(text)), int(4 * len(text) * share) % 4
+    if digits:
+        while not text[at].isdigit():
+            at -= 1
+        return text[:at] + str((int(text[at]) + 1 + kind) % 10) + text[at + 1 :]
+    swapped = text[at + 1 : at + 2] + text[at]
+    return text[:at] + ("", 2 * text[at], letter, swapped)[kind] + text[at + (2 if kind == 3 else 1) :]
+
+
+def typed(table: pd.DataFrame, random: np.random.Generator) -> pd.DataFrame:
+    """The rows of a table as somebody else would have typed them."""
+    rows, cells = len(table), {}
+    for name in COLUMNS:
+        column = table[name].to_numpy(copy=True)
+        wrong = np.flatnonzero(random.random(rows) < TYPO)
+        letters = random.choice(list(string.ascii_lowercase), len(wrong))
+        shares = random.random(len(wrong))
+        column[wrong] = [
+            misspelt(text, share, letter, digits=name in DIGITS)
+            for text, share, letter in zip(column[wrong], shares, letters, strict=True)
+        ]
+        column[random.random(rows) < EMPTY] = None
+        cells[name] = column
+    return pd.DataFrame(cells)
+
+
+def person_tables(rows: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Both tables, and the pairs that match."""
+    random = np.random.default_rng(rows)
+    left, matched = persons(rows, random), int(MATCHED * rows)
+    others = left[:matched].copy()
+    moved, called = random.random(matched) < MOVED, random.random(matched) < NEW_PHONE
+    for name, cells in addresses(int(moved.sum()), random).items():
+        others.loc[moved, name] = cells
+    others.loc[called, "phone"] = phones(int(called.sum()), random)
+    right = typed(pd.concat([others, persons(rows - matched, random)], ignore_index=True), random)
+    left.insert(0, "id", np.char.add("l", np.arange(rows).astype(str)))
+    right.insert(0, "id", np.char.add("r", np.arange(rows).astype(str)))
+    pairs = pd.DataFrame({"left": left["id"][:matched], "right": right["id"][:matched]})
+    return left, right.iloc[random.permutation(rows)].reset_index(drop=True), pairs
+
+
+def write_tables(folder: Path, what: str, rows: int, data: Path | None) -> None:
+    """Left and right table and the pairs that match, as csv, if they are not there yet."""
+    if (folder / "pairs.csv").is_file():
+        return
+    if what == "persons":
+        tables = person_tables(rows)
+    else:
+        from matching_scale import tables as product_tables
+
+        tables = product_tables(data, rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in zip(("left", "right", "pairs"), tables, strict=True):
+        table.to_csv(folder / f"{name}.csv", index=False)
+
+
+class Clock:
+    """Seconds by the wall and of the processor since it was made, and of each step."""
+
+    def __init__(self) -> None:
+        self.begun = self.last = (time.perf_counter(), time.process_time())
+        self.values: dict[str, float] = {}
+
+    def step(self, name: str) -> None:
+        """Write down what was done since the last step."""
+        now = time.perf_counter(), time.process_time()
+        self.values[f"{name}, s"] = now[0] - self.last[0]
+        self.values |= {"wall, s": now[0] - self.begun[0], "processor, s": now[1] - self.begun[1]}
+        self.values["peak, GiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        self.last = now
+
+
+def coded(left: pd.DataFrame, right: pd.DataFrame) -> list[CodedColumn]:
+    """The shared columns, each distinct cell cleaned once."""
+    clean = partial(spelled, loose=True)
+    return [CodedColumn.of(name, (left[name], right[name]), clean, GAPS) for name in left.columns if name != "id"]
+
+
+def places(table: pd.DataFrame, pairs: pd.DataFrame, side: str) -> np.ndarray:
+    """Positions of the rows of pairs."""
+    return pd.Index(table["id"]).get_indexer(pairs[side])
+
+
+def among(pairs: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Which pairs are matches."""
+    return np.isin(*(each[:, 0].astype(np.int64) << 32 | each[:, 1] for each in (pairs, truth)))
+
+
+def record(columns: list[CodedColumn], row: int) -> Cells:
+    """One left row as a table."""
+    cells = []
+    for column in columns:
+        code = column.sides[0][row]
+        codes = np.array([min(code, 0)], dtype=np.int32)
+        cells.append(CodedColumn(column.name, column.kind, [column.values[code]] if code >= 0 else [], (codes, codes)))
+    return Cells(cells)
+
+
+def new_records(columns: list[CodedColumn], index: BlockIndex, truth: np.ndarray) -> dict[str, float]:
+    """How long left rows one by one take to find their candidates among all right ones, and to be put in."""
+    random = np.random.default_rng(0)
+    seconds, hits, adding = [], [], []
+    for row, match in truth[random.permutation(len(truth))[:RECORDS]]:
+        begun = time.perf_counter()
+        cells = record(columns, row)
+        pairs = index.candidates(cells).pairs
+        seconds.append(time.perf_counter() - begun)
+        hits.append(match in pairs[:, 1])
+        begun = time.perf_counter()
+        index.add(cells)
+        adding.append(time.perf_counter() - begun)
+    values = {
+        "record, ms": np.median(seconds),
+        "of 99 %, ms": np.quantile(seconds, 0.99),
+        "adding, ms": np.median(adding),
+    }
+    return {**{name: 1000 * value for name, value in values.items()}, "record's match": float(np.mean(hits))}
+
+
+def measure(folder: Path, most: int, each: int) -> dict[str, float]:
+    """Read, clean and block the tables of a folder, once."""
+    clock = Clock()
+    left, right = (pd.read_csv(folder / f"{side}.csv", dtype=str, engine="pyarrow") for side in ("left", "right"))
+    clock.step("reading")
+    columns = coded(left, right)
+    clock.step("cleaning")
+    rows = len(left)
+    blocking = blocked_pairs(columns, single=False, most=most * rows, log=print)
+    clock.step("candidates")
+    every = BlockedPairs(blocking.pairs, blocking.bits, blocking.evidence)
+    strongest = every.strongest(each)
+    clock.step("strongest")
+    values = clock.values
+    pairs = pd.read_csv(folder / "pairs.csv", dtype=str)
+    truth = np.stack([places(left, pairs, "left"), places(right, pairs, "right")], axis=1)
+    matches = among(every.pairs, truth)
+    values |= {"pairs": len(matches), "recall": matches.sum() / len(truth), "strongest pairs": len(strongest.pairs)}
+    values["their recall"] = among(strongest.pairs, truth).sum() / len(truth)
+    values["estimated recall"] = estimated_recall(
+        Cells(columns), blocking.index.rules, every.pairs, every.bits, matches.astype(float)
+    )
+    values |= {"rules": len(blocking.rules), "largest block": blocking.index.largest}
+    values["index, MiB"] = blocking.index.nbytes / 2**20
+    return values | new_records(columns, blocking.index, truth)
+
+
+def write(key: dict[str, object], values: dict[str, float]) -> None:
+    """Put a line into the CSV, in the place of one of the same key."""
+    table = pd.read_csv(OUT) if OUT.is_file() else pd.DataFrame(columns=[*key, *values])
+    same = (table[list(key)] == pd.Series(key)).all(axis=1)
+    line = pd.DataFrame([{**key, **{name: round(float(value), 4) for name, value in values.items()}}])
+    table = line if len(table) == 0 else pd.concat([table[~same], line], ignore_index=True)
+    table.sort_values(list(key)).to_csv(OUT, index=False)
+
+
+def markdown() -> str:
+    """The table of the page."""
+    shown = {
+        "": lambda row: row["what"],
+        "rows of each": lambda row: f"{row['rows']:,}",
+        "reading, cleaning, s": lambda row: f"{row['reading, s'] + row['cleaning, s']:.1f}",
+        "candidates, s": lambda row: f"{row['candidates, s']:.1f}",
+        "processor in all, s": lambda row: f"{row['processor, s']:.1f}",
+        "GiB": lambda row: f"{row['peak, GiB']:.1f}",
+        "pairs": lambda row: f"{row['pairs']:,.0f}",
+        "recall": lambda row: f"{row['recall']:.4f}",
+        "estimated": lambda row: f"{row['estimated recall']:.4f}",
+        f"{EACH} strongest": lambda row: f"{row['strongest pairs']:,.0f}",
+        "recall of these": lambda row: f"{row['their recall']:.4f}",
+        "a new record, ms": lambda row: f"{row['record, ms']:.1f}",
+    }
+    from matching_rows import row_of  # with much that a run does not need
+
+    lines = [row_of(*shown), row_of(*["---"] * len(shown))]
+    lines += [row_of(*(cell(row) for cell in shown.values())) for _, row in pd.read_csv(OUT).iterrows()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write what is not there yet, measure it in a process of its own, and show all lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--what", choices=["persons", "products"], default="persons")
+    parser.add_argument("--rows", type=int, nargs="*", default=[])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--folder", type=Path, default=Path("runs/linking-scale"))
+    parser.add_argument("--most", type=int, default=30, help="pairs for each left row, by all rules")
+    parser.add_argument("--each", type=int, default=EACH, help="strongest pairs of a row")
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(arguments.measure, arguments.most, arguments.each), default=float))
+        return
+    for rows in arguments.rows:
+        folder = arguments.folder / f"{arguments.what}-{rows}"
+        write_tables(folder, arguments.what, rows, arguments.data)
+        settings = ["--measure", str(folder), "--most", str(arguments.most), "--each", str(arguments.each)]
+        run = subprocess.run([sys.executable, __file__, *settings], check=True, capture_output=True, text=True)
+        print(run.stdout, flush=True)
+        write({"what": arguments.what, "rows": rows}, json.loads(run.stdout.splitlines()[-1]))
+    print(markdown())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""Candidates of large tables: rows that have a rare key in common, by sorted keys; no block costs its square."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vicinal.core.checks import check_integer
+from vicinal.linkage.block_keys import Cells, Hashes, Ids, Rule, mixed, runs
+from vicinal.linkage.block_rules import choose_rules
+from vicinal.linkage.columns import CodedColumn
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Log = Callable[[str], None]
+
+ROW_BITS = 28
+"""Bits of a row's number beside those of its key: a table may have 268 million rows."""
+
+_RULE_BITS, _SIZE_BITS, _STEP = 5, 8, 16
+"""Bits of the number of a rule, and of the logarithm of the size of a block, in sixteenths."""
+
+_SHIFT, _ROW = np.uint64(ROW_BITS), np.uint64((1 << ROW_BITS) - 1)
+
+_LARGEST = 1 << 12
+"""Rows of a block up to which block sizes are told apart."""
+
+_PAIRS = 1 << 23
+"""Pairs that are made at a time, each once for each rule: 64 MiB, and as much thrice while they are sorted."""
+
+_ROWS = 1 << 17
+"""Left rows that are looked up at a time."""
+
+
+def _packed(keys: Hashes, rows: Ids) -> Hashes:
+    """Keys with their rows, rising."""
+    return np.sort((keys >> _SHIFT << _SHIFT) | rows.astype(np.uint64))
+
+
+def _pieces(rows: int, size: int) -> list[slice]:
+    """Ranges of so many rows."""
+    return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
+
+
+class BlockedPairs(NamedTuple):
+    """Pairs of rows that rules found.
+
+    Attributes:
+        pairs: positions int32 ``[n, 2]``, each pair once, rising.
+        bits: uint32 ``[n]``: bit r is set if rule r found the pair.
+        evidence: float32 ``[n]``, in bits: the sum over the keys that both rows have of log2(rows / rows that have it),
+            to 1/16.
+    """
+
+    pairs: Ids
+    bits: Ids
+    evidence: Floats
+
+    def strongest(self, each: int) -> "BlockedPairs":
+        """Those that are among the ``each`` pairs with most evidence of their left or of their right row.
+
+        Pairs of equal evidence are in an order that a hash of their positions gives.
+        """
+        mixing = mixed([part.astype(np.uint64) + np.uint64(1) for part in self.pairs.T])
+        weak = np.uint64((1 << 16) - 1) - np.minimum(self.evidence * _STEP, (1 << 16) - 1).astype(np.uint64)
+        weak = (weak << np.uint64(20)) | (mixing >> np.uint64(44))
+        strong = np.zeros(len(self.pairs), dtype=bool)
+        for side in (0, 1):
+            key = (self.pairs[:, side].astype(np.uint64) << np.uint64(36)) | weak
+            order = np.sort(key)
+            row = (order >> np.uint64(36)).astype(np.int64)
+            first = np.flatnonzero(np.append(True, row[1:] != row[:-1])[: len(row)])
+            sizes = np.diff(np.append(first, len(row)))
+            last = np.zeros(int(row[-1]) + 1 if len(row) else 0, dtype=np.uint64)
+            last[row[first]] = order[first + np.minimum(sizes, each) - 1]
+            strong |= key <= last[self.pairs[:, side]]
+        return BlockedPairs(*(part[strong] for part in self))
+
+
+class BlockIndex:
+    """Keys of the rows of a table, sorted, so that rows with a key in common are found at once.
+
+    Each key is a number of 8 bytes that holds 36 bits of a hash and the number of the row; different keys that share
+    these bits give a candidate too many, about one in 2^36 of all pairs.
+
+    Args:
+        rules: at most 32.
+        largest: rows of a key beyond which it finds none: the block is too large to tell its rows apart.
+    """
+
+    def __init__(self, rules: Sequence[Rule], largest: int = _LARGEST) -> None:
+        self.rules, self.largest, self.rows = list(rules), check_integer("largest", largest), 0
+        self._parts: list[list[Hashes]] = [[] for _ in self.rules]
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the keys."""
+        return sum(part.nbytes for parts in self._parts for part in parts)
+
+    def add(self, cells: Cells, side: int = 0) -> "BlockIndex":
+        """Put in the rows of one side; they are numbered on from those that are in.
+
+        Added rows are sorted among themselves, and merged with as many others: n rows one by one are sorted log n
+        times.
+        """
+        rows = cells.rows(side)
+        if self.rows + rows > 1 << ROW_BITS:
+            raise ValueError(f"rows: expected at most {1 << ROW_BITS:,}, got {self.rows + rows:,}; split the table")
+        for rule, parts in zip(self.rules, self._parts, strict=True):
+            pieces = [np.zeros(0, dtype=np.uint64)]
+            for piece in _pieces(rows, _ROWS):
+                keys, at = rule.keys(cells, side, piece)
+                pieces.append(_packed(keys, at + (self.rows + piece.start)))
+            parts.append(np.sort(np.concatenate(pieces)))
+            while len(parts) > 1 and 2 * len(parts[-1]) >= len(parts[-2]):
+                parts[-2:] = [np.sort(np.concatenate(parts[-2:]))]
+        self.rows += rows
+        return self
+
+    def block_sizes(self, cells: Cells, side: int = 0, rows: Ids | slice = slice(None)) -> Ids:
+        """Of each rule how many keys of rows of a side have a block of each size, ``[rules, 4098]``, larger ones last.
+
+        Args:
+            cells: of the rows that are looked up.
+            side: theirs.
+            rows: those of them.
+        """
+        counts = np.zeros((len(self.rules), _LARGEST + 2), dtype=np.int64)
+        for number, rule in enumerate(self.rules):
+            keys, _ = rule.keys(cells, side, rows)
+            spans = self._spans(number, np.sort(keys >> _SHIFT << _SHIFT))
+            sizes = sum((end - begin for begin, end in spans), np.zeros(len(keys), dtype=np.int64))
+            counts[number] = np.bincount(np.minimum(sizes, _LARGEST + 1), minlength=_LARGEST + 2)
+        return counts
+
+    def candidates(
+        self, cells: Cells, side: int = 0, rows: slice | None = None, *, later: bool = False
+    ) -> BlockedPairs:
+        """Which rows of the index share a key with which of a side.
+
+        Args:
+            cells: of the rows that are looked up.
+            side: theirs.
+            rows: those of them; None: all.
+            later: only rows of the index behind the row itself: each pair of one table once.
+        """
+        start, stop, _ = (rows or slice(None)).indices(cells.rows(side))
+        out = list(self._blocked(cells, side, start, stop, later=later))
+        nothing = np.zeros((0, 2), np.int32), np.zeros(0, np.uint32), np.zeros(0, np.float32)
+        return BlockedPairs(*map(np.concatenate, zip(nothing, *out, strict=True)))
+
+    def _blocked(self, cells: Cells, side: int, start: int, stop: int, *, later: bool) -> Iterator[BlockedPairs]:
+        """Candidates of a range of rows, so many at a time that they fit."""
+        for piece in _pieces(stop - start, _ROWS):
+            first, last = start + piece.start, start + piece.stop
+            spans = [self._within(number, cells, side, slice(first, last)) for number in range(len(self.rules))]
+            total = sum(int(blocks.sizes.sum()) for each in spans for blocks in each)
+            if total > _PAIRS and last - first > 1:
+                middle = (first + last) // 2
+                yield from self._blocked(cells, side, first, middle, later=later)
+                yield from self._blocked(cells, side, middle, last, later=later)
+            else:
+                yield self._joined(spans, first, later=later)
+
+    def _within(self, number: int, cells: Cells, side: int, rows: slice) -> list["_Blocks"]:
+        """The blocks of a rule's keys, in each part of the index."""
+        keys, at = self.rules[number].keys(cells, side, rows)
+        packed = _packed(keys, at)
+        row = packed & _ROW
+        spans = self._spans(number, packed - row)
+        size = sum((end - begin for begin, end in spans), np.zeros(len(row), dtype=np.int64))
+        there = (size > 0) & (size <= self.largest)
+        logs = np.round(_STEP * np.log2(size[there])).astype(np.uint64)
+        parts = self._parts[number]
+        return [
+            _Blocks(part, begin[there], (end - begin)[there], row[there], logs)
+            for (begin, end), part in zip(spans, parts, strict=True)
+        ]
+
+    def _spans(self, number: int, keys: Hashes) -> list[tuple[Ids, Ids]]:
+        """Where the blocks of rising keys begin and end in each part of a rule's keys."""
+        spans = []
+        for part in self._parts[number]:
+            begin = np.searchsorted(part, keys)
+            there = np.flatnonzero(begin < len(part))
+            there = there[part[begin[there]] <= keys[there] | _ROW]
+            end = begin.copy()
+            end[there] = np.searchsorted(part, keys[there] | _ROW, side="right")
+            spans.append((begin, end))
+        return spans
+
+    def _joined(self, rules: list[list["_Blocks"]], first: int, *, later: bool) -> BlockedPairs:
+        """The pairs of all rules, each once."""
+        entries = [np.zeros(0, dtype=np.uint64)]
+        for number, each in enumerate(rules):
+            for blocks in each:
+                pair, logs = blocks.pairs()
+                if later:
+                    behind = (pair & _ROW) > (pair >> _SHIFT) + np.uint64(first)
+                    pair, logs = pair[behind], logs[behind]
+                named = (pair << np.uint64(_RULE_BITS)) | np.uint64(number)
+                entries.append((named << np.uint64(_SIZE_BITS)) | logs)
+        entry = np.sort(np.concatenate(entries))
+        pair = entry >> np.uint64(_RULE_BITS + _SIZE_BITS)
+        begins = np.flatnonzero(np.append(True, pair[1:] != pair[:-1])[: len(pair)])
+        of = (entry >> np.uint64(_SIZE_BITS)) & np.uint64((1 << _RULE_BITS) - 1)
+        sizes = (entry & np.uint64((1 << _SIZE_BITS) - 1)).astype(np.float32) / _STEP
+        bits = np.bitwise_or.reduceat(np.uint32(1) << of.astype(np.uint32), begins)
+        evidence = np.add.reduceat(np.log2(np.float32(max(1, self.rows))) - sizes, begins)
+        left, right = (pair[begins] >> _SHIFT).astype(np.int32) + first, (pair[begins] & _ROW).astype(np.int32)
+        return BlockedPairs(np.stack([left, right], axis=1), bits, evidence)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of the keys of some rows.
+
+    Attributes:
+        part: keys with their rows, rising.
+        starts: where each block begins in it, ``[k]``.
+        sizes: rows of each in this part, ``[k]``.
+        rows: whose key it is, ``[k]``.
+        logs: sixteen times log2 of the rows that have the key in all parts, ``[k]``.
+    """
+
+    part: Hashes
+    starts: Ids
+    sizes: Ids
+    rows: Hashes
+    logs: Hashes
+
+    def pairs(self) -> tuple[Hashes, Hashes]:
+        """Each row with those of its block, as one number, and the logarithms of the sizes."""
+        others = self.part[runs(self.starts, self.sizes)] & _ROW
+        return (np.repeat(self.rows, self.sizes) << _SHIFT) | others, np.repeat(self.logs, self.sizes)
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """Candidates, and how they were found.
+
+    Attributes:
+        index: of the right rows, or of the only table.
+        pairs: positions int32 ``[n, 2]``, each pair once, rising; of one table the first is before the second.
+        bits: uint32 ``[n]``: bit r is set if rule r found the pair.
+        evidence: in bits, of rare keys that both rows have, ``[n]``; see :class:`BlockedPairs`.
+        passed_over: of each rule about how many keys of left rows had too large a block, which may cost matches.
+    """
+
+    index: BlockIndex
+    pairs: Ids
+    bits: Ids
+    evidence: Floats
+    passed_over: list[int]
+
+    @property
+    def rules(self) -> list[str]:
+        """In words."""
+        return [str(rule) for rule in self.index.rules]
+
+
+def blocked_pairs(
+    columns: Sequence[CodedColumn],
+    *,
+    single: bool,
+    most: int,
+    each: int | None = None,
+    log: Log | None = None,
+    seed: int = 0,
+) -> Blocking:
+    """Pairs of rows that are worth comparing, of tables of which all pairs are too many.
+
+    Rows are candidates if they agree in one of up to 32 combinations of columns and halves of columns, or have two
+    rare words in common. The combinations are chosen from the tables. Keys that more right rows have than the largest
+    block find none; the largest block is the one with which all rules give about ``most`` pairs, so that the memory is
+    known before a pair is made: 8 bytes for each key of a right row, 16 for each pair, and 256 MiB.
+
+    Args:
+        columns: of both tables.
+        single: whether both are one table.
+        most: pairs, each counted once for each key by which it is found: there are several times fewer.
+        each: pairs of a row: those with most evidence of either row stay; None: all.
+        log: gets one line of progress at a time.
+        seed: draws the rows that rules are chosen by.
+
+    Raises:
+        ValueError: for no column.
+    """
+    if not columns:
+        raise ValueError("columns: expected at least one that both tables have, got none")
+    check_integer("most", most)
+    if each is not None:
+        check_integer("each", each)
+    progress, cells = log or (lambda line: None), Cells(columns)
+    rows, times = cells.rows(0), 1 + single  # both rows of a pair of one table find it
+    rules = choose_rules(cells, most / max(1, rows), single=single, seed=seed)
+    index = BlockIndex(rules).add(cells, 1)
+    some = np.random.default_rng(seed).permutation(rows)[:_ROWS]
+    sizes = index.block_sizes(cells, 0, np.sort(some)) * (rows / max(1, len(some)) / times)
+    expected = np.cumsum(sizes.sum(axis=0) * np.arange(_LARGEST + 2))[: _LARGEST + 1]
+    index.largest = max(1, int(np.searchsorted(expected, most, side="right")) - 1)
+    memory = (index.nbytes + 16 * expected[index.largest] + 4 * 8 * _PAIRS) / 2**30
+    progress(
+        f"candidates: {len(rules)} rules for blocks of up to {index.largest} rows, about "
+        f"{int(expected[index.largest]):,} pairs at most, {memory:.1f} GiB"
+    )
+    pairs = index.candidates(cells, later=single)
+    progress(f"candidates: {len(pairs.pairs):,} pairs")
+    if each is not None:
+        pairs = pairs.strongest(each)
+        progress(f"candidates: {len(pairs.pairs):,} of the {each} strongest of a row")
+    passed = [round(float(each[index.largest + 1 :].sum())) for each in sizes]
+    return Blocking(index, *pairs, passed)
