@@ -276,6 +276,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.labelled_ = pd.DataFrame({"left": [], "right": [], "match": []}, dtype=np.int64)
         self.labels_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
         self.share_, self.reads_ratios_ = 0.0, True
+        self._fit_labels(labelled, chosen, progress)
+        return self
+
+    def _fit_labels(self, labelled: pd.DataFrame | None, chosen: pd.DataFrame | None, log: Log) -> None:
+        """Probabilities by what is labelled: by estimates alone, beside few labels, or by a scorer."""
         if labelled is None:
             if self.precision is not None:
                 fewest = math.ceil(math.log(_RISK) / math.log(self.precision) / self.validation_fraction)
@@ -283,8 +288,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                     "precision: expected labelled pairs to promise it by, got none; about "
                     f"{fewest} that match would do, if the held-out ones are all told right"
                 )
-            self._estimate(_NO_LABELS, progress)
-            return self
+            self._estimate(_NO_LABELS, log)
+            return
         parts = self._learned_and_held_out(labelled, chosen)
         lack = _lack(*parts)
         needs_held_out = self.precision is not None or chosen is not None or self.tune != "none"
@@ -294,10 +299,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if lack or (is_few and not needs_held_out):
             both = pd.concat(parts[:2])
             self.labelled_ = _as_rows(both)
-            self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), progress)
+            self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), log)
         else:
-            self._learn(*parts, progress)
-        return self
+            self._learn(*parts, log)
 
     def _estimate(self, labels: tuple[Ids, Floats], log: Log) -> None:
         """Probabilities of all candidates by their match weights, and by labels of things, where there are any."""

@@ -118,7 +118,7 @@ class MatchWeights:
 
 
 def _weights(m: Floats, u: Floats) -> Floats:
-    """Logs of the ratios of the likeliest m that never fall: adjacent levels that would are one, of the sums of m and u.
+    """Logs of the likeliest ratios that never fall: adjacent levels that would are one, of the sums of m and u.
 
     So a level that nobody has seen says no more than its neighbors do.
     """
@@ -209,7 +209,7 @@ def _maximized(
 
 
 def _without_matches(total: Sequence[Floats], m: list[list[Floats]], shares: Floats, part: float) -> list[Floats]:
-    """u of the pairs that do not match, of the shares of levels among all pairs, of which a ``part`` matches."""
+    """The u of pairs that do not match, of the shares of levels among all pairs, of which a ``part`` matches."""
     part = min(part, 0.5)
     cleaned = []
     for column, share in enumerate(total):
