@@ -128,7 +128,7 @@ def record(**more):
 def test_the_page_tells_weights_distribution_clusters_and_what_was_missed():
     weights = [
         LevelWeight("name", "differs", 0.05, 0.93, math.log2(0.05 / 0.93)),
-        LevelWeight("name", "equal", 0.95, 0.0004, math.log2(0.95 / 0.0004)),
+        LevelWeight("name", "equal", 0.95, 0.000404, math.log2(0.95 / 0.000404)),
         LevelWeight(PLANTED, "equal", 0.5, 0.5, 0.0),
     ]
     page = match_html(

@@ -159,8 +159,8 @@ def _weights(levels: Sequence[LevelWeight]) -> list[dict[str, Any]]:
 
 
 def _rare(share: float) -> str:
-    """A share in percent, or as one in how many."""
-    return percent(share) if share >= 0.001 or share <= 0 else f"1 in {number(1 / share, 2)}"
+    """A share in percent, or as one in how many, with two significant digits."""
+    return percent(share) if share >= 0.001 or share <= 0 else f"1 in {number(float(f'{1 / share:.2g}'))}"
 
 
 def match_findings(record: MatchRecord) -> list[str]:
