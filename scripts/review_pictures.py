@@ -43,7 +43,7 @@ def main() -> None:
         page = ReviewPage(reviewer)
         reviewer.match()
         for number in range(LABELLED):
-            pair = reviewer.outcome.record.doubtful[number]
+            pair = reviewer.pairs[number]
             reviewer.label(1, number, match=(pair.left, pair.right) in same)
         thread = threading.Thread(target=page.serve, daemon=True)
         thread.start()

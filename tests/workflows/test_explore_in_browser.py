@@ -243,9 +243,8 @@ def test_pairs_are_labelled_by_keyboard(browser, tmp_path):
     rng = np.random.default_rng(0)
     names = [" ".join(rng.choice(["lamp", "oak", "red", "saw"], 3)) + f" {number}" for number in range(100, 140)]
     pd.DataFrame({"id": range(40), "name": names}).to_csv(tmp_path / "a.csv", index=False)
-    pd.DataFrame({"id": range(40), "name": [f"{name} {PLANTED}" for name in names]}).to_csv(
-        tmp_path / "b.csv", index=False
-    )
+    right = pd.DataFrame({"id": range(40), "name": [f"{name} new" for name in names], "note": PLANTED})
+    right.to_csv(tmp_path / "b.csv", index=False)
     settings = {"encoders": {"text": "none"}}
     job = MatchJob(tmp_path / "a.csv", tmp_path / "b.csv", None, "id", "id", parameters=settings)
     reviewer = Reviewer(job, tmp_path / "m", "vicinal match a.csv b.csv --review")

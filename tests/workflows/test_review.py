@@ -61,7 +61,7 @@ def reviewer(shops, matched, tmp_path, monkeypatch):
 
 
 def truth(reviewer, place):
-    pair = reviewer.outcome.record.doubtful[place]
+    pair = reviewer.pairs[place]
     return pair.left[1:] == pair.right[2:] and int(pair.left) < 40
 
 
@@ -76,7 +76,7 @@ def after_again(reviewer):
 
 
 def test_labels_are_on_disk_in_their_order_and_undo_takes_them_back(reviewer):
-    pairs = [(pair.left, pair.right) for pair in reviewer.outcome.record.doubtful]
+    pairs = [(pair.left, pair.right) for pair in reviewer.pairs]
     assert (reviewer.now()["place"], reviewer.now()["pairs"]) == (0, len(pairs))
     reviewer.label(1, 0, match=True)
     assert labelled(reviewer) == [(*pairs[0], 1)]
@@ -97,7 +97,7 @@ def test_labels_are_on_disk_in_their_order_and_undo_takes_them_back(reviewer):
 
 
 def test_the_next_match_learns_from_the_labels_and_does_not_ask_again(reviewer):
-    before = {(pair.left, pair.right) for pair in reviewer.outcome.record.doubtful}
+    before = {(pair.left, pair.right) for pair in reviewer.pairs}
     for place in range(reviewer.now()["pairs"]):
         state = reviewer.label(1, place, match=truth(reviewer, place))
     assert state["pair"] is None
@@ -109,7 +109,7 @@ def test_the_next_match_learns_from_the_labels_and_does_not_ask_again(reviewer):
     assert re.fullmatch(r"F1 that the probabilities expect: [\d.]+, [\d.]+ before\.", state["effects"][1])
     assert "checked by 30 labels" in state["effects"][-1]
     assert reviewer.outcome.matcher.threshold_ is not None
-    assert not before & {(pair.left, pair.right) for pair in reviewer.outcome.record.doubtful}
+    assert not before & {(pair.left, pair.right) for pair in [*reviewer.pairs, *reviewer.outcome.record.sure]}
     assert len(labelled(reviewer)) == 30
     written = pd.read_csv(reviewer.folder / "answered.csv", dtype=str)
     assert written["match"].tolist() == [str(int(match)) for *_, match in labelled(reviewer)]
@@ -176,10 +176,10 @@ def test_a_label_that_cannot_be_written_does_not_count(reviewer, monkeypatch):
 
 
 def test_findings_are_what_the_labels_say(reviewer):
-    doubtful = reviewer.outcome.record.doubtful
+    doubtful = reviewer.pairs
     links = [(pair.left, pair.right) for pair in doubtful[:6]]
     chances = [0.995, 0.995, 0.8, 0.8, 0.6, 0.6, 0.3, 0.3]
-    reviewer._pairs = [replace(pair, probability=chance) for pair, chance in zip(doubtful, chances, strict=False)]
+    reviewer.pairs = [replace(pair, probability=chance) for pair, chance in zip(doubtful, chances, strict=False)]
     reviewer._linked = set(links)
     table = pd.DataFrame({"probability": [0.995] * 80 + [0.8] * 15 + [0.6] * 5})
     reviewer.outcome = replace(reviewer.outcome, links=table)
@@ -252,8 +252,8 @@ def test_the_page_and_its_files_are_served_without_data_and_cells_are_escaped(pa
             assert answer.headers["Content-Type"].startswith(f"text/{kind}")
             assert "default-src 'none'; script-src 'self'" in answer.headers["Content-Security-Policy"]
             assert b"kitchen" not in answer.read()
-    first = page.answerer._pairs[0]
-    page.answerer._pairs[0] = replace(first, left=PLANTED, cells=[ShownCell(PLANTED, PLANTED, "a", "differs")])
+    first = page.answerer.pairs[0]
+    page.answerer.pairs[0] = replace(first, left=PLANTED, cells=[ShownCell(PLANTED, PLANTED, "a", "differs")])
     shown = ask(page, **{"X-Token": page.token})[1]["pair"]
     assert shown.count("&lt;") >= 3
     assert "<script" not in shown

@@ -144,8 +144,8 @@ def match(
 ) -> None:
     """Link the rows of two tables that are the same thing.
 
-    Learns from labelled pairs which rows match. Writes a folder with links.parquet, review.csv (doubtful pairs: label
-    them there and run again), report.html and the matcher.
+    Estimates how probable each pair is, and learns from labelled pairs if there are some. Writes a folder with
+    links.parquet, review.csv (doubtful pairs to label, best with --review), report.html and the matcher.
     """
     _run(context, left, right, links=links, default="match")
 

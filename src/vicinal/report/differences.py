@@ -12,15 +12,15 @@ Piece = tuple[str, bool]
 _WORDS = re.compile(r"\w+", re.UNICODE)
 _NEAR, _COMMON = 0.6, 1 / 3
 """Share of common letters from which on two words are shown as one that was written in two ways, and share of the
-letters of the shorter text that have to be common for what differs to be marked at all."""
+letters of a text that have to be common for the others to be marked."""
 
 
 def differences(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
     """The texts of two cells in pieces, those marked that only one has; the order of words and case do not count.
 
     A word that the other text lacks is compared with the most similar word that this one lacks in turn: if at least
-    six tenths of their letters are common, in order, only the letters that differ are marked. Of texts that have little
-    in common nothing is marked: it would be nearly all.
+    six tenths of their letters are common, in order, only the letters that differ are marked. In a text that has little
+    in common with the other nothing is marked: it would be nearly all.
 
     >>> differences("red Lamp", "lamp, blue oak")
     ([('red', True), (' Lamp', False)], [('lamp, ', False), ('blue oak', True)])
@@ -46,10 +46,10 @@ def differences(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
                 marks[0].append((starts[0] + step.src_start, starts[0] + step.src_end))
                 marks[1].append((starts[1] + step.dest_start, starts[1] + step.dest_end))
     marks[1] += [sides[1][other].span() for other in partners]
-    sizes = [sum(len(word.group()) for word in words) for words in sides]
-    common = max(size - sum(end - begin for begin, end in spans) for size, spans in zip(sizes, marks, strict=True))
-    if common < _COMMON * min(sizes):
-        marks = [[], []]
+    for words, spans in zip(sides, marks, strict=True):
+        size = sum(len(word.group()) for word in words)
+        if size - sum(end - begin for begin, end in spans) < _COMMON * size:
+            spans.clear()
     return _pieces(left, marks[0]), _pieces(right, marks[1])
 
 

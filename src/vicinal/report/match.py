@@ -137,7 +137,7 @@ def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ShownPair]]]:
     teach = "Labels of these teach most: give them on the page of --review, or in review.csv, and run again."
     return [
         ("Links", "Drawn evenly from the surest to the least sure.", record.sure),
-        ("Doubtful pairs", teach, record.doubtful),
+        ("Doubtful pairs", teach, sorted(record.doubtful, key=lambda pair: abs(pair.probability - record.threshold))),
     ]
 
 
@@ -159,8 +159,8 @@ def _weights(levels: Sequence[LevelWeight]) -> list[dict[str, Any]]:
 
 
 def _rare(share: float) -> str:
-    """A share in percent, or as one in how many."""
-    return percent(share) if share >= 0.001 or share <= 0 else f"1 in {number(1 / share, 2)}"
+    """A share in percent, or as one in how many, with two significant digits."""
+    return percent(share) if share >= 0.001 or share <= 0 else f"1 in {number(float(f'{1 / share:.2g}'))}"
 
 
 def match_findings(record: MatchRecord) -> list[str]:
@@ -175,7 +175,8 @@ def match_findings(record: MatchRecord) -> list[str]:
     elif record.links[0]:
         sentences.append(
             f"{record.links[0]:,} links of probability {percent(record.threshold)} or more. By the probabilities "
-            f"{percent(record.expected['precision'])} of them are right, and {percent(record.expected['recall'])} of "
+            f"{number(100 * record.expected['precision'], 3)} % of them are right, and "
+            f"{number(100 * record.expected['recall'], 3)} % of "
             "the matches among the candidates are linked."
         )
     else:

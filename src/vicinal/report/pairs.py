@@ -121,6 +121,7 @@ def pair_view(pair: ShownPair) -> dict[str, Any]:
             "bar": None if math.isnan(cell.weight) else bar,
         }
         for cell, bar in zip(pair.cells, columns, strict=True)
+        if cell.left or cell.right
     ]
     return {
         "left": one_line(pair.left, 60),

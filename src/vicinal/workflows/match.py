@@ -221,7 +221,7 @@ def _record(
         threshold=threshold,
         scores={name: matcher.scores_[name] for name in ("precision", "recall", "f1") if name in matcher.scores_},
         promised=matcher.precision,
-        sure=_shown(matcher, _spread(links)),
+        sure=_shown(matcher, _spread(_unlabelled(matcher, links))),
         doubtful=_shown(matcher, review.head(TO_LABEL)),
         notes=list(matcher.notes_),
         clusters=sizes,
@@ -265,6 +265,15 @@ def _weakest(matcher: RowMatcher, clusters: pd.DataFrame) -> list[WeakPair]:
     least = pairs.loc[pairs.groupby("cluster")["probability"].idxmin()].nsmallest(_SHOWN, "probability")
     columns = (least[name].tolist() for name in ("left", "right", "probability", "rows"))
     return [WeakPair(str(one), str(other), chance, rows) for one, other, chance, rows in zip(*columns, strict=True)]
+
+
+def _unlabelled(matcher: RowMatcher, links: pd.DataFrame) -> pd.DataFrame:
+    """Links that nobody labelled."""
+    sides = (matcher.tables_.left, "left"), (matcher.tables_.right, "right")
+    ids = [table.ids[matcher.labels_[side].to_numpy(np.int64)].tolist() for table, side in sides]
+    known = set(zip(*ids, strict=True))
+    rows = zip(links["left"].tolist(), links["right"].tolist(), strict=True)
+    return links[[pair not in known for pair in rows]] if known else links
 
 
 def _spread(links: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """``vicinal match --review``: a person labels the pairs that a match doubts most, and the match learns from them."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 from vicinal.calibration import stratified_share
 from vicinal.core import files
 from vicinal.data import write_table
-from vicinal.report.pairs import pair_html
+from vicinal.report.pairs import ShownPair, pair_html
 from vicinal.report.text import number, percent
 from vicinal.workflows.match import ANSWERED, TO_LABEL, Log, MatchJob, MatchOutcome, match_tables, read_answers
 
@@ -33,10 +33,12 @@ class Reviewer:
 
     Attributes:
         outcome: of the last match.
+        pairs: to label, in an order that does not tell how probable they are, so that the first ones are of all kinds.
         at_end: called by :meth:`finish`.
     """
 
     outcome: MatchOutcome
+    pairs: Sequence[ShownPair]
 
     def __init__(self, job: MatchJob, folder: Path, command: str = "", log: Log = lambda line: None) -> None:
         self.job, self.folder, self.command, self.log = job, folder, command, log
@@ -54,7 +56,8 @@ class Reviewer:
 
     def _take_up(self, outcome: MatchOutcome) -> MatchOutcome:
         self.outcome, self._turn, self._done = outcome, self._turn + 1, []
-        self._pairs = list(outcome.record.doubtful[:TO_LABEL])
+        pairs = outcome.record.doubtful[:TO_LABEL]
+        self.pairs = [pairs[place] for place in np.random.default_rng(0).permutation(len(pairs))]
         self._linked = set(zip(*(outcome.links[side].astype(str) for side in ("left", "right")), strict=True))
         return outcome
 
@@ -69,9 +72,9 @@ class Reviewer:
             "name": self.outcome.record.name,
             "turn": self._turn,
             "place": done,
-            "pairs": len(self._pairs),
+            "pairs": len(self.pairs),
             "labelled": sum(label is not None for _, label in self._done),
-            "pair": pair_html(self._pairs[done]) if done < len(self._pairs) else None,
+            "pair": pair_html(self.pairs[done]) if done < len(self.pairs) else None,
             "findings": self.findings(),
             "effects": self._effects,
             "running": None if self._work is None else self._progress,
@@ -82,7 +85,7 @@ class Reviewer:
     def label(self, turn: int, place: int, *, match: bool | None) -> dict[str, Any]:
         """Write the label of the pair at ``place``; None skips it."""
         self._check_idle()
-        if (turn, place) != (self._turn, len(self._done)) or place >= len(self._pairs):
+        if (turn, place) != (self._turn, len(self._done)) or place >= len(self.pairs):
             raise ValueError("pair: expected the one that is shown, got another; load the page again")
         if match is not None:
             self._write(place, int(match))
@@ -146,7 +149,7 @@ class Reviewer:
 
     def findings(self) -> list[str]:
         """What the labels of this round say of the match before it learned from them, in sentences."""
-        pairs = [(self._pairs[place], bool(match)) for place, match in self._done if match is not None]
+        pairs = [(self.pairs[place], bool(match)) for place, match in self._done if match is not None]
         if not pairs:
             return []
         chances = np.array([pair.probability for pair, _ in pairs])
@@ -180,7 +183,7 @@ class Reviewer:
 
     def _write(self, place: int, label: int | None) -> None:
         """Write the label of a pair, or none, with all others of this page and of the file."""
-        pair = self._pairs[place]
+        pair = self.pairs[place]
         labels = {key: match for key, match in self._labels.items() if key != (pair.left, pair.right)}
         labels[pair.left, pair.right] = label
         path = self.folder / ANSWERED
