@@ -134,8 +134,10 @@ def match(
     left: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="LEFT")],
     right: Annotated[str, typer.Argument(help="The other table.", metavar="RIGHT")],
     *,
-    id_left: Annotated[str, typer.Option(help="Column of ids of the left table.")] = "id",
-    id_right: Annotated[str, typer.Option(help="Column of ids of the right table.")] = "id",
+    id_left: Annotated[
+        str | None, typer.Option(help="Column of ids of the left table; default: id, or the numbers of the rows.")
+    ] = None,
+    id_right: Annotated[str | None, typer.Option(help="The same of the right table.")] = None,
     links: Annotated[
         str,
         typer.Option(help="one-to-one, one-to-many (several right rows of a left one), or many."),
@@ -145,7 +147,7 @@ def match(
     """Link the rows of two tables that are the same thing.
 
     Estimates how probable each pair is, and learns from labelled pairs if there are some. Writes a folder with
-    links.parquet, review.csv (doubtful pairs to label, best with --review), report.html and the matcher.
+    links.csv, review.csv (doubtful pairs to label, best with --review), report.html and the matcher.
     """
     _run(context, left, right, links=links, default="match")
 
@@ -156,7 +158,9 @@ def dedupe(
     context: typer.Context,
     table: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="TABLE")],
     *,
-    id_column: Annotated[str, typer.Option("--id", help="Column of ids.")] = "id",
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column of ids; default: id, or the numbers of the rows.")
+    ] = None,
     **_: Any,
 ) -> None:
     """Find the rows of one table that are copies of one another.
@@ -289,7 +293,7 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "") ->
     for size, count in sorted(record.clusters.items()):
         output.print(f"{count} clusters of {size} rows" if size > 1 else f"{count} rows without a copy", markup=False)
     output.print(f"matcher {folder}", markup=False)
-    for name in ("links.parquet", "review.csv", "report.html"):
+    for name in ("links.csv", "review.csv", "report.html"):
         output.print(f"        {folder / name}", markup=False)
     if not sum(record.pairs) and to_label and command:
         output.print(

@@ -42,6 +42,7 @@ from vicinal.estimators.linking import (
 from vicinal.estimators.match_files import READER, read_matcher, write_matcher
 from vicinal.estimators.match_linkage import Linkage, match_weights
 from vicinal.estimators.match_tables import (
+    LARGE,
     Floats,
     Ids,
     Log,
@@ -151,7 +152,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         precision: share of links that must be right, with 95 % confidence for pairs like the labelled ones (see
             :func:`vicinal.calibration.precision_threshold`); None: the threshold with the best F1.
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
-            words and letters only. None: the pretrained ones that are installed.
+            words and letters only. None: the pretrained ones that are installed; of texts with 200 labels or more, and
+            at most 20,000 rows of a table, else words and letters.
         scorer: "boosting", "neighbors", or "auto": boosting, or with up to 10,000 labelled pairs and 200,000 candidates
             neighbors, if these have surely less log loss on a quarter of the pairs to learn from.
         tune: which part of the pretrained encoder of texts is trained to read both rows of a pair at once: "all",
@@ -260,13 +262,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
         self.notes_: list[str] = []
-        encoders = installed_encoders(self.encoders)
+        encoders = self._encoders(tables, 0 if labelled is None else len(labelled))
         if self.tune != "none":
             check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
-        if encoders["text"] == "none":
-            self.notes_.append(
-                "candidates come from words and letters alone: no encoder of texts is installed or named"
-            )
         self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.index, self.random_state, progress)
         self.scorer_: PairScorer | None = None
         self.reader_: PairReader | None = None
@@ -278,6 +276,21 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.share_, self.reads_ratios_ = 0.0, True
         self._fit_labels(labelled, chosen, progress)
         return self
+
+    def _encoders(self, tables: Sequence[MatchTable], labels: int) -> dict[str, str]:
+        """Names of encoders by kind: that of texts is worth its time where enough is labelled to learn what it says."""
+        encoders = installed_encoders(self.encoders)
+        rows = max(map(len, tables))
+        if encoders["text"] == "none":
+            self.notes_.append("rows are compared by words and letters: no encoder of texts is installed or named")
+        elif "text" not in (self.encoders or {}) and self.tune == "none" and (labels < FEW or rows > LARGE):
+            reason = f"with fewer than {FEW} labels" if labels < FEW else f"of tables of more than {LARGE:,} rows"
+            self.notes_.append(
+                f"rows are compared by words and letters, as is the default {reason}; "
+                f"{encoders['text']!r} has to be named as the encoder of texts to compare their meaning, too"
+            )
+            encoders["text"] = "none"
+        return encoders
 
     def _fit_labels(self, labelled: pd.DataFrame | None, chosen: pd.DataFrame | None, log: Log) -> None:
         """Probabilities by what is labelled: by estimates alone, beside few labels, or by a scorer."""

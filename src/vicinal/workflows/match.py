@@ -4,7 +4,7 @@ import itertools
 import json
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from vicinal.workflows.showing import shown_cells
 
 Log = Callable[[str], None]
 
-LINKS, REVIEW, ANSWERED, REPORT = "links.parquet", "review.csv", "answered.csv", "report.html"
+LINKS, LINKED, REVIEW = "links.parquet", "links.csv", "review.csv"
+ANSWERED, REPORT = "answered.csv", "report.html"
 CLUSTERS, CONTRADICTIONS = "clusters.parquet", "contradictions.csv"
 _SHOWN, TO_LABEL = 10, 30
 """Links in the report, and doubtful pairs in it and on the page of pairs to label."""
@@ -45,8 +46,8 @@ class MatchJob:
         left: file of a table.
         right: file of the other; None: copies are looked for in the left one.
         pairs: file of labelled pairs; None: probabilities are estimates.
-        id_left: column of ids of the left table.
-        id_right: column of ids of the right table.
+        id_left: column of ids of the left table; None: "id", or the number of the row if there is none.
+        id_right: likewise of the right table.
         use: columns that are read; None: all.
         drop: columns that are not.
         root: folder that paths of images and sounds start from; None: that of each table.
@@ -56,8 +57,8 @@ class MatchJob:
     left: Path
     right: Path | None
     pairs: Path | None
-    id_left: str
-    id_right: str
+    id_left: str | None
+    id_right: str | None
     use: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     root: Path | None = None
@@ -78,10 +79,10 @@ class MatchOutcome:
 def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line: None) -> MatchOutcome:
     """Link two tables and write the folder of the match, whole or not at all.
 
-    It holds the matcher, ``links.parquet``, ``review.csv`` (the band of doubt, or thirty pairs where fewer than 200 are
-    labelled, with an empty column ``match``; labels that are filled in there are taken up by the next run, and stand in
-    ``answered.csv`` from then on) and ``report.html``; of one table also ``clusters.parquet`` and
-    ``contradictions.csv``. A killed run goes on with the vectors that it has.
+    It holds the matcher, ``links.parquet``, ``links.csv`` (with the cells of both rows), ``review.csv`` (the band of
+    doubt, or thirty pairs where fewer than 200 are labelled, with an empty column ``match``; labels that are filled in
+    there are taken up by the next run, and stand in ``answered.csv`` from then on) and ``report.html``; of one table
+    also ``clusters.parquet`` and ``contradictions.csv``. A killed run goes on with the vectors that it has.
 
     Args:
         job: what to link.
@@ -94,7 +95,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     if out is not None:
         check_replaceable(out, "matcher")
     with working_folder(out) as work:
-        left, right = _read_tables(job, log)
+        job, left, right = _read_tables(job, log)
         work.take_up(_fingerprint(job))
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else read_answers(out)
@@ -103,7 +104,8 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         pairs = None if job.pairs is None else _labelled(job.pairs, job, log)
         roots = tuple(job.root or root_of(path or job.left) for path in (job.left, job.right))
         settings = {"cache_dir": cache, "root": roots, **job.parameters}
-        matcher = RowMatcher(job.id_left, job.id_right, **settings).fit(left, right, pairs, answers=answered, log=log)
+        ids = str(job.id_left), str(job.id_right)
+        matcher = RowMatcher(*ids, **settings).fit(left, right, pairs, answers=answered, log=log)
         log("linking")
         links = matcher.link()
         known = [part[["left", "right"]] for part in (pairs, answered) if part is not None and len(part)]
@@ -115,7 +117,8 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
             with staged_folder(out, "matcher") as stage:
                 matcher.write(stage)
                 links.to_parquet(stage / LINKS, index=False)
-                write_table(_with_cells(matcher, review), stage / REVIEW)
+                write_table(_with_cells(matcher, links), stage / LINKED)
+                write_table(_to_label(matcher, review), stage / REVIEW)
                 if clusters is not None:
                     clusters[0].to_parquet(stage / CLUSTERS, index=False)
                     write_table(clusters[1], stage / CONTRADICTIONS)
@@ -126,10 +129,11 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     return MatchOutcome(matcher, links, review, record, out)
 
 
-def _read_tables(job: MatchJob, log: Log) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """The tables with the columns that are used."""
-    left = _read(job.left, job.id_left, job, log)
-    right = None if job.right is None else _read(job.right, job.id_right, job, log)
+def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.DataFrame | None]:
+    """The job with the columns of ids that the tables have, and the tables with the columns that are used."""
+    left, id_left = _read(job.left, job.id_left, job, log)
+    right, id_right = (None, id_left) if job.right is None else _read(job.right, job.id_right, job, log)
+    job = replace(job, id_left=id_left, id_right=id_right)
     names = [*left.columns, *([] if right is None else right.columns)]
     for option, chosen in (("use", job.use or ()), ("drop", job.drop)):
         for name in chosen:
@@ -139,25 +143,33 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[pd.DataFrame, pd.DataFrame | 
         columns = [name for name in frame.columns if name not in job.drop and (job.use is None or name in job.use)]
         return frame[[id_column, *(name for name in columns if name != id_column)]]
 
-    return used(left, job.id_left), None if right is None else used(right, job.id_right)
+    return job, used(left, id_left), None if right is None else used(right, id_right)
 
 
-def _read(path: Path, id_column: str, job: MatchJob, log: Log) -> pd.DataFrame:
+def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[pd.DataFrame, str]:
+    """A table and its column of ids."""
     log(f"reading {path.name}")
-    frame = read_table(path, ids=[id_column], log=log)
+    frame = read_table(path, ids=["id" if id_column is None else id_column], log=log)
+    if id_column is None and "id" not in frame.columns:
+        name = "row" if "row" not in frame.columns else "number of the row"
+        log(f"{path.name} has no column id: its rows are named by their numbers, from 1")
+        frame.insert(0, name, range(1, len(frame) + 1))
+        return frame, name
+    id_column = id_column or "id"
     if id_column not in frame.columns:
         raise ValueError(
             f"{short_text(path.name)}: expected a column {id_column!r} of ids, got {listed(frame.columns, 200)}; name "
             f"another with {'--id' if job.right is None else '--id-left and --id-right'}"
         )
-    return frame
+    return frame, id_column
 
 
 def _labelled(path: Path, job: MatchJob, log: Log) -> pd.DataFrame:
     """The labelled pairs of a file."""
-    frame = read_table(path, ids=["left", "right", job.id_left, job.id_right], log=log)
-    if not {"left", "right"} <= set(frame.columns) and {job.id_left, job.id_right} <= set(frame.columns):
-        frame = frame.rename(columns={job.id_left: "left", job.id_right: "right"})
+    ids = str(job.id_left), str(job.id_right)
+    frame = read_table(path, ids=["left", "right", *ids], log=log)
+    if not {"left", "right"} <= set(frame.columns) and set(ids) <= set(frame.columns):
+        frame = frame.rename(columns={ids[0]: "left", ids[1]: "right"})
     if not {"left", "right"} <= set(frame.columns):
         raise ValueError(
             f"{short_text(path.name)}: expected columns left and right with ids of either table, and match "
@@ -185,12 +197,26 @@ def _fingerprint(job: MatchJob) -> str:
 
 
 def _with_cells(matcher: RowMatcher, pairs: pd.DataFrame) -> pd.DataFrame:
-    """Pairs with an empty column for labels, and the cells of both rows side by side."""
-    table = pairs[["left", "right"]].assign(probability=pairs.get("probability"), match="")
+    """Pairs with the cells of both rows side by side."""
+    table = pairs[["left", "right", "probability"]].copy()
+    sides = [("left", matcher.tables_.left), ("right", matcher.tables_.right)]
+    at = {side: rows.positions(pairs[side]) for side, rows in sides}
     for column in matcher.tables_.features.columns:
-        for side, rows in (("left", matcher.tables_.left), ("right", matcher.tables_.right)):
-            at = rows.positions(pairs[side])
-            table[f"{side} {column}"] = rows.frame[column].iloc[at].to_numpy()
+        for side, rows in sides:
+            table[f"{side} {column}"] = _written(rows.frame[column]).iloc[at[side]].to_numpy()
+    return table
+
+
+def _written(cells: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Cells as they were in the table: whole numbers beside gaps are read as others."""
+    is_whole = pd.api.types.is_float_dtype(cells.dtype) and bool((cells.dropna() % 1 == 0).all())
+    return cells.astype("Int64") if is_whole and cells.abs().max() < 2**53 else cells
+
+
+def _to_label(matcher: RowMatcher, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Pairs with an empty column for labels, and the cells of both rows."""
+    table = _with_cells(matcher, pairs)
+    table.insert(3, "match", "")
     return table
 
 
