@@ -42,6 +42,7 @@ from vicinal.estimators.linking import (
 from vicinal.estimators.match_files import READER, read_matcher, write_matcher
 from vicinal.estimators.match_linkage import Linkage, match_weights
 from vicinal.estimators.match_tables import (
+    LARGE,
     Floats,
     Ids,
     Log,
@@ -260,13 +261,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
         self.notes_: list[str] = []
-        encoders = installed_encoders(self.encoders)
-        if self.tune != "none":
-            check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
-        if encoders["text"] == "none":
-            self.notes_.append(
-                "candidates come from words and letters alone: no encoder of texts is installed or named"
-            )
+        encoders = self._encoders(tables, 0 if labelled is None else len(labelled))
+        check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
         self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.index, self.random_state, progress)
         self.scorer_: PairScorer | None = None
         self.reader_: PairReader | None = None
@@ -302,6 +298,21 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), log)
         else:
             self._learn(*parts, log)
+
+    def _encoders(self, tables: Sequence[MatchTable], labels: int) -> dict[str, str]:
+        """Encoders by kind; of large tables with few labels none of texts, unless it is named."""
+        encoders = installed_encoders(self.encoders)
+        large = any(len(table.first) > LARGE for table in tables)
+        if large and labels < FEW and self.encoders is None:
+            encoders["text"] = "none"
+        if encoders["text"] == "none":
+            self.notes_.append(
+                f"of more than {LARGE:,} rows nothing is encoded: candidates have rare cells, halves of cells or words "
+                "in common"
+                if large
+                else "candidates come from words and letters alone: no encoder of texts is installed or named"
+            )
+        return encoders
 
     def _estimate(self, labels: tuple[Ids, Floats], log: Log) -> None:
         """Probabilities of all candidates by their match weights, and by labels of things, where there are any."""
