@@ -187,16 +187,17 @@ def _draft_of_cells(
     day_first: bool | None,
 ) -> ColumnForm | None:
     """The form of a column of objects: different ``texts``, and ``others``."""
-    plain = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
+    folded = {text: text.casefold() for text in map(plain_text, texts)}
+    plain = [text for text, small in folded.items() if small not in GAPS]
     if kind != "number" and (pair := _truth_form(plain, others)) is not None:
         return pair
-    words = _words_form(texts) if not others else None
+    words = _words_form(set(folded.values())) if not others else None
     if kind == "category":
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
     if not plain and not others:
         return ColumnForm(kind="number") if texts else None
     if all(map(is_number, others)):
-        gaps = len(plain) < len(texts) or _has_gaps(column)
+        gaps = len(plain) < len(folded) or _has_gaps(column)
         number = _number_form(plain, others, gaps=gaps)
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
@@ -216,10 +217,9 @@ def _has_gaps(column: "pd.Series[Any]") -> bool:
     return bool(column.isna().any()) if is_text else any(map(is_missing, column.tolist()))
 
 
-def _words_form(texts: Sequence[str]) -> ColumnForm | None:
+def _words_form(plain: Collection[str]) -> ColumnForm | None:
     """Of texts with gaps that are surely gaps: "-" beside "+" is a category."""
-    plain = {plain_text(text).casefold() for text in texts}
-    return ColumnForm(kind="words") if plain & SURE_GAPS and "+" not in plain else None
+    return ColumnForm(kind="words") if not SURE_GAPS.isdisjoint(plain) and "+" not in plain else None
 
 
 def _truth_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:

@@ -288,7 +288,7 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
 
 
 def _text_cells(column: pd.Series, *, exact: bool) -> pd.Series:
-    marked = any(isinstance(cell, str) and cell.startswith("'") for cell in column.tolist())
+    marked = column.str.startswith("'", na=False).any()
     cells = column.map(_unescaped) if marked else column
     return exact_text(cells) if exact else cells.mask(cells.str.strip() == "", np.nan)
 

@@ -37,6 +37,9 @@ _ONE = 0.95
 """Share of the links that would be none without a column, from which on it decides alone; where fewer than
 :data:`FEWEST` matches are expected, that is no sign of matches."""
 
+_JUDGED = 50_000
+"""Links by which it is judged what a column decides, at most."""
+
 _CHECKED = 20
 """Labels from which on probabilities count as checked."""
 
@@ -178,8 +181,10 @@ class Linkage:
     def _alone_deciding(self, tables: MatchedTables) -> dict[str, float]:
         """The share of the links, but for equal rows, that would be none without a column."""
         at, _, chances = self.candidates(tables)
-        levels = self.levels(tables, at)
-        links = (chances >= 0.5) & ~self._are_equal(levels)
+        some = np.flatnonzero(chances >= 0.5)
+        some = some[:: -(-len(some) // _JUDGED)] if len(some) else some
+        at, chances = at[some], chances[some]
+        links = ~self._are_equal(self.levels(tables, at))
         if not links.any():
             return {}
         weighed = self.weighed(tables, at[links], chances[links])

@@ -54,6 +54,9 @@ LARGE = 20_000
 """Things of a table up to which each row's candidates are the most alike of all; of more, if nothing is encoded, those
 that share rare keys with it: :func:`vicinal.linkage.blocking.blocked_pairs`."""
 
+_COUNTED = 5_000
+"""Rows of a large table that tell how rare words are."""
+
 _KEYS = 30
 """Pairs for each left row by all rules of a blocking."""
 
@@ -196,7 +199,8 @@ class MatchColumns:
                 f"right: expected columns that the left table has, too, got {listed(right.columns, 60)} beside "
                 f"{listed(left.columns, 60)}; give the same thing the same name"
             )
-        joined = pd.DataFrame({name: pd.concat([left[name], right[name]], ignore_index=True) for name in names})
+        some = [each.sample(LARGE, random_state=0) if len(each) > LARGE else each for each in (left, right)]
+        joined = pd.DataFrame({name: pd.concat([each[name] for each in some], ignore_index=True) for name in names})
         kinds = infer_kinds(joined)
         media: dict[str, Kind] = {n: kind for n in names if (kind := kinds[n].kind) in ("image", "audio", "vector")}
         filled = [n for n in names if n not in media and left[n].notna().any() and right[n].notna().any()]
@@ -256,7 +260,7 @@ class MatchedTables:
                 encoder.fit(pd.concat([both.encoder_rows(table.things) for table in both.tables], ignore_index=True))
         things = [both.words(table.things) for table in both.tables]
         if both.is_large:  # a part tells how rare words are; what else there is of rows is made when it is needed
-            things = [each.sample(min(len(each), LARGE), random_state=seed) for each in things]
+            things = [each.sample(min(len(each), _COUNTED), random_state=seed) for each in things]
         sides = both.features.fit(things)
         for table in both.tables:
             if encoder is not None:
@@ -458,9 +462,9 @@ class MatchedTables:
         return pairs[self.speak(pairs)]
 
     def _blocked(self, k: int) -> Blocking:
-        """Things that share rare keys, of each the ``k`` with the rarest."""
+        """Things that share rare keys; of each those with the rarest, half of ``k`` from either side."""
         most = _KEYS * len(self.left.first)
-        return blocked_pairs(self.coded(), single=self.is_single, most=most, each=k)
+        return blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
 
     def coded(self, kinds: Mapping[str, KindOfCells] | None = None) -> list[CodedColumn]:
         """The shared columns of texts and numbers; with ``kinds`` those that are named there."""

@@ -59,6 +59,8 @@ def normal_text(cell: Any) -> str:
     >>> normal_text("\uff21B\u200b 1 "), normal_text("Zoe\u0308") == normal_text("ZOË")
     ('ab 1', True)
     """
+    if type(cell) is str and cell.isascii() and cell.isprintable() and not cell.endswith(" 00:00:00"):
+        return " ".join(cell.lower().split())
     return spelled(shown_text(cell), loose=True)
 
 

@@ -17,6 +17,9 @@ _CODES = 0.9
 _WORDS = 4.0
 """Words of a cell on average, from which on a column is one of texts."""
 
+_JUDGED = 100_000
+"""Distinct cells that the kind of a column is judged by, at most."""
+
 _DIGITS = 4
 """Digits of whole numbers from which on they are codes: postal codes, years, telephones, serial numbers."""
 
@@ -97,7 +100,8 @@ def _kind(values: Sequence[str], codes: Ids, *, numbers: bool) -> Kind:
     """What kind of column distinct values make, weighed by how often they stand."""
     if not values:
         return "name"
-    often = np.bincount(codes[codes >= 0], minlength=len(values))
+    often = np.bincount(codes[codes >= 0], minlength=len(values))[:_JUDGED]
+    values = values[:_JUDGED]
     if numbers:
         lengths = np.array([len(value) if value.isdigit() else 0 for value in values])
         return "code" if np.average(lengths >= _DIGITS, weights=often) >= _CODES else "number"

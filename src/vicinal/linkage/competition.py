@@ -11,7 +11,7 @@ _ROUNDS, _DAMPING = 15, 0.5
 _LEAST = 0.01
 """Share of a table that counts as without a partner, at least."""
 
-_NOTHING, _MANY = 1e-6, 1 << 18
+_NOTHING, _MANY = 1e-5, 1 << 18
 """Odds that offer nothing to a row, where there are more pairs than so many."""
 
 _FAR = 30.0
@@ -84,10 +84,13 @@ class Competition:
     def messages(self, log_odds: Floats, matches: float) -> tuple[Floats, tuple[Floats, Floats]]:
         """Odds of pairs by themselves, and how free their left and right rows are for them, ``[n]`` each.
 
-        Of many pairs, those of odds below 1e-6 offer nothing.
+        Of many pairs those of odds below 1e-5, and those that are the only others of their rows, are left out.
         """
         odds = np.asarray(np.exp(np.clip(log_odds + self.crowding(matches), -_FAR, _FAR)))
-        strong = np.flatnonzero(odds > _NOTHING) if len(odds) > _MANY else np.arange(len(odds))
+        strong = np.arange(len(odds))
+        if len(odds) > _MANY:
+            strong = np.flatnonzero(odds > _NOTHING)
+            strong = strong[np.any([np.bincount(rows)[rows] > 1 for rows in self.pairs[strong].T], axis=0)]
         offers, pairs = odds[strong], self.pairs[strong]
         free = [np.ones(len(strong)), np.ones(len(strong))]
         for _ in range(_ROUNDS if any(self.sides) else 0):
