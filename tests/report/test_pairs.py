@@ -97,6 +97,19 @@ def test_a_pair_shows_its_weights_and_their_sum_is_its_log_odds():
     assert "<script" not in page
 
 
+def test_cells_have_the_color_of_what_they_say():
+    cells = [
+        ShownCell("for", "1", "2", "differs", "edit distance 1", 7.1),
+        ShownCell("against", "1", "1", "agrees", "equal", -0.6),
+        ShownCell("little", "1", "2", "differs", "differs", -0.4),
+        ShownCell("alike", "1", "1", "agrees"),
+        ShownCell("apart", "1", "2", "differs"),
+    ]
+    page = pair_html(ShownPair("a", "b", 0.5, cells))
+    rows = re.findall(r'<tr class="(\w*)"><th scope="row"><bdi>(\w+)<', page)
+    assert rows == [("same", "for"), ("apart", "against"), ("", "little"), ("same", "alike"), ("apart", "apart")]
+
+
 def test_a_column_without_weight_has_no_bar():
     plain = [ShownCell(cell.column, cell.left, cell.right, cell.verdict) for cell in CELLS]
     page = pair_html(ShownPair("a", "b", 0.25, plain, start=-1.0, refined=-0.5))

@@ -16,6 +16,10 @@ _CELL = 240
 """Characters of a cell that are shown, at most."""
 
 _COLORS = {"agrees": "same", "alike": "same", "differs": "apart"}
+"""Of cells of columns that have no weight, by their verdict."""
+
+_SPEAKS = 0.5
+"""Bits from which on cells are shown as speaking for a match, or against it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def pair_view(pair: ShownPair) -> dict[str, Any]:
         {
             "column": one_line(cell.column, 40),
             "level": one_line(cell.level or cell.verdict, 60),
-            "color": _COLORS.get(cell.verdict, ""),
+            "color": _color(cell),
             "sides": _sides(cell),
             "bar": None if math.isnan(cell.weight) else bar,
         }
@@ -134,6 +138,12 @@ def pair_view(pair: ShownPair) -> dict[str, Any]:
         "others": [views(side, 160) for side in pair.others] if any(pair.others) else [],
         "resembles": [one_line(text, 120) for text in pair.resembles],
     }
+
+
+def _color(cell: ShownCell) -> str:
+    if math.isnan(cell.weight):
+        return _COLORS.get(cell.verdict, "")
+    return "same" if cell.weight >= _SPEAKS else "apart" if cell.weight <= -_SPEAKS else ""
 
 
 def _sides(cell: ShownCell) -> Sequence[list[Piece]]:
