@@ -83,6 +83,7 @@ class SavedLinkage(Saved):
     is_sure: bool
     has_sign: bool
     has_media: bool
+    follows: dict[str, str] = Field(default_factory=dict, max_length=10_000)
     shares: list[_Share] = Field(min_length=1, max_length=2)
     refined: bool
 
@@ -195,7 +196,7 @@ def write_matcher(
 
 
 def _linkage_settings(linkage: Linkage) -> dict[str, Any]:
-    names = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media")
+    names = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media", "follows")
     settings = {name: getattr(linkage, name) for name in names}
     return settings | {"shares": linkage.weights.shares.tolist(), "refined": linkage.refinement is not None}
 
@@ -219,7 +220,9 @@ def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> tuple
     if any(name not in (*config.texts, *config.numbers) for name in saved.kinds):
         raise ValueError(f"{CONFIG}: expected kinds of the shared columns, got others")
     parameters = config.parameters.links, config.parameters.n_candidates
-    flags = {name: getattr(saved, name) for name in ("among", "is_sure", "has_sign", "has_media")}
+    if not {*saved.follows, *saved.follows.values()} <= set(saved.kinds):
+        raise ValueError(f"{CONFIG}: expected columns that follow from others among those with a kind, got others")
+    flags = {name: getattr(saved, name) for name in ("among", "is_sure", "has_sign", "has_media", "follows")}
     linkage = Linkage(dict(saved.kinds), MatchWeights([], [], np.array(saved.shares)), saved.rate, *parameters, **flags)
     sizes = [len(names) for names in linkage.level_names.values()]
     shapes = {f"u.{column}": (size,) for column, size in enumerate(sizes)}

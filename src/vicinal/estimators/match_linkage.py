@@ -1,5 +1,6 @@
 """Probabilities of matches without labels, or with few: match weights of columns, competition of pairs, refinement."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from vicinal.estimators.pair_features import ROW
 from vicinal.estimators.pair_refinement import LEARNED, Refinement
 from vicinal.linkage.columns import CodedColumn, Kind
 from vicinal.linkage.competition import Competition
-from vicinal.linkage.fellegi_sunter import MatchWeights, Patterns, estimate
+from vicinal.linkage.fellegi_sunter import Estimate, MatchWeights, Patterns, estimate
 from vicinal.linkage.levels import LEVELS, comparison_levels, cosine_levels
 
 DIGITS = "words with digits"
@@ -32,6 +33,10 @@ _SURE, _TOLD = 0.9, 0.9
 
 _TOO_MANY = 1.02
 """Expected matches over the most there can be, from which on u of random pairs is not believed."""
+
+_FOLLOWS = 0.5
+"""Share of the pairs with one column equal, of which the rest speaks against a match, that have another one equal, too,
+from which on that follows from the first."""
 
 _ONE = 0.95
 """Share of the links that would be none without a column, from which on it decides alone; where fewer than
@@ -77,6 +82,7 @@ class Linkage:
         is_sure: whether probabilities above .9 are told.
         has_sign: whether anything is linked.
         has_media: whether vectors of images, sounds or numbers are compared.
+        follows: columns that say nothing where another one is equal, and that other one: the city of equal addresses.
         refinement: what was learned beyond the weights; None: nothing.
     """
 
@@ -92,11 +98,12 @@ class Linkage:
         is_sure: bool = True,
         has_sign: bool = True,
         has_media: bool = False,
+        follows: Mapping[str, str] | None = None,
         refinement: Refinement | None = None,
     ) -> None:
         self.kinds, self.weights, self.rate, self.links, self.n_candidates = kinds, weights, rate, links, n_candidates
         self.among, self.is_sure, self.has_sign, self.has_media = among, is_sure, has_sign, has_media
-        self.refinement = refinement
+        self.follows, self.refinement = dict(follows or {}), refinement
 
     # Fitting.
 
@@ -126,6 +133,14 @@ class Linkage:
         competition = model._competition(tables, pairs)
         u = model._random_shares(tables, seed)
         found = estimate(patterns, rarity, u, competition, second=True)
+        model.follows = model._following(levels, found, u)
+        if model.follows:
+            notes += [f"{name}: counts only where {other} differs" for name, other in model.follows.items()]
+            levels = model._unfollowed(levels)
+            patterns = Patterns.of(levels, [len(names) for names in model.level_names.values()])
+            rarity = model._rarity(tables, pairs, levels).sum(axis=1)
+            u = model._random_shares(tables, seed)
+            found = estimate(patterns, rarity, u, competition, second=True)
         if not tables.is_single and found.matches > _TOO_MANY * competition.most:
             notes.append(
                 f"beside random pairs {found.matches:.0f} pairs would match, more than there can be: they are weighed "
@@ -145,6 +160,36 @@ class Linkage:
             model.refinement, model.among = None, False
             model._doubt(tables, labels)
         return model, notes + model._sentences(tables, labels)
+
+    def _following(self, levels: Ids, found: Estimate, u: list[Floats]) -> dict[str, str]:
+        """Columns that are equal wherever another one is, also in pairs that do not match by the other columns.
+
+        Of a match both are equal as all is. So what is looked at are pairs with one column equal whose columns beside
+        these two speak against a match.
+        """
+        names = list(self.kinds)
+        tops = np.array([len(LEVELS[self.kinds[name]]) - 1 for name in names])
+        equal = levels[:, : len(names)] == tops
+        parts = found.weights.by_column(levels)
+        total, follows = parts.sum(axis=1), {}
+        for one, name in enumerate(names):
+            for other, follower in enumerate(names):
+                if one == other or u[one][-1] >= u[other][-1] or follower in follows or name in follows:
+                    continue
+                rest = total - parts[:, one] - parts[:, other]
+                some = equal[:, one] & (levels[:, other] > 0) & (rest < 0)
+                share = equal[some, other].mean() if some.sum() >= FEWEST else 0.0
+                if share > _FOLLOWS and share > 10 * u[other][-1]:
+                    follows[follower] = name
+        return follows
+
+    def _unfollowed(self, levels: Ids) -> Ids:
+        """Levels of pairs, without those of columns that follow from an equal one."""
+        names = list(self.kinds)
+        for follower, name in self.follows.items():
+            equal = levels[:, names.index(name)] == len(LEVELS[self.kinds[name]]) - 1
+            levels[equal, names.index(follower)] = 0
+        return levels
 
     def _are_equal(self, levels: Ids) -> Ids:
         """Which pairs are equal in all cells that both have, ``[n]``."""
@@ -237,7 +282,7 @@ class Linkage:
             levels[:, names.index(DIGITS)] = np.where(filled, cosine_levels("digits", cosines), 0)
         if VECTORS in names:
             levels[:, names.index(VECTORS)] = cosine_levels("vectors", tables.vector_cosines(at))
-        return levels
+        return self._unfollowed(levels)
 
     def _candidate_levels(self, tables: MatchedTables) -> Ids:
         """Those of all candidates."""

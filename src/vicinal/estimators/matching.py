@@ -316,21 +316,6 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         else:
             self._learn(*parts, log)
 
-    def _encoders(self, tables: Sequence[MatchTable], labels: int) -> dict[str, str]:
-        """Encoders by kind; of large tables with few labels none of texts, unless it is named."""
-        encoders = installed_encoders(self.encoders)
-        large = any(len(table.first) > LARGE for table in tables)
-        if large and labels < FEW and self.encoders is None:
-            encoders["text"] = "none"
-        if encoders["text"] == "none":
-            self.notes_.append(
-                f"of more than {LARGE:,} rows nothing is encoded: candidates have rare cells, halves of cells or words "
-                "in common"
-                if large
-                else "candidates come from words and letters alone: no encoder of texts is installed or named"
-            )
-        return encoders
-
     def _estimate(self, labels: tuple[Ids, Floats], log: Log) -> None:
         """Probabilities of all candidates by their match weights, and by labels of things, where there are any."""
         self.linkage_, notes = Linkage.fit(self.tables_, self.links, self.n_candidates, labels, self.random_state, log)
