@@ -1,4 +1,4 @@
-"""Match weights against data drawn from known ones, and against an expectation maximization of its own, pair by pair."""
+"""Match weights against known ones that data are drawn from, and against plain expectation maximization."""
 
 from itertools import pairwise
 
