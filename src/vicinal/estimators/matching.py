@@ -843,7 +843,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Returns:
             A table of ``column``, ``level`` (from "differs" to "equal"), ``m``, ``u`` and ``weight``, log2 of m / u.
         """
-        return pd.DataFrame(match_weights(self.linkage_))
+        return pd.DataFrame(match_weights(self.linkage_), columns=["column", "level", "m", "u", "weight"])
 
     def _resembling(self, at: Ids, things: Ids, k: int) -> list[list[tuple[Any, Any, bool, float]]]:
         """For each pair of rows the labelled ones that are most alike to the scorer; itself is none of them."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from vicinal.linkage.columns import Floats, Ids
 
-_ROUNDS, _DAMPING = 15, 0.5
+_ROUNDS = 15
 
 _LEAST = 0.01
 """Share of a table that counts as without a partner, at least."""
@@ -14,8 +14,11 @@ _LEAST = 0.01
 _NOTHING, _MANY = 1e-5, 1 << 18
 """Odds that offer nothing to a row, where there are more pairs than so many."""
 
-_FAR = 30.0
-"""Log odds are at most this: sums of odds then tell single ones to a thousandth."""
+_FAR = 100.0
+"""Log odds are at most this."""
+
+_MOST = 0.999
+"""Share of the offers of a row from which on one pair makes nearly all of them: a difference would lose the others."""
 
 
 def freedom(offers: Floats, rows: Ids) -> Floats:
@@ -24,8 +27,12 @@ def freedom(offers: Floats, rows: Ids) -> Floats:
     >>> freedom(np.array([1.0, 3.0, 2.0]), np.array([0, 0, 1])).tolist()
     [0.25, 0.5, 1.0]
     """
-    total = np.bincount(rows, weights=offers)
-    return np.asarray(1 / (1 + np.maximum(total[rows] - offers, 0)))
+    total = np.bincount(rows, weights=offers)[rows]
+    others, most = total - offers, np.flatnonzero(offers > _MOST * total)
+    rest = offers.copy()
+    rest[most] = 0
+    others[most] = np.bincount(rows, weights=rest)[rows[most]]
+    return np.asarray(1 / (1 + others))
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,8 @@ class Competition:
     def messages(self, log_odds: Floats, matches: float) -> tuple[Floats, tuple[Floats, Floats]]:
         """Odds of pairs by themselves, and how free their left and right rows are for them, ``[n]`` each.
 
-        Of many pairs those of odds below 1e-5, and those that are the only others of their rows, are left out.
+        Rounds are damped by geometric means: the first messages, of free rows, would outweigh large odds else. Of many
+        pairs those of odds below 1e-5, and those that are the only others of their rows, are left out.
         """
         odds = np.asarray(np.exp(np.clip(log_odds + self.crowding(matches), -_FAR, _FAR)))
         strong = np.arange(len(odds))
@@ -96,7 +104,7 @@ class Competition:
         for _ in range(_ROUNDS if any(self.sides) else 0):
             for side in np.flatnonzero(self.sides):
                 new = freedom(offers * free[1 - side], pairs[:, side])
-                free[side] = _DAMPING * free[side] + (1 - _DAMPING) * new
+                free[side] = np.sqrt(free[side] * new)
         if len(strong) == len(odds):
             return odds, (free[0], free[1])
         every = [np.ones(len(odds)), np.ones(len(odds))]

@@ -97,7 +97,8 @@ class MatchWeights:
         """Log ratios of patterns ``[P, C]`` in each class of matches, with its share: ``[K, P]``."""
         rows = []
         for share, weights in zip(self.shares, self.weights(), strict=True):
-            rows.append(np.log(share) + sum(weight[levels[:, column]] for column, weight in enumerate(weights)))
+            start = np.full(len(levels), np.log(share))
+            rows.append(sum((weight[levels[:, column]] for column, weight in enumerate(weights)), start))
         return np.stack(rows)
 
     def ratios(self, levels: Ids) -> Floats:
@@ -113,7 +114,8 @@ class MatchWeights:
         chances = np.exp(by_class - logsumexp(by_class, axis=0))
         parts = np.zeros(levels.shape)
         for chance, weights in zip(chances, self.weights(), strict=True):
-            parts += chance[:, None] * np.stack([w[levels[:, column]] for column, w in enumerate(weights)], axis=1)
+            for column, weight in enumerate(weights):
+                parts[:, column] += chance * weight[levels[:, column]]
         return parts
 
 
@@ -169,8 +171,8 @@ def estimate(
     m, matches = [_ramp(size) for size in patterns.sizes], _SHARE * min(competition.rows)
     if start is not None:
         m, matches = patterns.shares(patterns.counts(start), m), float(start.sum())
-    found = _maximized(patterns, rarity, MatchWeights([m], u, np.ones(1)), competition, matches, among=among)
-    apart = _differing_together(patterns, found) if second else np.zeros(0, dtype=int)
+    found = _maximized(patterns, rarity, MatchWeights([m], u, np.ones(1)), u, competition, matches, among=among)
+    apart = _differing_together(patterns, found) if second and patterns.sizes else np.zeros(0, dtype=int)
     if len(apart) < 2:
         return found
     m = [each.copy() for each in found.weights.m[0]]
@@ -178,14 +180,21 @@ def estimate(
         m[column] = m[column] * 0.1
         m[column][1] += 0.9
     both = MatchWeights([found.weights.m[0], m], found.weights.u, np.array([1 - _SECOND, _SECOND]))
-    return _maximized(patterns, rarity, both, competition, found.matches, among=among)
+    return _maximized(patterns, rarity, both, u, competition, found.matches, among=among)
 
 
 def _maximized(
-    patterns: Patterns, rarity: Floats, weights: MatchWeights, competition: Competition, matches: float, *, among: bool
+    patterns: Patterns,
+    rarity: Floats,
+    weights: MatchWeights,
+    total: Sequence[Floats],
+    competition: Competition,
+    matches: float,
+    *,
+    among: bool,
 ) -> Estimate:
-    """Expectation and maximization in turn, until the number of matches is steady."""
-    every, prior, total = patterns.counts(), [_ramp(size) for size in patterns.sizes], weights.u
+    """Expectation and maximization in turn, until the number of matches is steady; ``total``: u with the matches."""
+    every, prior = patterns.counts(), [_ramp(size) for size in patterns.sizes]
     least = float(min(matches, 1e-3))
     for turn in range(ROUNDS):
         by_class = weights.by_class(patterns.levels)
@@ -199,7 +208,7 @@ def _maximized(
         shares = np.maximum(parts.sum(axis=1), 1e-9) / max(float(parts.sum()), 1e-9)
         m = [patterns.shares(part, prior) for part in parts]
         if among:
-            u = patterns.shares(np.maximum(every - counts, 0), weights.u)
+            u = patterns.shares(np.maximum(every - counts, 0), total)
         else:
             u = _without_matches(total, m, shares, matches / competition.possible)
         weights = MatchWeights(m, u, shares / shares.sum())

@@ -86,7 +86,8 @@ def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
     if column.kind == "number":
         numbers = np.array([float(value) for value in column.values])
         left, right = numbers[one], numbers[two]
-        apart = np.abs(left - right) / np.maximum(np.maximum(np.abs(left), np.abs(right)), 1e-300)
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite ones differ
+            apart = np.abs(left - right) / np.maximum(np.maximum(np.abs(left), np.abs(right)), 1e-300)
         return np.asarray(1 + len(_RELATIVE) - np.searchsorted(_RELATIVE, apart), dtype=np.int8)
     texts = np.array(column.values, dtype=object)
     words = texts[one], texts[two]
