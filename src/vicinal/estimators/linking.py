@@ -121,11 +121,11 @@ def pairs_to_label(chances: Floats, count: int) -> Ids:
     band = np.digitize(chances[rest], _BANDS)
     bands = [np.flatnonzero(band == each) for each in range(1, len(_BANDS) + 1)]
     bands = [rest[part][np.argsort(-chances[rest[part]], kind="stable")] for part in bands if len(part)]
-    wanted, chosen = count - len(near), [near]
+    left_over, chosen = count - len(near), [near]
     for place, part in enumerate(sorted(bands, key=len)):  # what a small band lacks, larger ones give
-        some = min(len(part), -(-wanted // (len(bands) - place)))
+        some = min(len(part), -(-left_over // (len(bands) - place)))
         chosen.append(part[np.unique(np.linspace(0, len(part) - 1, some).astype(np.int64))])
-        wanted -= some
+        left_over -= some
     every = np.concatenate(chosen)
     others = np.setdiff1d(np.arange(len(chances)), every)  # where bands have too few
     every = np.append(every, others[np.argsort(-chances[others], kind="stable")[: max(0, count - len(every))]])

@@ -223,7 +223,8 @@ def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> tuple
     if not {*saved.follows, *saved.follows.values()} <= set(saved.kinds):
         raise ValueError(f"{CONFIG}: expected columns that follow from others among those with a kind, got others")
     flags = {name: getattr(saved, name) for name in ("among", "is_sure", "has_sign", "has_media", "follows")}
-    linkage = Linkage(dict(saved.kinds), MatchWeights([], [], np.array(saved.shares)), saved.rate, *parameters, **flags)
+    weights = MatchWeights([], [], np.array(saved.shares))
+    linkage = Linkage(*parameters, saved.kinds, weights, saved.rate, **flags)
     sizes = [len(names) for names in linkage.level_names.values()]
     shapes = {f"u.{column}": (size,) for column, size in enumerate(sizes)}
     for number in range(len(saved.shares)):

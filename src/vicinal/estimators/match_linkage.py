@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _NAMED = 0.25
 """Share of the expected matches that pairs with a probability of one half or more make, below which there is no sign of
 matches: without any partner in four public sets of products and papers it is at most .08, with partners .6 to 1."""
 
-_SURE, _TOLD = 0.9, 0.9
+_SURE, _MOST = 0.9, 0.9
 """The same share, below which the model is not sure of itself, and the highest probability that it then tells."""
 
 _TOO_MANY = 1.02
@@ -73,95 +73,99 @@ class Linkage:
     """The model of matches of two tables, fitted to all candidates.
 
     Args:
+        links: see :class:`vicinal.estimators.RowMatcher`.
+        n_candidates: of each row, from either side.
         kinds: of the columns that are compared, by name.
         weights: m and u of their comparison levels.
         rate: expected matches for each row of the smaller table.
-        links: see :class:`vicinal.estimators.RowMatcher`.
-        n_candidates: of each row, from either side.
         among: whether u is of candidates, not of random pairs.
         is_sure: whether probabilities above .9 are told.
         has_sign: whether anything is linked.
         has_media: whether vectors of images, sounds or numbers are compared.
         follows: columns that say nothing where another one is equal, and that other one: the city of equal addresses.
+
+    Attributes:
         refinement: what was learned beyond the weights; None: nothing.
     """
 
     def __init__(
         self,
-        kinds: dict[str, Kind],
-        weights: MatchWeights,
-        rate: float,
         links: str,
         n_candidates: int,
+        kinds: Mapping[str, Kind] | None = None,
+        weights: MatchWeights | None = None,
+        rate: float = 0.0,
         *,
         among: bool = False,
         is_sure: bool = True,
         has_sign: bool = True,
         has_media: bool = False,
         follows: Mapping[str, str] | None = None,
-        refinement: Refinement | None = None,
     ) -> None:
-        self.kinds, self.weights, self.rate, self.links, self.n_candidates = kinds, weights, rate, links, n_candidates
+        self.links, self.n_candidates, self.kinds, self.rate = links, n_candidates, dict(kinds or {}), rate
+        self.weights = MatchWeights([[]], [], np.ones(1)) if weights is None else weights
         self.among, self.is_sure, self.has_sign, self.has_media = among, is_sure, has_sign, has_media
-        self.follows, self.refinement = dict(follows or {}), refinement
+        self.follows, self.refinement = dict(follows or {}), cast(Refinement | None, None)
 
     # Fitting.
 
-    @classmethod
-    def fit(
-        cls, tables: MatchedTables, links: str, n_candidates: int, labels: tuple[Ids, Floats], seed: int, log: Log
-    ) -> tuple["Linkage", list[str]]:
-        """The model, and what it knows about itself in sentences.
+    def fit(self, tables: MatchedTables, labels: tuple[Ids, Floats], seed: int, log: Log) -> list[str]:
+        """Estimate the model; gives what it knows about itself in sentences.
 
         Args:
             tables: both.
-            links: which pairs exclude each other.
-            n_candidates: of a row, from either side.
             labels: things ``[m, 2]`` that were labelled, and 0 or 1 of each.
             seed: of random pairs and trees.
             log: gets a line.
         """
         log("estimating match weights")
-        columns = tables.coded()
-        kinds, notes = _kinds(columns)
-        media = bool(tables.columns.media)
-        model = cls(kinds, MatchWeights([[]], [], np.ones(1)), 0.0, links, n_candidates, has_media=media)
-        pairs = tables.pairs_both_ways(n_candidates)
-        levels = model._candidate_levels(tables)
-        patterns = Patterns.of(levels, [len(names) for names in model.level_names.values()])
-        rarity = model._rarity(tables, pairs, levels).sum(axis=1)
-        competition = model._competition(tables, pairs)
-        u = model._random_shares(tables, seed)
-        found = estimate(patterns, rarity, u, competition, second=True)
-        model.follows = model._following(levels, found, u)
-        if model.follows:
-            notes += [f"{name}: counts only where {other} differs" for name, other in model.follows.items()]
-            levels = model._unfollowed(levels)
-            patterns = Patterns.of(levels, [len(names) for names in model.level_names.values()])
-            rarity = model._rarity(tables, pairs, levels).sum(axis=1)
-            u = model._random_shares(tables, seed)
-            found = estimate(patterns, rarity, u, competition, second=True)
-        if not tables.is_single and found.matches > _TOO_MANY * competition.most:
+        self.kinds, notes = _kinds(tables.coded())
+        self.has_media = bool(tables.columns.media)
+        pairs = tables.pairs_both_ways(self.n_candidates)
+        chances = self._weigh(tables, pairs, seed, notes)
+        if self.expected(tables) >= FEWEST and not tables.is_large:
+            log("learning from probable pairs")
+            self._refine(tables, pairs, chances, labels, seed)
+        self._doubt(tables, labels)
+        same = self._are_equal(self._candidate_levels(tables))
+        if not self.has_sign and not tables.is_single and same.any():  # too few to be known from an even start
+            self.refinement, self.among = None, False
+            self._take(estimate(*self._inputs(tables, pairs, seed), start=same.astype(np.float64)), tables)
+            self._doubt(tables, labels)
+        return notes + self._sentences(tables, labels)
+
+    def _weigh(self, tables: MatchedTables, pairs: Ids, seed: int, notes: list[str]) -> Floats:
+        """Estimate the match weights; gives the probabilities of the candidates, and adds sentences to ``notes``."""
+        inputs = self._inputs(tables, pairs, seed)
+        fitted = estimate(*inputs, second=True)
+        self.follows = self._following(self._candidate_levels(tables), fitted, inputs[2])
+        if self.follows:
+            notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
+            tables.change_levels()
+            inputs = self._inputs(tables, pairs, seed)
+            fitted = estimate(*inputs, second=True)
+        if not tables.is_single and fitted.matches > _TOO_MANY * inputs[-1].most:
             notes.append(
-                f"beside random pairs {found.matches:.0f} pairs would match, more than there can be: they are weighed "
+                f"beside random pairs {fitted.matches:.0f} pairs would match, more than there can be: they are weighed "
                 "beside the other candidates"
             )
-            found, model.among = estimate(patterns, rarity, u, competition, among=True), True
-        model.weights = found.weights
-        model.rate = found.matches / _smaller(tables)
-        if found.matches >= FEWEST and not tables.is_large:
-            log("learning from probable pairs")
-            model._refine(tables, pairs, found.chances, labels, seed)
-        model._doubt(tables, labels)
-        same = model._are_equal(levels)
-        if not model.has_sign and not tables.is_single and same.any():  # too few to be found from an even start
-            found = estimate(patterns, rarity, u, competition, start=same.astype(np.float64))
-            model.weights, model.rate = found.weights, found.matches / _smaller(tables)
-            model.refinement, model.among = None, False
-            model._doubt(tables, labels)
-        return model, notes + model._sentences(tables, labels)
+            fitted, self.among = estimate(*inputs, among=True), True
+        self._take(fitted, tables)
+        return fitted.chances
 
-    def _following(self, levels: Ids, found: Estimate, u: list[Floats]) -> dict[str, str]:
+    def _inputs(
+        self, tables: MatchedTables, pairs: Ids, seed: int
+    ) -> tuple[Patterns, Floats, list[Floats], Competition]:
+        """What match weights are estimated from: patterns and rarity of the candidates, u, and their competition."""
+        levels = self._candidate_levels(tables)
+        patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
+        rarity = self._rarity(tables, pairs, levels).sum(axis=1)
+        return patterns, rarity, self._random_shares(tables, seed), self._competition(tables, pairs)
+
+    def _take(self, fitted: Estimate, tables: MatchedTables) -> None:
+        self.weights, self.rate = fitted.weights, fitted.matches / _smaller(tables)
+
+    def _following(self, levels: Ids, fitted: Estimate, u: list[Floats]) -> dict[str, str]:
         """Columns that are equal wherever another one is, also in pairs that do not match by the other columns.
 
         Of a match both are equal as all is. So what is looked at are pairs with one column equal whose columns beside
@@ -170,7 +174,7 @@ class Linkage:
         names = list(self.kinds)
         tops = np.array([len(LEVELS[self.kinds[name]]) - 1 for name in names])
         equal = levels[:, : len(names)] == tops
-        parts = found.weights.by_column(levels)
+        parts = fitted.weights.by_column(levels)
         total, follows = parts.sum(axis=1), {}
         for one, name in enumerate(names):
             for other, follower in enumerate(names):
@@ -248,7 +252,7 @@ class Linkage:
             notes.append(f"fewer than {FEWEST} matches are expected: the weights of columns are uncertain")
         if not self.is_sure:
             notes.append(
-                f"unsure: many pairs are neither matches nor none, so no probability above {_TOLD} is told; label "
+                f"unsure: many pairs are neither matches nor none, so no probability above {_MOST} is told; label "
                 f"{_CHECKED} pairs of the review"
             )
         return notes + [
@@ -376,11 +380,11 @@ class Linkage:
             chances = self._competition(tables, pairs).chances(log_odds, self.expected(tables))
             return pairs, log_odds, self._as_told(chances)
 
-        found: tuple[Ids, Floats, Floats] = tables.once(("scored", "linkage"), make)
-        return found
+        scored: tuple[Ids, Floats, Floats] = tables.once(("scored", "linkage"), make)
+        return scored
 
     def _as_told(self, chances: Floats) -> Floats:
-        return chances if self.is_sure else np.where(chances > 0.5, 0.5 + (chances - 0.5) * 2 * (_TOLD - 0.5), chances)
+        return chances if self.is_sure else np.where(chances > 0.5, 0.5 + (chances - 0.5) * 2 * (_MOST - 0.5), chances)
 
     def chances(self, tables: MatchedTables, at: Ids) -> Floats:
         """Probabilities that things match, ``[n]``; of no candidates beside those of their rows."""
@@ -430,9 +434,9 @@ def _is_key(column: CodedColumn) -> bool:
 def _places(tables: MatchedTables, pairs: Ids, at: Ids) -> Ids:
     """Where pairs ``[n, 2]`` stand among sorted ones, ``[n]``; -1 where they do not."""
     width = len(tables.right.first)
-    keys, wanted = (each[:, 0] * width + each[:, 1] for each in (pairs, at))
-    places = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    return np.where(keys[places] == wanted, places, -1) if len(keys) else np.full(len(at), -1)
+    keys, others = (each[:, 0] * width + each[:, 1] for each in (pairs, at))
+    places = np.minimum(np.searchsorted(keys, others), max(len(keys) - 1, 0))
+    return np.where(keys[places] == others, places, -1) if len(keys) else np.full(len(at), -1)
 
 
 def match_weights(model: Linkage) -> list[dict[str, Any]]:

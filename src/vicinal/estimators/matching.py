@@ -109,8 +109,8 @@ _CLOSED = 20
 _TO_LABEL = 30
 """Pairs to label where few or none are labelled."""
 
-_EVEN = 0.5
-"""The threshold without labels that choose one."""
+_EVEN, _DOUBT = 0.5, (0.1, 0.9)
+"""The threshold and the band of doubt without labels that choose them."""
 
 
 def _as_rows(labelled: pd.DataFrame) -> pd.DataFrame:
@@ -318,9 +318,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _estimate(self, labels: tuple[Ids, Floats], log: Log) -> None:
         """Probabilities of all candidates by their match weights, and by labels of things, where there are any."""
-        self.linkage_, notes = Linkage.fit(self.tables_, self.links, self.n_candidates, labels, self.random_state, log)
-        self.notes_ += notes
-        self.threshold_, self.doubt_ = _EVEN, (0.1, 0.9)
+        self.linkage_ = Linkage(self.links, self.n_candidates)
+        self.notes_ += self.linkage_.fit(self.tables_, labels, self.random_state, log)
+        self.threshold_, self.doubt_ = _EVEN, _DOUBT
 
     def _check_parameters(self) -> None:
         check_integer("n_candidates", self.n_candidates, 1, MOST_CANDIDATES)
@@ -971,8 +971,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if saved.linkage is not None:
             matcher.linkage_ = saved.linkage
         else:  # an earlier version estimated nothing
-            threshold, band = matcher.threshold_, matcher.doubt_
-            matcher._estimate(_NO_LABELS, lambda line: None)
-            if matcher.scorer_ is not None:
-                matcher.threshold_, matcher.doubt_ = threshold, band
+            matcher.linkage_ = Linkage(matcher.links, matcher.n_candidates)
+            matcher.linkage_.fit(matcher.tables_, _NO_LABELS, matcher.random_state, lambda line: None)
+            if matcher.scorer_ is None:
+                matcher.threshold_, matcher.doubt_ = _EVEN, _DOUBT
         return matcher

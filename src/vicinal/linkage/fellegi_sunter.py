@@ -67,12 +67,12 @@ class Patterns:
 
     def shares(self, counts: Floats, prior: Sequence[Floats]) -> list[Floats]:
         """The share of each level among filled cells, with one pair more that is as ``prior`` says."""
-        found = []
+        shares = []
         for column, start in enumerate(prior):
             count = np.bincount(self.levels[:, column], weights=counts, minlength=len(start)) + start
             count[EMPTY] = 0
-            found.append(count / count.sum())
-        return found
+            shares.append(count / count.sum())
+        return shares
 
 
 @dataclass(frozen=True)
@@ -171,16 +171,16 @@ def estimate(
     m, matches = [_ramp(size) for size in patterns.sizes], _SHARE * min(competition.rows)
     if start is not None:
         m, matches = patterns.shares(patterns.counts(start), m), float(start.sum())
-    found = _maximized(patterns, rarity, MatchWeights([m], u, np.ones(1)), u, competition, matches, among=among)
-    apart = _differing_together(patterns, found) if second and patterns.sizes else np.zeros(0, dtype=int)
+    fitted = _maximized(patterns, rarity, MatchWeights([m], u, np.ones(1)), u, competition, matches, among=among)
+    apart = _differing_together(patterns, fitted) if second and patterns.sizes else np.zeros(0, dtype=int)
     if len(apart) < 2:
-        return found
-    m = [each.copy() for each in found.weights.m[0]]
+        return fitted
+    m = [each.copy() for each in fitted.weights.m[0]]
     for column in apart:
         m[column] = m[column] * 0.1
         m[column][1] += 0.9
-    both = MatchWeights([found.weights.m[0], m], found.weights.u, np.array([1 - _SECOND, _SECOND]))
-    return _maximized(patterns, rarity, both, u, competition, found.matches, among=among)
+    both = MatchWeights([fitted.weights.m[0], m], fitted.weights.u, np.array([1 - _SECOND, _SECOND]))
+    return _maximized(patterns, rarity, both, u, competition, fitted.matches, among=among)
 
 
 def _maximized(
@@ -235,9 +235,9 @@ def _ramp(size: int) -> Floats:
     return np.asarray(levels / levels.sum())
 
 
-def _differing_together(patterns: Patterns, found: Estimate) -> Ids:
+def _differing_together(patterns: Patterns, fitted: Estimate) -> Ids:
     """Columns that agree or differ together among matches, by the leading direction of their covariance."""
-    weights = patterns.counts(found.chances)
+    weights = patterns.counts(fitted.chances)
     differs = (patterns.levels == 1).astype(np.float64)
     share = weights / max(weights.sum(), 1e-9)
     centered = differs - share @ differs
