@@ -64,7 +64,7 @@ def by_matcher(queries: pd.DataFrame, docs: list[str], cache: Path, encoder: str
 def by_vectors(queries: pd.DataFrame, docs: list[str], cache: Path) -> np.ndarray:
     """Cosines of the frozen encoder's vectors."""
     table = pd.DataFrame({"id": range(len(docs)), "text": [text or "-" for text in docs]})
-    model = RowMatcher("query_id", cache_dir=cache).fit(queries, table)
+    model = RowMatcher("query_id", encoders={"text": "minilm"}, cache_dir=cache).fit(queries, table)
     return (model.tables_.left.vectors @ model.tables_.right.vectors.T).numpy()
 
 
