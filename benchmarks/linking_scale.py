@@ -17,7 +17,7 @@ that its memory is its own.
 
     python benchmarks/linking_scale.py --rows 10000 100000 1000000
     python benchmarks/linking_scale.py --what products --data DATA/retrieval --rows 10000 100000 1000000
-    python benchmarks/linking_scale.py --tables
+    python benchmarks/linking_scale.py   # the table of what was measured
 """
 
 import argparse
@@ -221,23 +221,22 @@ def new_records(columns: list[CodedColumn], index: BlockIndex, truth: np.ndarray
     return {**{name: 1000 * value for name, value in values.items()}, "record's match": float(np.mean(hits))}
 
 
-def measure(folder: Path, most: int, each: int) -> dict[str, float]:
-    """Read, clean and block the tables of a folder, once."""
+def candidates(folder: Path, most: int, each: int) -> dict[str, float]:
+    """Read, clean and block the tables of a folder, and look up new records."""
     clock = Clock()
     left, right = (pd.read_csv(folder / f"{side}.csv", dtype=str, engine="pyarrow") for side in ("left", "right"))
     clock.step("reading")
     columns = coded(left, right)
     clock.step("cleaning")
-    rows = len(left)
-    blocking = blocked_pairs(columns, single=False, most=most * rows, log=print)
+    blocking = blocked_pairs(columns, single=False, most=most * len(left), log=print)
     clock.step("candidates")
     every = BlockedPairs(blocking.pairs, blocking.bits, blocking.evidence)
     strongest = every.strongest(each)
     clock.step("strongest")
-    values = clock.values
     pairs = pd.read_csv(folder / "pairs.csv", dtype=str)
     truth = np.stack([places(left, pairs, "left"), places(right, pairs, "right")], axis=1)
     matches = among(every.pairs, truth)
+    values = clock.values
     values |= {"pairs": len(matches), "recall": matches.sum() / len(truth), "strongest pairs": len(strongest.pairs)}
     values["their recall"] = among(strongest.pairs, truth).sum() / len(truth)
     values["estimated recall"] = estimated_recall(
@@ -246,6 +245,24 @@ def measure(folder: Path, most: int, each: int) -> dict[str, float]:
     values |= {"rules": len(blocking.rules), "largest block": blocking.index.largest}
     values["index, MiB"] = blocking.index.nbytes / 2**20
     return values | new_records(columns, blocking.index, truth)
+
+
+def links(folder: Path) -> dict[str, float]:
+    """Link the tables of a folder with ``RowMatcher``, without labels."""
+    from vicinal.data import read_table
+    from vicinal.estimators import RowMatcher
+
+    clock = Clock()
+    left, right = (read_table(folder / f"{side}.csv", ids=["id"]) for side in ("left", "right"))
+    clock.step("link: reading")
+    model = RowMatcher(encoders={"text": "none"}).fit(left, right, log=print)
+    clock.step("link: fit")
+    found = model.link()
+    clock.step("link: link")
+    pairs = pd.read_csv(folder / "pairs.csv", dtype=str)
+    right_ones = len(pd.merge(found, pairs, on=["left", "right"]))
+    values = {name if name.startswith("link: ") else f"link: {name}": value for name, value in clock.values.items()}
+    return values | {"link: precision": right_ones / len(found), "link: recall": right_ones / len(pairs)}
 
 
 def write(key: dict[str, object], values: dict[str, float]) -> None:
@@ -272,6 +289,10 @@ def markdown() -> str:
         f"{EACH} strongest": lambda row: f"{row['strongest pairs']:,.0f}",
         "recall of these": lambda row: f"{row['their recall']:.4f}",
         "a new record, ms": lambda row: f"{row['record, ms']:.1f}",
+        "`RowMatcher`, s": lambda row: f"{row['link: wall, s']:.0f} ({row['link: processor, s']:.0f})",
+        "its GiB": lambda row: f"{row['link: peak, GiB']:.1f}",
+        "precision": lambda row: f"{row['link: precision']:.3f}",
+        "recall of links": lambda row: f"{row['link: recall']:.3f}",
     }
     from matching_rows import row_of  # with much that a run does not need
 
@@ -289,18 +310,22 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/linking-scale"))
     parser.add_argument("--most", type=int, default=30, help="pairs for each left row, by all rules")
     parser.add_argument("--each", type=int, default=EACH, help="strongest pairs of a row")
-    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        print(json.dumps(measure(arguments.measure, arguments.most, arguments.each), default=float))
+        step, folder = arguments.measure[0], Path(arguments.measure[1])
+        values = links(folder) if step == "links" else candidates(folder, arguments.most, arguments.each)
+        print(json.dumps(values, default=float))
         return
     for rows in arguments.rows:
-        folder = arguments.folder / f"{arguments.what}-{rows}"
+        folder, values = arguments.folder / f"{arguments.what}-{rows}", {}
         write_tables(folder, arguments.what, rows, arguments.data)
-        settings = ["--measure", str(folder), "--most", str(arguments.most), "--each", str(arguments.each)]
-        run = subprocess.run([sys.executable, __file__, *settings], check=True, capture_output=True, text=True)
-        print(run.stdout, flush=True)
-        write({"what": arguments.what, "rows": rows}, json.loads(run.stdout.splitlines()[-1]))
+        for step in ("candidates", "links"):
+            settings = ["--measure", step, str(folder), "--most", str(arguments.most), "--each", str(arguments.each)]
+            run = subprocess.run([sys.executable, __file__, *settings], check=True, capture_output=True, text=True)
+            print(run.stdout, flush=True)
+            values |= json.loads(run.stdout.splitlines()[-1])
+        write({"what": arguments.what, "rows": rows}, values)
     print(markdown())
 
 

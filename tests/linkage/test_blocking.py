@@ -336,6 +336,24 @@ def test_texts_of_many_words_are_joined_by_words_and_others_by_letters():
     assert str(rules[0]) == "rare words of a, b"
 
 
+def test_of_many_columns_those_that_tell_rows_apart_are_tried(monkeypatch):
+    random = np.random.default_rng(0)
+    flags = [coded(random.choice(["yes", "no"], 200).tolist(), name=f"flag{i}") for i in range(4)]
+    empty = np.where(random.random(200) < 0.95, "", np.arange(200).astype(str)).tolist()
+    columns = [*flags, coded(empty, name="seldom"), coded([f"{i % 90}" for i in range(200)], name="often")]
+    monkeypatch.setattr(block_rules, "_COLUMNS", 2)
+    monkeypatch.setattr(block_rules, "_TRIALS", 1)
+    columns.insert(0, coded([f"{i % 40}" for i in range(200)], name="place"))
+    sample = block_rules._Sample(Cells(columns), 0, single=True)
+    assert [column.name for column in sample.telling(columns)] == ["place", "often"]
+    parts = {
+        part
+        for rule in block_rules.choose_rules(Cells(columns), 20, single=True)
+        for part in getattr(rule, "parts", ())
+    }
+    assert {part.column for part in parts} <= {"place", "often"}
+
+
 def test_nothing_to_join():
     assert len(blocked_pairs([coded(["same"] * 3, ["same"])], single=False, most=10).pairs) == 0
     with pytest.raises(ValueError, match="columns: expected at least one"):

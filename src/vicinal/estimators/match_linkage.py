@@ -1,5 +1,6 @@
 """Probabilities of matches without labels, or with few: match weights of columns, competition of pairs, refinement."""
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -128,7 +129,8 @@ class Linkage:
             self._refine(tables, pairs, chances, labels, seed)
         self._doubt(tables, labels)
         same = self._are_equal(self._candidate_levels(tables))
-        if not self.has_sign and not tables.is_single and same.any():  # too few to be known from an even start
+        learned = self.refinement is not None and len(labels[1]) > 0  # so that labels are why there is no sign
+        if not self.has_sign and not tables.is_single and same.any() and not learned:  # too few for an even start
             self.refinement, self.among = None, False
             self._take(estimate(*self._inputs(tables, pairs, seed), start=same.astype(np.float64)), tables)
             self._doubt(tables, labels)
@@ -212,8 +214,10 @@ class Linkage:
         share = len(np.unique(pairs[some, 0])) / max(1, len(np.unique(pairs[:, 0])))
         competition = self._competition(tables, pairs[some], share)
         features = self.features(tables, pairs[some])
+        known = at, labels[1][places >= 0]
+        half = _halves(tables, pairs[some])
         self.refinement, matches = Refinement.learn(
-            features, self.alone(tables), chances[some], competition, (at, labels[1][places >= 0]), seed
+            features, self.alone(tables), chances[some], competition, known, half, seed
         )
         self.rate = matches / share / _smaller(tables)
 
@@ -410,6 +414,16 @@ class Linkage:
 
 def _smaller(tables: MatchedTables) -> int:
     return min(len(tables.left.first), len(tables.right.first))
+
+
+def _halves(tables: MatchedTables, pairs: Ids) -> Ids:
+    """0 or 1 of each pair by what its cells say, ``[n]``: the order of rows, columns and tables does not matter."""
+    columns = tables.coded()
+    total = np.zeros(len(pairs), dtype=np.int64) if columns else pairs.sum(axis=1)
+    for column in columns:
+        marks = np.array([*(zlib.crc32(f"{column.name}\0{value}".encode()) for value in column.values), 0])
+        total += marks[column.sides[0][pairs[:, 0]]] + marks[column.sides[1][pairs[:, 1]]]
+    return total % 2
 
 
 def _kinds(columns: list[CodedColumn]) -> tuple[dict[str, Kind], list[str]]:

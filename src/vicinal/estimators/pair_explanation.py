@@ -6,7 +6,7 @@ from typing import Any
 
 from vicinal.estimators.match_linkage import DIGITS, Linkage
 from vicinal.estimators.match_tables import Floats, Ids, MatchedTables
-from vicinal.estimators.pair_features import AGREES, ALIKE, DIFFERS, EMPTY, ROW, shown_text
+from vicinal.estimators.pair_features import AGREES, ALIKE, DIFFERS, EMPTY, shown_text
 from vicinal.index.lexical import codes
 
 
@@ -72,7 +72,7 @@ def explained_cells(
 ) -> tuple[list[list[CellComparison]], float, Floats]:
     """The cells of pairs of rows ``[n, 2]``, the log2 of the prior odds, and what is refined, ``[n]``."""
     things = tables.things(rows)
-    features = tables.pair_features(things)
+    features = tables.features_of_few(things)
     verdicts = tables.features.verdicts(features, tables.exact)
     likeness = tables.features.likenesses(features)[0]
     weighed, names = linkage.weighed(tables, things, chances), linkage.level_names
@@ -93,7 +93,7 @@ def explained_cells(
             grade = int(weighed.levels[row, places[column]])
             one, other = "", ""
             if column == DIGITS:
-                one, other = (" ".join(codes(tables.texts(side)[ROW][things[row, side]])) for side in (0, 1))
+                one, other = (" ".join(codes(tables.row_text(side, things[row, side]))) for side in (0, 1))
             share = (grade - 1) / (len(names[column]) - 2)
             verdict = EMPTY if grade == 0 else AGREES if share == 1 else DIFFERS if share == 0 else ALIKE
             weight = float(weighed.bits[row, places[column]])

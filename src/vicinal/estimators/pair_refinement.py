@@ -53,6 +53,7 @@ class Refinement:
         chances: Floats,
         competition: Competition,
         labels: tuple[Ids, Floats],
+        half: Ids,
         seed: int,
     ) -> tuple["Refinement", float]:
         """The models of pairs ``[n, F]`` from their first probabilities, and the number of matches that they expect.
@@ -63,11 +64,11 @@ class Refinement:
             chances: probabilities ``[n]`` to start from.
             competition: of the same pairs.
             labels: places ``[m]`` of pairs that were labelled, and 0 or 1 of each; they stay so.
+            half: 0 or 1 of each pair, by its left row, ``[n]``.
             seed: of the trees.
         """
         state = _scales(features[:, alone])
         standard = _standard(features[:, alone], state)
-        half = np.unique(competition.pairs[:, 0], return_inverse=True)[1] % 2  # of the left rows, whichever they are
         trees = _Trees(features, half, seed)
         weights = np.ones(len(chances))
         weights[labels[0]] = LABEL

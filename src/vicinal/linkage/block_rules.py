@@ -18,6 +18,9 @@ _ROWS, _OTHERS = 1 << 13, 1 << 16
 _PARTS = 3
 """Parts of a rule."""
 
+_COLUMNS, _TRIALS = 12, 2000
+"""Columns that parts are taken from, those that tell most rows apart, and combinations of a size that are tried."""
+
 _BLOCK = 50
 """Right rows of one key beyond which a left row gets none by it, while rules are chosen."""
 
@@ -74,6 +77,16 @@ class _Sample:
         self.care = random.uniform(*_LIKELY, len(self.left))
         self.random = random
         self.agrees: dict[Part, Ids] = {}
+
+    def telling(self, columns: Sequence[CodedColumn]) -> list[CodedColumn]:
+        """The columns that tell most rows apart: the share of filled cells times the bits of a cell, in their order."""
+        bits = {}
+        for column in columns:
+            filled = float((column.sides[1][self.right] >= 0).sum())
+            pairs = max(1.0, filled * (filled - 1))
+            bits[column.name] = filled * np.log2(pairs / max(1.0, self._collisions(column.name)))
+        best = sorted(bits, key=lambda name: -bits[name])[:_COLUMNS]
+        return [column for column in columns if column.name in best]
 
     def groups(self, columns: Sequence[CodedColumn]) -> list[set[str]]:
         """Columns that go together, such as street, suburb and postcode."""
@@ -154,6 +167,7 @@ def choose_rules(cells: Cells, most: float, *, single: bool, seed: int = 0) -> l
 def _try_parts(sample: _Sample, columns: Sequence[CodedColumn], trials: dict[Rule, _Trial]) -> None:
     """Single parts, and two and three together where fewer give too large blocks."""
     parts: list[Part] = []
+    columns = sample.telling(columns)
     changed: dict[str, Ids] = {}
     for group in sample.groups(columns):
         changed.update(dict.fromkeys(group, sample.random.random(len(sample.left)) < _TOGETHER))
@@ -173,11 +187,11 @@ def _try_parts(sample: _Sample, columns: Sequence[CodedColumn], trials: dict[Rul
             for part in parts[place[each[-1]] + 1 :]
             if part.column not in {other.column for other in each}
         ]
-        frontier = [
-            each
-            for each in frontier
-            if all(some in tried and tried[some].lost > _LOST for some in combinations(each, size))
-        ]
+        lost = {
+            each: [tried[some].lost if some in tried else 0.0 for some in combinations(each, size)] for each in frontier
+        }
+        frontier = [each for each in frontier if min(lost[each]) > _LOST]
+        frontier = sorted(frontier, key=lambda each: sum(lost[each]))[:_TRIALS]
 
 
 def _greedy(trials: dict[Rule, _Trial], first: Sequence[Rule], most: float) -> tuple[list[Rule], float]:

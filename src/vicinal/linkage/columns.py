@@ -77,6 +77,11 @@ class CodedColumn:
         known = [str(value) for value in values]
         return cls(name, kind or _kind(known, codes, numbers=numbers), known, (left, right))
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether its cells are codes or whole numbers: the same, or different."""
+        return self.kind == "code" or (self.kind == "number" and all(float(each).is_integer() for each in self.values))
+
     def frequency(self) -> Floats:
         """Share of the filled cells of all rows that have each value, ``[v]``."""
         counts = sum(_counts(side, len(self.values)) for side in self._tables)

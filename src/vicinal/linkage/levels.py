@@ -3,6 +3,7 @@
 from typing import Literal
 
 import numpy as np
+import torch
 from rapidfuzz.distance import OSA, JaroWinkler
 from rapidfuzz.process import cpdist
 
@@ -90,9 +91,10 @@ def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
             apart = np.abs(left - right) / np.maximum(np.maximum(np.abs(left), np.abs(right)), 1e-300)
         return np.asarray(1 + len(_RELATIVE) - np.searchsorted(_RELATIVE, apart), dtype=np.int8)
     texts = np.array(column.values, dtype=object)
-    words = texts[one], texts[two]
+    words, workers = (texts[one], texts[two]), torch.get_num_threads()
     if column.kind == "code":
-        edits = cpdist(*words, scorer=OSA.distance, score_cutoff=2, dtype=np.int32)
+        edits = cpdist(*words, scorer=OSA.distance, score_cutoff=2, dtype=np.int32, workers=workers)
         return np.asarray(1 + np.clip(3 - edits, 0, 2), dtype=np.int8)
-    alike = cpdist(*words, scorer=JaroWinkler.similarity, score_cutoff=_JARO_WINKLER[0] - 0.01, dtype=np.float64)
+    least = _JARO_WINKLER[0] - 0.01
+    alike = cpdist(*words, scorer=JaroWinkler.similarity, score_cutoff=least, dtype=np.float64, workers=workers)
     return np.asarray(1 + np.searchsorted(_JARO_WINKLER, alike, side="right"), dtype=np.int8)

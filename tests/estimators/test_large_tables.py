@@ -1,0 +1,99 @@
+"""Tables that are too long for each row to be compared with all others, here of a few hundred rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.estimators import RowMatcher, match_tables, matching
+from vicinal.linkage import competition
+from vicinal.linkage.competition import Competition
+
+ROWS, MATCHED = 400, 300
+
+
+@pytest.fixture(autouse=True)
+def _large(monkeypatch):
+    monkeypatch.setattr(match_tables, "LARGE", 100)
+    monkeypatch.setattr(matching, "LARGE", 100)
+
+
+def tables(text=False):
+    """Persons, or things with a text of six words; in copies a cell in six is another, and one in ten is empty."""
+    random = np.random.default_rng(0)
+    syllables = np.array([f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in ("r", "s", "nd", "ck")])
+
+    def words(count, rows):
+        return [" ".join(random.choice(syllables, count)) for _ in range(rows)]
+
+    left = pd.DataFrame(
+        {
+            "id": np.arange(ROWS),
+            "name": words(6 if text else 2, ROWS),
+            "town": random.choice(syllables[:30], ROWS),
+            "born": random.integers(10**6, 10**7, ROWS).astype(str),
+            "weight": np.round(random.lognormal(3, 1, ROWS), 2),
+        }
+    )
+    right = left[:MATCHED].copy()
+    for name in ("name", "town", "born"):
+        cells = right[name].to_numpy(object)
+        wrong = random.random(MATCHED) < 1 / 6
+        cells[wrong] = [cell[:-1] + "x" for cell in cells[wrong]]
+        cells[random.random(MATCHED) < 0.1] = None
+        right[name] = cells
+    others = left.sample(ROWS - MATCHED, random_state=1).assign(name=words(2, ROWS - MATCHED), weight=1.0)
+    others["born"] = random.integers(10**6, 10**7, len(others)).astype(str)
+    right = pd.concat([right, others.assign(id=range(ROWS, 2 * ROWS - MATCHED))], ignore_index=True)
+    return left, right.sample(frac=1, random_state=0, ignore_index=True)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_links_of_large_tables(text, tmp_path):
+    left, right = tables(text)
+    model = RowMatcher().fit(left, right)
+    assert any("compared by words and letters" in note for note in model.notes_)
+    links = model.link()
+    right_ones = (links["left"] == links["right"]).sum()
+    assert right_ones >= 0.97 * len(links)
+    assert right_ones >= 0.9 * MATCHED
+    scored = model.scored_candidates()
+    assert scored.groupby("left").size().mean() < 12
+    model.save(tmp_path / "matcher")
+    again = RowMatcher.load(tmp_path / "matcher")
+    pd.testing.assert_frame_equal(again.scored_candidates(), scored)
+    pairs = pd.DataFrame({"left": [0, 0, 5], "right": [0, 200, 5]})
+    assert model.predict_proba(pairs)[:, 1] == pytest.approx(again.predict_proba(pairs)[:, 1])
+    assert model.predict_proba(pairs)[1, 1] < 0.01
+    assert [cell.column for cell in model.explain(pairs[:1])[0].cells][:2] == ["name", "town"]
+
+
+def test_rows_without_content_are_linked_to_nothing():
+    left, right = tables()
+    empty = pd.DataFrame([{"id": 900, **dict.fromkeys(["name", "town", "born"]), "weight": np.nan}])
+    model = RowMatcher().fit(pd.concat([left, empty]), pd.concat([right, empty]))
+    assert 900 not in model.scored_candidates()["left"].tolist()
+    assert model.predict_proba(pd.DataFrame({"left": [900], "right": [900]}))[0, 1] == 0
+
+
+def test_copies_within_a_large_table_and_rows_that_come_later():
+    left, right = tables()
+    both = pd.concat([left, right.assign(id=right["id"] + 1000)], ignore_index=True)
+    model = RowMatcher().fit(both, None)
+    links = model.link()
+    assert ((links["right"] - links["left"]).abs() == 1000).mean() > 0.95
+    assert len(links) > 0.85 * MATCHED
+    new = left[:1].assign(id=5000, town="elsewhere")
+    found = model.add_left(new).link()
+    assert [0, 5000] in np.sort(found[["left", "right"]].to_numpy(), axis=1).tolist()
+
+
+def test_pairs_of_no_odds_and_pairs_without_rivals_are_not_asked_again(monkeypatch):
+    random = np.random.default_rng(0)
+    pairs = np.unique(random.integers(0, 60, (300, 2)), axis=0)
+    odds = random.normal(-8, 8, len(pairs))
+    model = Competition.of(pairs, (60, 60), "one-to-one", is_single=False)
+    exact = model.chances(odds, 20.0)
+    monkeypatch.setattr(competition, "_MANY", 0)
+    assert model.chances(odds, 20.0) == pytest.approx(exact, abs=2e-4)
+    assert ((exact > 0.5) & (odds < 5)).any()
+    assert (exact < 0.9 / (1 + np.exp(-odds))).any()

@@ -1,0 +1,278 @@
+"""Links without labels: what must not change them, what labels do to them, and when there are none."""
+
+import json
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.torch import load_file, save_file
+
+from vicinal.core.folders import _seal
+from vicinal.estimators import RowMatcher
+from vicinal.linkage.levels import LEVELS
+
+FIRST = ["ann", "bo", "carla", "eve", "gus", "hana", "ivan", "jo"]
+STEMS = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "hazel", "ivory", "jade", "kelp", "lemon"]
+ENDS = ["son", "man", "er", "ley", "by"]
+TOWNS = ["ulm", "bonn", "trier", "celle", "jena", "fulda"]
+
+
+def persons(seed, rows):
+    rng = np.random.default_rng(seed)
+    columns = {
+        "first": rng.choice(FIRST, rows),
+        "last": [a + b for a, b in zip(rng.choice(STEMS, rows), rng.choice(ENDS, rows), strict=True)],
+        "street": [f"{n} {w} road" for n, w in zip(rng.integers(1, 99, rows), rng.choice(STEMS, rows), strict=True)],
+        "town": rng.choice(TOWNS, rows),
+        "born": [f"19{y}-0{m}-1{d}" for y, m, d in rng.integers((30, 1, 0), (99, 9, 9), (rows, 3))],
+    }
+    return pd.DataFrame(columns)
+
+
+def slipped(frame, seed):
+    """A cell in seven lost a letter, or all of them."""
+    rng = np.random.default_rng(seed)
+    cells = frame.to_numpy(dtype=object, copy=True)
+    for place in zip(*np.nonzero(rng.random(cells.shape) < 0.15), strict=True):
+        letter = rng.integers(1, len(cells[place]))
+        cells[place] = cells[place][: letter - 1] + cells[place][letter:] if rng.random() < 0.7 else ""
+    return pd.DataFrame(cells, columns=frame.columns)
+
+
+def two_tables(seed, both, rest):
+    """Persons ``l0, l1, ...`` and ``r0, r1, ...``; those of equal numbers are the same."""
+    every = persons(seed, both + 2 * rest)
+    left = every.iloc[: both + rest].assign(id=[f"l{i}" for i in range(both + rest)])
+    right = pd.concat([slipped(every.iloc[:both], seed + 1), every.iloc[both + rest :]], ignore_index=True)
+    return left, right.assign(id=[f"r{i + rest * (i >= both)}" for i in range(both + rest)])
+
+
+def fitted(left, right, answers=None, **settings):
+    return RowMatcher(**{"encoders": {"text": "none"}, **settings}).fit(left, right, answers=answers)
+
+
+def probabilities(model):
+    table = model.scored_candidates()
+    return {frozenset(map(str, pair)): p for *pair, p in zip(table.left, table.right, table.probability, strict=True)}
+
+
+def linked(model):
+    return {frozenset(map(str, pair)) for pair in zip(model.link().left, model.link().right, strict=True)}
+
+
+def assert_same(one, other, atol=1e-9):
+    ours, theirs = (each if isinstance(each, dict) else probabilities(each) for each in (one, other))
+    assert set(ours) == set(theirs)
+    np.testing.assert_allclose([ours[pair] for pair in ours], [theirs[pair] for pair in ours], atol=atol)
+
+
+FEW, SOME = (12, 30), (40, 20)
+"""Tables whose pairs are weighed by columns alone, and some that are learned from."""
+
+
+@pytest.fixture(scope="module", params=[FEW, SOME], ids=["few", "some"])
+def case(request):
+    tables = two_tables(0, *request.param)
+    return *tables, fitted(*tables), request.param[0]
+
+
+def test_links_are_right(case):
+    *_, model, both = case
+    links = linked(model)
+    right = {frozenset({f"l{i}", f"r{i}"}) for i in range(both)}
+    assert len(links & right) >= 0.95 * both
+    assert len(links - right) <= 0.1 * both
+    assert model.linkage_.expected(model.tables_) == pytest.approx(both, rel=0.15)
+    assert (model.linkage_.refinement is not None) == (both == SOME[0])
+
+
+def test_the_order_of_rows_and_columns_does_not_matter(case):
+    left, right, model, _ = case
+    other = fitted(left.sample(frac=1, random_state=1), right.sample(frac=1, random_state=2))
+    assert_same(other, model)
+    assert linked(other) == linked(model)
+    assert_same(fitted(left[left.columns[::-1]], right[right.columns[::-1]]), model)
+
+
+def test_the_order_of_rows_of_one_table_does_not_matter():
+    table = persons(0, 100)
+    table = pd.concat([table, slipped(table[:40], 1)]).assign(id=range(140))
+    model, other = fitted(table, None), fitted(table.sample(frac=1, random_state=1), None)
+    assert model.linkage_.refinement is not None
+    assert linked(other) == linked(model)  # which row is the left one changes probabilities a little
+    assert linked(model) >= {frozenset({str(i), str(100 + i)}) for i in range(40)}
+
+
+def test_the_order_of_tables_does_not_matter(case):
+    left, right, model, _ = case
+    other = fitted(right, left)
+    assert_same(other, model, atol=1e-3)
+    assert linked(other) == linked(model)
+
+
+def test_copies_of_rows_change_nothing_and_are_as_probable(case):
+    left, right, model, _ = case
+    more = fitted(pd.concat([left, left[:10].assign(id=[f"c{i}" for i in range(10)])]), right)
+    every = probabilities(more)
+    assert_same({pair: p for pair, p in every.items() if not any(name[0] == "c" for name in pair)}, model)
+    for pair, p in every.items():
+        assert every[frozenset("l" + name[1:] if name[0] == "c" else name for name in pair)] == p
+
+
+def test_forms_of_unicode_and_gaps_change_nothing(case):
+    left, right, model, _ = case
+    words = ["first", "last", "street", "town"]
+    other = right.assign(**{n: [unicodedata.normalize("NFKD", f"{c.upper()} ") for c in right[n]] for n in words})
+    other = other.assign(born=[cell or None for cell in right["born"]])
+    assert_same(fitted(left, other), model)
+
+
+def test_a_folder_and_rows_that_come_and_go(case, tmp_path):
+    *_, model, _ = case
+    model.save(tmp_path / "m")
+    again = RowMatcher.load(tmp_path / "m")
+    assert_same(again, model, atol=0)
+    pd.testing.assert_frame_equal(again.link(), model.link())
+    pd.testing.assert_frame_equal(again.match_weights(), model.match_weights())
+    pair = pd.DataFrame({"left": ["l0"], "right": ["r0"]})
+    assert str(again.explain(pair)) == str(model.explain(pair))
+    again.add_left(persons(77, 2).assign(id=["n0", "n1"]))
+    again.add_right(persons(77, 2)[1:].assign(id=["n2"]))
+    assert frozenset({"n1", "n2"}) in linked(again)
+    again.forget(["n0", "n1"], ["n2"])
+    assert_same(again, model)
+
+
+def test_a_folder_of_an_earlier_version_is_estimated_anew(case, tmp_path):
+    *_, model, _ = case
+    model.save(tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "matcher.json").read_text())
+    del config["linkage"]
+    (tmp_path / "m" / "matcher.json").write_text(json.dumps(config))
+    state = load_file(tmp_path / "m" / "matcher.safetensors")
+    save_file({n: v for n, v in state.items() if not n.startswith("linkage.")}, tmp_path / "m" / "matcher.safetensors")
+    (tmp_path / "m" / "SHA256SUMS").unlink()
+    _seal(tmp_path / "m")
+    assert linked(RowMatcher.load(tmp_path / "m")) == linked(model)
+
+
+def labelled(numbers, match):
+    return pd.DataFrame({"left": [f"l{i}" for i in numbers], "right": [f"r{i}" for i in numbers], "match": match})
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_labels_lower_and_raise_pairs_that_are_like_them(seed):
+    tables = two_tables(seed, *SOME)
+    others = labelled(range(8, 40), 0)
+    chances = []
+    for match in (0, 1):
+        answers = labelled(range(8), match)
+        model = fitted(*tables, answers)
+        chances.append(model.predict_proba(others)[:, 1])
+        known = [probabilities(model)[frozenset(pair)] for pair in answers[["left", "right"]].to_numpy().tolist()]
+        assert known == [match] * 8  # what was labelled is so
+        assert all(pair.probability == match for pair in model.explain(answers))
+        assert (linked(model) >= set(map(frozenset, answers[["left", "right"]].to_numpy().tolist()))) == bool(match)
+    without = fitted(*tables).predict_proba(others)[:, 1]
+    assert chances[0].mean() < without.mean() - 0.05
+    assert chances[1].mean() > without.mean() - 0.02
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_there_is_no_sign_of_matches_where_there_are_none(seed):
+    left, right = two_tables(seed, 40, 30)
+    apart = fitted(persons(seed + 50, 60).assign(id=range(60)), persons(seed + 90, 50).assign(id=range(50)))
+    for model in (apart, fitted(left, right[40:]), fitted(left, None)):  # also: all partners taken out
+        assert len(model.link()) == 0
+        assert model.linkage_.expected(model.tables_) < 1
+        assert "no sign of matches" in model.notes_[-1]
+        assert len(model.review()) == 30
+
+
+def test_unsure_estimates_tell_nothing_above_nine_tenths_and_a_column_that_decides_alone_is_named():
+    left, right = persons(1, 60), persons(101, 60)
+    keys = [f"K{i * 37 % 1009}x" for i in range(80)]
+    right.loc[:23, "town"] = left["town"][:24]
+    left, right = (
+        each.assign(id=range(60))[["id", "key", "town"]]
+        for each in (left.assign(key=keys[:60]), right.assign(key=keys[:40] + keys[60:]))
+    )
+    model = fitted(left, right)
+    notes = " ".join(model.notes_)
+    assert "key: this column alone decides 100 % of the links" in notes
+    assert "different in each row, and in both tables: 'key'" in notes
+    assert "no probability above 0.9 is told" in notes
+    assert 0.5 < max(probabilities(model).values()) <= 0.9
+    assert len(model.link()) >= 40
+    answers = pd.DataFrame({"left": range(20), "right": range(20), "match": [1] * 19 + [0]})
+    checked = fitted(left, right, answers)
+    assert "no probability above" not in " ".join(checked.notes_)
+    assert "checked by 20 labels" in " ".join(checked.notes_)
+
+
+def test_cells_and_what_is_beside_them_add_up(case):
+    _, right, model, _ = case
+    pairs = pd.DataFrame({"left": ["l0", "l1", "l2", "l0", "l5"], "right": ["r0", "r1", "r2", "r1", right.id.iloc[-1]]})
+    chances = np.clip(model.predict_proba(pairs)[:, 1], 1e-12, 1 - 1e-12)
+    levels = {name: set(LEVELS[kind]) for name, kind in model.linkage_.kinds.items()}
+    for pair, chance in zip(model.explain(pairs), chances, strict=True):
+        total = pair.start + sum(cell.weight for cell in pair.cells) + pair.refined
+        assert total == pytest.approx(np.log2(chance / (1 - chance)), abs=1e-3)
+        assert all(cell.level in levels[cell.column] for cell in pair.cells)
+        assert all((cell.level == "empty") == (cell.weight == 0) == (cell.verdict == "empty") for cell in pair.cells)
+        assert all((cell.level == "equal") == (cell.verdict == "agrees") for cell in pair.cells)
+    matches, possible = model.linkage_.expected(model.tables_), len(model.tables_.left) * len(model.tables_.right)
+    assert model.explain(pairs)[0].start == pytest.approx(np.log2(matches / (possible - matches)))
+
+
+def test_match_weights_are_shares_and_their_ratios(case):
+    table = case[2].match_weights()
+    for name, rows in table.groupby("column"):
+        assert rows["m"].sum() == pytest.approx(1)
+        assert rows["u"].sum() == pytest.approx(1)
+        assert rows["level"].tolist() == list(LEVELS[case[2].linkage_.kinds[name]][1:])
+    np.testing.assert_allclose(table["weight"], np.log2(table["m"] / table["u"]))
+    tops = table.groupby("column").last()["weight"]
+    assert (table.groupby("column").first()["weight"] < 0).all()
+    assert tops["last"] > tops["town"] > 0  # 60 names say more than six towns
+
+
+def test_rare_equal_cells_weigh_more_by_the_ratio_of_their_frequencies():
+    left, right = two_tables(0, *FEW)
+    often = {"ulm": 30, "bonn": 8, "trier": 3, "jena": 1}
+    left["town"] = [town for town, count in often.items() for _ in range(count)]
+    right["town"] = left["town"].to_numpy()
+    model = fitted(left, right)
+    numbers = [0, 30, 38, 41]
+    cells = [
+        pair.cells
+        for pair in model.explain(
+            pd.DataFrame({"left": [f"l{i}" for i in numbers], "right": [right.id[i] for i in numbers]})
+        )
+    ]
+    weights = [next(cell.weight for cell in each if cell.column == "town") for each in cells]
+    np.testing.assert_allclose(weights[0] - np.array(weights), -np.log2(30 / np.array([30, 8, 3, 1])), atol=1e-9)
+
+
+def test_pairs_that_are_no_candidates_have_the_probability_of_candidates():
+    left, right = two_tables(1, *FEW)
+    model = fitted(left, right, n_candidates=3)
+    every = pd.MultiIndex.from_product([left["id"], right["id"]], names=["left", "right"]).to_frame(index=False)
+    outside = [frozenset(pair) not in probabilities(model) for pair in every.to_numpy().tolist()]
+    few = model.predict_proba(every)[:, 1]
+    model.linkage_.n_candidates = 42  # all of the same weights
+    model.tables_.change_scores()
+    assert len(model.scored_candidates()) == 42 * 42
+    assert sum(outside) > 800
+    np.testing.assert_allclose(few, model.predict_proba(every)[:, 1], rtol=0.05, atol=1e-6)
+
+
+def test_columns_of_one_value_say_nothing():
+    left = pd.DataFrame({"id": range(5), "name": ["x"] * 5, "ours": list("abcde")})
+    model = fitted(left, left.rename(columns={"ours": "theirs"}))
+    assert len(model.link()) == 0
+    assert len(model.match_weights()) == 0
+    assert np.isnan(model.explain(pd.DataFrame({"left": [0], "right": [1]}))[0].cells[0].weight)
+    more = [each.assign(flat="y") for each in two_tables(0, *FEW)]
+    assert linked(fitted(*more)) == linked(fitted(*two_tables(0, *FEW)))
