@@ -67,6 +67,16 @@ def test_links_of_large_tables(text, tmp_path):
     assert [cell.column for cell in model.explain(pairs[:1])[0].cells][:2] == ["name", "town"]
 
 
+def test_many_labels_of_large_tables_are_learned_from_likenesses():
+    left, right = tables()
+    pairs = pd.DataFrame({"left": range(240), "right": range(240)})
+    model = RowMatcher(encoders={"text": "none"}).fit(left, right, pairs)
+    links = model.link()
+    links = links[links["left"] >= 240]
+    assert (links["left"] == links["right"]).mean() > 0.95
+    assert len(links) > 0.85 * (MATCHED - 240)
+
+
 def test_rows_without_content_are_linked_to_nothing():
     left, right = tables()
     empty = pd.DataFrame([{"id": 900, **dict.fromkeys(["name", "town", "born"]), "weight": np.nan}])

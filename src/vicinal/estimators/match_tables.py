@@ -242,11 +242,20 @@ class MatchedTables:
 
     @classmethod
     def read(
-        cls, tables: Sequence[MatchTable], encoders: Mapping[str, str], cache_dir: Any, index: str, seed: int, log: Log
+        cls,
+        tables: Sequence[MatchTable],
+        encoders: Mapping[str, str],
+        cache_dir: Any,
+        index: str,
+        seed: int,
+        log: Log,
+        *,
+        counted: bool = True,
     ) -> Self:
         """Tables of the user with encoders named by kind, "none" for no encoder of texts; counted and encoded.
 
-        ``seed`` draws the vectors of encoders that are not pretrained.
+        ``seed`` draws the vectors of encoders that are not pretrained. Where pairs are weighed by their columns, and not
+        ``counted``, some rows of large tables tell how rare words and letters are.
         """
         columns = MatchColumns.shared(tables[0].frame, tables[-1].frame)
         kinds: dict[str, Kind] = dict(columns.media)
@@ -259,14 +268,15 @@ class MatchedTables:
             if encoder is not None:
                 encoder.fit(pd.concat([both.encoder_rows(table.things) for table in both.tables], ignore_index=True))
         things = [both.words(table.things) for table in both.tables]
-        if both.is_large:  # a part tells how rare words are; what else there is of rows is made when it is needed
+        is_part = both.is_large and not counted
+        if is_part:
             things = [each.sample(min(len(each), _COUNTED), random_state=seed) for each in things]
         sides = both.features.fit(things)
         for table in both.tables:
             if encoder is not None:
                 log(f"encoding {len(table.first)} rows")
             table.vectors = both.vectors_of(table.things, table.root)
-        for number, side in enumerate(() if both.is_large else sides):
+        for number, side in enumerate(() if is_part else sides):
             vectors = None if encoder is None else tables[number].vectors
             both.once(("side", number), partial(replace, side, vectors=vectors))
         return both

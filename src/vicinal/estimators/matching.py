@@ -262,10 +262,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
         self.notes_: list[str] = []
-        encoders = self._encoders(tables, 0 if labelled is None else len(labelled))
+        labels = 0 if labelled is None else len(labelled)
+        encoders = self._encoders(tables, labels)
         if self.tune != "none":
             check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
-        self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.index, self.random_state, progress)
+        settings = self.cache_dir, self.index, self.random_state, progress
+        is_plain = (self.scorer, self.tune, self.precision) == ("auto", "none", None) and chosen is None
+        counted = labels >= FEW or (labels > 0 and not is_plain)
+        self.tables_ = MatchedTables.read(tables, encoders, *settings, counted=counted)
         self.scorer_: PairScorer | None = None
         self.reader_: PairReader | None = None
         self.threshold_: float | None = None
