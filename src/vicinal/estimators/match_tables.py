@@ -254,8 +254,8 @@ class MatchedTables:
     ) -> Self:
         """Tables of the user with encoders named by kind, "none" for no encoder of texts; counted and encoded.
 
-        ``seed`` draws the vectors of encoders that are not pretrained. Where pairs are weighed by their columns, and not
-        ``counted``, some rows of large tables tell how rare words and letters are.
+        ``seed`` draws the vectors of encoders that are not pretrained. Where pairs are weighed by their columns, so
+        without ``counted``, some rows of large tables tell how rare words and letters are.
         """
         columns = MatchColumns.shared(tables[0].frame, tables[-1].frame)
         kinds: dict[str, Kind] = dict(columns.media)
