@@ -12,6 +12,9 @@ from vicinal.linkage.columns import CodedColumn
 MOST_RULES = 32
 """Rules, at the most: each is a bit of what is said of a pair."""
 
+_TEXTS = 3
+"""Columns of texts whose words are looked for by themselves, beside those of all columns."""
+
 _ROWS, _OTHERS = 1 << 13, 1 << 16
 """Rows of the left and of the right table that rules are judged by, at the most."""
 
@@ -150,7 +153,7 @@ def choose_rules(cells: Cells, most: float, *, single: bool, seed: int = 0) -> l
     texts = [column.name for column in columns if column.kind != "number"]
     trials: dict[Rule, _Trial] = {}
     long = [column.name for column in columns if column.kind == "text"]
-    groups = [*([name] for name in long if len(long) > 1), *([texts] if long else [])]
+    groups = [*([name] for name in long[:_TEXTS] if len(long) > 1), *([texts] if long else [])]
     first: list[Rule] = [TokensRule.of("words", cells, names, single=single) for names in groups]
     _try_parts(sample, columns, trials)
     trials.update({rule: sample.trial(rule) for rule in first})
