@@ -143,7 +143,7 @@ class Linkage:
         self.follows = self._following(self._candidate_levels(tables), fitted, inputs[2])
         if self.follows:
             notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
-            tables.change_levels()
+            self._unfollowed(self._candidate_levels(tables))  # in place, if they were remembered
             inputs = self._inputs(tables, pairs, seed)
             fitted = estimate(*inputs, second=True)
         if not tables.is_single and fitted.matches > _TOO_MANY * inputs[-1].most:

@@ -319,10 +319,6 @@ class MatchedTables:
         vectors: Tensor = self.once(("turned", side), lambda: self.turned(self._table(side).vectors))
         return vectors
 
-    def change_levels(self) -> None:
-        """Forget the comparison levels of candidates."""
-        self._forget("levels")
-
     def change_scores(self) -> None:
         """Forget the probabilities of candidates, as what scores them changed."""
         self._forget("scored")
