@@ -29,7 +29,7 @@ class Refinement:
 
     Both learn from probabilities as soft labels: each pair is a match with its probability and none with the rest. What
     they say is put back into the competition of pairs, and learned from again. Until the last round trees never say
-    what they were fitted to: each half of the left rows is told by trees of the other.
+    what they were fitted to: each half of the pairs is told by trees of the other.
 
     Attributes:
         alone: which features are of a pair by itself, bool ``[F]``.
@@ -64,7 +64,7 @@ class Refinement:
             chances: probabilities ``[n]`` to start from.
             competition: of the same pairs.
             labels: places ``[m]`` of pairs that were labelled, and 0 or 1 of each; they stay so.
-            half: 0 or 1 of each pair, by its left row, ``[n]``.
+            half: 0 or 1 of each pair, ``[n]``.
             seed: of the trees.
         """
         state = _scales(features[:, alone])
@@ -106,8 +106,9 @@ class _Trees:
             "deterministic": True,
             "seed": seed,
         }
-        self.features, self.half = features, half
-        self.parts = [half == 1, half == 0, np.ones(len(half), dtype=bool)]
+        self.features = features
+        every = np.ones(len(half), dtype=bool)
+        self.parts = [part if part.any() else every for part in (half == 1, half == 0, every)]
         self.sets = [
             lightgbm.Dataset(features[part], np.zeros(int(part.sum())), params=self.settings) for part in self.parts
         ]
@@ -123,11 +124,11 @@ class _Trees:
         return lightgbm.train(self.settings, data, TREES)
 
     def across(self, targets: Floats, weights: Floats) -> Floats:
-        """Log odds of each half by trees of the other."""
+        """Log odds of each half by trees of the other; 0 where there is no other half."""
         log_odds = np.zeros(len(targets))
         for number in (0, 1):
             rest = ~self.parts[number]
-            if rest.any() and self.parts[number].any():
+            if rest.any():
                 grown = self._grown(number, targets, weights)
                 log_odds[rest] = grown.predict(self.features[rest], raw_score=True)
         return log_odds
