@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vicinal.estimators import RowMatcher, match_tables, matching
+from vicinal.estimators import RowMatcher, match_linkage, match_tables, matching
 from vicinal.linkage import competition
 from vicinal.linkage.competition import Competition
 
@@ -15,6 +15,8 @@ ROWS, MATCHED = 400, 300
 def _large(monkeypatch):
     monkeypatch.setattr(match_tables, "LARGE", 100)
     monkeypatch.setattr(matching, "LARGE", 100)
+    monkeypatch.setattr(match_linkage, "_FOLLOWED", 1000)
+    monkeypatch.setattr(competition, "_MANY", 500)
 
 
 def tables(text=False):
@@ -102,6 +104,7 @@ def test_pairs_of_no_odds_and_pairs_without_rivals_are_not_asked_again(monkeypat
     pairs = np.unique(random.integers(0, 60, (300, 2)), axis=0)
     odds = random.normal(-8, 8, len(pairs))
     model = Competition.of(pairs, (60, 60), "one-to-one", is_single=False)
+    monkeypatch.setattr(competition, "_MANY", 1000)
     exact = model.chances(odds, 20.0)
     monkeypatch.setattr(competition, "_MANY", 0)
     assert model.chances(odds, 20.0) == pytest.approx(exact, abs=2e-4)

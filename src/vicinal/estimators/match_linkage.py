@@ -43,6 +43,9 @@ _ONE = 0.95
 """Share of the links that would be none without a column, from which on it decides alone; where fewer than
 :data:`FEWEST` matches are expected, that is no sign of matches."""
 
+_FOLLOWED = 1_000_000
+"""Candidates of large tables that tell which columns follow from others, at most."""
+
 _JUDGED = 50_000
 """Links by which it is judged what a column decides, at most."""
 
@@ -138,10 +141,12 @@ class Linkage:
 
     def _weigh(self, tables: MatchedTables, pairs: Ids, seed: int, notes: list[str]) -> Floats:
         """Estimate the match weights; gives the probabilities of the candidates, and adds sentences to ``notes``."""
-        inputs = self._inputs(tables, pairs, seed)
+        step = -(-len(pairs) // _FOLLOWED) if tables.is_large else 1
+        some = np.flatnonzero(pairs[:, 0] % step == 0)
+        inputs = self._inputs(tables, pairs, seed, some)
         fitted = estimate(*inputs, second=True)
-        self.follows = self._following(self._candidate_levels(tables), fitted, inputs[2])
-        if self.follows:
+        self.follows = self._following(self._candidate_levels(tables)[some], fitted, inputs[2])
+        if self.follows or step > 1:
             notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
             self._unfollowed(self._candidate_levels(tables))  # in place, if they were remembered
             inputs = self._inputs(tables, pairs, seed)
@@ -156,13 +161,19 @@ class Linkage:
         return fitted.chances
 
     def _inputs(
-        self, tables: MatchedTables, pairs: Ids, seed: int
+        self, tables: MatchedTables, pairs: Ids, seed: int, some: Ids | None = None
     ) -> tuple[Patterns, Floats, list[Floats], Competition]:
-        """What match weights are estimated from: patterns and rarity of the candidates, u, and their competition."""
-        levels = self._candidate_levels(tables)
+        """What match weights are estimated from: patterns and rarity of the candidates, u, and their competition.
+
+        ``some``: places of the candidates of a part of the left rows.
+        """
+        levels, share = self._candidate_levels(tables), 1.0
+        if some is not None and len(some) < len(pairs):
+            share = len(np.unique(pairs[some, 0])) / len(np.unique(pairs[:, 0]))
+            levels, pairs = levels[some], pairs[some]
         patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
         rarity = self._rarity(tables, pairs, levels).sum(axis=1)
-        return patterns, rarity, self._random_shares(tables, seed), self._competition(tables, pairs)
+        return patterns, rarity, self._random_shares(tables, seed), self._competition(tables, pairs, share)
 
     def _take(self, fitted: Estimate, tables: MatchedTables) -> None:
         self.weights, self.rate = fitted.weights, fitted.matches / _smaller(tables)

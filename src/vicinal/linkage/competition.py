@@ -109,7 +109,8 @@ class Competition:
             return odds, (free[0], free[1])
         every = [np.ones(len(odds)), np.ones(len(odds))]
         for side in np.flatnonzero(self.sides):
-            total = np.bincount(pairs[:, side], weights=offers * free[1 - side], minlength=self.rows[side])
+            rows = int(self.pairs[:, side].max()) + 1
+            total = np.bincount(pairs[:, side], weights=offers * free[1 - side], minlength=rows)
             every[side] = 1 / (1 + total[self.pairs[:, side]])
             every[side][strong] = free[side]
         return odds, (every[0], every[1])
