@@ -108,11 +108,12 @@ class Competition:
         if len(strong) == len(odds):
             return odds, (free[0], free[1])
         every = [np.ones(len(odds)), np.ones(len(odds))]
+        weak = np.flatnonzero(odds <= _NOTHING)
         for side in np.flatnonzero(self.sides):
-            rows = int(self.pairs[:, side].max()) + 1
-            total = np.bincount(pairs[:, side], weights=offers * free[1 - side], minlength=rows)
-            every[side] = 1 / (1 + total[self.pairs[:, side]])
             every[side][strong] = free[side]
+        for side in np.flatnonzero(self.sides):
+            total = np.bincount(self.pairs[:, side], weights=odds * every[1 - side])
+            every[side][weak] = 1 / (1 + total[self.pairs[weak, side]])
         return odds, (every[0], every[1])
 
     def outside(self, pairs: Ids, pair_odds: Floats, log_odds: Floats, matches: float) -> Floats:
