@@ -134,9 +134,13 @@ class Linkage:
         same = self._are_equal(self._candidate_levels(tables))
         learned = self.refinement is not None and len(labels[1]) > 0  # so that labels are why there is no sign
         if not self.has_sign and not tables.is_single and same.any() and not learned:  # too few for an even start
+            before = self.weights, self.rate, self.refinement, self.among
             self.refinement, self.among = None, False
             self._take(estimate(*self._inputs(tables, pairs, seed), start=same.astype(np.float64)), tables)
             self._doubt(tables, labels)
+            if not self.has_sign:
+                self.weights, self.rate, self.refinement, self.among = before
+                self._doubt(tables, labels)
         return notes + self._sentences(tables, labels)
 
     def _weigh(self, tables: MatchedTables, pairs: Ids, seed: int, notes: list[str]) -> Floats:
@@ -234,6 +238,7 @@ class Linkage:
 
     def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> None:
         """Whether the probabilities name the matches that they expect."""
+        tables.change_scores()
         chances = self.candidates(tables)[2]
         expected, named = float(chances.sum()), float(chances[chances >= 0.5].sum())
         checked = len(labels[1]) >= _CHECKED
