@@ -138,7 +138,8 @@ class Linkage:
             self.refinement, self.among = None, False
             self._take(estimate(*self._inputs(tables, pairs, seed), start=same.astype(np.float64)), tables)
             self._doubt(tables, labels)
-            if not self.has_sign:
+            named = self.candidates(tables)[2] >= 0.5
+            if not self.has_sign or same[named].mean() < _SURE:  # they are no more than what they started from
                 self.weights, self.rate, self.refinement, self.among = before
                 self._doubt(tables, labels)
         return notes + self._sentences(tables, labels)
