@@ -123,6 +123,16 @@ def test_labels_outweigh_soft_labels(label):
     assert (matches > count) == bool(label)
 
 
+def test_a_label_counts_as_five_pairs(monkeypatch):
+    monkeypatch.setattr(module, "ROUNDS", 1)
+    features = np.repeat([[0.1, 0.2], [0.9, 0.2]], 200, axis=0)
+    chances = np.repeat([0.1, 0.5], 200)
+    (refined, _), _ = learned(features, chances, (range(200, 250), [1.0] * 50))
+    share = (5 * 50 + 150 * 0.5) / (5 * 50 + 150)
+    found = 1 / (1 + np.exp(-refined.log_odds(features[200:])))
+    np.testing.assert_allclose(found, share, atol=0.03)
+
+
 CHANCES = st.lists(st.floats(0, 1), max_size=60).map(np.array)
 
 

@@ -254,6 +254,13 @@ def test_patterns_are_the_distinct_rows_of_levels(data):
     np.testing.assert_allclose(patterns.counts(weights), sums)
 
 
+@pytest.mark.parametrize("column", [0, 99, 199])
+def test_patterns_of_many_columns_are_told_apart(column):
+    levels = np.zeros((3, 200), dtype=np.int8)
+    levels[1, column] = 1
+    assert Patterns.of(levels, [2] * 200).place.tolist() == [0, 1, 0]
+
+
 def test_the_order_of_pairs_does_not_matter():
     levels, _, u, competition = of_two()
     order = np.random.default_rng(0).permutation(len(levels))

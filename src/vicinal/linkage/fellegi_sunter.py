@@ -210,7 +210,7 @@ def _maximized(
         if among:
             u = patterns.shares(np.maximum(every - counts, 0), total)
         else:
-            u = _without_matches(total, m, shares, matches / competition.possible)
+            u = _without_matches(total, m, shares, matches / max(competition.possible, 1.0))
         weights = MatchWeights(m, u, shares / shares.sum())
         if turn >= _FEWEST and abs(matches - before) < _STEADY * before:
             break
