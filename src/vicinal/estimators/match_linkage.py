@@ -153,7 +153,8 @@ class Linkage:
         self.follows = self._following(self._candidate_levels(tables)[some], fitted, inputs[2])
         if self.follows or step > 1:
             notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
-            self._unfollowed(self._candidate_levels(tables))  # in place, if they were remembered
+            if tables.is_large:  # their levels are remembered, and change in place
+                self._unfollowed(self._candidate_levels(tables))
             inputs = self._inputs(tables, pairs, seed)
             fitted = estimate(*inputs, second=True)
         if not tables.is_single and fitted.matches > _TOO_MANY * inputs[-1].most:
