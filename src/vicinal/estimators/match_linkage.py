@@ -233,10 +233,7 @@ class Linkage:
         features = self.features(tables, pairs[some])
         known = at, labels[1][places >= 0]
         half = _halves(tables, pairs[some])
-        self.refinement, matches = Refinement.learn(
-            features, self.alone(tables), chances[some], competition, known, half, seed
-        )
-        self.rate = matches / share / _smaller(tables)
+        self.refinement = Refinement.learn(features, self.alone(tables), chances[some], competition, known, half, seed)
 
     def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> None:
         """Whether the probabilities name the matches that they expect."""

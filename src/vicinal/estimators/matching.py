@@ -637,7 +637,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Raises:
             ValueError: for ids that are not in the tables.
         """
-        chances = self._chances(self.tables_.things(self._pair_positions(pairs)))
+        things = self.tables_.things(self._pair_positions(pairs))
+        chances = self._chances(things)
+        if self.scorer_ is None:
+            chances = self._as_labelled(things, chances)
         return np.stack([1 - chances, chances], axis=1)
 
     def predict(self, pairs: Any) -> Ids:

@@ -55,8 +55,8 @@ class Refinement:
         labels: tuple[Ids, Floats],
         half: Ids,
         seed: int,
-    ) -> tuple["Refinement", float]:
-        """The models of pairs ``[n, F]`` from their first probabilities, and the number of matches that they expect.
+    ) -> "Refinement":
+        """The models of pairs ``[n, F]`` from their first probabilities, whose number of matches stays.
 
         Args:
             features: of the candidates.
@@ -70,6 +70,7 @@ class Refinement:
         state = _scales(features[:, alone])
         standard = _standard(features[:, alone], state)
         trees = _Trees(features, half, seed)
+        matches = float(chances.sum())  # of the match weights: pairs that learn from one another would find ever more
         weights = np.ones(len(chances))
         weights[labels[0]] = LABEL
         for turn in range(ROUNDS):
@@ -82,8 +83,8 @@ class Refinement:
             else:
                 forest = trees.on_all(targets, weights)
                 by_trees = forest.log_odds(features)
-            chances = competition.chances(_together(by_lines, by_trees), float(targets.sum()))
-        return cls(alone, state, forest), float(chances.sum())
+            chances = competition.chances(_together(by_lines, by_trees), matches)
+        return cls(alone, state, forest)
 
 
 class _Trees:
