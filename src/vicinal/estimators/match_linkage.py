@@ -137,9 +137,9 @@ class Linkage:
             before = self.weights, self.rate, self.refinement, self.among
             self.refinement, self.among = None, False
             self._take(estimate(*self._inputs(tables, pairs, seed), start=same.astype(np.float64)), tables)
-            self._doubt(tables, labels)
+            has_sign = self._doubt(tables, labels)
             named = self.candidates(tables)[2] >= 0.5
-            if not self.has_sign or same[named].mean() < _SURE:  # they are no more than what they started from
+            if not has_sign or same[named].mean() < _SURE:  # they are no more than what they started from
                 self.weights, self.rate, self.refinement, self.among = before
                 self._doubt(tables, labels)
         return notes + self._sentences(tables, labels)
@@ -235,8 +235,8 @@ class Linkage:
         half = _halves(tables, pairs[some])
         self.refinement = Refinement.learn(features, self.alone(tables), chances[some], competition, known, half, seed)
 
-    def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> None:
-        """Whether the probabilities name the matches that they expect."""
+    def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> bool:
+        """Whether the probabilities name the matches that they expect: whether anything is linked."""
         tables.change_scores()
         chances = self.candidates(tables)[2]
         expected, named = float(chances.sum()), float(chances[chances >= 0.5].sum())
@@ -245,6 +245,7 @@ class Linkage:
         self.has_sign = checked or (expected >= 1 and named >= _NAMED * expected)
         self.has_sign &= checked or expected >= FEWEST or max(self._alone_deciding(tables).values(), default=0) <= _ONE
         tables.change_scores()
+        return self.has_sign
 
     def _alone_deciding(self, tables: MatchedTables) -> dict[str, float]:
         """The share of the links, but for equal rows, that would be none without a column."""

@@ -83,6 +83,10 @@ class Competition:
 
         Belief propagation: what a pair offers to a row is its odds, as far as its other row is free. Exact where the
         graph of candidates is a tree.
+
+        >>> rivals = Competition.of(np.array([[0, 0], [0, 1]]), (2, 2), "one-to-one", is_single=False)
+        >>> rivals.chances(np.log([3.0, 1.0]), 0.0).round(2).tolist()
+        [0.6, 0.2]
         """
         odds, (left, right) = self.messages(log_odds, matches)
         odds = odds * left * right

@@ -52,7 +52,12 @@ class Patterns:
 
     @classmethod
     def of(cls, levels: Ids, sizes: Sequence[int]) -> "Patterns":
-        """The patterns of pairs ``[n, C]``."""
+        """The patterns of pairs ``[n, C]``.
+
+        >>> patterns = Patterns.of(np.array([[1, 2], [0, 1], [1, 2]]), [3, 3])
+        >>> patterns.levels.tolist(), patterns.counts().tolist()
+        ([[0, 1], [1, 2]], [1.0, 2.0])
+        """
         number = np.zeros(len(levels), dtype=np.int64)
         for column, size in enumerate(sizes):
             number = number * size + levels[:, column]
@@ -102,7 +107,12 @@ class MatchWeights:
         return np.stack(rows)
 
     def ratios(self, levels: Ids) -> Floats:
-        """Log ratios ``[P]`` of patterns."""
+        """Log ratios ``[P]`` of patterns.
+
+        >>> m, u = np.array([0, 0.2, 0.8]), np.array([0, 0.9, 0.1])
+        >>> MatchWeights([[m]], [u], np.ones(1)).ratios(np.array([[0], [1], [2]])).round(2).tolist()
+        [0.0, -1.5, 2.08]
+        """
         return np.asarray(logsumexp(self.by_class(levels), axis=0))
 
     def by_column(self, levels: Ids) -> Floats:
@@ -166,6 +176,13 @@ def estimate(
         among: measure u among the candidates, beside m, in place of random pairs.
         second: try a second class of matches, whose cells differ together (persons who moved).
         start: probabilities ``[n]`` to start from; None: a third of the smaller table matches, at higher levels rather.
+
+    >>> pairs = np.stack(np.divmod(np.arange(400), 20), axis=1)  # all of two tables of twenty rows
+    >>> levels = np.where(pairs[:, :1] == pairs[:, 1:], 2, 1) * np.ones((1, 3), dtype=int)  # three columns tell them
+    >>> competition = Competition.of(pairs, (20, 20), "one-to-one", is_single=False)
+    >>> fitted = estimate(Patterns.of(levels, [3] * 3), np.zeros(400), [np.array([0, 0.95, 0.05])] * 3, competition)
+    >>> round(fitted.matches), bool(((fitted.chances > 0.5) == (levels[:, 0] == 2)).all())
+    (20, True)
     """
     u = patterns.shares(patterns.counts(), u) if among else list(u)
     m, matches = [_ramp(size) for size in patterns.sizes], _SHARE * min(competition.rows)

@@ -74,7 +74,11 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
 
 
 def cosine_levels(kind: Cosine, cosines: Floats) -> Ids:
-    """The level ``[n]`` of each cosine; equal texts are above all of them."""
+    """The level ``[n]`` of each cosine; equal texts are above all of them.
+
+    >>> [LEVELS["digits"][level] for level in cosine_levels("digits", np.array([0.0, 0.5, 1.0]))]
+    ['none shared', 'some shared', 'all shared']
+    """
     return np.asarray(1 + np.searchsorted(_COSINES[kind], cosines, side="right"), dtype=np.int8)
 
 
