@@ -184,9 +184,16 @@ def test_unsure_estimates_tell_nothing_above_nine_tenths_and_a_column_that_decid
     notes = " ".join(model.notes_)
     assert "key: this column alone decides 100 % of the links" in notes
     assert "different in each row, and in both tables: 'key'" in notes
-    assert "no probability above 0.9 is told" in notes
-    assert 0.5 < max(probabilities(model).values()) <= 0.9
-    assert len(model.link()) >= 40
+    links = model.link()
+    assert len(links) >= 40
+    sure = probabilities(model)
+    model.linkage_.is_sure = False
+    model.tables_.change_scores()
+    told = probabilities(model)
+    assert max(sure.values()) > 0.95
+    assert all(told[pair] == pytest.approx(0.5 + 0.8 * (chance - 0.5)) for pair, chance in sure.items() if chance > 0.5)
+    assert all(told[pair] == pytest.approx(chance) for pair, chance in sure.items() if chance <= 0.5)
+    pd.testing.assert_frame_equal(model.link()[["left", "right"]], links[["left", "right"]])
     answers = pd.DataFrame({"left": range(20), "right": range(20), "match": [1] * 19 + [0]})
     checked = fitted(left, right, answers)
     assert "no probability above" not in " ".join(checked.notes_)
