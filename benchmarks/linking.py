@@ -1,0 +1,271 @@
+"""Linking without labels beside splink 5, and what some labels add: docs/results/linking.md.
+
+``benchmarks/linking_sets.py`` writes the sets, ``benchmarks/linking_splink.py`` has the settings of splink. Each set
+and method runs in a process of its own, one after the other. Every figure is a line of the CSV as soon as it is known;
+a run that was stopped goes on.
+
+    python benchmarks/linking.py --sets runs/linking                       # without labels, and splink
+    python benchmarks/linking.py --sets runs/linking --methods labels      # 20, 50 and 100 labels
+    python benchmarks/linking.py --tables                                  # the tables of what is there
+
+splink, sqlglot, igraph, altair and jellyfish are looked for on PYTHONPATH.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from linking_sets import LinkageSet
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+OUT = Path(__file__).parent / "results" / "linking.csv"
+TOLD = (0.9, 0.95)
+BINS = 10
+SMALLEST = 0.01
+"""Candidates below this probability are not in the calibration error: they are nearly all, and nearly all right."""
+
+LABELS = (20, 50, 100)
+SEEDS = 2
+SHOPS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")
+
+
+class Truth:
+    """The pairs of a set as numbers: which of some pairs match, and which were labelled."""
+
+    def __init__(self, data: LinkageSet) -> None:
+        self.data, self.single = data, data.right is None
+        self.ids = [pd.Index(table["id"]) for table in (data.left, data.left if self.single else data.right)]
+        self.match = np.unique(self.keys(data.matches))
+        self.labelled = np.unique(self.keys(data.pairs))
+        self.rows = len(self.ids[0]) + (0 if self.single else len(self.ids[1]))
+
+    def at(self, pairs: pd.DataFrame) -> np.ndarray:
+        """Positions ``[n, 2]`` of pairs by id; of one table the lower one first."""
+        sides = zip(("left", "right"), self.ids, strict=True)
+        at = np.stack([ids.get_indexer(pairs[side]) for side, ids in sides], axis=1)
+        assert (at >= 0).all()
+        return np.sort(at, axis=1) if self.single else at
+
+    def keys(self, pairs: pd.DataFrame) -> np.ndarray:
+        at = self.at(pairs)
+        return at[:, 0] * len(self.ids[1]) + at[:, 1]
+
+    def things(self, pairs: pd.DataFrame) -> np.ndarray:
+        """Connected rows, of both tables one after the other."""
+        at = self.at(pairs) + np.array([0, 0 if self.single else len(self.ids[0])])
+        edges = coo_matrix((np.ones(len(at)), (at[:, 0], at[:, 1])), shape=(self.rows, self.rows))
+        return connected_components(edges, directed=False)[1]
+
+
+def f1(right: int, said: int, there: int) -> dict[str, float]:
+    """Precision (1 if nothing was said), recall (1 if nothing is there) and F1."""
+    precision, recall = right / said if said else 1.0, right / there if there else 1.0
+    both = said + there
+    return {"precision": precision, "recall": recall, "f1": 2 * right / both if both else 1.0}
+
+
+def measured(truth: Truth, links: pd.DataFrame, scored: pd.DataFrame) -> dict[str, float]:
+    """Quality of links (strictly: pairs without a label are wrong; and on labelled pairs), and of probabilities."""
+    from vicinal.metrics import cluster_quality
+
+    said = truth.keys(links)
+    right = np.isin(said, truth.match)
+    values = {"links": len(said), "false": int((~right).sum()), "matches": len(truth.match)}
+    values["false per 1000 rows"] = 1000 * values["false"] / len(truth.ids[0])
+    values |= f1(int(right.sum()), len(said), len(truth.match))
+    if truth.data.has_labels:
+        known = np.isin(said, truth.labelled)
+        strict = f1(int(right.sum()), int(known.sum()), len(truth.match))
+        values |= {f"labelled {what}": value for what, value in strict.items()}
+    clusters = cluster_quality(truth.things(links), truth.things(truth.data.matches))
+    values |= {f"b-cubed {what}": getattr(clusters, what) for what in ("precision", "recall", "f1")}
+    if links["probability"].notna().any():
+        values |= told(truth, links, "links")
+    scored = scored[scored["probability"] >= SMALLEST]
+    if len(scored):
+        values |= {"candidates": len(scored), "calibration error": calibration_error(truth, scored)}
+        if truth.data.has_labels:
+            known = scored[np.isin(truth.keys(scored), truth.labelled)]
+            values["labelled calibration error"] = calibration_error(truth, known)
+    return values
+
+
+def told(truth: Truth, links: pd.DataFrame, what: str) -> dict[str, float]:
+    """Of links that are told to be sure: how many, the precision that their probabilities tell, and the true one."""
+    values: dict[str, float] = {}
+    for least in TOLD:
+        sure = links[links["probability"] >= least]
+        keys, at = truth.keys(sure), f"{what} at {least}"
+        right = np.isin(keys, truth.match)
+        values[at] = len(sure)
+        if len(sure):
+            values |= {f"{at}: told": float(sure["probability"].mean()), f"{at}: true": float(right.mean())}
+            known = np.isin(keys, truth.labelled)
+            if truth.data.has_labels and known.any():
+                values[f"{at}: labelled true"] = float(right[known].mean())
+    return values
+
+
+def calibration_error(truth: Truth, scored: pd.DataFrame) -> float:
+    """Mean distance of told and true probability over ten bins of equal width, by the pairs in them."""
+    chances, right = scored["probability"].to_numpy(), np.isin(truth.keys(scored), truth.match)
+    bins = np.minimum((chances * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, chances - right, minlength=BINS)
+    return float(np.abs(gaps).sum() / max(1, len(chances)))
+
+
+def one_to_one(scored: pd.DataFrame) -> pd.DataFrame:
+    """The surest pairs, each row once."""
+    taken: tuple[set[object], set[object]] = (set(), set())
+    keep = []
+    for pair in scored.sort_values("probability", ascending=False, kind="stable").itertuples():
+        if pair.left not in taken[0] and pair.right not in taken[1]:
+            taken[0].add(pair.left)
+            taken[1].add(pair.right)
+            keep.append(pair.Index)
+    return scored.loc[keep]
+
+
+# Methods: each gives its figures.
+
+Figures = dict[str, float]
+
+
+def spent(begun: tuple[float, float]) -> Figures:
+    """Seconds since then, and the most memory so far."""
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return {"seconds": time.time() - begun[0], "cpu seconds": time.process_time() - begun[1], "gigabytes": memory}
+
+
+def by_vicinal(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Figures]]:
+    """The matcher without labels."""
+    from vicinal.estimators import RowMatcher
+
+    begun = time.time(), time.process_time()
+    model = RowMatcher(encoders={"text": "none"}, random_state=seed).fit(data.left, data.right)
+    links = model.link()
+    values = spent(begun)
+    try:
+        scored = model.scored_candidates()
+    except ValueError:  # guesses have no probability
+        scored = links.iloc[:0]
+    return [("vicinal", seed, measured(Truth(data), links, scored) | values)]
+
+
+def by_splink(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Figures]]:
+    """splink, and the surest of its links one to one."""
+    from linking_splink import scored_by_splink
+
+    begun = time.time(), time.process_time()
+    scored, notes = scored_by_splink(data, name, seed)
+    values = spent(begun) | notes
+    truth, links = Truth(data), scored[scored["probability"] >= 0.5]
+    found = [("splink", seed, measured(truth, links, scored) | values)]
+    if data.right is not None:
+        found.append(("splink one-to-one", seed, measured(truth, one_to_one(links), scored)))
+    return found
+
+
+def by_labels(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Figures]]:
+    """The matcher after labels that it asked for, and after as many drawn among its candidates."""
+    from vicinal.estimators import RowMatcher
+
+    truth, found = Truth(data), []
+
+    def fitted(answers: pd.DataFrame | None) -> RowMatcher:
+        return RowMatcher(encoders={"text": "none"}, random_state=seed).fit(data.left, data.right, answers=answers)
+
+    def answered(pairs: pd.DataFrame) -> pd.DataFrame:
+        return pairs[["left", "right"]].assign(match=np.isin(truth.keys(pairs), truth.match).astype(int))
+
+    def note(kind: str, count: int, model: RowMatcher, answers: pd.DataFrame) -> None:
+        values = measured(truth, model.link(), model.scored_candidates())
+        links, known = model.link(), truth.keys(answers)
+        rest = links[~np.isin(truth.keys(links), known)]
+        there, right = np.setdiff1d(truth.match, known), np.isin(truth.keys(rest), truth.match)
+        values |= {f"elsewhere {what}": value for what, value in f1(int(right.sum()), len(rest), len(there)).items()}
+        values["labelled matches"] = int(answers["match"].sum())
+        found.append((f"{kind} {count}", seed, values))
+
+    model = first = fitted(None)
+    answers = answered(first.candidates().iloc[:0])
+    while len(answers) < LABELS[-1]:
+        goal = next(count for count in LABELS if count > len(answers))
+        new = model.review(answers).iloc[: goal - len(answers)]
+        if new.empty:
+            break
+        answers = pd.concat([answers, answered(new)], ignore_index=True)
+        model = fitted(answers)
+        if len(answers) in LABELS:
+            note("chosen", len(answers), model, answers)
+    drawn = first.candidates().sample(LABELS[-1], random_state=seed)
+    for count in LABELS:
+        answers = answered(drawn.iloc[:count])
+        note("random", count, fitted(answers), answers)
+    return found
+
+
+METHODS: dict[str, Callable[[LinkageSet, str, int], list[tuple[str, int, Figures]]]] = {
+    "vicinal": by_vicinal,
+    "splink": by_splink,
+    "labels": by_labels,
+}
+LAST = {"vicinal": "vicinal", "splink": "splink", "labels": f"random {LABELS[-1]}"}
+"""The name that a method writes last: with it a set is done."""
+
+
+def run(folder: Path, methods: list[str], names: list[str], seeds: int, limit: int, suffix: str) -> None:
+    """Each set and method that has no figures yet, in a process of its own."""
+    from matching_rows import Lines
+
+    lines = Lines(OUT)
+    for method in methods:
+        for name in names or sorted(each.name for each in folder.iterdir()):
+            for seed in range(seeds):
+                if lines.has(name, LAST[method] + suffix, seed):
+                    continue
+                command = [sys.executable, __file__, "--one", method, name, str(seed), "--sets", str(folder)]
+                try:
+                    done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+                except subprocess.TimeoutExpired:
+                    lines.put(name, LAST[method] + suffix, seed, {"seconds": limit, "stopped": 1.0})
+                    continue
+                if done.returncode:
+                    print(name, method, seed, "failed:", done.stderr[-2000:], flush=True)
+                    continue
+                for label, drawn, values in json.loads(done.stdout.splitlines()[-1]):
+                    lines.put(name, label + suffix, drawn, values)
+
+
+def markdown() -> str:
+    """The tables of the page."""
+    return ""
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=Path, default=Path("runs/linking"), help="folder of the sets")
+    parser.add_argument("--methods", nargs="*", default=["vicinal", "splink"], choices=list(METHODS))
+    parser.add_argument("--names", nargs="*", default=[], help="of the sets; all")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=1800, help="seconds of a set and method")
+    parser.add_argument("--suffix", default="", help="behind the name of the method, to tell versions apart")
+    parser.add_argument("--one", nargs=3, metavar=("METHOD", "SET", "SEED"), help=argparse.SUPPRESS)
+    parser.add_argument("--tables", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.one:
+        method, name, seed = arguments.one
+        print(json.dumps(METHODS[method](LinkageSet.read(arguments.sets / name), name, int(seed))))
+        sys.exit()
+    if not arguments.tables:
+        options = arguments.methods, arguments.names, arguments.seeds, arguments.limit, arguments.suffix
+        run(arguments.sets, *options)
+    print(markdown())
