@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from linking_sets import LinkageSet
+from linking_sets import DIFFICULTIES, HELD_OUT, VARIED, LinkageSet
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
@@ -245,9 +245,119 @@ def run(folder: Path, methods: list[str], names: list[str], seeds: int, limit: i
                     lines.put(name, label + suffix, drawn, values)
 
 
+# Tables.
+
+NAMES = {
+    "febrl1": "FEBRL 1 (one table)",
+    "febrl2": "FEBRL 2 (one table)",
+    "febrl3": "FEBRL 3 (one table)",
+    "febrl4": "FEBRL 4",
+    "febrl4_without_id": "FEBRL 4 without its id",
+    **{
+        f"dupehell_{kind}_{hard}": f"dupehell {kind}, {hard}"
+        for kind in ("persons", "companies")
+        for hard in DIFFICULTIES
+    },
+    "abt_buy": "abt-buy",
+    "amazon_google": "amazon-google",
+    "walmart_amazon": "walmart-amazon",
+    "dblp_acm": "dblp-acm",
+    "fodors_zagats": "restaurants (held out)",
+    **{name: f"{name.removesuffix('_hell')}, hell (held out)" for name in HELD_OUT[1:]},
+}
+BEFORE, NOW = "vicinal before", "vicinal"
+Cell = Callable[[str, str, str], float]
+
+
+def grid(head: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def shown(value: float, digits: int = 3) -> str:
+    """A figure without its zero in front; "" where there is none."""
+    return (
+        "" if np.isnan(value) else f"{value:.{digits}f}".replace("0.", ".", 1) if value < 1 else f"{value:.{digits}f}"
+    )
+
+
+def better(at: Cell, name: str) -> str:
+    """The way of taking splink's links with the higher F1, of equals that with fewer wrong links."""
+    ways = "splink", "splink one-to-one"
+    return max(ways, key=lambda way: (np.nan_to_num(at(name, way, "f1"), nan=-1.0), -at(name, way, "false")))
+
+
+def with_labelled(at: Cell, name: str, method: str) -> str:
+    """F1, in brackets that on labelled pairs."""
+    strict, labelled = at(name, method, "f1"), at(name, method, "labelled f1")
+    return shown(strict) if np.isnan(labelled) else f"{shown(strict)} ({shown(labelled)})"
+
+
+def qualities(at: Cell) -> str:
+    rows = [
+        [shown_as, *(with_labelled(at, name, way) for way in (BEFORE, better(at, name), NOW))]
+        for name, shown_as in NAMES.items()
+    ]
+    return grid(["F1 without labels", "guesses of before", "splink 5.0.0", "vicinal"], rows)
+
+
+def clusters(at: Cell) -> str:
+    rows = [
+        [shown_as, *(shown(at(name, way, "b-cubed f1")) for way in (BEFORE, better(at, name), NOW))]
+        for name, shown_as in NAMES.items()
+    ]
+    return grid(["B-cubed F1", "guesses of before", "splink 5.0.0", "vicinal"], rows)
+
+
+def sureness(at: Cell) -> str:
+    """Told and true precision, and the calibration error."""
+    rows = []
+    for name, shown_as in NAMES.items():
+        row = [shown_as]
+        for method in (NOW, better(at, name)):
+            for least in TOLD:
+                count, told_, true = (at(name, method, f"links at {least}{what}") for what in ("", ": told", ": true"))
+                row.append("" if np.isnan(told_) else f"{count:.0f}: {shown(told_)}, {shown(true)}")
+            row.append(shown(at(name, method, "calibration error")))
+        rows.append([*row, "yes" if at(name, NOW, "warned") == 1 else ""])
+    head = [f"{who}, {what}" for who in ("vicinal", "splink") for what in ("≥ .9", "≥ .95", "calibration error")]
+    return grid(["links: told, true precision", *head, "vicinal warns"], rows)
+
+
+def variants(at: Cell) -> str:
+    rows = []
+    for base in VARIED:
+        for kind, said in (("none", "no match"), ("tenth", "a tenth matches")):
+            name, row = f"{base}_{kind}", [f"{NAMES[base]}, {said}"]
+            for method in (BEFORE, better(at, name), NOW):
+                false, good = at(name, method, "false per 1000 rows"), at(name, method, "f1")
+                row.append("" if np.isnan(false) else f"{false:.1f}" + (f"; {shown(good)}" if kind == "tenth" else ""))
+            rows.append(row)
+    return grid(["false links of 1,000 rows; F1", "guesses of before", "splink 5.0.0", "vicinal"], rows)
+
+
+def after_labels(at: Cell) -> str:
+    head = ["F1 after labels", "0", *(f"{kind} {count}" for kind in ("chosen", "random") for count in LABELS)]
+    there = [name for name in NAMES if not np.isnan(at(name, f"chosen {LABELS[0]}", "f1"))]
+    return grid(head, [[NAMES[name], *(shown(at(name, way, "f1")) for way in (NOW, *head[2:]))] for name in there])
+
+
+def costs(at: Cell) -> str:
+    rows = []
+    for name, shown_as in NAMES.items():
+        figures = (at(name, way, what) for way in (NOW, "splink") for what in ("cpu seconds", "gigabytes"))
+        rows.append([shown_as, *("" if np.isnan(each) else f"{each:.1f}" for each in figures)])
+    return grid(["", "vicinal, s", "GB", "splink, s", "GB"], rows)
+
+
 def markdown() -> str:
-    """The tables of the page."""
-    return ""
+    """The tables of the page, means over seeds."""
+    mean = pd.read_csv(OUT).groupby(["set", "method", "what"])["value"].mean()
+
+    def at(name: str, method: str, what: str) -> float:
+        return float(mean.get((name, method, what), np.nan))
+
+    return "\n\n".join(table(at) for table in (qualities, variants, sureness, after_labels, clusters, costs))
 
 
 if __name__ == "__main__":
