@@ -20,12 +20,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from linking_sets import DIFFICULTIES, HELD_OUT, VARIED, LinkageSet
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
+
+if TYPE_CHECKING:
+    from vicinal.estimators import RowMatcher
 
 OUT = Path(__file__).parent / "results" / "linking.csv"
 TOLD = (0.9, 0.95)
@@ -153,12 +157,15 @@ def by_vicinal(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, F
     begun = time.time(), time.process_time()
     model = RowMatcher(encoders={"text": "none"}, random_state=seed).fit(data.left, data.right)
     links = model.link()
-    values = spent(begun)
+    return [("vicinal", seed, spent(begun) | measured(Truth(data), links, scored_by(model)))]
+
+
+def scored_by(model: "RowMatcher") -> pd.DataFrame:
+    """Candidates with their probability; none of guesses."""
     try:
-        scored = model.scored_candidates()
-    except ValueError:  # guesses have no probability
-        scored = links.iloc[:0]
-    return [("vicinal", seed, measured(Truth(data), links, scored) | values)]
+        return model.scored_candidates()
+    except ValueError:
+        return pd.DataFrame({"left": [], "right": [], "probability": []})
 
 
 def by_splink(data: LinkageSet, name: str, seed: int, *, demo: bool = True) -> list[tuple[str, int, Figures]]:
@@ -189,7 +196,7 @@ def by_labels(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Fi
         return pairs[["left", "right"]].assign(match=np.isin(truth.keys(pairs), truth.match).astype(int))
 
     def note(kind: str, count: int, model: RowMatcher, answers: pd.DataFrame) -> None:
-        values = measured(truth, model.link(), model.scored_candidates())
+        values = measured(truth, model.link(), scored_by(model))
         links, known = model.link(), truth.keys(answers)
         rest = links[~np.isin(truth.keys(links), known)]
         there, right = np.setdiff1d(truth.match, known), np.isin(truth.keys(rest), truth.match)
