@@ -242,6 +242,11 @@ def run(folder: Path, methods: list[str], names: list[str], seeds: int, limit: i
     from matching_rows import Lines
 
     lines = Lines(OUT)
+    for name in names or sorted(each.name for each in folder.iterdir()):
+        if not lines.has(name, "set", 0):
+            data = LinkageSet.read(folder / name)
+            sizes = dict(zip(("left", "right"), map(len, data.tables), strict=False))
+            lines.put(name, "set", 0, {**sizes, "matches": len(data.matches)})
     for method in methods:
         for name in names or sorted(each.name for each in folder.iterdir()):
             for seed in range(seeds):
@@ -311,11 +316,13 @@ def with_labelled(at: Cell, name: str, method: str) -> str:
 
 
 def qualities(at: Cell) -> str:
-    rows = [
-        [shown_as, *(with_labelled(at, name, way) for way in (BEFORE, better(at, name), NOW))]
-        for name, shown_as in NAMES.items()
-    ]
-    return grid(["F1 without labels", "guesses of before", "splink 5.0.0", "vicinal"], rows)
+    rows = []
+    for name, shown_as in NAMES.items():
+        left, right, matches = (at(name, "set", what) for what in ("left", "right", "matches"))
+        size = f"{left:,.0f}" + ("" if np.isnan(right) else f" x {right:,.0f}")
+        quality = (with_labelled(at, name, way) for way in (BEFORE, better(at, name), NOW))
+        rows.append([shown_as, size, f"{matches:,.0f}", *quality])
+    return grid(["F1 without labels", "rows", "matches", "guesses of before", "splink 5.0.0", "vicinal"], rows)
 
 
 def clusters(at: Cell) -> str:
