@@ -37,6 +37,9 @@ BINS = 10
 SMALLEST = 0.01
 """Candidates below this probability are not in the calibration error: they are nearly all, and nearly all right."""
 
+WARNINGS = ("unsure", "no sign of matches", "weights of columns are uncertain", "alone decides")
+"""Words of the sentences in which the matcher doubts itself."""
+
 LABELS = (20, 50, 100)
 SEEDS = 2
 SHOPS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")
@@ -157,7 +160,10 @@ def by_vicinal(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, F
     begun = time.time(), time.process_time()
     model = RowMatcher(encoders={"text": "none"}, random_state=seed).fit(data.left, data.right)
     links = model.link()
-    return [("vicinal", seed, spent(begun) | measured(Truth(data), links, scored_by(model)))]
+    values = spent(begun) | measured(Truth(data), links, scored_by(model))
+    said = [word for word in WARNINGS if any(word in note for note in model.notes_)]
+    values |= {"warned": float(bool(said)), "expected": model.linkage_.expected(model.tables_)}
+    return [("vicinal", seed, values | {f"said: {word}": 1.0 for word in said})]
 
 
 def scored_by(model: "RowMatcher") -> pd.DataFrame:
