@@ -6,6 +6,7 @@ a run that was stopped goes on.
 
     python benchmarks/linking.py --sets runs/linking                       # without labels, and splink
     python benchmarks/linking.py --sets runs/linking --methods labels      # 20, 50 and 100 labels
+    python benchmarks/linking.py --all-labels DATA/retrieval               # all labels, and a promise of precision
     python benchmarks/linking.py --tables                                  # the tables of what is there
 
 splink, sqlglot, igraph, altair and jellyfish are looked for on PYTHONPATH.
@@ -41,7 +42,7 @@ WARNINGS = ("unsure", "no sign of matches", "weights of columns are uncertain", 
 """Words of the sentences in which the matcher doubts itself."""
 
 LABELS = (20, 50, 100)
-SEEDS = 2
+PROMISES = 20
 SHOPS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")
 
 
@@ -273,6 +274,49 @@ def run(folder: Path, methods: list[str], names: list[str], seeds: int, limit: i
                     lines.put(name, label + suffix, drawn, values)
 
 
+def all_labels(data: Path, cache: Path, names: list[str], suffix: str) -> None:
+    """F1 on the test pairs with all labels, and a promise of 95 % on splits of all pairs, as in matching_rows.py."""
+    from matching_rows import SEEDS, Lines, read, scored
+
+    from vicinal.estimators import RowMatcher
+
+    lines = Lines(OUT)
+    for name in names or SHOPS:
+        left, right, pairs = read(data, name)
+        parts = dict(iter(pairs.groupby("split")))
+        truth = parts["test"]["match"].to_numpy()
+        for seed in range(SEEDS):
+            if not lines.has(name, f"all labels{suffix}", seed):
+                model = RowMatcher(random_state=seed, cache_dir=cache)
+                model.fit(left, right, parts["train"], validation=parts["valid"])
+                chances = model.predict_proba(parts["test"])[:, 1]
+                lines.put(name, f"all labels{suffix}", seed, scored(chances, truth, float(model.threshold_ or 0)))
+        for seed in range(PROMISES):
+            if not lines.has(name, f"promise{suffix}", seed):
+                lines.put(name, f"promise{suffix}", seed, promised(left, right, pairs, cache, seed))
+
+
+def promised(left: pd.DataFrame, right: pd.DataFrame, pairs: pd.DataFrame, cache: Path, seed: int) -> Figures:
+    """A promise of 95 % on a split of all pairs, 60/20/20: kept, broken by more than chance, or refused."""
+    from vicinal.calibration import clopper_pearson_upper
+    from vicinal.estimators import RowMatcher
+
+    pairs = pairs.groupby(["left", "right"], as_index=False)["match"].max()
+    part = np.random.default_rng(seed).choice(3, len(pairs), p=[0.6, 0.2, 0.2])
+    train, valid, test = (pairs[part == number] for number in range(3))
+    model = RowMatcher(precision=0.95, scorer="boosting", random_state=seed, cache_dir=cache)
+    try:
+        model.fit(left, right, train, validation=valid)
+    except ValueError:
+        return {"refused": 1.0, "broken": 0.0}
+    said, truth = model.predict(test) == 1, test["match"].to_numpy() == 1
+    right_ones = int((said & truth).sum())
+    quality = f1(right_ones, int(said.sum()), int(truth.sum()))
+    highest = float(clopper_pearson_upper(right_ones, int(said.sum()), 0.05))
+    kept = {"refused": 0.0, "broken": float(highest < 0.95), "below": float(quality["precision"] < 0.95)}
+    return kept | {what: quality[what] for what in ("precision", "recall")}
+
+
 # Tables.
 
 NAMES = {
@@ -372,6 +416,26 @@ def after_labels(at: Cell) -> str:
     return grid(head, [[NAMES[name], *(shown(at(name, way, "f1")) for way in (NOW, *head[2:]))] for name in there])
 
 
+def with_all_labels(at: Cell) -> str:
+    """F1 of the test pairs, and what became of the promise."""
+    rows = []
+    for name in SHOPS:
+        row = [NAMES[name], *(shown(at(name, f"all labels{when}", "f1")) for when in (" before", ""))]
+        share = [at(name, "promise", what) for what in ("broken", "refused", "precision", "recall")]
+        counts = ("" if np.isnan(each) else f"{each * PROMISES:.0f}" for each in share[:2])
+        rows.append([*row, *counts, *map(shown, share[2:])])
+    head = [
+        "test F1 with all labels",
+        "before",
+        "now",
+        f"of {PROMISES} promises broken",
+        "refused",
+        "precision",
+        "recall",
+    ]
+    return grid(head, rows)
+
+
 def costs(at: Cell) -> str:
     rows = []
     for name, shown_as in NAMES.items():
@@ -387,7 +451,9 @@ def markdown() -> str:
     def at(name: str, method: str, what: str) -> float:
         return float(mean.get((name, method, what), np.nan))
 
-    return "\n\n".join(table(at) for table in (qualities, variants, sureness, after_labels, clusters, costs))
+    return "\n\n".join(
+        table(at) for table in (qualities, variants, sureness, after_labels, with_all_labels, clusters, costs)
+    )
 
 
 if __name__ == "__main__":
@@ -398,6 +464,8 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--limit", type=int, default=1800, help="seconds of a set and method")
     parser.add_argument("--suffix", default="", help="behind the name of the method, to tell versions apart")
+    parser.add_argument("--all-labels", type=Path, metavar="DATA", help="folder of pairs_*.parquet: with all labels")
+    parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"), help="of vectors, with all labels")
     parser.add_argument("--one", nargs=3, metavar=("METHOD", "SET", "SEED"), help=argparse.SUPPRESS)
     parser.add_argument("--tables", action="store_true")
     arguments = parser.parse_args()
@@ -405,7 +473,9 @@ if __name__ == "__main__":
         method, name, seed = arguments.one
         print(json.dumps(METHODS[method](LinkageSet.read(arguments.sets / name), name, int(seed))))
         sys.exit()
-    if not arguments.tables:
+    if arguments.all_labels:
+        all_labels(arguments.all_labels, arguments.cache, arguments.names, arguments.suffix)
+    elif not arguments.tables:
         options = arguments.methods, arguments.names, arguments.seeds, arguments.limit, arguments.suffix
         run(arguments.sets, *options)
     print(markdown())
