@@ -291,6 +291,11 @@ def all_labels(data: Path, cache: Path, names: list[str], suffix: str) -> None:
                 model.fit(left, right, parts["train"], validation=parts["valid"])
                 chances = model.predict_proba(parts["test"])[:, 1]
                 lines.put(name, f"all labels{suffix}", seed, scored(chances, truth, float(model.threshold_ or 0)))
+        if not lines.has(name, f"links by all labels{suffix}", 0):
+            model = RowMatcher(cache_dir=cache).fit(left, right, parts["train"], validation=parts["valid"])
+            whole = pairs.groupby(["left", "right"], as_index=False)["match"].max()
+            values = measured(Truth(LinkageSet(left, right, whole)), model.link(), model.scored_candidates())
+            lines.put(name, f"links by all labels{suffix}", 0, values)
         for seed in range(PROMISES):
             if not lines.has(name, f"promise{suffix}", seed):
                 lines.put(name, f"promise{suffix}", seed, promised(left, right, pairs, cache, seed))
@@ -411,9 +416,19 @@ def variants(at: Cell) -> str:
 
 
 def after_labels(at: Cell) -> str:
-    head = ["F1 after labels", "0", *(f"{kind} {count}" for kind in ("chosen", "random") for count in LABELS)]
-    there = [name for name in NAMES if not np.isnan(at(name, f"chosen {LABELS[0]}", "f1"))]
-    return grid(head, [[NAMES[name], *(shown(at(name, way, "f1")) for way in (NOW, *head[2:]))] for name in there])
+    some = [f"{kind} {count}" for kind in ("chosen", "random") for count in LABELS]
+    there = [name for name in NAMES if not np.isnan(at(name, some[0], "f1"))]
+    ways = NOW, *some, "links by all labels"
+    rows = [[NAMES[name], *(shown(at(name, way, "f1")) for way in ways)] for name in there]
+    before = [
+        [
+            f"{NAMES[name]}, before",
+            shown(at(name, BEFORE, "f1")),
+            *(shown(at(name, f"{way} before", "f1")) for way in ways[1:]),
+        ]
+        for name in there
+    ]
+    return grid(["F1 after labels", "0", *some, "train and valid"], rows + before)
 
 
 def with_all_labels(at: Cell) -> str:
@@ -422,13 +437,12 @@ def with_all_labels(at: Cell) -> str:
     for name in SHOPS:
         row = [NAMES[name], *(shown(at(name, f"all labels{when}", "f1")) for when in (" before", ""))]
         share = [at(name, "promise", what) for what in ("broken", "refused", "precision", "recall")]
-        counts = ("" if np.isnan(each) else f"{each * PROMISES:.0f}" for each in share[:2])
-        rows.append([*row, *counts, *map(shown, share[2:])])
+        rows.append([*row, *map(shown, share)])
     head = [
         "test F1 with all labels",
         "before",
         "now",
-        f"of {PROMISES} promises broken",
+        "share of promises broken",
         "refused",
         "precision",
         "recall",
