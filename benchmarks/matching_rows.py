@@ -79,10 +79,9 @@ def interval(said: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
 class Lines:
     """The CSV of what is known."""
 
-    def __init__(self) -> None:
-        self.table = (
-            pd.read_csv(OUT) if OUT.is_file() else pd.DataFrame(columns=["set", "method", "seed", "what", "value"])
-        )
+    def __init__(self, out: Path = OUT) -> None:
+        columns = ["set", "method", "seed", "what", "value"]
+        self.out, self.table = out, pd.read_csv(out) if out.is_file() else pd.DataFrame(columns=columns)
 
     def has(self, *key: object) -> bool:
         """Whether a set, a method and a seed are there."""
@@ -95,8 +94,8 @@ class Lines:
             [(name, method, seed, what, value) for what, value in values.items()], columns=self.table.columns
         )
         self.table = pd.concat([self.table, rows], ignore_index=True)
-        OUT.parent.mkdir(exist_ok=True)
-        self.table.round(5).to_csv(OUT, index=False)
+        self.out.parent.mkdir(exist_ok=True)
+        self.table.round(5).to_csv(self.out, index=False)
         print(name, method, seed, {what: round(value, 4) for what, value in values.items()}, flush=True)
 
 

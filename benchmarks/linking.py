@@ -1,0 +1,495 @@
+"""Linking without labels beside splink 5, and what some labels add: docs/results/linking.md.
+
+``benchmarks/linking_sets.py`` writes the sets, ``benchmarks/linking_splink.py`` has the settings of splink. Each set
+and method runs in a process of its own, one after the other. Every figure is a line of the CSV as soon as it is known;
+a run that was stopped goes on.
+
+    python benchmarks/linking.py --sets runs/linking                       # without labels, and splink
+    python benchmarks/linking.py --sets runs/linking --methods labels      # 20, 50 and 100 labels
+    python benchmarks/linking.py --all-labels DATA/retrieval               # all labels, and a promise of precision
+    python benchmarks/linking.py --tables                                  # the tables of what is there
+
+splink, sqlglot, igraph, altair and jellyfish are looked for on PYTHONPATH.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from linking_sets import DIFFICULTIES, HELD_OUT, VARIED, LinkageSet
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+if TYPE_CHECKING:
+    from vicinal.estimators import RowMatcher
+
+OUT = Path(__file__).parent / "results" / "linking.csv"
+TOLD = (0.9, 0.95)
+BINS = 10
+SMALLEST = 0.01
+"""Candidates below this probability are not in the calibration error: they are nearly all, and nearly all right."""
+
+WARNINGS = ("unsure", "no sign of matches", "weights of columns are uncertain", "alone decides")
+"""Words of the sentences in which the matcher doubts itself."""
+
+LABELS = (20, 50, 100)
+PROMISES = 20
+SHOPS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")
+
+
+class Truth:
+    """The pairs of a set as numbers: which of some pairs match, and which were labelled."""
+
+    def __init__(self, data: LinkageSet) -> None:
+        self.data, self.single = data, data.right is None
+        self.ids = [pd.Index(table["id"]) for table in (data.left, data.left if self.single else data.right)]
+        self.match = np.unique(self.keys(data.matches))
+        self.labelled = np.unique(self.keys(data.pairs))
+        self.rows = len(self.ids[0]) + (0 if self.single else len(self.ids[1]))
+
+    def at(self, pairs: pd.DataFrame) -> np.ndarray:
+        """Positions ``[n, 2]`` of pairs by id; of one table the lower one first."""
+        sides = zip(("left", "right"), self.ids, strict=True)
+        at = np.stack([ids.get_indexer(pairs[side]) for side, ids in sides], axis=1)
+        assert (at >= 0).all()
+        return np.sort(at, axis=1) if self.single else at
+
+    def keys(self, pairs: pd.DataFrame) -> np.ndarray:
+        at = self.at(pairs)
+        return at[:, 0] * len(self.ids[1]) + at[:, 1]
+
+    def things(self, pairs: pd.DataFrame) -> np.ndarray:
+        """Connected rows, of both tables one after the other."""
+        at = self.at(pairs) + np.array([0, 0 if self.single else len(self.ids[0])])
+        edges = coo_matrix((np.ones(len(at)), (at[:, 0], at[:, 1])), shape=(self.rows, self.rows))
+        return connected_components(edges, directed=False)[1]
+
+
+def f1(right: int, said: int, there: int) -> dict[str, float]:
+    """Precision (1 if nothing was said), recall (1 if nothing is there) and F1."""
+    precision, recall = right / said if said else 1.0, right / there if there else 1.0
+    both = said + there
+    return {"precision": precision, "recall": recall, "f1": 2 * right / both if both else 1.0}
+
+
+def measured(truth: Truth, links: pd.DataFrame, scored: pd.DataFrame) -> dict[str, float]:
+    """Quality of links (strictly: pairs without a label are wrong; and on labelled pairs), and of probabilities."""
+    from vicinal.metrics import cluster_quality
+
+    said = truth.keys(links)
+    right = np.isin(said, truth.match)
+    values = {"links": len(said), "false": int((~right).sum()), "matches": len(truth.match)}
+    values["false per 1000 rows"] = 1000 * values["false"] / len(truth.ids[0])
+    values |= f1(int(right.sum()), len(said), len(truth.match))
+    if truth.data.has_labels:
+        known = np.isin(said, truth.labelled)
+        strict = f1(int(right.sum()), int(known.sum()), len(truth.match))
+        values |= {f"labelled {what}": value for what, value in strict.items()}
+    clusters = cluster_quality(truth.things(links), truth.things(truth.data.matches))
+    values |= {f"b-cubed {what}": getattr(clusters, what) for what in ("precision", "recall", "f1")}
+    if links["probability"].notna().any():
+        values |= told(truth, links, "links")
+    scored = scored[scored["probability"] >= SMALLEST]
+    if len(scored):
+        values |= {"candidates": len(scored), "calibration error": calibration_error(truth, scored)}
+        if truth.data.has_labels:
+            known = scored[np.isin(truth.keys(scored), truth.labelled)]
+            values["labelled calibration error"] = calibration_error(truth, known)
+    return values
+
+
+def told(truth: Truth, links: pd.DataFrame, what: str) -> dict[str, float]:
+    """Of links that are told to be sure: how many, the precision that their probabilities tell, and the true one."""
+    values: dict[str, float] = {}
+    for least in TOLD:
+        sure = links[links["probability"] >= least]
+        keys, at = truth.keys(sure), f"{what} at {least}"
+        right = np.isin(keys, truth.match)
+        values[at] = len(sure)
+        if len(sure):
+            values |= {f"{at}: told": float(sure["probability"].mean()), f"{at}: true": float(right.mean())}
+            known = np.isin(keys, truth.labelled)
+            if truth.data.has_labels and known.any():
+                values[f"{at}: labelled true"] = float(right[known].mean())
+    return values
+
+
+def calibration_error(truth: Truth, scored: pd.DataFrame) -> float:
+    """Mean distance of told and true probability over ten bins of equal width, by the pairs in them."""
+    chances, right = scored["probability"].to_numpy(), np.isin(truth.keys(scored), truth.match)
+    bins = np.minimum((chances * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, chances - right, minlength=BINS)
+    return float(np.abs(gaps).sum() / max(1, len(chances)))
+
+
+def one_to_one(scored: pd.DataFrame) -> pd.DataFrame:
+    """The surest pairs, each row once."""
+    taken: tuple[set[object], set[object]] = (set(), set())
+    keep = []
+    for pair in scored.sort_values("probability", ascending=False, kind="stable").itertuples():
+        if pair.left not in taken[0] and pair.right not in taken[1]:
+            taken[0].add(pair.left)
+            taken[1].add(pair.right)
+            keep.append(pair.Index)
+    return scored.loc[keep]
+
+
+# Methods: each gives its figures.
+
+Figures = dict[str, float]
+
+
+def spent(begun: tuple[float, float]) -> Figures:
+    """Seconds since then, and the most memory so far."""
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return {"seconds": time.time() - begun[0], "cpu seconds": time.process_time() - begun[1], "gigabytes": memory}
+
+
+def by_vicinal(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Figures]]:
+    """The matcher without labels."""
+    from vicinal.estimators import RowMatcher
+
+    begun = time.time(), time.process_time()
+    model = RowMatcher(encoders={"text": "none"}, random_state=seed).fit(data.left, data.right)
+    links = model.link()
+    values = spent(begun) | measured(Truth(data), links, scored_by(model))
+    said = [word for word in WARNINGS if any(word in note for note in model.notes_)]
+    values |= {"warned": float(bool(said)), "expected": model.linkage_.expected(model.tables_)}
+    return [("vicinal", seed, values | {f"said: {word}": 1.0 for word in said})]
+
+
+def scored_by(model: "RowMatcher") -> pd.DataFrame:
+    """Candidates with their probability; none of guesses."""
+    try:
+        return model.scored_candidates()
+    except ValueError:
+        return pd.DataFrame({"left": [], "right": [], "probability": []})
+
+
+def by_splink(data: LinkageSet, name: str, seed: int, *, demo: bool = True) -> list[tuple[str, int, Figures]]:
+    """splink, and the surest of its links one to one; ``demo``: FEBRL as its demos link it, or by all columns."""
+    from linking_splink import scored_by_splink
+
+    begun = time.time(), time.process_time()
+    scored, notes = scored_by_splink(data, name, seed, demo=demo)
+    values = spent(begun) | notes
+    truth, links = Truth(data), scored[scored["probability"] >= 0.5]
+    label = "splink" if demo else "splink by all columns"
+    found = [(label, seed, measured(truth, links, scored) | values)]
+    if data.right is not None:
+        found.append((f"{label} one-to-one", seed, measured(truth, one_to_one(links), scored)))
+    return found
+
+
+def by_labels(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Figures]]:
+    """The matcher after labels that it asked for, and after as many drawn among its candidates."""
+    from vicinal.estimators import RowMatcher
+
+    truth, found = Truth(data), []
+
+    def fitted(answers: pd.DataFrame | None) -> RowMatcher:
+        return RowMatcher(encoders={"text": "none"}, random_state=seed).fit(data.left, data.right, answers=answers)
+
+    def answered(pairs: pd.DataFrame) -> pd.DataFrame:
+        return pairs[["left", "right"]].assign(match=np.isin(truth.keys(pairs), truth.match).astype(int))
+
+    def note(kind: str, count: int, model: RowMatcher, answers: pd.DataFrame) -> None:
+        values = measured(truth, model.link(), scored_by(model))
+        links, known = model.link(), truth.keys(answers)
+        rest = links[~np.isin(truth.keys(links), known)]
+        there, right = np.setdiff1d(truth.match, known), np.isin(truth.keys(rest), truth.match)
+        values |= {f"elsewhere {what}": value for what, value in f1(int(right.sum()), len(rest), len(there)).items()}
+        values["labelled matches"] = int(answers["match"].sum())
+        found.append((f"{kind} {count}", seed, values))
+
+    model = first = fitted(None)
+    answers = answered(first.candidates().iloc[:0])
+    while len(answers) < LABELS[-1]:
+        goal = next(count for count in LABELS if count > len(answers))
+        new = model.review(answers).iloc[: goal - len(answers)]
+        if new.empty:
+            break
+        answers = pd.concat([answers, answered(new)], ignore_index=True)
+        model = fitted(answers)
+        if len(answers) in LABELS:
+            note("chosen", len(answers), model, answers)
+    drawn = first.candidates().sample(LABELS[-1], random_state=seed)
+    for count in LABELS:
+        answers = answered(drawn.iloc[:count])
+        note("random", count, fitted(answers), answers)
+    return found
+
+
+METHODS: dict[str, Callable[[LinkageSet, str, int], list[tuple[str, int, Figures]]]] = {
+    "vicinal": by_vicinal,
+    "splink": by_splink,
+    "splink-columns": partial(by_splink, demo=False),
+    "labels": by_labels,
+}
+LAST = {
+    "vicinal": "vicinal",
+    "splink": "splink",
+    "splink-columns": "splink by all columns",
+    "labels": f"random {LABELS[-1]}",
+}
+"""A name under which a method writes: with it a set is done."""
+
+
+def run(folder: Path, methods: list[str], names: list[str], seeds: int, limit: int, suffix: str) -> None:
+    """Each set and method that has no figures yet, in a process of its own."""
+    from matching_rows import Lines
+
+    lines = Lines(OUT)
+    for name in names or sorted(each.name for each in folder.iterdir()):
+        if not lines.has(name, "set", 0):
+            data = LinkageSet.read(folder / name)
+            sizes = dict(zip(("left", "right"), map(len, data.tables), strict=False))
+            lines.put(name, "set", 0, {**sizes, "matches": len(data.matches)})
+    for method in methods:
+        for name in names or sorted(each.name for each in folder.iterdir()):
+            for seed in range(seeds):
+                if lines.has(name, LAST[method] + suffix, seed) or (
+                    method == "splink-columns" and not name.startswith("febrl")
+                ):
+                    continue
+                command = [sys.executable, __file__, "--one", method, name, str(seed), "--sets", str(folder)]
+                try:
+                    done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+                except subprocess.TimeoutExpired:
+                    lines.put(name, LAST[method] + suffix, seed, {"seconds": limit, "stopped": 1.0})
+                    continue
+                if done.returncode:
+                    print(name, method, seed, "failed:", done.stderr[-2000:], flush=True)
+                    continue
+                for label, drawn, values in json.loads(done.stdout.splitlines()[-1]):
+                    lines.put(name, label + suffix, drawn, values)
+
+
+def all_labels(data: Path, cache: Path, names: list[str], suffix: str) -> None:
+    """F1 on the test pairs with all labels, and a promise of 95 % on splits of all pairs, as in matching_rows.py."""
+    from matching_rows import SEEDS, Lines, read, scored
+
+    from vicinal.estimators import RowMatcher
+
+    lines = Lines(OUT)
+    for name in names or SHOPS:
+        left, right, pairs = read(data, name)
+        parts = dict(iter(pairs.groupby("split")))
+        truth = parts["test"]["match"].to_numpy()
+        for seed in range(SEEDS):
+            if not lines.has(name, f"all labels{suffix}", seed):
+                model = RowMatcher(random_state=seed, cache_dir=cache)
+                model.fit(left, right, parts["train"], validation=parts["valid"])
+                chances = model.predict_proba(parts["test"])[:, 1]
+                lines.put(name, f"all labels{suffix}", seed, scored(chances, truth, float(model.threshold_ or 0)))
+        if not lines.has(name, f"links by all labels{suffix}", 0):
+            model = RowMatcher(cache_dir=cache).fit(left, right, parts["train"], validation=parts["valid"])
+            whole = pairs.groupby(["left", "right"], as_index=False)["match"].max()
+            values = measured(Truth(LinkageSet(left, right, whole)), model.link(), model.scored_candidates())
+            lines.put(name, f"links by all labels{suffix}", 0, values)
+        for seed in range(PROMISES):
+            if not lines.has(name, f"promise{suffix}", seed):
+                lines.put(name, f"promise{suffix}", seed, promised(left, right, pairs, cache, seed))
+
+
+def promised(left: pd.DataFrame, right: pd.DataFrame, pairs: pd.DataFrame, cache: Path, seed: int) -> Figures:
+    """A promise of 95 % on a split of all pairs, 60/20/20: kept, broken by more than chance, or refused."""
+    from vicinal.calibration import clopper_pearson_upper
+    from vicinal.estimators import RowMatcher
+
+    pairs = pairs.groupby(["left", "right"], as_index=False)["match"].max()
+    part = np.random.default_rng(seed).choice(3, len(pairs), p=[0.6, 0.2, 0.2])
+    train, valid, test = (pairs[part == number] for number in range(3))
+    model = RowMatcher(precision=0.95, scorer="boosting", random_state=seed, cache_dir=cache)
+    try:
+        model.fit(left, right, train, validation=valid)
+    except ValueError:
+        return {"refused": 1.0, "broken": 0.0}
+    said, truth = model.predict(test) == 1, test["match"].to_numpy() == 1
+    right_ones = int((said & truth).sum())
+    quality = f1(right_ones, int(said.sum()), int(truth.sum()))
+    highest = float(clopper_pearson_upper(right_ones, int(said.sum()), 0.05))
+    kept = {"refused": 0.0, "broken": float(highest < 0.95), "below": float(quality["precision"] < 0.95)}
+    return kept | {what: quality[what] for what in ("precision", "recall")}
+
+
+# Tables.
+
+NAMES = {
+    "febrl1": "FEBRL 1 (one table)",
+    "febrl2": "FEBRL 2 (one table)",
+    "febrl3": "FEBRL 3 (one table)",
+    "febrl4": "FEBRL 4",
+    "febrl4_without_id": "FEBRL 4 without its id",
+    **{
+        f"dupehell_{kind}_{hard}": f"dupehell {kind}, {hard}"
+        for kind in ("persons", "companies")
+        for hard in DIFFICULTIES
+    },
+    "abt_buy": "abt-buy",
+    "amazon_google": "amazon-google",
+    "walmart_amazon": "walmart-amazon",
+    "dblp_acm": "dblp-acm",
+    "fodors_zagats": "restaurants (held out)",
+    **{name: f"{name.removesuffix('_hell')}, hell (held out)" for name in HELD_OUT[1:]},
+}
+BEFORE, NOW = "vicinal before", "vicinal"
+Cell = Callable[[str, str, str], float]
+
+
+def grid(head: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def shown(value: float, digits: int = 3) -> str:
+    """A figure without its zero in front; "" where there is none."""
+    return (
+        "" if np.isnan(value) else f"{value:.{digits}f}".replace("0.", ".", 1) if value < 1 else f"{value:.{digits}f}"
+    )
+
+
+def better(at: Cell, name: str) -> str:
+    """The way of taking splink's links with the higher F1, of equals that with fewer wrong links."""
+    ways = [f"splink{all_columns}{kind}" for all_columns in ("", " by all columns") for kind in ("", " one-to-one")]
+    return max(ways, key=lambda way: (np.nan_to_num(at(name, way, "f1"), nan=-1.0), -at(name, way, "false")))
+
+
+def with_labelled(at: Cell, name: str, method: str) -> str:
+    """F1, in brackets that on labelled pairs."""
+    strict, labelled = at(name, method, "f1"), at(name, method, "labelled f1")
+    return shown(strict) if np.isnan(labelled) else f"{shown(strict)} ({shown(labelled)})"
+
+
+def qualities(at: Cell) -> str:
+    rows = []
+    for name, shown_as in NAMES.items():
+        left, right, matches = (at(name, "set", what) for what in ("left", "right", "matches"))
+        size = f"{left:,.0f}" + ("" if np.isnan(right) else f" x {right:,.0f}")
+        quality = (with_labelled(at, name, way) for way in (BEFORE, better(at, name), NOW))
+        rows.append([shown_as, size, f"{matches:,.0f}", *quality])
+    return grid(["F1 without labels", "rows", "matches", "guesses of before", "splink 5.0.0", "vicinal"], rows)
+
+
+def clusters(at: Cell) -> str:
+    rows = [
+        [shown_as, *(shown(at(name, way, "b-cubed f1")) for way in (BEFORE, better(at, name), NOW))]
+        for name, shown_as in NAMES.items()
+    ]
+    return grid(["B-cubed F1", "guesses of before", "splink 5.0.0", "vicinal"], rows)
+
+
+def sureness(at: Cell) -> str:
+    """Told and true precision, and the calibration error."""
+    rows = []
+    for name, shown_as in NAMES.items():
+        row = [shown_as]
+        for method in (NOW, better(at, name)):
+            for least in TOLD:
+                count, told_, true = (at(name, method, f"links at {least}{what}") for what in ("", ": told", ": true"))
+                row.append("" if np.isnan(told_) else f"{count:.0f}: {shown(told_)}, {shown(true)}")
+            row.append(shown(at(name, method, "calibration error")))
+        rows.append([*row, "yes" if at(name, NOW, "warned") == 1 else ""])
+    head = [f"{who}, {what}" for who in ("vicinal", "splink") for what in ("≥ .9", "≥ .95", "calibration error")]
+    return grid(["links: told, true precision", *head, "vicinal warns"], rows)
+
+
+def variants(at: Cell) -> str:
+    rows = []
+    for base in VARIED:
+        for kind, said in (("none", "no match"), ("tenth", "a tenth matches")):
+            name, row = f"{base}_{kind}", [f"{NAMES[base]}, {said}"]
+            for method in (BEFORE, better(at, name), NOW):
+                false, good = at(name, method, "false per 1000 rows"), at(name, method, "f1")
+                row.append("" if np.isnan(false) else f"{false:.1f}" + (f"; {shown(good)}" if kind == "tenth" else ""))
+            rows.append(row)
+    return grid(["false links of 1,000 rows; F1", "guesses of before", "splink 5.0.0", "vicinal"], rows)
+
+
+def after_labels(at: Cell) -> str:
+    some = [f"{kind} {count}" for kind in ("chosen", "random") for count in LABELS]
+    there = [name for name in NAMES if not np.isnan(at(name, some[0], "f1"))]
+    ways = NOW, *some, "links by all labels"
+    rows = [[NAMES[name], *(shown(at(name, way, "f1")) for way in ways)] for name in there]
+    before = [
+        [
+            f"{NAMES[name]}, before",
+            shown(at(name, BEFORE, "f1")),
+            *(shown(at(name, f"{way} before", "f1")) for way in ways[1:]),
+        ]
+        for name in there
+    ]
+    return grid(["F1 after labels", "0", *some, "train and valid"], rows + before)
+
+
+def with_all_labels(at: Cell) -> str:
+    """F1 of the test pairs, and what became of the promise."""
+    rows = []
+    for name in SHOPS:
+        row = [NAMES[name], *(shown(at(name, f"all labels{when}", "f1")) for when in (" before", ""))]
+        share = [at(name, "promise", what) for what in ("broken", "refused", "precision", "recall")]
+        rows.append([*row, *map(shown, share)])
+    head = [
+        "test F1 with all labels",
+        "before",
+        "now",
+        "share of promises broken",
+        "refused",
+        "precision",
+        "recall",
+    ]
+    return grid(head, rows)
+
+
+def costs(at: Cell) -> str:
+    rows = []
+    for name, shown_as in NAMES.items():
+        figures = (at(name, way, what) for way in (NOW, "splink") for what in ("cpu seconds", "gigabytes"))
+        rows.append([shown_as, *("" if np.isnan(each) else f"{each:.1f}" for each in figures)])
+    return grid(["", "vicinal, s", "GB", "splink, s", "GB"], rows)
+
+
+def markdown() -> str:
+    """The tables of the page, means over seeds."""
+    mean = pd.read_csv(OUT).groupby(["set", "method", "what"])["value"].mean()
+
+    def at(name: str, method: str, what: str) -> float:
+        return float(mean.get((name, method, what), np.nan))
+
+    return "\n\n".join(
+        table(at) for table in (qualities, variants, sureness, after_labels, with_all_labels, clusters, costs)
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=Path, default=Path("runs/linking"), help="folder of the sets")
+    parser.add_argument("--methods", nargs="*", default=["vicinal", "splink"], choices=list(METHODS))
+    parser.add_argument("--names", nargs="*", default=[], help="of the sets; all")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=1800, help="seconds of a set and method")
+    parser.add_argument("--suffix", default="", help="behind the name of the method, to tell versions apart")
+    parser.add_argument("--all-labels", type=Path, metavar="DATA", help="folder of pairs_*.parquet: with all labels")
+    parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"), help="of vectors, with all labels")
+    parser.add_argument("--one", nargs=3, metavar=("METHOD", "SET", "SEED"), help=argparse.SUPPRESS)
+    parser.add_argument("--tables", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.one:
+        method, name, seed = arguments.one
+        print(json.dumps(METHODS[method](LinkageSet.read(arguments.sets / name), name, int(seed))))
+        sys.exit()
+    if arguments.all_labels:
+        all_labels(arguments.all_labels, arguments.cache, arguments.names, arguments.suffix)
+    elif not arguments.tables:
+        options = arguments.methods, arguments.names, arguments.seeds, arguments.limit, arguments.suffix
+        run(arguments.sets, *options)
+    print(markdown())
