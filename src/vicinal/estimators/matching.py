@@ -66,8 +66,8 @@ FEW = 200
 _NO_LABELS = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
 
 _SHARE = 0.25
-"""Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know the competition
-of pairs: with all labels of three public sets of products F1 on test pairs is .957, .791 and .844, of the scorer alone
+"""Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know which pairs
+compete: with all labels of three public sets of products F1 on test pairs is .957, .791 and .844, of the scorer alone
 .922, .773 and .835, and pairs that nobody labelled are linked as seldom as without labels."""
 
 _RISK = 0.05
@@ -142,8 +142,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     labels their probabilities are estimated: columns get match weights by the model of Fellegi and Sunter, pairs
     compete for their rows, and what the weights leave out is learned from probable pairs
     (:class:`vicinal.estimators.match_linkage.Linkage`). Labels are learned from beside these estimates; from 200 on a
-    scorer learns from them, too, which descriptions of pairs are matches (how alike columns are, how far a pair is ahead
-    of the other pairs of its rows), and held-out pairs set the threshold.
+    scorer learns from them, too, which descriptions of pairs are matches (how alike columns are, how far a pair is
+    ahead of the other pairs of its rows), and held-out pairs set the threshold.
 
     Args:
         id_left: column of ids of the left table.
