@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score
 
 from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher, pair_scorers
-from vicinal.estimators.linking import assigned, connected, pairs_within
+from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.pair_features import PairFeatures
 from vicinal.estimators.pair_scorers import BoostedPairs, choose_scorer
 
@@ -247,6 +247,19 @@ def test_start_weights_and_what_is_refined_are_the_log2_odds():
             assert pair.probability == pytest.approx(chance, abs=1e-9)
             bits = pair.start + sum(cell.weight for cell in pair.cells) + pair.refined
             assert bits == pytest.approx(np.log2(chance / (1 - chance)), abs=1e-6)
+
+
+def test_a_scorer_counts_a_quarter_beside_the_estimates(fitted):
+    model, (_, _, pairs) = fitted
+    at = model.tables_.things(model._pair_positions(pairs))
+    alone = copy.copy(model)
+    odds = {}
+    for share in (1.0, 0.0):
+        alone.share_ = share
+        odds[share] = log_odds(alone._chances(at))
+    mean = 0.25 * odds[1.0] + 0.75 * odds[0.0]
+    assert np.abs(odds[1.0] - odds[0.0]).max() > 1
+    np.testing.assert_allclose(log_odds(model._chances(at)), mean, atol=1e-6)
 
 
 def test_a_promise_without_labels_is_refused_with_the_number_that_would_do():
