@@ -69,6 +69,21 @@ def test_links_of_large_tables(text, tmp_path):
     assert [cell.column for cell in model.explain(pairs[:1])[0].cells][:2] == ["name", "town"]
 
 
+def test_large_tables_tell_what_share_of_the_matches_is_compared(monkeypatch):
+    left, right = (table.drop(columns="weight") for table in tables())
+    random = np.random.default_rng(1)
+    for name in ("name", "born"):  # so that some have no key in common
+        wrong = random.random(ROWS) < 0.3
+        right.loc[wrong, name] = [cell[::-1] if isinstance(cell, str) else cell for cell in right.loc[wrong, name]]
+    model = RowMatcher().fit(left, right)
+    scored = model.scored_candidates()
+    compared = ((scored["left"] == scored["right"]) & (scored["left"] < MATCHED)).sum() / MATCHED
+    assert compared < 0.9
+    assert compared <= model.estimated_recall() <= 0.97  # what agrees in nothing is not known of
+    monkeypatch.setattr(match_tables, "LARGE", 1000)
+    assert RowMatcher().fit(left, right).estimated_recall() is None
+
+
 def test_many_labels_of_large_tables_are_learned_from_likenesses():
     left, right = tables()
     pairs = pd.DataFrame({"left": range(240), "right": range(240)})

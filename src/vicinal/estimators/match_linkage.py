@@ -153,8 +153,6 @@ class Linkage:
         self.follows = self._following(self._candidate_levels(tables)[some], fitted, inputs[2])
         if self.follows or step > 1:
             notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
-            if tables.is_large:  # their levels are remembered, and change in place
-                self._unfollowed(self._candidate_levels(tables))
             inputs = self._inputs(tables, pairs, seed)
             fitted = estimate(*inputs, second=True)
         if not tables.is_single and fitted.matches > _TOO_MANY * inputs[-1].most:
@@ -208,7 +206,7 @@ class Linkage:
 
     def _unfollowed(self, levels: Ids) -> Ids:
         """Levels of pairs, without those of columns that follow from an equal one."""
-        names = list(self.kinds)
+        names, levels = list(self.kinds), levels.copy() if self.follows else levels
         for follower, name in self.follows.items():
             equal = levels[:, names.index(name)] == len(LEVELS[self.kinds[name]]) - 1
             levels[equal, names.index(follower)] = 0
@@ -295,7 +293,11 @@ class Linkage:
         return tables.coded(self.kinds)
 
     def levels(self, tables: MatchedTables, at: Ids) -> Ids:
-        """The comparison level of pairs of things in each column, int8 ``[n, C]``."""
+        """The comparison level of pairs of things in each column, int8 ``[n, C]``; 0 also where a column follows."""
+        return self._unfollowed(self._compared(tables, at))
+
+    def _compared(self, tables: MatchedTables, at: Ids) -> Ids:
+        """Levels of pairs whatever follows from what."""
         levels = np.zeros((len(at), len(self.level_names)), dtype=np.int8)
         for place, column in enumerate(self._columns(tables)):
             cosines = tables.term_cosines((column.name, "words"), at)[0] if column.kind == "text" else None
@@ -306,15 +308,13 @@ class Linkage:
             levels[:, names.index(DIGITS)] = np.where(filled, cosine_levels("digits", cosines), 0)
         if VECTORS in names:
             levels[:, names.index(VECTORS)] = cosine_levels("vectors", tables.vector_cosines(at))
-        return self._unfollowed(levels)
+        return levels
 
     def _candidate_levels(self, tables: MatchedTables) -> Ids:
         """Those of all candidates."""
         pairs = tables.pairs_both_ways(self.n_candidates)
-        if not tables.is_large:  # else they stay the same, and are many
-            return self.levels(tables, pairs)
-        levels: Ids = tables.once(("levels", self.n_candidates), lambda: self.levels(tables, pairs))
-        return levels
+        levels: Ids = tables.once(("levels", self.n_candidates), lambda: self._compared(tables, pairs))
+        return self._unfollowed(levels)
 
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
         """u: the share of each level among random pairs; of equal cells by how frequent values are."""

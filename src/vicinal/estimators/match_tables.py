@@ -28,7 +28,9 @@ from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side, no
 from vicinal.estimators.pair_reader import pair_texts
 from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
 from vicinal.index.lexical import LexicalIndex, Sparse, fuse, presence
-from vicinal.linkage.blocking import Blocking, blocked_pairs
+from vicinal.linkage.block_keys import Cells
+from vicinal.linkage.block_recall import estimated_recall
+from vicinal.linkage.blocking import blocked_pairs
 from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.columns import Kind as KindOfCells
 from vicinal.similarity.products import l2_normalize
@@ -304,12 +306,12 @@ class MatchedTables:
     def correct(self, temperature: float | None) -> None:
         """Take this temperature for the hub correction of vectors; None: no correction."""
         self.temperature = temperature
-        self._forget("vectors", "candidates", "scored")
+        self._forget("vectors", "candidates", "levels", "scored")
 
     def turn(self, weight: Tensor | None) -> None:
         """Take this map of the vectors for candidates; None: none."""
         self.weight = weight
-        self._forget("turned", "vectors", "bias", "candidates", "scored")
+        self._forget("turned", "vectors", "bias", "candidates", "levels", "scored")
 
     def turned(self, vectors: Tensor) -> Tensor:
         """Vectors as candidates are looked for by them."""
@@ -457,9 +459,11 @@ class MatchedTables:
 
     def pairs_both_ways(self, k: int) -> Ids:
         """Things ``[n, 2]`` of which one is among the best ``k`` of the other, both with content, in order."""
-        if self.is_large:
-            pairs: Ids = self.once(("blocked", k), lambda: self._blocked(k).pairs.astype(np.int64))
-            return pairs
+        make = partial(self._blocked if self.is_large else self._nearest_both_ways, k)
+        pairs: Ids = self.once(("candidates", "both ways", k), make)
+        return pairs
+
+    def _nearest_both_ways(self, k: int) -> Ids:
         sides = [self.candidates(k).ids.numpy()]
         if not self.is_single:
             sides.append(fuse(self._searches(1, max(2 * k, _FEWEST)), k).ids.numpy())
@@ -471,10 +475,24 @@ class MatchedTables:
         pairs = np.unique(np.sort(pairs, axis=1) if self.is_single else pairs, axis=0)
         return pairs[self.speak(pairs)]
 
-    def _blocked(self, k: int) -> Blocking:
+    def _blocked(self, k: int) -> Ids:
         """Things that share rare keys; of each those with the rarest, half of ``k`` from either side."""
         most = _KEYS * len(self.left.first)
-        return blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
+        blocking = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
+        self.once(("candidates", "rules", k), lambda: (blocking.index.rules, blocking.bits))
+        return blocking.pairs.astype(np.int64)
+
+    def reached(self, k: int, chances: Floats) -> float | None:
+        """Estimated share of the matches among the pairs of :meth:`pairs_both_ways` with these probabilities ``[n]``.
+
+        None where each row is compared with those most alike, of which no rules are known, and of too few matches.
+        """
+        pairs = self.pairs_both_ways(k)
+        if not self.is_large:
+            return None
+        rules, bits = self._known["candidates", "rules", k]
+        share = estimated_recall(Cells(self.coded()), rules, pairs, bits, chances)
+        return share if np.isfinite(share) else None
 
     def coded(self, kinds: Mapping[str, KindOfCells] | None = None) -> list[CodedColumn]:
         """The shared columns of texts and numbers; with ``kinds`` those that are named there."""

@@ -189,8 +189,8 @@ def match_findings(record: MatchRecord) -> list[str]:
         )
     elif record.reached is not None:
         sentences.append(
-            f"An estimated {percent(record.reached)} of the matches are among the pairs that were compared; no other "
-            "can be linked."
+            f"At most an estimated {percent(record.reached)} of the matches are among the pairs that were compared; no "
+            "other can be linked."
         )
     if record.contradictions:
         sentences.append(f"{len(record.contradictions)} pairs of one cluster contradict it.")

@@ -255,6 +255,7 @@ def _record(
         if clusters is None
         else [[str(cell) for cell in row] for row in clusters[1].head(50).to_numpy()],
         expected=_expected(links, scored, threshold),
+        reached=matcher.estimated_recall(),
         weights=[LevelWeight(*row) for row in matcher.match_weights().itertuples(index=False)],
         scored=scored["probability"].to_numpy(),
         weakest=[] if clusters is None else _weakest(matcher, clusters[0]),
