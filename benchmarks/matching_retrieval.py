@@ -50,11 +50,10 @@ def whole(docs: pd.DataFrame) -> list[str]:
     ]
 
 
-def by_matcher(queries: pd.DataFrame, docs: list[str], cache: Path, encoder: str | None) -> np.ndarray:
+def by_matcher(queries: pd.DataFrame, docs: list[str], cache: Path, encoder: str) -> np.ndarray:
     """Scores of a matcher that was given no pairs."""
-    encoders = None if encoder is None else {"text": encoder}
     table = pd.DataFrame({"id": range(len(docs)), "text": [text or "-" for text in docs]})
-    model = RowMatcher("query_id", encoders=encoders, cache_dir=cache).fit(queries, table)
+    model = RowMatcher("query_id", encoders={"text": encoder}, cache_dir=cache).fit(queries, table)
     hits = model.search(queries["text"].tolist(), 100)
     scores = np.full((len(queries), len(docs)), -1.0)
     scores[hits["query"], hits["right"].astype(int)] = hits["score"]
@@ -97,7 +96,7 @@ def stemmed(queries: pd.DataFrame, docs: list[str], cache: Path) -> np.ndarray:
 
 
 METHODS: dict[str, Callable[[pd.DataFrame, list[str], Path], np.ndarray]] = {
-    "vicinal search: vectors and words": lambda queries, docs, cache: by_matcher(queries, docs, cache, None),
+    "vicinal search: vectors and words": lambda queries, docs, cache: by_matcher(queries, docs, cache, "minilm"),
     "words and letters alone": lambda queries, docs, cache: by_matcher(queries, docs, cache, "none"),
     "vectors of MiniLM alone": by_vectors,
     "BM25": okapi,
