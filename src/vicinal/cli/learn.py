@@ -33,7 +33,8 @@ def learn(
     loss: Annotated[
         str | None,
         typer.Option(
-            help="Loss of pairs or proxies: multi_similarity(miner=hard), proxy_anchor (see vicinal losses).",
+            help="Losses of pairs or proxies, with regularizers: multi_similarity(miner=hard), proxy_anchor + "
+            "0.05*energy_confusion (see vicinal losses).",
             rich_help_panel=o.LEARN,
         ),
     ] = None,

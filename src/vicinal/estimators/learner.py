@@ -66,8 +66,9 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     on the start, the start is kept.
 
     Args:
-        loss: any that ``vicinal losses`` lists, several with ``+`` between them: "multi_similarity(miner=hard)",
-            "proxy_anchor + 0.5*triplet". None: "supcon(temperature=0.1)", for numbers "rank_n_contrast".
+        loss: losses of pairs and proxies that ``vicinal losses`` lists, with regularizers, and ``+`` between them:
+            "multi_similarity(miner=hard)", "proxy_anchor + 0.5*triplet", "supcon + 0.05*energy_confusion". None:
+            "supcon(temperature=0.1)", for numbers "rank_n_contrast".
         labels: what y holds. "classes" (or groups: rows of the same one are alike); "several" classes a row, as lists,
             alike if they share one; "numbers", alike if they are near; "auto": lists are several classes, numbers with
             fractions are numbers, all else classes.
@@ -295,14 +296,20 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
 
     def _check_loss(self, codec: LabelCodec) -> None:
         from vicinal.estimators.loss import check_loss
+        from vicinal.losses.regularizer_loss import WHOLE
         from vicinal.losses.spec import read_loss
 
-        check_loss(self.trained_by, codec.kind)
+        check_loss(self.trained_by, codec.kind, multilabel=self.labels_ == "several")
         written = read_loss(self.trained_by)
         if written.main is not None:
             raise ValueError(
                 f"loss: expected one of embeddings ('vicinal losses --kind pairs' and '--kind proxies' list them), got "
                 f"{short(written.main)}, which is one of predictions"
+            )
+        if all(term.is_regularizer and term.name not in WHOLE for term in written.terms):
+            name = written.terms[0].name
+            raise ValueError(
+                f"loss: expected one that tells rows apart, such as '{LOSSES[self.labels_]} + {name}', got {name} alone"
             )
 
     @property
