@@ -120,7 +120,8 @@ def test_a_float_that_stands_for_several_numbers_is_refused(cells, limit):
     assert canonical_ids("ids", [largest, largest - 1]).tolist() == [limit - 1, limit - 2]
 
 
-MISSING = [None, float("nan"), np.nan, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), decimal.Decimal("NaN")]
+NOTHING = [None, float("nan"), np.nan, np.float32("nan")]
+MISSING = [*NOTHING, pd.NA, pd.NaT, np.datetime64("NaT", "ns"), decimal.Decimal("NaN")]
 
 
 @pytest.mark.parametrize("missing", MISSING, ids=repr)

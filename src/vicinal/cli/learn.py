@@ -39,7 +39,10 @@ def learn(
         ),
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help="Sampler of batches: auto, classes, random, strata, groups.", rich_help_panel=o.LEARN)
+        str,
+        typer.Option(
+            help="Sampler of batches: auto, classes, random, strata, groups, clusters.", rich_help_panel=o.LEARN
+        ),
     ] = "auto",
     per_class: Annotated[int, typer.Option(help="Rows of a class in a batch.", rich_help_panel=o.LEARN)] = 4,
     memory: Annotated[

@@ -1,6 +1,7 @@
 """Columns of sets: each element by the encoder of its kind, each set by an encoder of sets."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -279,7 +280,9 @@ class SetColumnEncoder(ColumnEncoder):
             lengths.append(len(places) - before)
         offsets = torch.tensor(lengths).cumsum(0)
         series = pd.Series(values, index=pd.Index(labels, dtype=object), dtype=object)
-        series = series if first else series.infer_objects()  # numbers that are read at once
+        if not first:
+            with suppress(OverflowError):  # an integer too large for a float: some versions of pandas raise
+                series = series.infer_objects()  # numbers that are read at once
         return series.to_frame(column), RaggedInputs(torch.tensor(places, dtype=torch.int64), offsets)
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 LOSSES = {"classes": "supcon(temperature=0.1)", "several": "supcon(temperature=0.1)", "numbers": "rank_n_contrast"}
 """What is trained by where no loss is named."""
 
-SAMPLERS = ("auto", "classes", "random", "strata", "groups")
+SAMPLERS = ("auto", "classes", "random", "strata", "groups", "clusters")
 LABELS = ("auto", "classes", "several", "numbers")
 POWERS = (0.0, 0.5, 1.0)
 """Where training may start: cosines of the vectors themselves, of whitened ones, or half way."""
@@ -73,7 +73,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             alike if they share one; "numbers", alike if they are near; "auto": lists are several classes, numbers with
             fractions are numbers, all else classes.
         sampler: which rows meet in a batch: "classes" (``per_class`` rows of each class), "random", "strata" (of
-            numbers), "groups" (no two rows of a group, of ``groups``); "auto": "classes", "random" for several labels,
+            numbers), "groups" (no two rows of a group, of ``groups``), "clusters" (rows that are near one another before
+            training); "auto": "classes", "random" for several labels,
             "strata" for numbers.
         per_class: at least so many rows of a class in a batch.
         memory: how many rows of recent batches each batch is also compared with (cross-batch memory); 0: none.
@@ -463,11 +464,11 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
                 if isinstance(criterion, EmbeddingLoss):
                     shape = tuple(labels.shape[1:])
                     criterion.bank = CrossBatchBank(self.memory, width, label_shape=shape, label_dtype=labels.dtype)
-        return SimilarityGoal(criteria, self._judge(parts[1].groups), self._batches(parts[0]))
+        return SimilarityGoal(criteria, self._judge(parts[1].groups), self._batches(network, parts[0]))
 
-    def _batches(self, rows: Rows) -> "BatchSampler | None":
+    def _batches(self, network: NeighborNetwork, rows: Rows) -> "BatchSampler | None":
         """Which rows meet."""
-        from vicinal.samplers import ClassBatches, GroupBatches, StratumBatches
+        from vicinal.samplers import ClassBatches, ClusterBatches, GroupBatches, StratumBatches
         from vicinal.samplers.base import LongEpochs
 
         usual = {"classes": "classes", "several": "random", "numbers": "strata"}[self.labels_]
@@ -485,6 +486,9 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             return LongEpochs(ClassBatches(rows.labels.numpy(), classes=together, per_class=each, drop_last=False))
         if sampler == "strata":
             return LongEpochs(StratumBatches(rows.labels.numpy(), batch_size=self.batch_size))
+        if sampler == "clusters":
+            vectors = network.eval().embed_all(rows.inputs, torch.device("cpu"))
+            return LongEpochs(ClusterBatches(vectors.numpy(), batch_size=self.batch_size))
         if sampler == "groups":
             if rows.groups is None:
                 raise ValueError("sampler: expected groups= for batches without two rows of a group, got none")

@@ -241,7 +241,7 @@ def ensemble_top_weights(
         weights = [part.weights_of(one.values) for part, one in zip(parts, nearest, strict=True)]
         unseen = torch.stack([each[:, -1] for each in weights]).mean(dim=0)  # [b], no row outside has more
         positions, first = _union([one.positions.masked_fill(one.values == torch.inf, -1) for one in nearest])
-        total = torch.zeros(positions.shape, dtype=weights[0].dtype)
+        total = weights[0].new_zeros(positions.shape)
         for member, part, one, each in zip(head.heads, parts, nearest, weights, strict=True):
             total += _weights_at(member, part, one.positions, each, positions)
         total.masked_fill_(~first, 0.0)
@@ -302,7 +302,7 @@ def _weights_at(member: nn.Module, part: Attended, listed: Tensor, weights: Tens
     score = pair_score(similarity) if isinstance(similarity, nn.Module) else None
     if score is None:
         raise ValueError(f"similarity: expected one of this library, got {similarity!r}")
-    lines = torch.arange(len(positions)).repeat_interleave(positions.shape[1])
+    lines = torch.arange(len(positions), device=positions.device).repeat_interleave(positions.shape[1])
     rows = scores.bank[positions.clamp(min=0).flatten()].to(scores.dtype)
     cost = -score(scores.queries[lines], rows).reshape(positions.shape)
     values = cost.square() if scores.rooted else cost

@@ -30,7 +30,8 @@ def matched_clusters(clusters: Tensor, before: Tensor, learners: int) -> Tensor:
     >>> matched_clusters(torch.tensor([0, 0, 1, 1]), torch.tensor([1, 1, 1, 0]), 2)
     tensor([1, 1, 0, 0])
     """
-    shared = torch.zeros(learners, learners).index_put((clusters, before), torch.ones(len(clusters)), accumulate=True)
+    one = torch.ones((), device=clusters.device)
+    shared = one.new_zeros(learners, learners).index_put((clusters, before), one, accumulate=True)
     return assignment(shared)[clusters]
 
 

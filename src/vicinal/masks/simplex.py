@@ -178,7 +178,8 @@ def _of_counts(scores: Tensor, counts: Tensor, *, squared: bool) -> Tensor:
         else:
             threshold = (first - 1) / mass
         size = ((ranked > threshold) & (each > 0)).sum(-1, keepdim=True)
-        inside = torch.zeros_like(counts).scatter(-1, order, (torch.arange(len(order[0])) < size).to(counts)) * counts
+        first_rows = torch.arange(order.shape[-1], device=order.device) < size
+        inside = torch.zeros_like(counts).scatter(-1, order, first_rows.to(counts)) * counts
     total = inside.sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
     mean = (inside * scores).sum(-1, keepdim=True) / total
     if not squared:
