@@ -5,12 +5,15 @@ method's own function are counted. The first word says what is run: a command wi
 settings, or the file of an example. For a new kind of door, add its first word to ``RUN``.
 """
 
+import functools
 import inspect
+import runpy
 import shlex
 import sys
 import threading
 from collections import Counter, defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -90,7 +93,17 @@ def run_learn(words, data, monkeypatch):
     return lambda: model.fit(**rows.take(np.arange(len(rows.table))))
 
 
+def run_example(path):
+    def run_it(words, data, monkeypatch):
+        monkeypatch.setattr(sys, "argv", [path.name])
+        return lambda: runpy.run_path(str(path), run_name="__main__")
+
+    return run_it
+
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 RUN = {"fit": run_fit, "learn": run_learn}
+RUN |= {f"examples/{path.name}": run_example(path) for path in EXAMPLES.glob("*.py")}
 
 
 def codes(thing):
@@ -101,6 +114,33 @@ def codes(thing):
         methods = [thing, *filter(None, [getattr(thing, "formula", None)])]
     methods = [getattr(inspect.unwrap(method), "__func__", method) for method in methods if callable(method)]
     return {inspect.unwrap(method).__code__ for method in methods if hasattr(method, "__code__")}
+
+
+def counting(calls, thing):
+    """``thing``, whose calls are counted by its code."""
+
+    def wrapper(*positional, **named):
+        calls[inspect.unwrap(thing).__code__] += 1
+        return thing(*positional, **named)
+
+    return functools.wraps(thing)(wrapper)
+
+
+def counted_example(run, symbols, monkeypatch):
+    """How often each of these was called; an example trains for a while, so that no other call is looked at."""
+    calls, things = Counter(), list(map(catalogue.resolve, symbols))
+    modules = [module for name, module in sys.modules.items() if name.startswith("vicinal")]
+    for thing in things:
+        if isinstance(thing, type):
+            for name, method in list(vars(thing).items()):
+                if inspect.isfunction(method) and name != "__init__":
+                    monkeypatch.setattr(thing, name, counting(calls, method))
+            continue
+        for module in modules:
+            for name in [name for name, value in vars(module).items() if value is thing]:
+                monkeypatch.setattr(module, name, counting(calls, thing))
+    run()
+    return calls
 
 
 def counted(run):
@@ -131,6 +171,8 @@ for line in LINES:
 def test_a_door_calls_the_function_of_its_method(door, data, monkeypatch):
     first, *words = shlex.split(door)
     with torch.random.fork_rng():
-        calls = counted(RUN[first](words, data, monkeypatch))
+        run_it, is_example = RUN[first](words, data, monkeypatch), first.startswith("examples/")
+        calls = counted_example(run_it, BEHIND[door], monkeypatch) if is_example else counted(run_it)
+    monkeypatch.undo()
     for symbol in BEHIND[door]:
         assert any(calls[code] for code in codes(catalogue.resolve(symbol))), f"{door}: {symbol} was not called"

@@ -73,9 +73,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             alike if they share one; "numbers", alike if they are near; "auto": lists are several classes, numbers with
             fractions are numbers, all else classes.
         sampler: which rows meet in a batch: "classes" (``per_class`` rows of each class), "random", "strata" (of
-            numbers), "groups" (no two rows of a group, of ``groups``), "clusters" (rows that are near one another before
-            training); "auto": "classes", "random" for several labels,
-            "strata" for numbers.
+            numbers), "groups" (no two rows of a group, of ``groups``), "clusters" (rows that are near one another
+            before training); "auto": "classes", "random" for several labels, "strata" for numbers.
         per_class: at least so many rows of a class in a batch.
         memory: how many rows of recent batches each batch is also compared with (cross-batch memory); 0: none.
         dim: width of the learned vector, at most.
