@@ -15,6 +15,8 @@ where parts stand apart, and for everything registered (id ``-``). Its columns:
 - values: the files of ``tests/golden``, or the functions of ``tests/references``; for what is not here, the golden
   files that wait for it.
 - tested by: the tests, ``path::function``.
+- door: how a user comes to it: a command with its options, a function with its settings, or the file of an example;
+  ``-`` if nothing reaches it. ``tests/test_doors.py`` runs each and counts the calls of the symbol.
 
 Paths start at ``tests``, files of symbols at ``src``. Derived are the file of a symbol, the paper of what is registered
 and of no list, and the path of a test or reference function that was moved to another file under the same name.
@@ -54,6 +56,7 @@ class Line:
     reference: str
     values: str
     tested_by: str
+    door: str = NOTHING
 
     @property
     def ids(self) -> list[str]:

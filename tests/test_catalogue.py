@@ -48,7 +48,7 @@ def test_columns_are_what_they_may_be():
             assert line.tests, f"{line.symbol}: expected a test, got none"
         else:
             assert line.ids
-            assert (line.file, line.tested_by) == (NOTHING, NOTHING)
+            assert (line.file, line.tested_by, line.door) == (NOTHING, NOTHING, NOTHING)
     assert {line.id: line.paper for line in LINES if line.ids}.items() >= {
         (line.id, line.paper) for line in LINES if line.ids
     }, "a paper has one title"
@@ -188,7 +188,7 @@ def test_lines_that_are_torn_are_refused(tmp_path):
     assert catalogue.read(path) == LINES[:3]
     text = path.read_text()
     path.write_text(text.replace(LINES[2].paper, ""))
-    with pytest.raises(ValueError, match=r"^catalogue.tsv, line 2: expected 8 filled columns"):
+    with pytest.raises(ValueError, match=r"^catalogue.tsv, line 2: expected 9 filled columns"):
         catalogue.read(path)
     path.write_text(text.partition("\n")[2])
     with pytest.raises(ValueError, match=r"^catalogue.tsv: expected the columns id, paper"):

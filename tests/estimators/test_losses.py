@@ -93,7 +93,7 @@ def test_the_default_error_is_the_first_of_the_comp_sum_family(curve):
         (NeighborClassifier, "comp_sum(tao=1)", "did you mean 'tau'"),
         (NeighborClassifier, "comp_sum(tau=-1)", "^tau: expected a number of at least 0, got -1"),
         (NeighborClassifier, "comp_sum(tau=high)", "^tau: expected a number, got 'high'"),
-        (NeighborClassifier, "smooth_adversarial", "call it yourself"),
+        (NeighborClassifier, "smooth_adversarial", "call it in a training loop"),
         (NeighborClassifier, "aldr_kl(temperatures=2)", "expected settings of aldr_kl .temperature, margin"),
     ],
 )
@@ -156,6 +156,6 @@ def test_the_command_line_takes_a_loss(curve, tmp_path, capsys):
 def test_losses_of_other_data_than_predictions_and_labels_say_what_they_need(loss, needs):
     for make in (NeighborRegressor, NeighborClassifier):
         with pytest.raises(
-            ValueError, match=rf"^loss: expected one of predictions and labels, got \w+, which needs {needs}"
+            ValueError, match=rf"^loss: expected one of \w+ and \w+, got \w+, which (needs|is of) {needs}"
         ):
             make(loss=loss).fit(np.eye(20), np.arange(20) % 2)

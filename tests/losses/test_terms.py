@@ -24,7 +24,7 @@ def test_every_pair_loss_can_be_written_and_made(entry):
     value = criterion(X.clone().requires_grad_(), LABELS.float() if "number-relation" in entry.facts else LABELS)
     value.backward()
     assert value.isfinite()
-    assert isinstance(criterion, ProxyLoss if term.learns else EmbeddingLoss)
+    assert isinstance(criterion, ProxyLoss if {"proxies", "proxy-rows"} & entry.facts else EmbeddingLoss)
 
 
 def test_no_name_stands_for_a_loss_of_pairs_and_one_of_predictions():
@@ -94,7 +94,7 @@ def test_texts_are_taken_apart(text, main, terms):
         ("arcface(miner=hard)", "'miner'"),
         ("supcon(per_class=2)", "'per_class'"),
         ("0*supcon", "weight: expected a number above 0"),
-        ("-1*supcon", "loss: expected the name of a loss"),
+        ("-1*supcon", "loss: expected supcon to be added, got it subtracted"),
         ("supcon+", "+ between them"),
         ("supcon()()", "loss: expected"),
         ("supcon(**{})", "loss: expected"),

@@ -118,7 +118,7 @@ def test_the_matching_loss_does_not_tell_rows_apart_that_the_teacher_finds_far()
     student[0, 2] += soft / 2  # in the middle of the rise of the scaling, from 0 to 1 over twice the softness
     assert loss(student, teacher) > 0.01 * soft
     assert likeness_loss("none", vectors, "l2") is None
-    assert likeness_loss("kl_top", vectors, "l2") is kl_top
+    assert likeness_loss(kl_top, vectors, "l2") is kl_top
 
 
 def test_likeness_is_compared_over_the_other_rows_of_a_batch():

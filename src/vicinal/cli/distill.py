@@ -31,7 +31,10 @@ def distill(
     ] = None,
     loss: Annotated[
         str,
-        typer.Option(help="Loss that also compares similarities: none, kl_top, sinkhorn_distillation or matching."),
+        typer.Option(
+            help="Loss that also compares similarities: none, matching, kl_top(temperature=2), ranknet or "
+            "sinkhorn_distillation."
+        ),
     ] = "none",
     share: Annotated[float, typer.Option(help="Share of the teacher's prediction in a label, 0 to 1.")] = 0.5,
     root: o.Root = None,

@@ -33,12 +33,16 @@ def learn(
     loss: Annotated[
         str | None,
         typer.Option(
-            help="Loss of pairs or proxies: multi_similarity(miner=hard), proxy_anchor (see vicinal losses).",
+            help="Losses of pairs or proxies, with regularizers: multi_similarity(miner=hard), proxy_anchor + "
+            "0.05*energy_confusion (see vicinal losses).",
             rich_help_panel=o.LEARN,
         ),
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help="Sampler of batches: auto, classes, random, strata, groups.", rich_help_panel=o.LEARN)
+        str,
+        typer.Option(
+            help="Sampler of batches: auto, classes, random, strata, groups, clusters.", rich_help_panel=o.LEARN
+        ),
     ] = "auto",
     per_class: Annotated[int, typer.Option(help="Rows of a class in a batch.", rich_help_panel=o.LEARN)] = 4,
     memory: Annotated[

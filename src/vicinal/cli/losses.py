@@ -19,7 +19,7 @@ losses = typer.Typer(
 )
 app.add_typer(losses, name="losses")
 
-_HEADINGS = ["name", "family", "labels", "settings", "paper"]
+_HEADINGS = ["name", "used by", "labels", "settings", "paper"]
 _SHOWN = ("pairs", "proxies", "class scores", "predictions", "teachers", "regularizers")
 Kind: TypeAlias = Annotated[
     str,
@@ -36,7 +36,7 @@ Labels: TypeAlias = Annotated[
 
 @losses.callback()
 def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = None, as_json: o.AsJson = False) -> None:
-    """List losses (also miners and samplers): name, family, labels, settings with defaults, paper."""
+    """List losses (also miners and samplers): name, commands that use them, labels, settings with defaults, paper."""
     if context.invoked_subcommand is not None:
         return
     from vicinal.core import check_choice
@@ -51,7 +51,7 @@ def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = N
         print_json([sheet.as_json() for sheet in sheets])
         return
     for one in _kinds(kind):
-        rows = [[s.name, s.family, ", ".join(s.labels), s.defaults, s.paper] for s in sheets if s.kind == one]
+        rows = [[s.name, s.used, ", ".join(s.labels), s.defaults, s.paper] for s in sheets if s.kind == one]
         if rows:
             print_rows(METHOD_KINDS[one], _HEADINGS, rows, numbers=False, names=True)
     if not sheets:
@@ -101,6 +101,7 @@ def _print_sheet(sheet: "MethodSheet") -> None:
         )
     labels = "; ".join(f"{label} ({LABELS[label]})" for label in sheet.labels)
     output.print(f"labels    {labels}", markup=False)
+    output.print(f"used by   {sheet.used}", markup=False)
     output.print(f"paper     {sheet.paper or '-'}", markup=False)
     output.print(f"verified  against {sheet.verified}" if sheet.verified else "verified  -", markup=False)
     output.print("\nuse", style="bold")

@@ -194,9 +194,9 @@ TargetTransform: TypeAlias = Annotated[
 Loss: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Losses of the embeddings to add: supcon(temperature=.1), 0.5*triplet (see vicinal losses); or the loss "
-        "of predictions: matching:sigmoid(scale=2,shift=0.7) in label units, comp_sum(tau=1.7) for classes; or both, "
-        "with + between them. Default: squared error, log-loss.",
+        help="Losses and regularizers of the embeddings to add: supcon(temperature=.1) + 0.05*energy_confusion (see "
+        "vicinal losses); or the loss of predictions: matching:sigmoid(scale=2,shift=0.7) in label units, "
+        "comp_sum(tau=1.7) for classes; or both, with + between them. Default: squared error, log-loss.",
         rich_help_panel=LEARN,
     ),
 ]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 LOSSES = {"classes": "supcon(temperature=0.1)", "several": "supcon(temperature=0.1)", "numbers": "rank_n_contrast"}
 """What is trained by where no loss is named."""
 
-SAMPLERS = ("auto", "classes", "random", "strata", "groups")
+SAMPLERS = ("auto", "classes", "random", "strata", "groups", "clusters")
 LABELS = ("auto", "classes", "several", "numbers")
 POWERS = (0.0, 0.5, 1.0)
 """Where training may start: cosines of the vectors themselves, of whitened ones, or half way."""
@@ -66,14 +66,15 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     on the start, the start is kept.
 
     Args:
-        loss: any that ``vicinal losses`` lists, several with ``+`` between them: "multi_similarity(miner=hard)",
-            "proxy_anchor + 0.5*triplet". None: "supcon(temperature=0.1)", for numbers "rank_n_contrast".
+        loss: losses of pairs and proxies that ``vicinal losses`` lists, with regularizers, and ``+`` between them:
+            "multi_similarity(miner=hard)", "proxy_anchor + 0.5*triplet", "supcon + 0.05*energy_confusion". None:
+            "supcon(temperature=0.1)", for numbers "rank_n_contrast".
         labels: what y holds. "classes" (or groups: rows of the same one are alike); "several" classes a row, as lists,
             alike if they share one; "numbers", alike if they are near; "auto": lists are several classes, numbers with
             fractions are numbers, all else classes.
         sampler: which rows meet in a batch: "classes" (``per_class`` rows of each class), "random", "strata" (of
-            numbers), "groups" (no two rows of a group, of ``groups``); "auto": "classes", "random" for several labels,
-            "strata" for numbers.
+            numbers), "groups" (no two rows of a group, of ``groups``), "clusters" (rows that are near one another
+            before training); "auto": "classes", "random" for several labels, "strata" for numbers.
         per_class: at least so many rows of a class in a batch.
         memory: how many rows of recent batches each batch is also compared with (cross-batch memory); 0: none.
         dim: width of the learned vector, at most.
@@ -295,14 +296,20 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
 
     def _check_loss(self, codec: LabelCodec) -> None:
         from vicinal.estimators.loss import check_loss
+        from vicinal.losses.regularizer_loss import WHOLE
         from vicinal.losses.spec import read_loss
 
-        check_loss(self.trained_by, codec.kind)
+        check_loss(self.trained_by, codec.kind, multilabel=self.labels_ == "several")
         written = read_loss(self.trained_by)
         if written.main is not None:
             raise ValueError(
                 f"loss: expected one of embeddings ('vicinal losses --kind pairs' and '--kind proxies' list them), got "
                 f"{short(written.main)}, which is one of predictions"
+            )
+        if all(term.is_regularizer and term.name not in WHOLE for term in written.terms):
+            name = written.terms[0].name
+            raise ValueError(
+                f"loss: expected one that tells rows apart, such as '{LOSSES[self.labels_]} + {name}', got {name} alone"
             )
 
     @property
@@ -456,11 +463,11 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
                 if isinstance(criterion, EmbeddingLoss):
                     shape = tuple(labels.shape[1:])
                     criterion.bank = CrossBatchBank(self.memory, width, label_shape=shape, label_dtype=labels.dtype)
-        return SimilarityGoal(criteria, self._judge(parts[1].groups), self._batches(parts[0]))
+        return SimilarityGoal(criteria, self._judge(parts[1].groups), self._batches(network, parts[0]))
 
-    def _batches(self, rows: Rows) -> "BatchSampler | None":
+    def _batches(self, network: NeighborNetwork, rows: Rows) -> "BatchSampler | None":
         """Which rows meet."""
-        from vicinal.samplers import ClassBatches, GroupBatches, StratumBatches
+        from vicinal.samplers import ClassBatches, ClusterBatches, GroupBatches, StratumBatches
         from vicinal.samplers.base import LongEpochs
 
         usual = {"classes": "classes", "several": "random", "numbers": "strata"}[self.labels_]
@@ -478,6 +485,9 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             return LongEpochs(ClassBatches(rows.labels.numpy(), classes=together, per_class=each, drop_last=False))
         if sampler == "strata":
             return LongEpochs(StratumBatches(rows.labels.numpy(), batch_size=self.batch_size))
+        if sampler == "clusters":
+            vectors = network.eval().embed_all(rows.inputs, torch.device("cpu"))
+            return LongEpochs(ClusterBatches(vectors.numpy(), batch_size=self.batch_size))
         if sampler == "groups":
             if rows.groups is None:
                 raise ValueError("sampler: expected groups= for batches without two rows of a group, got none")

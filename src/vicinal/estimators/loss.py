@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from vicinal.core import entries, entry, short
+from vicinal.core import entries, short
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, parse
-from vicinal.losses.spec import LossText, check_label_kind, read_loss
+from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, RegularizerLoss, parse
+from vicinal.losses.spec import LossText, Term, check_label_kind, check_term, read_loss
 from vicinal.training import Teacher
 from vicinal.training.added import AddedLosses
 from vicinal.training.error import MeanError, class_scores
@@ -113,7 +113,7 @@ def make_targets(
 
 
 def _is_of_embeddings(loss: Any) -> bool:
-    return isinstance(loss, EmbeddingLoss | ProxyLoss | LossFromPML | Teacher)
+    return isinstance(loss, EmbeddingLoss | ProxyLoss | RegularizerLoss | LossFromPML | Teacher)
 
 
 def check_loss(loss: Any, kind: str, head: str = "nona", *, multilabel: bool = False) -> None:
@@ -126,11 +126,13 @@ def check_loss(loss: Any, kind: str, head: str = "nona", *, multilabel: bool = F
     if isinstance(loss, str):
         written = read_loss(loss)
         for term in written.terms:
-            check_label_kind(term.name, entry("pair_loss", term.name).facts, kind)
+            check_term(term, kind, several=multilabel)
         if written.main is not None:
             _check_prediction(parse(written.main), kind, head, alone=not written.terms, multilabel=multilabel)
     elif isinstance(loss, CRPS | ClassLoss) or hasattr(loss, "needs"):
         _check_prediction(loss, kind, head, alone=True, multilabel=multilabel)
+    elif isinstance(loss, RegularizerLoss):
+        check_term(Term(loss.name), kind, several=multilabel)
     elif isinstance(loss, LossFromPML):
         check_label_kind(type(loss.loss).__name__, (), kind)
     elif isinstance(loss, EmbeddingLoss | ProxyLoss):

@@ -112,12 +112,13 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             as "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
             distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module ``loss(prediction, label)``.
             It sees labels in their own units, or on the scale of ``target_transform``; probabilities and one-hot labels
-            of classes. Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+``
-            between them (see :func:`vicinal.losses.spec.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They
-            act in training only; early stopping still watches the error of predictions. A network trained by the text
-            of a matching loss of one number, without a transform or an index, is read out by the mean of labels, that
-            and a constant, or their mean under its link, whichever has the least loss on rows held out or out of fold;
-            a link that grows exponentially goes on straight two spreads from the median (see :meth:`for_loss`).
+            of classes. Losses and regularizers of the embeddings are added to it: "0.5*supcon(temperature=.1) +
+            0.05*energy_confusion" (see :func:`vicinal.losses.spec.read_loss`), or a
+            :class:`vicinal.losses.EmbeddingLoss`. They act in training only; early stopping still watches the error of
+            predictions. A network trained by the text of a matching loss of one number, without a transform or an
+            index, is read out by the mean of labels, that and a constant, or their mean under its link, whichever has
+            the least loss on rows held out or out of fold; a link that grows exponentially goes on straight two spreads
+            from the median (see :meth:`for_loss`).
         fair: column of X whose groups (sexes, say, or quarters of ages) predictions should treat alike: training and
             early stopping add ``fair_weight`` times :class:`vicinal.training.fairness.FairTerm`. The column itself is a
             feature only if ``columns`` names it. It needs the network, with attention.

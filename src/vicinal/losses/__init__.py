@@ -90,6 +90,7 @@ from vicinal.losses.proxy import (
 from vicinal.losses.proxy_loss import ProxyLoss, batch_negatives
 from vicinal.losses.ranking import adore, pnp, smooth_ap, soft_topk
 from vicinal.losses.regression import label_contrast, log_ratio, rank_n_contrast
+from vicinal.losses.regularizer_loss import RegularizerLoss
 from vicinal.losses.regularizers import (
     block_contrast,
     covariance_penalty,
@@ -185,6 +186,7 @@ __all__ = [
     "ProxyLoss",
     "PseudoHuberLoss",
     "RationaleInvariance",
+    "RegularizerLoss",
     "ReweightedSquaredLoss",
     "SelfDistillation",
     "Separator",

@@ -1,7 +1,7 @@
 """Losses as text, read by a small grammar and never evaluated.
 
-``matching:sigmoid(scale=2,shift=0.7)`` is a loss of predictions, ``0.5*supcon(temperature=.1)`` one of embeddings. Also
-here: which labels a loss takes, and which settings it has.
+``matching:sigmoid(scale=2,shift=0.7)`` is a loss of predictions, ``0.5*supcon(temperature=.1) + 0.05*energy_confusion``
+one of embeddings with a regularizer. Also here: which labels a loss takes, and which settings it has.
 """
 
 import ast
@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -22,8 +22,10 @@ from vicinal.core.seeding import seeded
 from vicinal.links.parse import LinkGrammar
 from vicinal.losses.class_contract import ClassLoss
 from vicinal.losses.contract import own_settings
+from vicinal.losses.elsewhere import ELSEWHERE, TAUGHT, refusal
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.proxy_loss import ProxyLoss
+from vicinal.losses.regularizer_loss import RegularizerLoss, of_embeddings
 
 NUMBERS = "numbers"
 CLASSES = "classes"
@@ -62,6 +64,27 @@ def check_label_kind(name: str, facts: Iterable[str], kind: str) -> None:
         raise ValueError(
             f"loss: expected a loss for labels that are {kind} ({', '.join(losses_for(kind))}), got {name}, "
             f"which takes {takes}"
+        )
+
+
+def check_term(term: "Term", kind: str, *, several: bool = False) -> None:
+    """Check that a term takes labels that are "numbers" or "classes", ``several`` of them in a row.
+
+    Raises:
+        ValueError: with those that do.
+
+    >>> check_term(Term("energy_confusion"), "numbers")
+    Traceback (most recent call last):
+    ValueError: loss: expected a term for labels that are numbers (coding_rate, ...), got energy_confusion, which ...
+    """
+    if not term.is_regularizer:
+        check_label_kind(term.name, term.facts, kind)
+    elif "class-labels" in term.facts and (kind != CLASSES or several):
+        names = [name for name in of_embeddings() if "class-labels" not in entry("regularizer", name).facts]
+        labels = "several classes a row" if several else kind
+        raise ValueError(
+            f"loss: expected a term for labels that are {labels} ({', '.join(names)}), got {term.name}, which takes "
+            "one class a row"
         )
 
 
@@ -127,7 +150,8 @@ def check_names(what: str, name: str, settings: Mapping[str, Any], known: list[s
             raise ValueError(f"{what}: expected a number or a word for {setting}, got {value[0]}(...)")
 
 
-_ADDEND = re.compile(r"(?:([\d.]+(?:[eE][+-]?\d+)?)\s*\*)?\s*([A-Za-z][\w-]*)\s*(\(.*\))?", re.DOTALL)
+_ADDEND = re.compile(r"(-?)\s*(?:([\d.]+(?:[eE][+-]?\d+)?)\s*\*)?\s*([A-Za-z][\w-]*)\s*(\(.*\))?", re.DOTALL)
+_LESS = re.compile(r"-\s*(?:[\d.]+(?:[eE][+-]?\d+)?\s*\*\s*)?([A-Za-z][\w-]*)")
 _SENTENCE = re.compile(r"\w+: expected ")
 _EXPONENT = re.compile(r"\d\.?[eE]$")
 NEGATIVE_DISTANCES = ("rank_n_contrast", "log_ratio", "nlsh")
@@ -144,13 +168,16 @@ CRITERION = {
 """What may also stand in the brackets of a loss, beside its own settings."""
 
 
+Criterion: TypeAlias = EmbeddingLoss | ProxyLoss | RegularizerLoss
+
+
 @dataclass(frozen=True)
 class Term:
-    """A loss of embeddings as it was written.
+    """A loss or regularizer of embeddings as it was written.
 
     Attributes:
         name: of the registry.
-        weight: > 0, factor of its value.
+        weight: factor of its value; > 0, of a regularizer not 0.
         settings: of the loss and of the criterion around it.
         miner: name and settings of a miner, or None.
     """
@@ -161,22 +188,29 @@ class Term:
     miner: tuple[str, Mapping[str, Any]] | None = None
 
     @property
-    def learns(self) -> bool:
-        """Whether it has learned vectors of the classes."""
-        return bool({"proxies", "proxy-rows"} & entry("pair_loss", self.name).facts)
+    def is_regularizer(self) -> bool:
+        """Whether it is to be added to a loss."""
+        return self.name in of_embeddings()
 
-    def make(self, *, num_classes: int | None = None, dim: int | None = None) -> EmbeddingLoss | ProxyLoss:
+    @property
+    def facts(self) -> frozenset[str]:
+        """What it declares about itself."""
+        return entry("regularizer" if self.is_regularizer else "pair_loss", self.name).facts
+
+    def make(self, *, num_classes: int | None = None, dim: int | None = None) -> Criterion:
         """The criterion.
 
         Args:
-            num_classes: how many classes there are; for losses against learned vectors of classes.
+            num_classes: how many classes there are; for losses against learned vectors or centers of classes.
             dim: width of the embeddings; likewise, and for miners that ask for it.
 
         Raises:
             ValueError: if one of them is needed and not given.
         """
+        if self.is_regularizer:
+            return RegularizerLoss(self.name, num_classes, dim, **self.settings)
         settings = {"similarity": "l2" if self.name in NEGATIVE_DISTANCES else "cosine", **self.settings}
-        if not self.learns:
+        if not {"proxies", "proxy-rows"} & self.facts:
             return EmbeddingLoss(self.name, miner=self._miner(dim), **settings)
         if num_classes is None or dim is None:
             raise ValueError(
@@ -203,7 +237,7 @@ class LossText:
 
     Attributes:
         main: the part that names a loss of predictions, as :func:`vicinal.losses.spec` reads it, or None.
-        terms: losses of embeddings that are added to it.
+        terms: losses and regularizers of embeddings that are added to it.
     """
 
     main: str | None
@@ -213,9 +247,9 @@ class LossText:
 def read_loss(text: str) -> LossText:
     """Tell the loss of predictions in ``text`` from the losses of embeddings that are added to it.
 
-    Parts are added with ``+``. A part that starts with the name of a pair loss (``vicinal losses``), after a factor if
-    it has one, is a loss of embeddings; its parentheses hold settings by name, and plain words are text. All other
-    parts make up the loss of predictions.
+    Parts are added with ``+``. A part that starts with the name of a pair loss or a regularizer of embeddings
+    (``vicinal losses``), after a factor if it has one, is a term of embeddings; its parentheses hold settings by name,
+    and plain words are text. A regularizer may also be subtracted. All other parts make up the loss of predictions.
 
     Raises:
         TypeError: if ``text`` is not a string.
@@ -223,22 +257,24 @@ def read_loss(text: str) -> LossText:
 
     >>> read_loss("matching:sinh + 0.2*sigmoid + 0.5*supcon(temperature=.1)")
     LossText(main='matching:sinh + 0.2*sigmoid', terms=(Term(name='supcon', weight=0.5, ...),))
-    >>> read_loss("triplet(margin=0.1, miner=semihard)").main is None
-    True
+    >>> read_loss("triplet(margin=0.1, miner=semihard) - 0.1*coding_rate").terms[1].weight
+    -0.1
     """
     if not isinstance(text, str):
         raise TypeError(f"loss: expected text such as 'supcon(temperature=0.1)', got {type(text).__name__}")
-    known = [each.name for each in entries("pair_loss")]
+    known = _term_names()
     of_scores = [each.name for kind in ("loss", "class_loss") for each in entries(kind)]
     main: list[str] = []
     terms = []
     for part in _addends(text):
         each = _ADDEND.fullmatch(part)
-        name = each[2].replace("-", "_").lower() if each else ""
+        name = each[3].replace("-", "_").lower() if each else ""
         if each and name in known:
-            terms.append(_term(name, each[1], each[3]))
+            terms.append(_term(name, each[1], each[2], each[4]))
             continue
         start = re.split(r"[:(]", part)[0].strip().replace("-", "_").lower()
+        if name in ELSEWHERE or start in ELSEWHERE:
+            raise ValueError(refusal(name if name in ELSEWHERE else start))
         if not main and start not in of_scores:
             hint = nearest(name or start, [*known, *of_scores])
             raise ValueError(
@@ -249,7 +285,7 @@ def read_loss(text: str) -> LossText:
 
 
 def _addends(text: str) -> list[str]:
-    """``text`` cut at each ``+`` outside of brackets, quotes and numbers."""
+    """``text`` cut at each ``+`` outside of brackets, quotes and numbers, and before a term that is subtracted."""
     parts, depth, start, quote = [], 0, 0, ""
     for place, sign in enumerate(text):
         if quote or sign in "'\"":
@@ -261,14 +297,28 @@ def _addends(text: str) -> list[str]:
         elif sign == "+" and depth == 0 and not _EXPONENT.search(text[start:place]):
             parts.append(text[start:place].strip())
             start = place + 1
+        elif sign == "-" and depth == 0 and text[place - 1 : place] == " " and _subtracted(text, place):
+            parts.append(text[start:place].strip())
+            start = place
     parts.append(text[start:].strip())
     if not all(parts):
         raise ValueError(f"loss: expected losses with + between them, got {short(text)}")
     return parts
 
 
-def _term(name: str, factor: str | None, brackets: str | None) -> Term:
-    settings = _checked(name, read_settings(name, brackets or "()"))
+def _subtracted(text: str, place: int) -> bool:
+    """Whether the minus at ``place`` is before a term of embeddings."""
+    term = _LESS.match(text, place)
+    return term is not None and term[1].replace("-", "_").lower() in _term_names()
+
+
+def _term_names() -> list[str]:
+    return [*(each.name for each in entries("pair_loss")), *of_embeddings()]
+
+
+def _term(name: str, sign: str, factor: str | None, brackets: str | None) -> Term:
+    kind = "regularizer" if name in of_embeddings() else "pair_loss"
+    settings = _checked(name, read_settings(name, brackets or "()", kind), kind)
     miner = settings.pop("miner", None)
     if isinstance(miner, str):
         miner = (miner, {})
@@ -276,7 +326,9 @@ def _term(name: str, factor: str | None, brackets: str | None) -> Term:
         miner = _checked_miner(*miner)
     try:
         weight = check_between("weight", 1.0 if factor is None else float(factor), 0, float("inf"))
-        term = Term(name, weight, settings, miner)
+        if sign and kind != "regularizer":
+            raise ValueError(f"loss: expected {name} to be added, got it subtracted; only regularizers may be")
+        term = Term(name, -weight if sign else weight, settings, miner)
         _try(term)
     except TypeError as wrong:  # a setting of the wrong type is what the user wrote, not a fault of a program
         if not _SENTENCE.match(str(wrong)):
@@ -285,12 +337,14 @@ def _term(name: str, factor: str | None, brackets: str | None) -> Term:
     return term
 
 
-def _checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    facts = entry("pair_loss", name).facts
+def _checked(name: str, settings: dict[str, Any], kind: str) -> dict[str, Any]:
+    one = entry(kind, name)
     also = [each for each in CRITERION if each != "per_class"]
-    if {"proxies", "proxy-rows"} & facts:
+    if {"proxies", "proxy-rows"} & one.facts:
         also = [each for each in CRITERION if each != "miner"]
-    check_names("loss", name, settings, list(own_settings(entry("pair_loss", name).factory)), also)
+    if kind == "regularizer":
+        also = ["normalize"]
+    check_names("loss", name, settings, [each for each in own_settings(one.factory) if each != "class_pairs"], also)
     check_choice("reduction", settings.get("reduction", "mean"), ("mean", "sum", "mean_nonzero"))
     if not isinstance(settings.get("normalize", True), bool):
         raise ValueError(f"normalize: expected True or False, got {short(settings['normalize'])}")
@@ -312,7 +366,29 @@ def _try(term: Term) -> None:
     embeddings = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
     labels = torch.tensor([0, 0, 1, 1])
     with seeded(), torch.no_grad():
-        criterion(embeddings, labels.float() if "number-relation" in criterion.facts else labels)
+        criterion(embeddings, labels.float() if "number-relation" in term.facts else labels)
+
+
+def read_teacher_loss(text: str) -> Callable[..., torch.Tensor]:
+    """A loss of similarities and a teacher's similarities, ``kl_top(temperature=2)``; its names are ``TAUGHT``.
+
+    Raises:
+        ValueError: for another name or setting, or a value out of range.
+
+    >>> read_teacher_loss("kl_top(k=1)")(torch.zeros(1, 2), torch.eye(2)[:1])
+    tensor(0.)
+    """
+    name, settings = _named(text)
+    name = check_choice("loss", name.strip().replace("-", "_").lower(), ("none", "matching", *TAUGHT))
+    named = read_settings(name, f"({settings})", "teacher_loss")
+    loss = entry("teacher_loss", name).factory
+    check_names("loss", name, named, [each for each in own_settings(loss) if each != "duplicates"], [])
+    chosen = functools.partial(loss, **named) if named else loss
+    try:
+        chosen(torch.zeros(2, 3), torch.zeros(2, 3))
+    except TypeError as wrong:
+        raise ValueError(str(wrong)) from wrong
+    return chosen
 
 
 _CALL = re.compile(r"\s*([A-Za-z][\w-]*)\s*\((.*)\)\s*", re.DOTALL)
@@ -387,8 +463,6 @@ def _of_predictions(text: str) -> nn.Module:
     loss = check_choice("loss", name.strip().replace("-", "_").lower(), {*known, *classes})
     if loss in classes:
         return _of_classes(loss, settings)
-    if not inspect.isclass(known[loss]):
-        raise ValueError(f"loss: expected a loss of scores, got {loss}, which is called in another way")
     call = _CALLED.parse_call(loss, settings)
     positional, named = LinkGrammar().arguments(call)
     loss_module: nn.Module
@@ -408,8 +482,6 @@ def _of_classes(name: str, text: str) -> ClassLoss:
     numbers = [p for p in parameters if p.name in own_settings(entry("class_loss", name).factory)]
     numbers = [p for p in numbers if not re.search("Tensor|Generator", str(p.annotation))]  # what can be written
     check_names("loss", name, settings, [p.name for p in numbers], ["reduction"])
-    if "perturbed-scores" in entry("class_loss", name).facts:
-        raise ValueError(f"loss: expected one that needs nothing but scores of classes, got {name}; call it yourself")
     loss = ClassLoss(name, **settings)
     try:
         with seeded(), torch.no_grad():

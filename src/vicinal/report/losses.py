@@ -8,6 +8,7 @@ from typing import Any
 from vicinal.core import entries, nearest
 from vicinal.core.registry import Entry
 from vicinal.losses.contract import own_settings
+from vicinal.losses.elsewhere import ELSEWHERE
 from vicinal.losses.spec import NEGATIVE_DISTANCES
 from vicinal.report.tex import plain
 
@@ -64,6 +65,7 @@ class MethodSheet:
         verified: what its values were checked against, or "".
         python: example in Python.
         command: example on the command line, or "".
+        used: where it trains: "fit", "learn", "distill", "match", an example, or "Python".
     """
 
     name: str
@@ -78,6 +80,7 @@ class MethodSheet:
     verified: str
     python: str
     command: str
+    used: str
 
     @property
     def defaults(self) -> str:
@@ -141,6 +144,7 @@ def _sheet(kind: str, entry: Entry) -> MethodSheet:
         verified=entry.verified,
         python=python_example(kind, entry, settings),
         command=command_example(kind, entry, settings),
+        used=used_by(kind, entry),
     )
 
 
@@ -283,11 +287,31 @@ def _called_with(entry: Entry) -> str:
     return ", ".join(p.name for p in parameters if p.default is p.empty and p.name != "self")
 
 
+def used_by(kind: str, entry: Entry) -> str:
+    """Which commands take the method, or where else it is used.
+
+    >>> from vicinal.core import entry
+    >>> used_by("pairs", entry("pair_loss", "supcon")), used_by("teachers", entry("teacher_loss", "kl_top"))
+    ('fit, learn', 'distill')
+    """
+    if kind in ("predictions", "class scores", "teachers", "regularizers") and entry.name in ELSEWHERE:
+        return ELSEWHERE[entry.name][1]
+    if kind == "samplers":
+        return "learn" if entry.name in ("classes", "groups", "strata", "clusters") else "Python"
+    if kind == "miners" and entry.name == "guided":
+        return "Python"
+    return "fit" if kind in ("predictions", "class scores") else "fit, learn"
+
+
 def command_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
     """The ``vicinal fit`` command that uses the method, or ""."""
     if kind in ("pairs", "proxies"):
         options = ", ".join(f"{n}={d}" for n, d, _ in settings[:2] if d not in ("needed", "None") and "'" not in d)
         return f'vicinal fit data.csv --target label --loss "{entry.name}{f"({options})" if options else ""}"'
+    if kind == "regularizers" and entry.name not in ELSEWHERE:
+        return f'vicinal learn data.csv --same label --loss "supcon + 0.05*{entry.name}"'
+    if kind == "teachers" and ELSEWHERE[entry.name][1] == "distill":
+        return f'vicinal distill MODEL data.csv --encoder text=ngrams --loss "{entry.name}"'
     if kind == "miners" and not any(default == "needed" and name != "dim" for name, default, _ in settings):
         return f'vicinal fit data.csv --target label --loss "triplet(miner={entry.name})"'
     if kind == "class scores" and "perturbed-scores" not in entry.facts:

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
-from vicinal.core import check_choice, entry, short
+from vicinal.core import short
 from vicinal.core.checks import check_between
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
@@ -26,6 +26,7 @@ from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.presets import settings_of
 from vicinal.losses import DistillationMatchingLoss
+from vicinal.losses.spec import read_teacher_loss
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import Teacher
 from vicinal.workflows.evaluate import labelled_table
@@ -38,13 +39,6 @@ from vicinal.workflows.predict import features_of, read_rows
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
-
-LOSSES = ("none", "kl_top", "sinkhorn_distillation", "matching")
-"""Losses that compare similarities of rows with the teacher's; "none": only its predictions teach.
-
-"matching" is :class:`vicinal.losses.DistillationMatchingLoss` with the teacher's median similarity as floor: which of
-two rows that are not alike is the less alike does not matter.
-"""
 
 FEWEST = 10
 """Fewest rows to measure on that the model has not seen."""
@@ -112,7 +106,10 @@ def distill_table(
         encoders: of the student, by column or kind; other columns keep theirs.
         out: folder of the student, or None to write nothing.
         unlabelled: another table of unlabelled rows; only the columns that the model reads are used.
-        loss: one of ``LOSSES``, which also compares similarities of rows, see :class:`vicinal.training.Teacher`.
+        loss: what also compares similarities of rows with the teacher's, see :class:`vicinal.training.Teacher`:
+            "none", "kl_top", "ranknet" or "sinkhorn_distillation", with settings in brackets; or "matching",
+            :class:`vicinal.losses.DistillationMatchingLoss` with the teacher's median similarity as floor, so that the
+            order of rows that are not alike does not matter.
         share: of the teacher's prediction in a label, from 0 to 1.
         root: folder that paths of images and sounds start from; None: that of the file.
         teacher_encoders: see ``encoders`` of :func:`vicinal.estimators.load_model`.
@@ -123,7 +120,7 @@ def distill_table(
             the model, or over half of the rows that it was fitted on are missing.
     """
     started = time.perf_counter()
-    check_choice("loss", loss, LOSSES)
+    likeness = loss if loss in ("none", "matching") else read_teacher_loss(loss)
     check_between("share", share, 0, 1, closed=True)
     if out is not None:
         check_replaceable(out)
@@ -154,12 +151,12 @@ def distill_table(
     lesson = _lesson(teacher, table, split, more)
     plain = _student(teacher, smaller)
     log("training the student on what the model says")
-    taught = lesson.fit(plain, share, likeness_loss(loss, lesson.vectors, lesson.similarity))
+    student = lesson.fit(plain, share, likeness_loss(likeness, lesson.vectors, lesson.similarity))
     log("training the same on labels alone")
     alone = lesson.fit(plain, 0.0, None, labelled_only=True)
     opened = OpenTable(table, table_kinds(table, dict(teacher.kinds_)))
-    predicted = predict_test(taught, opened, split)
-    named = {"student": taught, "teacher": teacher, "student on labels alone": alone}
+    predicted = predict_test(student, opened, split)
+    named = {"student": student, "teacher": teacher, "student on labels alone": alone}
     measures = {name: _measure(model, opened, split) for name, model in named.items()}
     if out is not None:
         notes = {**teacher.notes_, "name": table.name, "distilled_from": folder.name}
@@ -167,18 +164,18 @@ def distill_table(
         scores |= {"the same on labels alone": measures["student on labels alone"].scores}
         said = f"Distilled from {folder.name} on {rows['labelled']} rows with a label and {len(more)} without."
         weights = None if table.weights is None else table.weights[split.test]
-        model = measured_of(taught, predicted, table.target[split.test], weights)
+        model = measured_of(student, predicted, table.target[split.test], weights)
         measured = Measurements({"model": model}, {name: dict(values) for name, values in scores.items()}, [said])
-        job = TableJob(table.frame, table.target_name, seed=int(taught.random_state or 0))
-        record = fit_record(job, opened, split, taught, measured, "", time.perf_counter() - started)
-        write_fit(out, taught, record, split, notes | {"scores": dict(record.scores)})
-    return Distilled(taught, out, measures, rows, table.task)
+        job = TableJob(table.frame, table.target_name, seed=int(student.random_state or 0))
+        record = fit_record(job, opened, split, student, measured, "", time.perf_counter() - started)
+        write_fit(out, student, record, split, notes | {"scores": dict(record.scores)})
+    return Distilled(student, out, measures, rows, table.task)
 
 
-def likeness_loss(name: str, vectors: torch.Tensor, similarity: str) -> Any:
-    """The loss of that name of similarities ``[b, b - 1]`` and of those of a teacher's vectors, or None."""
-    if name != "matching":
-        return None if name == "none" else entry("teacher_loss", name).factory
+def likeness_loss(loss: str | Callable[..., Any], vectors: torch.Tensor, similarity: str) -> Any:
+    """The loss of similarities ``[b, b - 1]`` and of those of a teacher's vectors; None for "none"."""
+    if loss != "matching":
+        return None if loss == "none" else loss
     rows = vectors[np.linspace(0, len(vectors) - 1, min(len(vectors), _SAMPLED)).astype(int)]
     scores = resolve_similarity(similarity)(rows, rows)[~torch.eye(len(rows), dtype=torch.bool)]
     low, middle, high = torch.quantile(scores.double(), torch.tensor([0.25, 0.5, 0.75]).double()).tolist()
