@@ -74,8 +74,8 @@ _SHORT = {
     "micro_f1": "micro F1",
     "macro_f1": "macro F1",
 }
-_SHORT |= {"subset_accuracy": "all right", "hamming_loss": "Hamming", "average_precision": "AP"}
-_SHARES = ("r2", "accuracy", "micro_f1", "macro_f1", "subset_accuracy", "average_precision")
+_SHORT |= {"subset_accuracy": "all right", "hamming_loss": "Hamming", "average_precision": "AP", "ndcg@10": "nDCG@10"}
+_SHARES = ("r2", "accuracy", "micro_f1", "macro_f1", "subset_accuracy", "average_precision", "ndcg@10")
 
 
 def _number(metric: str, value: float | None) -> str:

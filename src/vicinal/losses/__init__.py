@@ -49,6 +49,7 @@ from vicinal.losses.errors import PseudoHuberLoss, best_of_k, guess_errors, ms_s
 from vicinal.losses.fairness import distance_covariance, equal_rates, group_rates, joint_distance_covariance
 from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
 from vicinal.losses.icnn import icnn, icnn_score
+from vicinal.losses.lists import ListLoss, PlackettLuceLoss, SoftRankLoss
 from vicinal.losses.matching import (
     CompositeSigmoidMatchingLoss,
     CompositeSoftmaxMatchingLoss,
@@ -166,6 +167,7 @@ __all__ = [
     "DwellTimeMatchingLoss",
     "DynamicSoftMargin",
     "EmbeddingLoss",
+    "ListLoss",
     "ListwiseRankingLoss",
     "LossForPML",
     "LossFromPML",
@@ -178,6 +180,7 @@ __all__ = [
     "PairTemperature",
     "Pairs",
     "PairwiseRankingLoss",
+    "PlackettLuceLoss",
     "PointwiseRankingLoss",
     "PotentialMatchingLoss",
     "PredictionMemory",
@@ -190,6 +193,7 @@ __all__ = [
     "ReweightedSquaredLoss",
     "SelfDistillation",
     "Separator",
+    "SoftRankLoss",
     "SoftmaxMatchingLoss",
     "SphericalClasses",
     "SubspaceLearners",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
+from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
 from vicinal.report.records import CompareRecord, Doubted, FitRecord, Verdict
 from vicinal.report.text import metric_name, number, one_line
 
@@ -55,7 +55,8 @@ def class_rows(by_class: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
 
 def main_metric(record: FitRecord) -> str:
     """The metric for sentences: MSE, accuracy or (several classes per row) micro F1, else the model's first."""
-    usual = PRIMARY_OF_SEVERAL if record.several else PRIMARY[record.task]
+    usual = RANKED if RANKED in record.scores["model"] else PRIMARY[record.task]
+    usual = PRIMARY_OF_SEVERAL if record.several else usual
     return usual if usual in record.scores["model"] else next(iter(record.scores["model"]), "")
 
 
@@ -96,6 +97,8 @@ error than ridge, the best of 3 others (6 % less to 16 % more: no clear differen
     verdict = record.verdict
     if verdict is None:
         return ""
+    if RANKED in record.scores["model"]:
+        return _ranked_sentence(record, verdict)
     numbers, typical = record.task == "regression", verdict.typical
     rows = f"{verdict.rows:,} test rows" if record.split_sizes.get("test", 1) else f"{verdict.rows:,} rows, out of fold"
     known = math.isfinite(typical.low)
@@ -118,6 +121,22 @@ error than ridge, the best of 3 others (6 % less to 16 % more: no clear differen
         said.append(f"{what} {_shown_share(verdict.covered.value)}{doubt}")
     sentence = "; ".join(said)
     return f"{sentence[0].upper()}{sentence[1:]}." if known else f"Too few rows to say how sure this is: {sentence}."
+
+
+def _ranked_sentence(record: FitRecord, verdict: Verdict) -> str:
+    """The same of rows that are ranked within queries."""
+    typical, change = verdict.typical, verdict.change
+    doubt = f" (95 % CI {number(typical.low, 3)}-{number(typical.high, 3)})" if math.isfinite(typical.low) else ""
+    said = f"nDCG@10 is {number(typical.value, 3)}{doubt} over {verdict.rows:,} test queries."
+    if change is None:
+        return said
+    name = method_name(verdict.best, record).removesuffix(" on untuned features")
+    name += f", the best of {verdict.others} baselines" if verdict.others > 1 else ""
+    gap = f"{abs(change.value):.3f} {'above' if change.value > 0 else 'below'} {name}"
+    if math.isfinite(change.low):
+        unclear = ": not significant" if change.low <= 0 <= change.high else ""
+        gap += f" (CI {change.low:+.3f} to {change.high:+.3f}{unclear})"
+    return f"{said} That is {gap}."
 
 
 def _beside(record: FitRecord, verdict: Verdict, change: Doubted, what: str) -> str:
