@@ -58,6 +58,7 @@ class ColumnKernel:
         columns: their kinds.
         skipped: by column, why it is not read.
         rates: ``a`` by column.
+        means: of the squared distances between rows, by column.
         noise: on the diagonal of the kernel.
         explained: share of the variance of the vectors that rows left out are predicted by.
     """
@@ -84,11 +85,12 @@ class ColumnKernel:
         for name, kind in self.columns.items():
             choice = {key: value for key, value in choices.items() if key in (name, kind)}
             self._encoders[name] = build_table_encoder({name: kind}, encoders=choice).fit(rows)
-        self._rows = self._features(rows)
-        self._means = {name: max(_mean_square(values), 1e-12) for name, values in self._rows.items()}
+        self._rows = self.features(rows)
+        self.means = {name: max(_mean_square(values), 1e-12) for name, values in self._rows.items()}
         self.rates, self.noise, self.explained = dict.fromkeys(self.columns, 0.3), 1.0, 0.0
 
-    def _features(self, rows: pd.DataFrame) -> dict[str, Features]:
+    def features(self, rows: pd.DataFrame) -> dict[str, Features]:
+        """What the encoders give of rows in the form of the fit, by column ``[n, d]``."""
         return {
             name: encoder.features(rows, encoder.cache(encoder.prepare(rows)))
             for name, encoder in self._encoders.items()
@@ -99,7 +101,7 @@ class ColumnKernel:
         draw = np.random.default_rng(seed)
         rows = np.sort(draw.permutation(len(vectors))[:_MOST])
         parts = {name: values[rows] for name, values in self._rows.items()}
-        squares = {name: _squares(part, part) / self._means[name] for name, part in parts.items()}
+        squares = {name: _squares(part, part) / self.means[name] for name, part in parts.items()}
         center = vectors[rows] - vectors[rows].mean(axis=0)
         total = max(float(np.square(center).sum()), 1e-300)
 
@@ -133,19 +135,19 @@ class ColumnKernel:
             known: positions of the known rows that may have weight; None: all.
         """
         lacking = [name for name in self.columns if name not in frame.columns]
-        new = self._features(self.form.read(frame.assign(**dict.fromkeys(lacking))))
+        new = self.features(self.form.read(frame.assign(**dict.fromkeys(lacking))))
         allowed = np.arange(next(iter(self._rows.values())).shape[0]) if known is None else np.asarray(known)
         bank = {name: values[allowed] for name, values in self._rows.items()}
         k = min(k, len(allowed))
         places, weights = [], []
         for start in range(0, len(frame), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            squares = {n: _squares(new[n][rows], bank[n]) / self._means[n] for n in self.columns}
+            squares = {n: _squares(new[n][rows], bank[n]) / self.means[n] for n in self.columns}
             kernel = _kernel(squares, self.rates)
             order = np.argsort(-kernel, axis=1, kind="stable")[:, :k]
             systems = []
             for some in order:
-                inner = {n: _squares(bank[n][some], bank[n][some]) / self._means[n] for n in self.columns}
+                inner = {n: _squares(bank[n][some], bank[n][some]) / self.means[n] for n in self.columns}
                 systems.append(_kernel(inner, self.rates) + self.noise * np.eye(k))
             vector = torch.from_numpy(np.take_along_axis(kernel, order, axis=1))
             places.append(allowed[order])

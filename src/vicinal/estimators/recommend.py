@@ -290,12 +290,12 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         """Which rows new ones may be means of: items with vectors of the fit, users with clicks."""
         return self.trained_ if name == "item" else np.diff(self.clicks_.indptr) > 0
 
-    def _bank(self, name: str) -> Ids:
+    def bank(self, name: str) -> Ids:
         """Positions of the rows of a kernel."""
         return np.flatnonzero(self._clicked(name) & self._side(name).described)
 
     def _bank_vectors(self, name: str) -> Tensor:
-        return self.vectors_ if name == "item" else self._user_vectors(np.arange(len(self.users_)))
+        return self.vectors_ if name == "item" else self.user_vectors(np.arange(len(self.users_)))
 
     def _extend(self, name: str, ids: Ids, rows: pd.DataFrame | None = None) -> None:
         """Take up ids, with their columns if there are rows."""
@@ -312,7 +312,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def _near(self, name: str, places: Ids) -> NearRows:
         """The rows of the bank that some items or users are like, as positions among all."""
-        bank, rows = self._bank(name), self._side(name).rows
+        bank, rows = self.bank(name), self._side(name).rows
         near = self.kernels_[name].near(rows.iloc[places], self.n_neighbors)  # type: ignore[union-attr]
         return NearRows(bank[near.places], near.weights)
 
@@ -324,7 +324,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         others = np.setdiff1d(np.flatnonzero(~self.trained_), new)
         others = others[np.diff(self.clicks_.tocsc().indptr)[others] > 0]
         if len(others):
-            people = self._user_vectors(np.arange(len(self.users_)))
+            people = self.user_vectors(np.arange(len(self.users_)))
             clicks = sparse.csr_array(self.clicks_[:, others].T)
             self.vectors_[others] = self._folded(clicks, people, self.settings_)
 
@@ -355,7 +355,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         """Items whose clicks, or lack of them, make a user's vector."""
         return np.flatnonzero(self.trained_ | (np.diff(self.clicks_.tocsc().indptr) > 0))
 
-    def _user_vectors(self, places: Ids) -> Tensor:
+    def user_vectors(self, places: Ids) -> Tensor:
         """Vectors of users with clicks; 0 of others."""
         active = self._active()
         return self._folded(sparse.csr_array(self.clicks_[places][:, active]), self.vectors_[active], self.settings_)
@@ -399,12 +399,12 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     def _scores(self, places: Ids) -> tuple[Ids, Ids]:
         """Scores of all items ``[b, n]``, and what they are by ``[b]``, for users at ``places``, -1: unknown."""
         known = np.maximum(places, 0)
-        vectors = self._user_vectors(known)
+        vectors = self.user_vectors(known)
         clicked = (places >= 0) & (np.diff(self.clicks_[known].indptr) > 0)
         by = np.where(clicked, "clicks", "popularity").astype(object)
         alike = np.flatnonzero(~clicked & (places >= 0) & self.users_.described[known])
         if len(alike) and "user" in self.kernels_:
-            people = self._user_vectors(np.arange(len(self.users_))).numpy()
+            people = self.user_vectors(np.arange(len(self.users_))).numpy()
             vectors[alike] = torch.from_numpy(self._near("user", places[alike]).mean(people))
             by[alike] = "users alike"
         scores = (vectors @ self.vectors_.T).numpy()
@@ -439,7 +439,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
                     _ranked("item", self.items_, self._near("item", np.array([at])), scores[0]),
                 )
         elif reason == "users alike":
-            of_people = (self._user_vectors(np.arange(len(self.users_))) @ self.vectors_[at]).numpy()
+            of_people = (self.user_vectors(np.arange(len(self.users_))) @ self.vectors_[at]).numpy()
             neighbors = _ranked("user", self.users_, self._near("user", np.array([place])), of_people)
         if people and by[0] == "clicks" and self.trained_[at]:
             others = self._people(place, at, score)
@@ -462,7 +462,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def _people(self, place: int, at: int, score: float) -> pd.DataFrame:
         """Shares of the users who clicked an item in a score of it, and what they lack to it."""
-        everybody = self._user_vectors(np.arange(len(self.users_)))
+        everybody = self.user_vectors(np.arange(len(self.users_)))
         clicks = self.clicks_[:, [at]].toarray()[:, 0] / self.unit_
         confidence, ridge = self.settings_
         weight = np.where(clicks > 0, confidence * clicks, 1.0)
@@ -535,7 +535,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         """Put the rows that are there now under the kernels."""
         for name, former in self.kernels_.items():
             rows: Any = self._side(name).rows
-            columns = rows.iloc[self._bank(name)][list(former.columns)]
+            columns = rows.iloc[self.bank(name)][list(former.columns)]
             self.kernels_[name] = ColumnKernel(columns, former.columns, self.encoders, former.form).with_rates(former)
 
     # Files.
