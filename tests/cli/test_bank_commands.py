@@ -248,7 +248,7 @@ def test_a_folder_that_cannot_be_shown_is_one_sentence(folder, model, tmp_path, 
     assert "which is not there" in error(capsys, "show", tmp_path / "none")
     assert "a file" in error(capsys, "show", folder / "houses.csv")
     assert "got other files" not in error(capsys, "show", model / "held")
-    assert "expected the folder of a model or a matcher" in error(capsys, "show", folder)
+    assert "expected the folder of a model, a matcher or a recommender" in error(capsys, "show", folder)
     config = model / "config.json"
     config.write_text(config.read_text().replace('"regression"', '"regresion"'))
     assert "config.json: expected the checksum" in error(capsys, "show", model)

@@ -729,6 +729,11 @@ def load_model(
             "model: expected the folder of a model that predicts labels, got that of a matcher; RowMatcher.load "
             "reads it, and vicinal search searches it"
         )
+    if kind_of(Path(folder)) == "recommender":
+        raise ValueError(
+            "model: expected the folder of a model that predicts labels, got that of a recommender; Recommender.load "
+            "reads it, and vicinal recommend uses it"
+        )
     model = read_model(folder, BankedEstimator.by_task, index=index, encoders=encoders, verify=verify)
     if not isinstance(model, BankedEstimator):
         raise TypeError(f"model: expected an estimator of this library, got {type(model).__name__}")
