@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -255,7 +256,7 @@ def test_a_scorer_counts_a_quarter_beside_the_estimates(fitted):
     alone = copy.copy(model)
     odds = {}
     for share in (1.0, 0.0):
-        alone.share_ = share
+        alone.learned_ = replace(model.learned_, share=share)
         odds[share] = log_odds(alone._chances(at))
     mean = 0.25 * odds[1.0] + 0.75 * odds[0.0]
     assert np.abs(odds[1.0] - odds[0.0]).max() > 1
@@ -352,14 +353,14 @@ def test_a_promised_precision_is_promised_or_refused():
 def test_scorers_are_compared_and_what_tells_matches_is_said():
     left, right, pairs = shops(40)
     model = matcher(scorer="auto").fit(left, right, pairs)
-    assert any(note.startswith(f"{model.scorer_name_} tells matches, by the log loss") for note in model.notes_)
+    assert any(note.startswith(f"{model.learned_.name} tells matches, by the log loss") for note in model.notes_)
 
 
 def test_many_candidates_are_scored_by_boosting(monkeypatch):
-    monkeypatch.setattr("vicinal.estimators.matching.MOST_SCORED", 100)
+    monkeypatch.setattr("vicinal.estimators.match_labels.MOST_SCORED", 100)
     left, right, pairs = shops(40)
     model = matcher(scorer="auto").fit(left, right, pairs)
-    assert model.scorer_name_ == "boosting"
+    assert model.learned_.name == "boosting"
     assert any(note.endswith("of tables with at most 100 candidates") for note in model.notes_)
 
 

@@ -227,9 +227,9 @@ def _record(
     review: pd.DataFrame,
     clusters: tuple[pd.DataFrame, pd.DataFrame] | None,
 ) -> MatchRecord:
-    learned = matcher.scorer_ is not None
+    learned = matcher.learned_ is not None
     held_out = matcher.validation_ if learned else pd.DataFrame({"probability": [], "match": []})
-    scored, threshold = matcher.scored_candidates(), float(matcher.threshold_ or 0.0)
+    scored, threshold = matcher.scored_candidates(), matcher.threshold_
     sizes: dict[int, int] = {}
     if clusters is not None:
         members = np.bincount(clusters[0]["cluster"].to_numpy())
