@@ -37,6 +37,14 @@ FEW, SOME = (12, 30), (40, 20)
 """Tables whose pairs are weighed by columns alone, and some that are learned from."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _clear_tables_are_learned_from():
+    """What is learned beyond the weights shows in small tables, which the weights alone would do for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vicinal.estimators.match_linkage._CLEAR", 0.0)
+        yield
+
+
 @pytest.fixture(scope="module", params=[FEW, SOME], ids=["few", "some"])
 def case(request):
     tables = two_tables(0, *request.param)
@@ -74,6 +82,21 @@ def test_the_order_of_rows_of_one_table_does_not_matter():
     assert model.linkage_.refinement is not None
     assert linked(other) == linked(model)  # which row is the left one changes probabilities a little
     assert linked(model) >= {frozenset({str(i), str(100 + i)}) for i in range(40)}
+
+
+def test_nothing_is_learned_beyond_weights_that_leave_nothing_open_and_that_labels_agree_with(monkeypatch):
+    left, right = two_tables(0, *SOME)
+    monkeypatch.setattr("vicinal.estimators.match_linkage._CLEAR", 0.005)
+    alone = fitted(left, right)
+    chances = np.array(list(probabilities(alone).values()))
+    assert np.minimum(chances, 1 - chances).sum() < 0.005 * chances.sum()
+    assert alone.linkage_.refinement is None
+    assert linked(alone) >= {frozenset({f"l{i}", f"r{i}"}) for i in range(40)}
+    agreed, denied = (labelled(range(3), match) for match in (1, 0))
+    assert fitted(left, right, agreed).linkage_.refinement is None
+    assert fitted(left, right, denied).linkage_.refinement is not None
+    monkeypatch.setattr("vicinal.estimators.match_linkage._CLEAR", 0.0)
+    assert fitted(left, right).linkage_.refinement is not None
 
 
 def test_the_order_of_tables_does_not_matter(case):
