@@ -104,7 +104,12 @@ def test_links_of_each_kind(fitted):
     many, to_many, one = (model.link(links) for links in ("many", "one-to-many", "one-to-one"))
     assert len(many) >= len(to_many) >= len(one)
     assert not to_many["right"].duplicated().any()
-    with pytest.raises(ValueError, match=r"^links: expected one of"):
+    two = model.link("1:2")
+    assert two["left"].value_counts().max() <= 2
+    assert not two["right"].duplicated().any()
+    assert len(one) <= len(two) <= len(many)
+    pd.testing.assert_frame_equal(model.link("many-to-many"), many)
+    with pytest.raises(ValueError, match=r"^links: expected 'one-to-one'"):
         model.link("two")
 
 

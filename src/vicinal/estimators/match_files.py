@@ -63,7 +63,7 @@ class SavedMatcherParameters(Saved):
     id_left: _Text
     id_right: _Text
     n_candidates: Annotated[int, Field(ge=1, le=10_000)]
-    links: Literal["one-to-one", "one-to-many", "many"]
+    links: Annotated[str, Field(pattern=r"^(one-to-one|one-to-many|many|many-to-many|1:[0-9]{1,9})$")]
     precision: Annotated[float, Field(gt=0, lt=1)] | None
     encoders: dict[str, _Text] | None
     scorer: Literal["auto", "boosting", "neighbors"]

@@ -34,11 +34,13 @@ from vicinal.estimators.linking import (
     assigned,
     connected,
     copies,
+    larger_first,
     log_odds,
     pairs_of_rows,
     pairs_to_label,
     pairs_within,
 )
+from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
 from vicinal.estimators.match_files import read_matcher, write_matcher
 from vicinal.estimators.match_labels import LabelScorer, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage, match_weights
@@ -59,6 +61,7 @@ from vicinal.estimators.pair_reader import check_reader
 from vicinal.estimators.pair_scorers import SCORERS
 from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
+from vicinal.linkage.competition import partners
 from vicinal.metrics import candidate_recall, link_quality
 
 FEW = 200
@@ -69,7 +72,6 @@ _NO_LABELS = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
 _RISK = 0.05
 """Of a promise of precision that it is broken."""
 
-LINKS = ("one-to-one", "one-to-many", "many")
 DEPTHS = (1, 2, 5, 10, 20, 50)
 """Candidates of a row at which recall is told."""
 
@@ -78,6 +80,8 @@ MOST_CANDIDATES = 10_000
 
 _LOCAL = ("index", "root", "cache_dir", "plan")
 """Parameters that say where a run is made; they are not saved."""
+
+CLUSTERS = ("components", "consistent")
 
 _LOOKED_AT = 20_000
 """Pairs of a cluster that are looked at for contradictions, at most."""
@@ -106,7 +110,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         id_left: column of ids of the left table.
         id_right: column of ids of the right table.
         n_candidates: rows of the right table that each left row is compared with.
-        links: "one-to-one", "one-to-many" (a left row may have several right ones), or "many".
+        links: "one-to-one", "one-to-many" (a left row may have several right ones), "1:3" (three at most, or as many
+            as stands there) or "many-to-many" (also "many").
         precision: share of links that must be right, with 95 % confidence for pairs like the labelled ones (see
             :func:`vicinal.calibration.precision_threshold`); None: the threshold with the best F1.
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
@@ -222,6 +227,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.notes_: list[str] = []
         labels = 0 if labelled is None else len(labelled)
         self._check_promise(labels)
+        self._suggest_links(tables)
         encoders = self._encoders(tables, labels)
         if self.tune != "none":
             check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
@@ -246,6 +252,17 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                 "precision: expected labelled pairs to promise it by, got none; about "
                 f"{fewest} that match would do, if the held-out ones are all told right"
             )
+
+    def _suggest_links(self, tables: Sequence[MatchTable]) -> None:
+        """Say how many rows stand there more than once, where no more than one of them can be linked."""
+        for table, most in zip(tables, reversed(partners(self.links)), strict=False):
+            count = len(table) - len(table.first)
+            if len(tables) > 1 and count and most == 1:
+                more = "one-to-many" if table.name == "right" else "many-to-many"
+                self.notes_.append(
+                    f"{count} rows of the {table.name} table repeat others; {self.links} links one of equal rows, "
+                    f"{more} all"
+                )
 
     def _encoders(self, tables: Sequence[MatchTable], labels: int) -> dict[str, str]:
         """Names of encoders by kind: that of texts is worth its time where enough is labelled to learn what it says."""
@@ -289,7 +306,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _check_parameters(self) -> None:
         check_integer("n_candidates", self.n_candidates, 1, MOST_CANDIDATES)
         check_integer("random_state", self.random_state, 0)
-        check_choice("links", self.links, LINKS)
+        partners(self.links)
         check_choice("scorer", self.scorer, ("auto", *SCORERS))
         check_tune(self.tune, auto=True)
         check_between("minutes", self.minutes, 0, math.inf)
@@ -460,10 +477,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def link(self, links: str | None = None) -> pd.DataFrame:
         """The pairs that match: candidates from the threshold on, as ``links`` allows, the surest first.
 
-        "one-to-one" takes the links with the highest total log odds above the threshold (an assignment); with
-        "one-to-many" each right row gets its most probable left row; within one table all pairs above the threshold are
-        taken, and before them rows that are equal in all cells, with probability 1 (of 150 or more equal rows each with
-        the first). Without labels nothing is linked where no pair stands out from the others; ``notes_`` says so.
+        "one-to-one" takes the links with the highest total log odds above the threshold (an assignment), "1:3" those
+        with three right rows of a left one at most; with "one-to-many" each right row gets its most probable left row.
+        Within one table all pairs above the threshold are taken, and before them rows that are equal in all cells, with
+        probability 1 (of 150 or more equal rows each with the first). Without labels nothing is linked where no pair
+        stands out from the others; ``notes_`` says so.
 
         Args:
             links: in place of the matcher's own.
@@ -472,7 +490,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             A table of columns ``left``, ``right``, ``score`` (of the search for candidates; with fewer than 200 labels
             the log2 odds of the pair by itself) and ``probability``.
         """
-        kind = check_choice("links", self.links if links is None else links, LINKS)
+        most_right, most_left = partners(self.links if links is None else links)
         least = self.threshold_
         linked = self._scored()[2] >= least
         if self.learned_ is None and not self.linkage_.has_sign:
@@ -483,11 +501,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if self.tables_.is_single:
             return self._with_copies(rows, scores, chances)
         taken: Ids = np.arange(len(rows))
-        if kind == "one-to-many":
-            taken = np.sort(np.unique(rows[:, 1], return_index=True)[1])
-        elif kind == "one-to-one":
+        if most_right is not None:
             gains = log_odds(chances) - log_odds(np.array([least])) + 1e-3
-            taken = np.flatnonzero(assigned(rows[:, 0], rows[:, 1], gains))
+            taken = np.flatnonzero(assigned(rows[:, 0], rows[:, 1], gains, min(most_right, len(self.tables_.right))))
+        elif most_left == 1:
+            taken = np.sort(np.unique(rows[:, 1], return_index=True)[1])
         return self._named(rows[taken], score=scores[taken], probability=chances[taken])
 
     def _with_copies(self, rows: Ids, scores: Floats, chances: Floats) -> pd.DataFrame:
@@ -531,8 +549,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in sides)
         return np.asarray(np.isin(places, known))
 
-    def clusters(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def clusters(self, kind: str = "components") -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows of one table that are the same thing, by the links between them, and what speaks against it.
+
+        Args:
+            kind: "components": whatever links join; "consistent": of components of up to 200 rows, those clusters for
+                which most speaks, all pairs inside counted (correlation clustering, see
+                :func:`vicinal.estimators.match_clusters.consistent_clusters`); ``notes_`` says how many components were
+                cut, and how many that contradict themselves were too large for it.
 
         Returns:
             A table of ``id`` and ``cluster`` (numbered from 0, larger clusters first; a row without links has its own),
@@ -543,20 +567,40 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if not self.tables_.is_single:
             raise ValueError("right: expected a matcher of one table (right=None), got one of two; use link()")
         table = self.tables_.left
+        check_choice("kind", kind, CLUSTERS)
         names = connected(self._pair_positions(self.link()), len(table))
+        of = names[table.first]
+        inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
+        chances, same = self._chances(inside), same_things(self.tables_, self.labels_).are_same(inside)
+        if kind == "consistent":
+            part = self._cut(of, inside, chances, same)
+            names = larger_first(names * (int(part.max()) + 1) + part[table.thing])
+            of, stays = names[table.first], part[inside[:, 0]] == part[inside[:, 1]]
+            inside, chances, same = inside[stays], chances[stays], same[stays]
+            there -= int((~stays).sum())
         clusters = pd.DataFrame({"id": table.ids, "cluster": names})
         apart = positions_of(self.labels_[self.labels_["match"] == 0])
         apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
         parts = [self._named(apart, cluster=names[apart[:, 0]], why="labelled 0")]
-        of = names[table.first]
-        inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
         note = f"{len(inside)} of {there} pairs within clusters were looked at for contradictions"
         if len(inside) < there and note not in self.notes_:
             self.notes_.append(note)
-        inside = inside[~same_things(self.tables_, self.labels_).are_same(inside)]
-        doubtful = inside[self._chances(inside) < self.doubt_[0]]
+        doubtful = inside[~same & (chances < self.doubt_[0])]
         parts.append(self._named_first(doubtful, cluster=of[doubtful[:, 0]], why="improbable"))
         return clusters.sort_values("cluster", kind="stable", ignore_index=True), pd.concat(parts, ignore_index=True)
+
+    def _cut(self, clusters: Ids, pairs: Ids, chances: Floats, same: Ids) -> Ids:
+        """The part of its component that each thing is in; see :meth:`clusters`."""
+        gains = np.maximum(log_odds(chances) - log_odds(np.array([self.threshold_])), -AGAINST)
+        sure = float(log_odds(np.ones(1))[0])
+        apart = self._labelled(pairs, self.labels_[self.labels_["match"] == 0])
+        gains = np.where(same, sure, np.where(apart, -sure, gains))
+        parts, count, too_large = cut(clusters, pairs, gains)
+        for number, what in ((count, "cut into consistent clusters"), (too_large, f"not: of more than {LARGEST} rows")):
+            note = f"components that contradict themselves, {what}: {number}"
+            if number and note not in self.notes_:
+                self.notes_.append(note)
+        return parts
 
     def search(self, queries: Any, k: int = 10) -> pd.DataFrame:
         """The right rows most like texts or rows, best first.
