@@ -34,7 +34,7 @@ def consistent_clusters(gains: Floats) -> Ids:
     return np.unique(best, return_inverse=True)[1].ravel()
 
 
-def cut(clusters: Ids, pairs: Ids, gains: Floats) -> tuple[Ids, int, int]:
+def cut(clusters: Ids, pairs: Ids, gains: Floats) -> tuple[Ids, int, Ids]:
     """Which part of its component each row is in, ``[rows]``, where components contradict themselves; else 0.
 
     Args:
@@ -43,7 +43,7 @@ def cut(clusters: Ids, pairs: Ids, gains: Floats) -> tuple[Ids, int, int]:
         gains: log odds that the pairs are one thing, less those of the threshold, ``[n]``.
 
     Returns:
-        The parts, how many components were cut, and how many that contradict themselves have too many rows for it.
+        The parts, how many components were cut, and which contradict themselves and have too many rows for it.
     """
     parts, sizes = np.zeros(len(clusters), dtype=np.int64), np.bincount(clusters)
     of = clusters[pairs[:, 0]]
@@ -60,7 +60,7 @@ def cut(clusters: Ids, pairs: Ids, gains: Floats) -> tuple[Ids, int, int]:
         between[one, other] = between[other, one] = gains[inside]
         parts[rows] = consistent_clusters(between)
         count += int(parts[rows].any())
-    return parts, count, len(doubtful) - len(small)
+    return parts, count, np.setdiff1d(doubtful, small)
 
 
 def total_gain(gains: Floats, names: Ids) -> float:

@@ -556,7 +556,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             kind: "components": whatever links join; "consistent": of components of up to 200 rows, those clusters for
                 which most speaks, all pairs inside counted (correlation clustering, see
                 :func:`vicinal.estimators.match_clusters.consistent_clusters`); ``notes_`` says how many components were
-                cut, and how many that contradict themselves were too large for it.
+                cut, and which contradict themselves and were too large for it.
 
         Returns:
             A table of ``id`` and ``cluster`` (numbered from 0, larger clusters first; a row without links has its own),
@@ -596,10 +596,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         apart = self._labelled(pairs, self.labels_[self.labels_["match"] == 0])
         gains = np.where(same, sure, np.where(apart, -sure, gains))
         parts, count, too_large = cut(clusters, pairs, gains)
-        for number, what in ((count, "cut into consistent clusters"), (too_large, f"not: of more than {LARGEST} rows")):
-            note = f"components that contradict themselves, {what}: {number}"
-            if number and note not in self.notes_:
-                self.notes_.append(note)
+        notes = [f"components of links that contradict themselves, cut into clusters that do not: {count}"][:count]
+        for component in too_large:
+            rows = np.flatnonzero(clusters == component)
+            notes.append(
+                f"the component of row {short(self.tables_.left.ids[self.tables_.left.first[rows[0]]])} contradicts "
+                f"itself, and stays whole: it has {len(rows)} rows, and components of up to {LARGEST} are cut"
+            )
+        self.notes_ += [note for note in notes if note not in self.notes_]
         return parts
 
     def search(self, queries: Any, k: int = 10) -> pd.DataFrame:
