@@ -140,7 +140,9 @@ def match(
     id_right: Annotated[str | None, typer.Option(help="The same of the right table.")] = None,
     links: Annotated[
         str,
-        typer.Option(help="one-to-one, one-to-many (several right rows of a left one), or many."),
+        typer.Option(
+            help="one-to-one, one-to-many (several right rows of a left one), 1:3 (three at most) or many-to-many."
+        ),
     ] = "one-to-one",
     **_: Any,
 ) -> None:
@@ -161,6 +163,13 @@ def dedupe(
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column of ids; default: id, or the numbers of the rows.")
     ] = None,
+    clusters: Annotated[
+        str,
+        typer.Option(
+            help="components: whatever links join; consistent: of components of up to 200 rows, the clusters for which "
+            "most speaks."
+        ),
+    ] = "components",
     **_: Any,
 ) -> None:
     """Find the rows of one table that are copies of one another.
@@ -168,13 +177,17 @@ def dedupe(
     As vicinal match, with clusters.parquet (which rows are one thing) and contradictions.csv (pairs of a cluster that
     speak against it).
     """
-    _run(context, table, None, links="many", default="dedupe")
+    _run(context, table, None, links="many", default="dedupe", clusters=clusters)
 
 
-def _run(context: typer.Context, left: str, right: str | None, *, links: str, default: str) -> None:
+def _run(
+    context: typer.Context, left: str, right: str | None, *, links: str, default: str, clusters: str = "components"
+) -> None:
+    from vicinal.core import check_choice
     from vicinal.core.checks import local_path
     from vicinal.data import beside
     from vicinal.data.sources import table_name, table_source, table_sources
+    from vicinal.estimators.matching import CLUSTERS
     from vicinal.workflows import match_tables
     from vicinal.workflows.match import MatchJob
 
@@ -195,6 +208,7 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
         tuple(options["use"]) if options["use"] else None,
         tuple(options["drop"] or ()),
         o.root_of(options["root"]),
+        check_choice("--clusters", clusters, CLUSTERS),
         {
             "links": links,
             "precision": options["precision"],
