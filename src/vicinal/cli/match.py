@@ -123,6 +123,7 @@ MATCHING: o.Options = {
     "database": (o.Database, None),
     "as_json": (o.AsJson, False),
     "quiet": (o.Quiet, False),
+    "verbose": (o.Verbose, False),
 }
 """What both commands have."""
 
@@ -229,7 +230,7 @@ def _run(
     if options["as_json"]:
         print_json(outcome_json(outcome, folder))
     else:
-        print_outcome(outcome, folder, command)
+        print_outcome(outcome, folder, command, whole=options["verbose"])
 
 
 def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: Mapping[str, Any]) -> None:
@@ -245,7 +246,7 @@ def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: 
         reviewer, check_integer("--port", options["port"], 0, 65535)
     )  # its port is known to be free first
     outcome = reviewer.match()
-    print_outcome(outcome, folder)
+    print_outcome(outcome, folder, whole=options["verbose"])
     if not len(outcome.review):
         output.print("no pairs to label, so no page", markup=False)
         return
@@ -292,27 +293,37 @@ def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
     }
 
 
-def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "") -> None:
-    """What a person reads of a match, with the ``command`` to label pairs by, if there is one."""
+def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *, whole: bool = False) -> None:
+    """What a person reads of a match, with the ``command`` to label pairs by, if there is one.
+
+    With ``whole``, also the recall by number of candidates, what was chosen and why, and all sizes of clusters.
+    """
     from vicinal.report.match import match_findings
 
     record = outcome.record
-    if record.recall:
+    if whole and record.recall:
         rows = [[str(k), f"{share:.3f}"] for k, share in record.recall.items()]
-        print_rows("Labelled matches among the candidates", ["candidates", "share"], rows)
-    for sentence in (*match_findings(record), *record.notes):
+        print_rows("Candidate recall on labelled matches", ["candidates", "share"], rows)
+    notes = [note for note in record.notes if whole or note.startswith(_WARNINGS)]
+    for sentence in (*match_findings(record), *notes):
         output.print(sentence, markup=False)
-    to_label, what = len(outcome.review), "pairs of copies" if len(record.rows) == 1 else "links"
-    output.print(f"{record.links[0]} {what}, {to_label} doubtful pairs to look at", markup=False)
-    for size, count in sorted(record.clusters.items()):
-        output.print(f"{count} clusters of {size} rows" if size > 1 else f"{count} rows without a copy", markup=False)
+    to_label = len(outcome.review)
+    if record.clusters and whole:
+        rows = [[str(size), f"{count:,}"] for size, count in sorted(record.clusters.items())]
+        print_rows("Clusters", ["rows", "clusters"], rows)
+    elif several := {size: count for size, count in record.clusters.items() if size > 1}:
+        alone, count = record.clusters.get(1, 0), sum(several.values())
+        output.print(f"{count:,} clusters of 2 to {max(several):,} rows; {alone:,} rows without a copy", markup=False)
     output.print(f"matcher {folder}", markup=False)
-    for name in ("links.csv", "review.csv", "report.html"):
-        output.print(f"        {folder / name}", markup=False)
+    for name, words in {"links.csv": "", "review.csv": f" ({to_label} doubtful pairs)", "report.html": ""}.items():
+        output.print(f"        {folder / name}{words}", markup=False)
     if not sum(record.pairs) and to_label and command:
         output.print(
-            f"next: label pairs on a page with --review, or write 1 or 0 into the column match of "
-            f"{folder / 'review.csv'}, then again",
+            "No labels: these are estimates. Label pairs with --review, or in the column match of review.csv, and run "
+            f"again:\n        {command}",
             markup=False,
         )
-        output.print(f"        {command}", markup=False)
+
+
+_WARNINGS = ("fewer than", "unsure", "different in each row")
+"""How notes begin that are printed in any case."""

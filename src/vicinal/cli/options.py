@@ -343,7 +343,10 @@ Baselines: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
 Verbose: TypeAlias = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print a line of progress every second.", rich_help_panel=ALSO)
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Print all details, and a line of progress every second.", rich_help_panel=ALSO
+    ),
 ]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 

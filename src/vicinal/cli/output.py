@@ -1,7 +1,8 @@
 """Printing: results on standard output, progress and errors on standard error."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -57,6 +58,24 @@ def print_rows(
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)
+
+
+def print_columns(rows: Sequence[tuple[str, str | None, str, str]], console: Console, *, whole: bool) -> None:
+    """Print names, kinds (None or "" if left out), encoders and reasons of columns, as a table or in one line."""
+    if whole:
+        lines = [[name, kind or "left out", encoder, reason] for name, kind, encoder, reason in rows]
+        print_rows("Columns", ["column", "taken for", "encoder", "because"], lines, numbers=False, console=console)
+        return
+    kinds = Counter(kind for _, kind, _, _ in rows if kind)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    left = [name for name, kind, _, _ in rows if not kind]
+    names = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
+    out = f"; {len(left)} left out ({names})" if left else ""
+    console.print(f"Columns: {sum(kinds.values())} used ({listed}){out}; -v lists them", markup=False)
+
+
+_NAMED = 3
+"""Left-out columns that the short form names."""
 
 
 def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:

@@ -130,17 +130,15 @@ def _chosen(
     truth = matches[~inner]
     are_mixed = len(set(truth.tolist())) == len(set(matches[inner].tolist())) == 2
     if not (are_mixed and is_small and _FEWEST_COMPARED <= len(matches) <= MOST_COMPARED):
-        return "boosting", (
-            f"boosting tells matches; scorers are compared on {_FEWEST_COMPARED} to {MOST_COMPARED} labelled "
-            f"pairs of tables with at most {MOST_SCORED} candidates"
-        )
+        many = "many candidates" if are_mixed and len(matches) >= _FEWEST_COMPARED else "few labels"
+        return "boosting", f"Scorer: gradient boosting (too {many} to try the neighbor scorer)."
     chances: dict[str, Floats] = {}
     for each, scorer in SCORERS.items():
         log(f"trying {each}")
         chances[each] = scorer().fit(features[inner], matches[inner], seed).chances(features[~inner])
     name, errors = choose_scorer(chances, truth)
     listing = ", ".join(f"{each} {error:.3f}" for each, error in errors.items())
-    return name, f"{name} tells matches, by the log loss on {len(truth)} pairs: {listing}"
+    return name, f"Scorer: {name}. Log loss on {len(truth)} pairs: {listing}."
 
 
 def _reader(

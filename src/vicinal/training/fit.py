@@ -58,7 +58,7 @@ class _Record(Callback):
             return
         best = errors.index(min(errors))
         last = min(most, best + 1 + self.patience)
-        note = f"epochs if no better comes, {most} at most; error {errors[-1]:.3g}"
+        note = f"epochs until early stopping (max. {most}); error {errors[-1]:.3g}"
         report("training", done, last, note)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -43,9 +43,9 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     mean = mean_baseline(target[split.train], len(split.test), classes=classes, weights=in_train)
     knn = knn_of_embeddings(model, opened, split)
     tuned = untuned_baselines(model, opened, split) if job.baselines else []
-    others = {"mean": mean, "k-NN on its embeddings": knn}
-    others |= {f"{baseline.name} on untuned features": baseline for baseline in tuned}
-    notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows.", *_weighted(job)]
+    others = {"mean": mean, "k-NN (learned embeddings)": knn}
+    others |= {f"{baseline.name} (raw features)": baseline for baseline in tuned}
+    notes = [f"k-NN (learned embeddings): {_settings_of(knn)}, chosen on the validation rows.", *_weighted(job)]
     notes += [*baseline_notes(tuned, len(split.train) + len(split.validation)), *threshold_notes(model)]
     notes += [f"{said}." for said in unknown_classes(model, target[split.test])]
     queries = None if job.query is None or opened.table.groups is None else opened.table.groups[split.test]
@@ -64,7 +64,7 @@ def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable
     if job.baselines and len(table) <= TRIED:
         tuned = untuned_baselines(model, opened, no_test(len(table), 0))
         notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
-    others |= {f"{baseline.name} on untuned features": baseline for baseline in tuned}
+    others |= {f"{baseline.name} (raw features)": baseline for baseline in tuned}
     notes += [*_weighted(job), *baseline_notes(tuned, len(table)), *threshold_notes(model)]
     queries = None if job.query is None else table.groups
     measured = _measured(model, predicted, others, table.target, table.weights, notes, queries)
@@ -100,7 +100,7 @@ def _with_lambdarank(measured: Measurements, model: BankedEstimator, opened: Ope
     if ranked is None:
         note = "LambdaRank is left out: it takes whole grades from 0 to 30, of five queries at least."
         return replace(measured, notes=[*measured.notes, note])
-    name, one = "LambdaRank on untuned features", replace(ours, predicted=ranked.prediction, only_order=True)
+    name, one = "LambdaRank (raw features)", replace(ours, predicted=ranked.prediction, only_order=True)
     note = f"LambdaRank: {_settings_of(ranked)}, chosen by cross-validation over queries."
     methods, scores = {**measured.methods, name: one}, {**measured.scores, name: one.scores}
     return replace(measured, methods=methods, scores=scores, notes=[*measured.notes, note])

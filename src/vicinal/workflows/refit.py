@@ -154,7 +154,7 @@ def refit_model(
         new = clone(old).set_params(
             plan=old.plan_, columns=opened.kinds, form=opened.table.form, progress=False, **places
         )
-        log(f"fitting on {len(trial.split.train)} rows, {len(trial.split.validation)} to stop early and calibrate")
+        log(f"fitting on {len(trial.split.train)} rows, {len(trial.split.validation)} for validation and calibration")
         fit_split(new, opened, trial.split)
         log("comparing with the old model")
         outcome, measured = _compared(job, old, new, opened, rows, trial)
