@@ -67,7 +67,7 @@ _NO_LABELS = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
 
 _SHARE = 0.25
 """Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know which pairs
-compete. Alone it links many pairs that nobody labelled: docs/results/linking.md."""
+compete. Alone it links many pairs that nobody labelled: docs/results/match.md."""
 
 _RISK = 0.05
 """Of a promise of precision that it is broken."""
