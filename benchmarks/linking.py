@@ -1,4 +1,4 @@
-"""Linking without labels beside splink 5, and what some labels add: docs/results/linking.md.
+"""Linking without labels beside splink 5, and what some labels add: docs/results/match.md.
 
 ``benchmarks/linking_sets.py`` writes the sets, ``benchmarks/linking_splink.py`` has the settings of splink. Each set
 and method runs in a process of its own, one after the other. Every figure is a line of the CSV as soon as it is known;

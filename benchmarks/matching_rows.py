@@ -1,4 +1,4 @@
-"""Rows of two tables: ``RowMatcher`` on four public sets with the published pairs: docs/results/matching-rows.md.
+"""Rows of two tables: ``RowMatcher`` on four public sets with the published pairs: docs/results/match.md.
 
 The sets are those of DeepMatcher (Mudgal et al., SIGMOD 2018) as Ditto's repository holds them: labelled pairs of
 serialized rows, split into train, valid and test. The two tables are the distinct texts of either side, columns parsed

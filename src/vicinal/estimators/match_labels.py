@@ -17,7 +17,7 @@ from vicinal.estimators.pair_scorers import SCORERS, PairScorer, choose_scorer
 
 SHARE = 0.25
 """Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know which pairs
-compete. Alone it links many pairs that nobody labelled: docs/results/linking.md."""
+compete. Alone it links many pairs that nobody labelled: docs/results/match.md."""
 
 MOST_COMPARED = 10_000
 """Labelled pairs up to which scorers are compared; of more, boosting is taken."""

@@ -196,7 +196,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             labels are read out.
 
     The paper is NONA (see ``docs/methods.md``): ``preset="nona"`` is its model and its training. The measurements
-    behind the defaults are in ``docs/results/nona.md`` and ``docs/results/readouts.md``.
+    behind the defaults are in ``docs/results/predict.md`` and ``docs/results/intervals.md``.
 
     >>> x = np.linspace(0, 6, 200)[:, None]
     >>> model = NeighborRegressor(max_epochs=30, learning_rate=1e-2).fit(x, np.sin(x[:, 0]))
