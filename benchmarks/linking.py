@@ -1,4 +1,4 @@
-"""Linking without labels beside splink 5, and what some labels add: docs/results/linking.md.
+"""Linking without labels beside splink 5, and what some labels add: docs/results/match.md.
 
 ``benchmarks/linking_sets.py`` writes the sets, ``benchmarks/linking_splink.py`` has the settings of splink. Each set
 and method runs in a process of its own, one after the other. Every figure is a line of the CSV as soon as it is known;
@@ -163,8 +163,26 @@ def by_vicinal(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, F
     links = model.link()
     values = spent(begun) | measured(Truth(data), links, scored_by(model))
     said = [word for word in WARNINGS if any(word in note for note in model.notes_)]
+    if data.right is None:
+        for kind in ("components", "consistent"):
+            values |= in_clusters(Truth(data), model.clusters(kind)[0], kind)
     values |= {"warned": float(bool(said)), "expected": model.linkage_.expected(model.tables_)}
     return [("vicinal", seed, values | {f"said: {word}": 1.0 for word in said})]
+
+
+def in_clusters(truth: Truth, clusters: pd.DataFrame, kind: str) -> Figures:
+    """B-cubed F1 of clusters, and F1 of the pairs inside them."""
+    from vicinal.metrics import cluster_quality
+
+    first = clusters.groupby("cluster")["id"].transform("first")
+    names = truth.things(pd.DataFrame({"left": first, "right": clusters["id"]})[first != clusters["id"]])
+    there = truth.things(truth.data.matches)
+    counts = [np.unique(np.stack(each), axis=1, return_counts=True)[1] for each in ((names, there), (names,), (there,))]
+    right, said, matches = (int((count * (count - 1) // 2).sum()) for count in counts)
+    return {
+        f"{kind}: b-cubed f1": cluster_quality(names, there).f1,
+        f"{kind}: pair f1": f1(right, said, matches)["f1"],
+    }
 
 
 def scored_by(model: "RowMatcher") -> pd.DataFrame:
@@ -380,12 +398,20 @@ def qualities(at: Cell) -> str:
     return grid(["F1 without labels", "rows", "matches", "guesses of before", "splink 5.0.0", "vicinal"], rows)
 
 
+PAIRS = ("components", "pair"), ("consistent", "pair")
+
+
 def clusters(at: Cell) -> str:
     rows = [
-        [shown_as, *(shown(at(name, way, "b-cubed f1")) for way in (BEFORE, better(at, name), NOW))]
+        [
+            shown_as,
+            *(shown(at(name, way, "b-cubed f1")) for way in (BEFORE, better(at, name), NOW)),
+            *(shown(at(name, NOW, f"{kind}: {what} f1")) for kind, what in (("consistent", "b-cubed"), *PAIRS)),
+        ]
         for name, shown_as in NAMES.items()
     ]
-    return grid(["B-cubed F1", "guesses of before", "splink 5.0.0", "vicinal"], rows)
+    head = ["B-cubed F1", "guesses of before", "splink 5.0.0", "vicinal", "consistent", "pair F1", "consistent"]
+    return grid(head, rows)
 
 
 def sureness(at: Cell) -> str:

@@ -1,4 +1,4 @@
-"""Time, memory and recall of linking a million rows with a million: docs/results/matching-rows.md.
+"""Time, memory and recall of linking a million rows with a million: docs/results/match.md.
 
 Persons are drawn, not taken from anywhere. Names are of two to four syllables; the k-th most frequent of 2,000 given
 names, 8,000 surnames, 6,000 streets and 3,000 suburbs has a share in proportion to 1 / (k + 10), so that the first

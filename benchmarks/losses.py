@@ -1,40 +1,261 @@
-"""Do losses of class scores, teachers, regularizers and ways to train do what their papers say, on small real data?
+"""Do robust losses and weights of classes do what they say, on small real data? Wrong labels, long tails, outliers.
 
-    python benchmarks/losses.py --data ../shared/data --out benchmarks/results/losses.csv --page docs/results/losses.md
+Networks have one hidden layer and 1,000 training rows. Each method takes the setting of the lowest validation error, by
+seed, among as many settings as the plain baseline has. A second plain one takes 5 times the learning rate: what gains
+as much as that is a matter of pace. Lines that are in the file are not run again.
 
-Each method takes the setting of the lowest validation error, by seed, among as many settings as the plain baseline has.
-A second plain one takes 5 times the learning rate: what gains as much as that is a matter of pace.
-Lines that are in the file are not run again. The page gets a table a case: mean and deviation over seeds, and the
-paired t-test of the difference from the plain baseline.
+    python benchmarks/losses.py --data ../shared/data --out benchmarks/results/losses.csv
 """
 
 import argparse
+import copy
+import math
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
-from losses_cases import CASES as CLASSES
-from losses_others import CASES as OTHERS
-from losses_training import PLAIN, Pace
-from scipy.stats import ttest_rel
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from torch import nn
+from torch.nn import functional
 
-CASES = [*CLASSES, *OTHERS]
+from vicinal import losses
+
+WEIGHT_DECAY, DROPOUT = (0.01, 0.3), (0.0, 0.3)
+PLAIN = [{"decay": d, "dropout": p, "smoothing": s} for d, p, s in product(WEIGHT_DECAY, DROPOUT, (0.0, 0.1))]
 FASTER = "plain, 5 times the learning rate"
-for one in CASES:
-    if one.methods.get("plain") == PLAIN:
-        one.methods = {"plain": PLAIN, FASTER: PLAIN} | one.methods
-MARK = "<!-- {name} -->"
+
+
+def beside(*settings):
+    """Settings of a method: its own two or so, each with the weight decays and dropouts of the baseline."""
+    return [{"decay": d, "dropout": p, **each} for d, p, each in product(WEIGHT_DECAY, DROPOUT, settings)]
+
+
+def named(loss, *settings):
+    return beside(*({"loss": loss, **each} for each in settings))
+
+
+class Case(NamedTuple):
+    """``prepare(data folder, seed)`` gives rows, ``fit(rows, seed, pace, ...)`` a validation error and measures."""
+
+    name: str
+    prepare: Callable
+    fit: Callable
+    methods: dict[str, list[dict]]
+
+
+class Net(nn.Module):
+    """One hidden layer."""
+
+    def __init__(self, dim, outputs, dropout):
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(dim, 128), nn.ReLU(), nn.Dropout(dropout))
+        self.head = nn.Linear(128, outputs)
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+def train(net, x, loss, valid, *, seed, pace, decay, epochs=30, extra=()):
+    """Train ``net``; ``loss(net, rows)`` of a batch's row numbers; the epoch of the lowest ``valid(net)``."""
+    parameters = [*net.parameters(), *(p for module in extra for p in module.parameters())]
+    optimizer = torch.optim.AdamW(parameters, lr=pace * 2e-3, weight_decay=decay)
+    generator = torch.Generator().manual_seed(seed)
+    lowest, state = math.inf, None
+    for _ in range(epochs):
+        net.train()
+        for rows in torch.randperm(len(x), generator=generator).split(100):
+            if len(rows) >= 4:
+                optimizer.zero_grad()
+                loss(net, rows).backward()
+                optimizer.step()
+        now = measure(net, valid)
+        if now < lowest or state is None:
+            lowest, state = now, copy.deepcopy(net.state_dict())
+    net.load_state_dict(state)
+    return lowest
+
+
+@torch.no_grad()
+def measure(net, how):
+    return float(how(net.eval()))
+
+
+def wrong(x, y):
+    """The share of wrong rows, with a hundredth of the cross-entropy to settle ties."""
+    return lambda net: (net(x).argmax(1) != y).double().mean() + 1e-4 * functional.cross_entropy(net(x), y)
+
+
+def error(x, y):
+    return lambda net: (net(x).argmax(1) != y).double().mean()
+
+
+def digits(data, seed, train_rows=1000):
+    """Photos of digits as 14 x 14 numbers; training, validation and test rows."""
+    file = np.load(data / "images" / "mnist5k.npz")
+    images = torch.from_numpy(file["images"]).float()[:, None] / 255
+    x, y = functional.avg_pool2d(images, 2).flatten(1), torch.from_numpy(file["label"]).long()
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    parts = order[:train_rows], order[train_rows : train_rows + 500], order[train_rows + 500 :]
+    return [(x[part], y[part]) for part in parts]
+
+
+def noisy_digits(share):
+    def prepare(data, seed):
+        parts = digits(data, seed)
+        generator = torch.Generator().manual_seed(1000 + seed)
+        for number in (0, 1):  # the labels that stop training are as wrong as the others
+            x, y = parts[number]
+            flip = torch.rand(len(y), generator=generator) < share
+            other = (y + torch.randint(1, 10, y.shape, generator=generator)) % 10
+            parts[number] = (x, torch.where(flip, other, y))
+        return parts
+
+    return prepare
+
+
+def fit_classes(rows, seed, pace, *, decay, dropout, smoothing=0.0, loss=None, **hyper):
+    """A loss of class scores in place of cross-entropy."""
+    (x, y), valid, test = rows
+    torch.manual_seed(seed)
+    net = Net(x.shape[1], 10, dropout)
+    criterion = losses.ClassLoss(loss, **hyper) if loss else nn.CrossEntropyLoss(label_smoothing=smoothing)
+    by = {"seed": seed, "pace": pace, "decay": decay}
+    lowest = train(net, x, lambda net, at: criterion(net(x[at]), y[at]), wrong(*valid), **by)
+    return lowest, {"error": measure(net, error(*test))}
+
+
+def long_tail(data, seed):
+    """Classes of 200 rows down to 4, which ones by seed; validation and test rows count each class alike."""
+    pool, valid, test = digits(data, seed, 3000)
+    order = torch.randperm(10, generator=torch.Generator().manual_seed(seed))
+    rows = [(pool[1] == int(k)).nonzero()[: round(200 * 50 ** (-rank / 9)), 0] for rank, k in enumerate(order)]
+    some = torch.cat(rows)
+    return (pool[0][some], pool[1][some]), valid, test, order[-3:]
+
+
+def fit_tail(rows, seed, pace, *, decay, dropout, weighted=False, within=None, smoothing=0.0):
+    (x, y), valid, test, rare = rows
+    torch.manual_seed(seed)
+    net, count = Net(x.shape[1], 10, dropout), torch.bincount(y, minlength=10).float()
+    criterion = nn.CrossEntropyLoss(weight=len(y) / (10 * count) if weighted else None, label_smoothing=smoothing)
+    centers = nn.Embedding(10, 128)
+
+    def loss(net, at):
+        features = net.features(x[at])
+        value = criterion(net.head(features), y[at])
+        if within is None:
+            return value
+        return value + losses.neural_collapse(features, y[at], centers.weight, within=within, between=within)
+
+    def balanced(x, y):
+        return lambda net: torch.stack([error(x[y == k], y[y == k])(net) for k in range(10)]).mean()
+
+    by = {"seed": seed, "pace": pace, "decay": decay, "epochs": 60, "extra": [centers]}
+    lowest, few = train(net, x, loss, balanced(*valid), **by), torch.isin(test[1], rare)
+    rarest = error(*(part[few] for part in test))
+    return lowest, {"balanced error": measure(net, balanced(*test)), "rarest three": measure(net, rarest)}
+
+
+def outlying(data, seed):
+    """Ratings of tweets; a tenth of the labels of training and validation are moved by five deviations."""
+    table = pd.read_parquet(data / "text" / "vader_sentiment.parquet")
+    table = table.dropna(subset="text").drop_duplicates("text").reset_index(drop=True)
+    grams = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5, sublinear_tf=True)
+    vectors = TruncatedSVD(100, random_state=0).fit_transform(grams.fit_transform(table["text"]))
+    tweets = (table["domain"] == "tweets").to_numpy()
+    x = torch.from_numpy(((vectors - vectors.mean(0)) / vectors.std(0))[tweets]).float()
+    rating = table["rating"][tweets]
+    y = torch.tensor(((rating - rating.mean()) / rating.std()).to_numpy()).float()
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:3500]
+    parts = [(x[part], y[part]) for part in order.split([1000, 500, 2000])]
+    generator = torch.Generator().manual_seed(1000 + seed)
+    for number in (0, 1):
+        x, y = parts[number]
+        off = 5.0 * (torch.rand(len(y), generator=generator) < 0.1) * torch.randn(len(y), generator=generator).sign()
+        parts[number] = (x, y + off)
+    return parts
+
+
+def fit_number(rows, seed, pace, *, decay, dropout, way="squared", c=1.0):
+    (x, y), valid, test = rows
+    torch.manual_seed(seed)
+    net = Net(x.shape[1], 1, dropout)
+    kinds = {"squared": functional.mse_loss, "absolute": functional.l1_loss, "pseudo": losses.PseudoHuberLoss(c)}
+    criterion = (kinds | {"huber": nn.HuberLoss(delta=c)})[way]
+    absolute = lambda x, y: lambda net: (net(x)[:, 0] - y).abs().mean()
+    squared = lambda net: (net(test[0])[:, 0] - test[1]).square().mean() / test[1].var()
+    by = {"seed": seed, "pace": pace, "decay": decay}
+    lowest = train(net, x, lambda net, at: criterion(net(x[at])[:, 0], y[at]), absolute(*valid), **by)
+    return lowest, {
+        "squared error over variance": measure(net, squared),
+        "absolute error": measure(net, absolute(*test)),
+    }
+
+
+WIDE = [{"decay": d, "dropout": p} for d, p in product((0.001, 0.01, 0.1, 0.3), DROPOUT)]
+CASES = [
+    Case(
+        "labels, 40 % wrong",
+        noisy_digits(0.4),
+        fit_classes,
+        {
+            "plain": PLAIN,
+            FASTER: PLAIN,
+            "comp_sum": named("comp_sum", {"tau": 1.4}, {"tau": 1.7}),
+            "truncated_gce": named("truncated_gce", {"cutoff": 0.01}, {"cutoff": 0.05}),
+            "symmetric_ce": named("symmetric_ce", {"beta": 0.5}, {"beta": 2.0}),
+            "js_loss": named("js_loss", {"share": 0.3}, {"share": 0.7}),
+            "normalized_ce": named("normalized_ce", {"passive": "rce"}, {"passive": "agce"}),
+        },
+    ),
+    Case(
+        "labels, all right",
+        noisy_digits(0.0),
+        fit_classes,
+        {
+            "plain": PLAIN,
+            FASTER: PLAIN,
+            "comp_sum": named("comp_sum", {"tau": 0.7}, {"tau": 1.3}),
+            "z_loss": named("z_loss", {"sharpness": 1.0, "location": 2.0}, {"sharpness": 4.0, "location": 2.0}),
+        },
+    ),
+    Case(
+        "long tail",
+        long_tail,
+        fit_tail,
+        {
+            "plain": PLAIN,
+            FASTER: PLAIN,
+            "class weights": beside({"weighted": True, "smoothing": 0.0}, {"weighted": True, "smoothing": 0.1}),
+            "neural_collapse": beside({"within": 0.1}, {"within": 0.5}),
+        },
+    ),
+    Case(
+        "outlying labels",
+        outlying,
+        fit_number,
+        {
+            "plain": [{**each, "way": "squared"} for each in WIDE],
+            "absolute error": [{**each, "way": "absolute"} for each in WIDE],
+            "Huber": beside({"way": "huber", "c": 0.3}, {"way": "huber", "c": 1.0}),
+            "PseudoHuberLoss": beside({"way": "pseudo", "c": 0.3}, {"way": "pseudo", "c": 1.0}),
+        },
+    ),
+]
 
 
 def run(case, data, out, seed, done):
     """Lines of a seed, each method with the setting of its lowest validation error."""
     missing = [method for method in case.methods if (case.name, seed, method) not in done]
-    if not missing:
-        return
-    rows = case.prepare(data, seed)
+    rows = case.prepare(data, seed) if missing else None
     for method in missing:
-        Pace.factor = 5.0 if method == FASTER else 1.0
-        tried = [(*case.fit(rows, seed, **settings), settings) for settings in case.methods[method]]
+        pace = 5.0 if method == FASTER else 1.0
+        tried = [(*case.fit(rows, seed, pace, **settings), settings) for settings in case.methods[method]]
         valid, measures, settings = min(tried, key=lambda one: one[0])
         text = " ".join(f"{name}={value}" for name, value in settings.items())
         line = {"case": case.name, "seed": seed, "method": method, "settings": text, "valid": f"{valid:.5g}"}
@@ -43,63 +264,18 @@ def run(case, data, out, seed, done):
         print(case.name, seed, method, text, measures, flush=True)
 
 
-def table(case, results):
-    """Markdown: a row a method, a column a measure, and the difference of the first from the plain baseline."""
-    part = results[results["case"] == case.name]
-    measures = list(part["measure"].unique())
-    first = part[part["measure"] == measures[0]].pivot_table(index="seed", columns="method", values="value")
-    first = first.dropna()
-    plain = first[list(case.plain)].mean().idxmin()
-    lines = ["| | " + " | ".join(measures) + " | lower than plain by | p |", "| --- |" + " --- |" * (len(measures) + 2)]
-    for method in case.methods:
-        cells = [f"`{method}`" if "_" in method or (method[0].isupper() and " " not in method) else method]
-        for measure in measures:
-            values = part[(part["measure"] == measure) & (part["method"] == method)]["value"]
-            digits = 2 if values.mean() >= 1 else 3
-            cells.append(f"{values.mean():.{digits}f} ± {values.std():.{digits}f}")
-        gap = first[plain] - first[method]
-        chance = ttest_rel(first[plain], first[method]).pvalue if gap.any() else 1.0
-        cells += (
-            ["", ""] if method == plain else [f"{gap.mean():.3f}", "< 0.001" if chance < 0.001 else f"{chance:.3f}"]
-        )
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def write(page, results):
-    text = page.read_text(encoding="utf-8")
-    for case in CASES:
-        start, end = MARK.format(name=case.name), MARK.format(name=f"end of {case.name}")
-        if start in text and (results["case"] == case.name).any():
-            before, _, rest = text.partition(start)
-            after = rest.partition(end)[2]
-            text = f"{before}{start}\n\n{table(case, results)}\n\n{end}{after}"
-    page.write_text(text, encoding="utf-8")
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--page", type=Path, help="a page whose parts between marks of the cases are written anew")
-    parser.add_argument("--only", nargs="*", help="names of cases")
-    parser.add_argument("--most", type=int, default=99, help="seeds at most")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/losses.csv"))
+    parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
     done = set()
     if options.out.exists():
-        lines = pd.read_csv(options.out)
-        done = set(zip(lines["case"], lines["seed"], lines["method"], strict=True))
-    cases = [case for case in CASES if not options.only or case.name in options.only]
-    for seed in range(min(options.most, max(case.seeds for case in cases))):
-        for case in cases:
-            if seed < case.seeds:
-                run(case, options.data, options.out, seed, done)
-    results = pd.read_csv(options.out)
-    for case in cases:
-        print(f"\n{case.name}: {case.claim}\n{table(case, results)}")
-    if options.page:
-        write(options.page, results)
+        done = set(pd.read_csv(options.out)[["case", "seed", "method"]].itertuples(index=False, name=None))
+    for seed, case in product(range(options.seeds), CASES):
+        run(case, options.data, options.out, seed, done)
 
 
 if __name__ == "__main__":

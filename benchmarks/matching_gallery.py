@@ -1,6 +1,6 @@
 """The figures of the paper on selective matching losses (arXiv:2506.04446), drawn with its own settings.
 
-    python benchmarks/matching_gallery.py docs/images/matching --page docs/results/matching-figures.md
+    python benchmarks/matching_gallery.py docs/images/matching --page docs/gallery.md
 
 One PNG a figure, numbered as the paper numbers them, and the table of regions between marks of the page. The paper
 gives the kinds of curves, the observed scores (-3 red, 0 green, 3 blue) and what each panel is; shifts, scales and

@@ -3,7 +3,7 @@
 What ``RowMatcher.search`` and ``vicinal search`` answer from two tables without labelled pairs: vectors of a frozen
 encoder (MiniLM), words and letters, and both fused by their ranks. BM25 is that of ``rank_bm25`` (Okapi, k1 1.5, b .75,
 words in lower case) and of ``bm25s`` with its English stop words and Snowball stems; neither is a dependency: install
-them beside the project. Nothing is learned or tuned on the judgements. docs/results/matching-rows.md has the figures.
+them beside the project. Nothing is learned or tuned on the judgements. docs/results/match.md has the figures.
 
     python benchmarks/matching_retrieval.py --data DATA/retrieval --cache runs/matching-rows
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from matching_rows import row_of
 
 from vicinal.estimators import RowMatcher
 from vicinal.metrics import ndcg
@@ -124,22 +123,9 @@ def run(data: Path, cache: Path) -> None:
     pd.DataFrame(lines, columns=columns).round(4).to_csv(OUT, index=False)
 
 
-def markdown() -> str:
-    """The table of the page."""
-    table = pd.read_csv(OUT).set_index(["set", "method"])
-    rows = [row_of("nDCG@10", *SETS), row_of(*["---"] * (1 + len(SETS)))]
-    for method in METHODS:
-        cells = (table.loc[(name, method)] for name in SETS)
-        rows.append(row_of(method, *(f"{c['ndcg@10']:.3f} ({c['low']:.3f} to {c['high']:.3f})" for c in cells)))
-    return "\n".join(rows)
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"))
-    parser.add_argument("--tables", action="store_true")
     arguments = parser.parse_args()
-    if not arguments.tables:
-        run(arguments.data, arguments.cache)
-    print(markdown())
+    run(arguments.data, arguments.cache)

@@ -1,4 +1,4 @@
-"""Rows of two tables: ``RowMatcher`` on four public sets with the published pairs: docs/results/matching-rows.md.
+"""Rows of two tables: ``RowMatcher`` on four public sets with the published pairs: docs/results/match.md.
 
 The sets are those of DeepMatcher (Mudgal et al., SIGMOD 2018) as Ditto's repository holds them: labelled pairs of
 serialized rows, split into train, valid and test. The two tables are the distinct texts of either side, columns parsed
@@ -210,7 +210,7 @@ def by_matcher(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Da
         at = pd.DataFrame(positions(model, pairs), columns=["left", "right"]).assign(match=matches)
         values |= {f"recall at {k}": share for k, share in model.candidate_recall(at).items()}
         values["temperature"] = model.tables_.temperature or 0.0
-        values["neighbors"] = float(model.scorer_name_ == "neighbors")
+        values["neighbors"] = float(model.learned_.name == "neighbors")
         lines.put(name, method, seed, values)
 
 
@@ -267,14 +267,14 @@ def by_reader(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Dat
     begun = time.process_time()
     model = RowMatcher(scorer="boosting", tune="all", plan=PLAN, random_state=0, cache_dir=cache)
     model.fit(*tables, parts["train"], validation=parts["valid"])
-    spent = {"seconds": time.process_time() - begun, "taken": float(model.reader_ is not None)}
+    spent = {"seconds": time.process_time() - begun, "taken": float(model.learned_.reader is not None)}
     chances = model.predict_proba(test)[:, 1]
     lines.put(name, READ, 0, scored(chances, truth, float(model.threshold_ or 0)) | spent)
-    if model.reader_ is not None:
+    if model.learned_.reader is not None:
         valid, alone = parts["valid"], []
         for rows in (valid, test):
             texts = model.tables_.pair_texts(positions(model, rows))
-            alone.append(model.reader_.chances(texts))
+            alone.append(model.learned_.reader.chances(texts))
         threshold = best_f1(alone[0], valid["match"].to_numpy())
         lines.put(name, "read as texts alone", 0, scored(alone[1], truth, threshold))
 

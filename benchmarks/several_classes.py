@@ -9,8 +9,7 @@
   numbers (truncated SVD of the matrix of movies and users, rows of length 1), of movies that at least 5 users liked.
   The decomposition sees no genre, but all movies.
 
-``vicinal compare`` does the rest, on three splits; the figures go to benchmarks/results/several-classes.csv, and
-without ``--data`` from there into the table of docs/results/several-classes.md.
+``vicinal compare`` does the rest, on three splits; the figures go to benchmarks/results/several-classes.csv.
 """
 
 import argparse
@@ -28,7 +27,6 @@ from factorization import movielens
 from vicinal.cli import run
 
 RESULTS = Path(__file__).parent / "results" / "several-classes.csv"
-PAGE = Path(__file__).parents[1] / "docs" / "results" / "several-classes.md"
 ITEMS = "recbole/dataset_example/ml-100k/ml-100k.item"
 ROWS, TAGS, MOVIES, LIKED, WIDTH = 2500, 20, 30, 5, 32
 
@@ -62,37 +60,14 @@ def movies(path):
     return pd.DataFrame({"id": rows[1], "fans": vectors.tolist(), "classes": lists})
 
 
-def table(runs):
-    """Means over splits, deviations of micro F1 beside them, as Markdown."""
-    names = {"micro_f1": "micro F1", "macro_f1": "macro F1", "subset_accuracy": "all right", "hamming_loss": "Hamming"}
-    names |= {"average_precision": "average precision", "log_loss": "log loss"}
-    lines = ["| | " + " | ".join(names.values()) + " |", "| --- |" + " --- |" * len(names)]
-    for (dataset, method), part in runs.groupby(["dataset", "method"], sort=False):
-        mean = part[list(names)].mean()
-        cells = [f"{mean[name]:.3f}" for name in names]
-        cells[0] += f" ± {part['micro_f1'].std():.3f}"
-        lines.append(f"| {dataset}: {method} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def write_page():
-    """The table of the page anew."""
-    before, rest = PAGE.read_text().split("<!-- several -->", 1)
-    after = rest.split("<!-- end of several -->", 1)[1]
-    PAGE.write_text(f"{before}<!-- several -->\n\n{table(pd.read_csv(RESULTS))}\n\n<!-- end of several -->{after}")
-
-
 def main():
     """Compare on both, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with retrieval/")
-    parser.add_argument("--movielens", type=Path, help="wheel of recbole")
+    parser.add_argument("--data", type=Path, required=True, help="folder with retrieval/")
+    parser.add_argument("--movielens", type=Path, required=True, help="wheel of recbole")
     parser.add_argument("--out", type=Path, default=Path("runs/several-classes"))
     parser.add_argument("--splits", type=int, default=3)
     given = parser.parse_args()
-    if given.data is None:
-        write_page()
-        return 0
     given.out.mkdir(parents=True, exist_ok=True)
     parts = []
     for name, table in (("movies", movies(given.movielens)), ("tags", tags(given.data))):

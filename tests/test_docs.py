@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 
 import matplotlib as mpl
@@ -162,6 +163,18 @@ def test_pages_beside_the_readme_lead_somewhere():
     for name in ("CONTRIBUTING.md", "SECURITY.md", "README.md", "CHANGELOG.md"):
         for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", (ROOT / name).read_text(encoding="utf-8")):
             assert (ROOT / link).exists(), (name, link)
+
+
+def test_installations_are_of_a_checkout_and_its_extras():
+    """No page promises an index that has no vicinal yet, or an extra that is not there."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = set()
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for line in re.findall(r"pip install [^`\n]*", page.read_text(encoding="utf-8")):
+            assert not re.search(r"install [^#]*\bvicinal\b", line), f"{page.name}: {line}"
+            named |= {extra for found in re.findall(r"\.\[([^\]]+)\]", line) for extra in found.split(",")}
+    assert named
+    assert named <= set(extras), named - set(extras)
 
 
 def test_pictures_are_there_and_small():

@@ -131,3 +131,11 @@ def test_next_item_reads_metadata_alone(movies):
     torch.testing.assert_close(alone.genre.weight, both.genre.weight)  # one task alone leaves the other as it was
     part["train"](both, sessions, epochs=1, genre_weight=0.5, known=known)
     assert not torch.equal(alone.genre.weight, both.genre.weight)
+
+
+@pytest.mark.slow
+def test_rows_in_context_rank_what_single_rows_cannot(monkeypatch, capsys):
+    told = printed("rank_in_context", [], monkeypatch, capsys)
+    alone, context, chance = (float(value) for value in re.findall(r"nDCG@10 (\d\.\d+)", told))
+    assert context > alone + 0.05
+    assert abs(alone - chance) < 0.06

@@ -34,6 +34,25 @@ def test_figures_in_sentences_are_those_of_the_result_files():
         assert sentence.renewed(page) == page, f"{sentence.page}: {sentence.words}"
 
 
+def test_tables_are_those_of_the_result_files():
+    """If this fails: python scripts/page_outputs.py."""
+    made = SCRIPT["pages"]()
+    assert {path.name for path in made} >= {"predict.md", "intervals.md", "papers.md"}
+    for path, page in made.items():
+        assert page == path.read_text(encoding="utf-8"), path.name
+    shown = [name for page in made.values() for _, name, _ in SCRIPT["MARKED"].findall(page)]
+    assert sorted(shown) == sorted(SCRIPT["TABLES"])
+
+
+def test_a_table_changes_nothing_beside_it():
+    text = "a\n<!-- table: plain -->\nold\n<!-- end of table -->\nb\n<!-- table: clicks -->\n\n<!-- end of table -->\n"
+    new = SCRIPT["with_tables"](text)
+    assert new.startswith("a\n<!-- table: plain -->\n\n| table |")
+    assert "\nb\n" in new
+    assert "old" not in new
+    assert SCRIPT["with_tables"](new) == new
+
+
 def test_every_other_figure_is_found_out():
     for sentence in SENTENCES:
         page = read(sentence.page)

@@ -1,7 +1,7 @@
 """The prediction that belongs to a loss: neighbors read out by the mean of labels, a constant more, or the link's mean.
 
 Under a link h the prediction of least expected matching loss is h^-1(sum_j w_j h(y_j)) (proposition 1). Six sets:
-houses and books of the regression study, diabetes, two made-up ones whose noise grows, one of counts. Labels less their
+houses, books, diabetes, two made-up ones whose noise grows, one of counts. Labels less their
 median, over their spread, of the rows that are fitted; links that grow exponentially go on straight beyond 2, in
 training, in prediction and in the loss that is measured. Of each split 20 % are test rows, 20 % validate: they stop
 training, fit the constant and choose readouts. Ways, each with the same network and settings:
@@ -15,13 +15,14 @@ training, fit the constant and choose readouts. Ways, each with the same network
     python benchmarks/matching/readout.py --data ../shared/data [--sets diabetes,counts] [--model default]
 """
 
+import argparse
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from protocol import Clock, arguments, keep, markdown, paired, show, spread
-from regression import OVERLAP, books, houses, split
+from regression import books, houses, split
 from sklearn.datasets import load_diabetes
 
 from vicinal import links
@@ -29,7 +30,6 @@ from vicinal.estimators import NeighborRegressor
 from vicinal.estimators.loss_readout import constant_of
 
 LINKS = ("exp(1.5)", "anti_exp(1.5)", "sinh")
-WAYS = ("squares", "squares + constant", "squares, link mean", "loss, mean", "loss, chosen readout")
 MODELS = {
     "network": {"metric": "network", "readout": "attention", "members": 2, "max_epochs": 25},
     "default": {},
@@ -85,7 +85,7 @@ def predictions(x, y, rows, text, settings, of_squares):
     return said, "link mean" if scale.name == "link" else "constant" if scale.constant else "mean"
 
 
-def study(name, data, seeds, settings, clock):
+def study(name, data, seeds, settings):
     """Records: the loss of each way, link and seed."""
     target, groups, features = data
     records = []
@@ -105,41 +105,24 @@ def study(name, data, seeds, settings, clock):
                 records.append(
                     {"data": name, "link": text, "method": way, "seed": seed, "loss": loss, "chosen": chosen}
                 )
-        clock.say(f"{name}: seed {seed}")
+        print(f"{name}: seed {seed}", flush=True)
     return pd.DataFrame(records)
 
 
-def table(records):
-    """One line a set and link: loss of squares, change of each other way in %, how often each readout was chosen."""
-    lines = []
-    for (name, text), some in records.groupby(["data", "link"], sort=False):
-        wide = some.pivot(index="seed", columns="method", values="loss")
-        line = {"data": name, "link": text, "splits": len(wide), "squares": spread(wide["squares"])}
-        for way in (way for way in WAYS[1:] if way in wide):
-            better = int((wide[way] < wide["squares"]).sum())
-            line[way] = f"{100 * (wide[way].mean() / wide['squares'].mean() - 1):+.1f} % ({better})"
-        chosen = some[some["method"] == "squares"]["chosen"].value_counts()
-        line["chosen"] = ", ".join(f"{kind} {count}" for kind, count in chosen.items() if kind)
-        lines.append(line)
-    return pd.DataFrame(lines)
-
-
 def main():
-    parser = arguments(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with houses/ and text/")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[1] / "results")
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--model", default="network", choices=list(MODELS))
     given = parser.parse_args()
+    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    clock = Clock()
     for name in given.sets.split(","):
-        records = study(name, SETS[name](given.data), given.seeds, MODELS[given.model], clock)
-        keep(records, given.out, f"matching-readout-{given.model}-{name.replace(' ', '-')}.csv")
-        print(markdown(table(records)), flush=True)
-        for text in LINKS:
-            some = records[records["link"] == text]
-            pairs = [("squares, link mean", "squares + constant"), ("squares, link mean", "squares")]
-            pairs += [("loss, chosen readout", "squares, link mean")] * (given.model == "network")
-            print(text, markdown(show(paired(some, pairs, ["loss"], OVERLAP))), sep="\n", flush=True)
+        records = study(name, SETS[name](given.data), given.seeds, MODELS[given.model])
+        file = f"matching-readout-{given.model}-{name.replace(' ', '-')}.csv"
+        records.to_csv(given.out / file, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

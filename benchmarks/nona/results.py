@@ -2,14 +2,43 @@
 
 import csv
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from vicinal.data import Split
 from vicinal.evaluation import regression_scores
 
 FIELDS = ("set", "split", "recipe", "method", "mse", "mae", "r2", "validation_mse", "epochs", "seconds")
 SIZES = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows of one split; labels are scaled to [0, 1] by the range of the training rows."""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+    labels: Tensor
+    groups: Tensor
+    seed: int
+
+    @staticmethod
+    def of(split: Split, labels: np.ndarray, groups: np.ndarray) -> "Stream":
+        """A split of a set."""
+        low, high = labels[split.train].min(), labels[split.train].max()
+        scaled = torch.from_numpy(((labels - low) / (high - low)).astype(np.float32))
+        rows = (torch.from_numpy(part) for part in (split.train, split.validation, split.test))
+        return Stream(*rows, scaled, torch.from_numpy(groups), split.seed)
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Training, validation and test rows."""
+        return self.train, self.validation, self.test
 
 
 class Results:

@@ -25,9 +25,8 @@ import pandas as pd
 import torch
 from paper import run
 from paper_sets import EXTRACTORS, LOADERS, PaperSet, load_paper_set
-from results import Results
+from results import Results, Stream
 from sets import RegressionSet
-from trainer import Stream
 
 from vicinal.data import Split
 from vicinal.encoders.base import embed
@@ -96,7 +95,7 @@ def run_tuned(data: PaperSet, encoder: str, splits: list[Split], results: Result
         for split, head in ((split, head) for split in splits for head in ("nona", "dense")):
             if results.has(name, split.seed, recipe, f"{head}+knn"):
                 continue
-            stream = Stream.of(split, targets, groups, split.seed)
+            stream = Stream.of(split, targets, groups)
             labels, started = stream.labels.double().numpy(), time.process_time()
             place = f"{data.name}-{short_name(encoder)}-{head}-{batch}-{width}-{split.seed}"
             changes = {"head": head, "batch_size": batch, "hidden": (200, width), "max_epochs": options.epochs}

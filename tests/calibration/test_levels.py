@@ -150,6 +150,17 @@ def test_nuclear_representers_are_those_of_the_public_code_and_sum_to_the_score(
     assert by_user == pytest.approx(golden["user_side"], abs=1e-8)
     assert by_item.sum(-1) == pytest.approx(0.4 * matrix, abs=1e-6)
     assert by_user.sum(-1) == pytest.approx(0.4 * matrix, abs=1e-6)
+    left, size, right = np.linalg.svd(matrix)
+    factors = left[:, : len(size)] * size, right[: len(size)].T
+    pairs = [[1, 2], [0, 3], [1, 2]]
+    of_pair, by_pair = nuclear_representers(factors, users, items, slopes, pairs=pairs)
+    for place, (user, item) in enumerate(pairs):
+        assert of_pair[place] == pytest.approx(golden["item_side"][user, item], abs=1e-8)
+        assert by_pair[place] == pytest.approx(golden["user_side"][user, item], abs=1e-8)
+    with pytest.raises(ValueError, match="pairs: expected numbers from 0"):
+        nuclear_representers(factors, users, items, slopes, pairs=[[len(matrix), 0]])
+    with pytest.raises(ValueError, match="factors of one width"):
+        nuclear_representers((matrix, matrix[:, :2]), users, items, slopes)
     with pytest.raises(ValueError, match="rank at least 1"):
         nuclear_representers(np.zeros((2, 2)), [0], [1], [0.5])
     with pytest.raises(ValueError, match="items: expected numbers from 0 to 4"):

@@ -248,7 +248,7 @@ def test_a_folder_that_cannot_be_shown_is_one_sentence(folder, model, tmp_path, 
     assert "which is not there" in error(capsys, "show", tmp_path / "none")
     assert "a file" in error(capsys, "show", folder / "houses.csv")
     assert "got other files" not in error(capsys, "show", model / "held")
-    assert "expected the folder of a model or a matcher" in error(capsys, "show", folder)
+    assert "expected the folder of a model, a matcher or a recommender" in error(capsys, "show", folder)
     config = model / "config.json"
     config.write_text(config.read_text().replace('"regression"', '"regresion"'))
     assert "config.json: expected the checksum" in error(capsys, "show", model)
@@ -302,7 +302,7 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     assert sum(parts) == pytest.approx(by_id["prediction"])
     said = printed(capsys, "explain", folder / "model", "--id", name, "-k", "2")
     assert "90% interval: " in said
-    assert "nearest row at " in said
+    assert "ts nearest neighbor is at distance " in said
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_dry_run_says_what_is_learned_from_what_and_writes_nothing(folder, tmp
     assert said["rows"] == {"train": 61, "validation": 11, "test": 18}
     assert said["columns"]["note"]["encoder"] == "ngrams"
     plan = printed(capsys, *ask, "--out", tmp_path / "m", "-q")
-    assert "to be trained: trees and a network, of which the better one is taken\n" in plan
+    assert "Will train a tree model and a neural model, and keep the better.\n" in plan
     assert not (tmp_path / "m").exists()
     assert "--target: expected" in error(capsys, "fit", folder / "houses.csv", "--target", "prise", "--dry-run", "-q")
 

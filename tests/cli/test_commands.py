@@ -76,10 +76,10 @@ def test_a_model_with_a_database(houses, tmp_path, capsys):
 
 def test_fit_prints_what_it_took_and_what_it_found(houses, tmp_path, capsys):
     options = ["--target", "price", "--drop", "house", "--out", str(tmp_path / "m"), *QUICK, *NETWORK, "--baselines"]
-    assert run(["fit", str(houses / "houses.csv"), *options]) == 0
+    assert run(["fit", str(houses / "houses.csv"), *options, "-v"]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    assert "kernel ridge on untuned features" in printed.out
+    assert "kernel ridge (raw features)" in printed.out
     for word in ("size", "number", "note", "category", "model", "mean", "k-NN", "ridge", "report.html", "MSE", "R2"):
         assert word in printed.out
 
@@ -95,7 +95,10 @@ def test_fit_json_is_json(houses, tmp_path, capsys):
 def test_fit_classes(houses, tmp_path, capsys):
     options = ["--target", "note", "--group", "street", "--out", str(tmp_path / "m"), *QUICK]
     assert run(["fit", str(houses / "houses.csv"), *options]) == 0
-    assert "accuracy" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Columns: 3 used (2 number, 1 category); 1 left out (house); -v lists them\n" in shown
+    assert "\nAccuracy " in shown
+    assert "because" not in shown
     assert run(["predict", str(tmp_path / "m"), str(houses / "houses.csv"), "--explain", "2", "-q"]) == 0
     header = capsys.readouterr().out.splitlines()[0]
     assert header.startswith("row,prediction,probability_a bad house")

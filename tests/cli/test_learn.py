@@ -41,7 +41,7 @@ def test_a_learned_folder_has_all_rows_in_its_bank_and_a_report_of_unseen_classe
     assert len(model.bank_) == len(things())
     page = (folder / "things-model" / "report.html").read_text()
     for words in (
-        "that were not seen in training",
+        "test rows of classes not seen in training",
         "MAP@R",
         "Best answered",
         "Worst answered",

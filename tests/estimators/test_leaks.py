@@ -86,7 +86,7 @@ def fit_doubled(path, capsys, *more):
 def test_doubled_rows_do_not_leak_with_groups(doubled, capsys):
     found = fit_doubled(doubled, capsys, "--group", "pair")
     assert found["scores"]["model"]["r2"] <= 0.05
-    assert found["scores"]["k-NN on its embeddings"]["r2"] <= 0.05
+    assert found["scores"]["k-NN (learned embeddings)"]["r2"] <= 0.05
 
 
 def test_doubled_rows_are_reported_without_groups(doubled, capsys):

@@ -37,6 +37,14 @@ FEW, SOME = (12, 30), (40, 20)
 """Tables whose pairs are weighed by columns alone, and some that are learned from."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _clear_tables_are_learned_from():
+    """What is learned beyond the weights shows in small tables, which the weights alone would do for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vicinal.estimators.match_linkage._CLEAR", 0.0)
+        yield
+
+
 @pytest.fixture(scope="module", params=[FEW, SOME], ids=["few", "some"])
 def case(request):
     tables = two_tables(0, *request.param)
@@ -72,8 +80,72 @@ def test_the_order_of_rows_of_one_table_does_not_matter():
     table = pd.concat([table, slipped(table[:40], 1)]).assign(id=range(140))
     model, other = fitted(table, None), fitted(table.sample(frac=1, random_state=1), None)
     assert model.linkage_.refinement is not None
-    assert linked(other) == linked(model)  # which row is the left one changes probabilities a little
+    assert_same(other, model)
+    assert linked(other) == linked(model)
     assert linked(model) >= {frozenset({str(i), str(100 + i)}) for i in range(40)}
+
+
+def test_the_order_of_rows_does_not_matter_where_random_pairs_tell(monkeypatch):
+    monkeypatch.setattr("vicinal.estimators.match_linkage.RANDOM_PAIRS", 300)
+    left, right = two_tables(2, *SOME)
+    other = left.sample(frac=1, random_state=1)[left.columns[::-1]], right.sample(frac=1, random_state=2)
+    assert_same(fitted(*other), fitted(left, right))
+
+
+LOOKS = [  # 20 pairs are named at first; then, and then; the matches at the end, if there is a sign of any
+    ([0.9] * 30, [0.9] * 30, 27),
+    ([0.9] * 30, [0.4] * 70, None),
+    ([0.1] * 90, [], None),
+]
+
+
+@pytest.mark.parametrize(("second", "third", "matches"), LOOKS)
+def test_a_second_look_is_taken_where_a_part_is_named(second, third, matches, monkeypatch):
+    model = fitted(*two_tables(0, *FEW))
+    linkage, rate = model.linkage_, model.linkage_.rate
+    chances = [np.pad(each, (0, 90 - len(each))) for each in ([0.95] * 20 + [0.3] * 70, second, third)]
+    starts = []
+
+    def refine(self, tables, pairs, start, labels, seed):
+        starts.append(start)
+        del chances[0]
+
+    for name, method in (
+        ("_refine", refine),
+        ("_scored", lambda self, tables: (None, None, chances[0])),
+        ("_doubt", lambda self, tables, labels: True),
+    ):
+        monkeypatch.setattr(f"vicinal.estimators.match_linkage.Linkage.{name}", method)
+    linkage._look_again(model.tables_, None, (), 0)
+    np.testing.assert_array_equal(starts[0], [0.95] * 20 + [0.0] * 70)
+    assert len(starts) == (2 if second[0] > 0.5 else 1)
+    assert linkage.rate == (rate if matches is None else pytest.approx(matches / 42))
+    assert linkage.is_sure == (matches is None)
+
+
+def test_a_second_look_is_taken_where_there_is_no_sign_of_what_was_refined(monkeypatch):
+    looks = []
+    monkeypatch.setattr("vicinal.estimators.match_linkage.Linkage._look_again", lambda *each: looks.append(each))
+    fitted(*two_tables(0, *SOME))
+    assert not looks
+    monkeypatch.setattr("vicinal.estimators.match_linkage._NAMED", 2.0)
+    fitted(*two_tables(0, *SOME))
+    assert len(looks) == 1
+
+
+def test_nothing_is_learned_beyond_weights_that_leave_nothing_open_and_that_labels_agree_with(monkeypatch):
+    left, right = two_tables(0, *SOME)
+    monkeypatch.setattr("vicinal.estimators.match_linkage._CLEAR", 0.005)
+    alone = fitted(left, right)
+    chances = np.array(list(probabilities(alone).values()))
+    assert np.minimum(chances, 1 - chances).sum() < 0.005 * chances.sum()
+    assert alone.linkage_.refinement is None
+    assert linked(alone) >= {frozenset({f"l{i}", f"r{i}"}) for i in range(40)}
+    agreed, denied = (labelled(range(3), match) for match in (1, 0))
+    assert fitted(left, right, agreed).linkage_.refinement is None
+    assert fitted(left, right, denied).linkage_.refinement is not None
+    monkeypatch.setattr("vicinal.estimators.match_linkage._CLEAR", 0.0)
+    assert fitted(left, right).linkage_.refinement is not None
 
 
 def test_the_order_of_tables_does_not_matter(case):

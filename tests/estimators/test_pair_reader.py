@@ -116,7 +116,7 @@ def test_it_is_not_taken_where_nothing_is_gained(encoder):
     left, right, pairs = tables(shared=True)
     model = RowMatcher(encoders=encoder, scorer="boosting", hub_correction=False, tune="all", plan=PLAN)
     model.fit(left, right, pairs)
-    assert model.reader_ is None
+    assert model.learned_.reader is None
     assert "pairs are not read as texts: by boosting alone the log loss on" in str(model.notes_)
 
 
@@ -146,12 +146,12 @@ def test_forgotten_rows_leave_its_bank(encoder):
     model = RowMatcher(encoders=encoder, scorer="boosting", hub_correction=False, tune="all", plan=PLAN)
     model.fit(left, right, pairs)
     gone = int(model.labelled_["left"].iloc[0])
-    assert model.reader_.model.bank_.has([f"{gone}\t{gone}"]).all()
+    assert model.learned_.reader.model.bank_.has([f"{gone}\t{gone}"]).all()
     before = model.predict_proba(pairs.iloc[-3:])
     model.forget(left=[gone])
-    assert not model.reader_.model.bank_.has([f"{gone}\t{gone}"]).any()
+    assert not model.learned_.reader.model.bank_.has([f"{gone}\t{gone}"]).any()
     np.testing.assert_allclose(model.predict_proba(pairs.iloc[-3:]), before, atol=1e-12)
-    assert not model.reader_.forget([f"{i}\t{i}" for i in range(len(left))])
+    assert not model.learned_.reader.forget([f"{i}\t{i}" for i in range(len(left))])
 
 
 def test_a_killed_run_goes_on_and_leaves_nothing(encoder, tmp_path, monkeypatch):

@@ -188,7 +188,7 @@ def test_the_answer_names_the_best_and_whether_that_may_be_chance():
     ]
     (said,) = answers(runs, "accuracy")
     assert said.startswith("toys: ridge is best, 1.0 points ahead of nona, the next of 3 (p = 0.")
-    assert said.endswith("over 3 splits: no clear difference).")
+    assert said.endswith("over 3 splits: not significant).")
     (alone,) = answers([run for run in runs if run.split == 0], "accuracy")
     assert alone == "toys: ridge is best, 1.0 points ahead of nona, the next of 3 (one split, no test)."
     (single,) = answers([run for run in runs if run.method == "nona"], "accuracy")

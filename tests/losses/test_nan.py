@@ -153,6 +153,8 @@ MATCHING = {
     "pointwise": "pointwise",
     "pairwise": "pairwise: tanh",
     "listwise": "listwise",
+    "plackett_luce": "plackett_luce",
+    "soft_ranks": "soft_ranks",
     "distillation": "distillation: floor=-1",
     "dwell_time": "dwell_time: cap=2",
     "reweighted_squares": "reweighted_squares: exp",

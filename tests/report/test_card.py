@@ -57,7 +57,7 @@ def test_card_names_data_results_settings_and_limits(words):
         "## Data",
         "## Settings",
         "## Limits",
-        "k-NN on its embeddings",
+        "k-NN (learned embeddings)",
         "| word | text |",
     ):
         assert part in text

@@ -162,10 +162,10 @@ def test_the_page_tells_weights_distribution_clusters_and_what_was_missed():
     assert numbers[1] == ["", "equal", "95 %", "1 in 2,500", "+11.2"]
     assert numbers[2][1:] == ["equal", "50 %", "50 %", "0.0"]
     assert "<script" not in page
-    assert "At most an estimated 96 % of the matches" in page
+    assert "Estimated candidate recall: at most 96 %." in page
     assert "All 99 candidate pairs" in page
     assert re.search(r"12</bdi>.*48</bdi>.*31 %</bdi>.*>4</bdi>", page)
-    assert page.index("By the probabilities") < page.index("Two estimates disagree") < page.index("<h2>Links")
+    assert page.index("Expected precision") < page.index("Two estimates disagree") < page.index("<h2>Links")
     assert page.count('<article class="card pair">') == 5
     assert "<summary>2 more</summary>" in page
 
@@ -178,13 +178,12 @@ def test_the_most_doubtful_pairs_come_first():
 
 def test_the_first_sentence_says_how_many_links_are_right_and_by_what():
     assert match_findings(record())[0] == (
-        "7 links of probability 50 % or more. By the probabilities 99.7 % of them are right, and 88 % of the matches "
-        "among the candidates are linked."
+        "7 links with a probability of 50 % or more. Expected precision 99.7 %, expected recall 88 % "
+        "(among the candidates)."
     )
     checked = record(scores={"precision": 0.9, "recall": 0.8, "f1": 0.85}, pairs=(30, 10), promised=0.85)
     assert match_findings(checked)[0] == (
-        "Of 10 labelled pairs held out, 90 % of the accepted ones are right; at least 85 % was promised, and 80 % of "
-        "the matches are accepted."
+        "7 links. On 10 held-out labelled pairs: precision 90 % (promised: at least 85 %), recall 80 %."
     )
     assert match_findings(record(links=(0, "many"), expected={}))[0] == "No pair is linked."
 

@@ -22,7 +22,7 @@ def test_model_comes_first_and_gaps_stay_empty(words):
     assert fit_table(dataclasses.replace(words, scores=scores)) == [
         ["", "MSE", "MAE"],
         ["this model (nona)", "1", ""],
-        ["k-NN on its embeddings", "2", "1"],
+        ["k-NN (learned embeddings)", "2", "1"],
     ]
 
 
@@ -67,44 +67,35 @@ def test_changes_and_wins(comparison):
 @pytest.mark.parametrize(
     ("change", "clause"),
     [
-        ((-0.14, -0.24, -0.031), "14 % less squared error than ridge, the best of 3 others (3.1 % to 24 % less)"),
-        (
-            (0.04, 0.01, 0.07),
-            "4 % more squared error than ridge, the best of 3 others (1 % to 7 % more), which",
-        ),
-        (
-            (0.04, -0.01, 0.07),
-            "4 % more squared error than ridge, the best of 3 others (1 % less to 7 % more: no ",
-        ),
-        ((0.0, 0.0, 0.0), "the same as ridge"),
-        ((float("nan"),), "beside ridge, the best of 3 others nothing can be said"),
+        ((-0.14, -0.24, -0.031), "MSE 14 % below the best of 3 baselines, ridge (CI -24 to -3.1 %)."),
+        ((0.04, 0.01, 0.07), "MSE 4 % above the best of 3 baselines, ridge (CI +1 to +7 %: ridge is better)."),
+        ((0.04, -0.01, 0.07), "MSE 4 % above the best of 3 baselines, ridge (CI -1 to +7 %: not significant)."),
+        ((0.0, 0.0, 0.0), "MSE equal to the best of 3 baselines, ridge."),
+        ((float("nan"),), "MSE cannot be compared with the best of 3 baselines, ridge."),
     ],
 )
 def test_the_verdict_is_honest_both_ways(words, change, clause):
     found = Verdict(
-        200, Doubted(0.6, 0.5, 0.72), "ridge on untuned features", 3, Doubted(*change), Doubted(0.91, 0.86, 0.95)
+        200, Doubted(0.6, 0.5, 0.72), "ridge (raw features)", 3, Doubted(*change), Doubted(0.91, 0.86, 0.95)
     )
     sentence = verdict_sentence(dataclasses.replace(words, verdict=found))
-    assert sentence.startswith(
-        "Predicts valence within 0.6 of the truth (95 % interval: 0.5 to 0.72) for half of the 200"
+    assert sentence == (
+        f"Median absolute error 0.6 (95 % CI 0.5-0.72) on 200 test rows. {clause} 90 % intervals cover 91 % (86-95)."
     )
-    assert clause in sentence
-    assert sentence.endswith("its 90 % intervals hold 91 % (86 to 95 %).")
 
 
 def test_the_verdict_of_classes_speaks_of_shares(digits):
     found = Verdict(200, Doubted(0.83, 0.77, 0.88), "k-NN", 1, Doubted(0.025, -0.03, 0.06))
     assert verdict_sentence(dataclasses.replace(digits, verdict=found)) == (
-        "Predicts the right digit for 83 % of the 200 test rows (95 % interval: 77 to 88 %); 2.5 points more wrong "
-        "than k-NN (3 points fewer to 6 points more: no clear difference)."
+        "Accuracy 83 % (95 % CI 77-88) on 200 test rows. "
+        "Error rate 2.5 points above the baseline, k-NN (CI -3 to +6 points: not significant)."
     )
 
 
 def test_few_rows_are_said_to_be_few(words):
     found = Verdict(6, Doubted(0.6), "mean", 1, Doubted(-0.5))
-    sentence = verdict_sentence(dataclasses.replace(words, verdict=found))
-    assert sentence.startswith(
-        "Too few rows to say how sure this is: predicts valence within 0.6 of the truth for half"
+    assert verdict_sentence(dataclasses.replace(words, verdict=found)) == (
+        "Median absolute error 0.6 on 6 test rows: too few rows to say how sure this is. "
+        "MSE 50 % below the baseline, mean of the training rows."
     )
-    assert sentence.endswith("50 % less squared error than the mean of the training rows.")
     assert verdict_sentence(words) == ""

@@ -122,7 +122,7 @@ def test_the_command_plans_in_a_moment_and_refuses_wrong_engines(tmp_path, capsy
     assert run([*line, "--heads", "nona", "--no-baselines", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "1 fit of nona" in shown
-    assert "nothing was trained or written" in shown
+    assert "Nothing was trained or written." in shown
     assert run([*line, "--heads", "nona", "--no-baselines", "--dry-run", "--json"]) == 0
     (table,) = json.loads(capsys.readouterr().out)["tables"]
     assert list(table["columns"]) == ["a", "b"]

@@ -159,7 +159,7 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     truth = torch.from_numpy((fresh["y"] == "up").to_numpy().astype(int))
     spans = chances.gather(2, truth.expand(len(heads), -1)[..., None])[..., 0]
     assert among["viable_range"] == pytest.approx(float((spans.amax(0) - spans.amin(0)).mean()))
-    assert any("members, each a model of its own" in sentence for sentence in audit_findings(found))
+    assert any("members of the ensemble disagree on" in sentence for sentence in audit_findings(found))
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,8 @@ def test_the_command_writes_page_and_json(folder: Path, tmp_path: Path, capsys: 
     out = tmp_path / "audit.html"
     assert run(["evaluate", str(folder / "model"), str(folder / "rows.csv"), "--out", str(out), "--quiet"]) == 0
     shown = capsys.readouterr().out
-    assert "copies reach from the new rows" in shown
-    assert "Labels to look at first" in shown
+    assert "both new rows and rows that the model has seen" in shown
+    assert "Labels worth checking" in shown
     page = out.read_text()
     assert "What stands out" in page
     assert "http://" not in page.replace("http://www.w3.org", "")

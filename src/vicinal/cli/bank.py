@@ -114,7 +114,7 @@ def add(
         print_json({"added": change.changed, "rows": change.rows})
     else:
         output.print(
-            f"{counted(change.changed, 'row')} added; the bank of {model} has {counted(change.rows, 'row')} now",
+            f"{counted(change.changed, 'row')} added; {change.now(model)}",
             markup=False,
         )
 
@@ -179,7 +179,7 @@ def forget(
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Remove rows from a model's bank, together with its report and card, which may show them.
+    """Remove rows from a model's bank, or users from a recommender, with its report, which may show them.
 
     Predictions are then as if the rows had never been in the bank; but the encoder was trained with them.
     """
@@ -197,6 +197,6 @@ def forget(
         print_json({"forgotten": change.changed, "rows": change.rows})
     else:
         output.print(
-            f"{counted(change.changed, 'row')} forgotten; the bank of {model} has {counted(change.rows, 'row')} now",
+            f"{counted(change.changed, 'row' if change.unit == 'row' else 'user')} forgotten; {change.now(model)}",
             markup=False,
         )

@@ -126,16 +126,16 @@ def plans_json(plans: "list[ComparePlan]") -> dict[str, Any]:
 
 def print_plans(plans: "list[ComparePlan]") -> None:
     """Print the plans of a comparison."""
-    from vicinal.cli.fit import print_columns
+    from vicinal.cli.fit import print_table_plan
     from vicinal.core import counted
 
     for plan in plans:
-        print_columns(plan.fit, output)
+        print_table_plan(plan.fit, output)
         for names, count in plan.fits.items():
             output.print(f"{counted(count, 'fit')} of {', '.join(names)}", markup=False)
         if plan.finished:
-            output.print(f"{counted(plan.finished, 'fit')} are finished, and are not run again", markup=False)
-    output.print("nothing was trained or written", markup=False)
+            output.print(f"{counted(plan.finished, 'fit')} are finished already", markup=False)
+    output.print("Nothing was trained or written.", markup=False)
 
 
 def write_runs(comparison: "Comparison", path: Path) -> None:

@@ -68,8 +68,8 @@ def discover(
         print_json({"rows": record.rows, "new": record.new, "hidden_score": score, "groups": listed, **files})
         return
     output.print(
-        f"{record.new} of {record.rows} rows fit no known class; of rows of known classes {error:.0%} would, at most, "
-        "on average",
+        f"{record.new} of {record.rows} rows fit no known class (expected false alarms: {error:.0%} of the rows of "
+        "known classes, or fewer)",
         markup=False,
     )
     if outcome.names is None:

@@ -90,7 +90,7 @@ def evaluate(
     for record in records:
         if len(records) > 1:
             output.print(record.target_name, style="bold", markup=False)
-        _print_audit(record)
+        _print_audit(record, whole=verbose)
     for one in pages:
         output.print(f"page in {one}, all figures in {one.with_suffix('.json')}", markup=False)
 
@@ -100,34 +100,34 @@ def _further(page: "Path", place: int) -> "Path":
     return page.with_stem(f"{page.stem}-{place}")
 
 
-def _print_audit(record: "AuditRecord") -> None:
-    from vicinal.report.audit import audit_findings, error_name, fairness_cells, period_cells
+def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
+    """Scores beside the best baseline, findings and suspects; with ``whole`` all baselines, classes and periods."""
+    from vicinal.report.audit import audit_findings, error_name, fairness_cells, period_cells, score_sentence
     from vicinal.report.tables import CLASS_HEADINGS, class_rows
 
-    print_scores(
-        f"{record.model} on {record.rows['new']} new rows of {record.name}",
-        {"model": record.scores, **record.baselines},
-    )
-    for sentence in (
-        *audit_findings(record),
-        *(note for note in record.notes if note.startswith(("Baselines", "Classes", "Groups"))),
-    ):
+    title = f"{record.model} on {record.rows['new']} new rows of {record.name}"
+    if whole:
+        print_scores(title, {"model": record.scores, **record.baselines})
+    else:
+        output.print(f"{title}: {score_sentence(record)}", markup=False)
+    noted = ("Baselines", "Classes", "Groups") if whole else ("Classes", "Groups")
+    for sentence in (*audit_findings(record), *(note for note in record.notes if note.startswith(noted))):
         output.print(f"- {sentence}", markup=False)
     error = error_name(record)
-    if record.by_class:
+    if record.by_class and whole:
         print_rows("Class by class", [*CLASS_HEADINGS[:-1], "AP"], class_rows(record.by_class), names=True)
-    if record.periods:
-        headings = ["from", "to", "rows", error, "times average", "90 % hold", "width needed"]
+    if record.periods and whole:
+        headings = ["from", "to", "rows", error, "times average", "90 % cover", "width needed"]
         print_rows(f"By {record.time}", headings, [period_cells(period) for period in record.periods])
     if record.fairness:
         headings = ["group", "rows", record.fairness["rate"].replace("_", " "), "95 % interval", "of the labels", error]
         print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
     lines = [
         [str(s.row), s.part, *(_cell(one) for one in (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
-        for s in record.suspects[:10]
+        for s in record.suspects[: _LISTED if whole else _FIRST]
     ]
     headings = ["id", "part", "label", "expected", "neighbors", "suspicion"]
-    print_rows("Labels to look at first", headings, lines, names=True)
+    print_rows("Labels worth checking", headings, lines, names=True)
 
 
 def _cell(value: object) -> str:
@@ -135,6 +135,9 @@ def _cell(value: object) -> str:
     text = f"{value:,.0f}" if large else f"{value:.4g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
 
+
+_LISTED, _FIRST = 10, 5
+"""Suspects that are printed with ``--verbose``, and without."""
 
 _LETTERS = 16
 """Most letters of a label to show."""

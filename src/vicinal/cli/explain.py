@@ -98,12 +98,9 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         output.print(f"probabilities: {listed}{', ...' if len(one.chances) > _CLASSES else ''}", markup=False)
     if explainer.usual is not None:
         half, most = explainer.usual
-        far = ", so it is far from all that the model knows" if one.nearest > most else ""
-        output.print(
-            f"nearest row at {one.nearest:.3g}{far}; half of the bank's rows have one within {half:.3g}, nine of ten "
-            f"within {most:.3g}",
-            markup=False,
-        )
+        usual = f"its nearest neighbor is at distance {one.nearest:.3g} (typical {half:.3g}, 90 % below {most:.3g})"
+        unusual = f"Unusual row: {usual}. Treat with caution."
+        output.print(unusual if one.nearest > most else f"{usual[0].upper()}{usual[1:]}.", markup=False)
     shown = _CELLS if explanation.trend is None else 1  # adjustments name what matters
     columns = list(explanation.neighbors[0].row)[:shown] if explanation.neighbors else []
     trend = explanation.trend

@@ -7,13 +7,17 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_rows, print_scores, progress
+from vicinal.cli.output import print_columns, print_json, print_scores, progress
 from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
+    from vicinal.report.records import FitRecord
     from vicinal.workflows.fit import FitOutcome, FitPlan
+    from vicinal.workflows.opening import OpenTable
 
 
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
@@ -55,7 +59,7 @@ def fit(
             print_json(plan_json(planned))
         else:
             print_plan(planned, output)
-            output.print("nothing was trained or written", markup=False)
+            output.print("Nothing was trained or written.", markup=False)
         return
     with shown_progress(quiet=quiet, verbose=options["verbose"], as_json=as_json) as shown:
 
@@ -63,13 +67,14 @@ def fit(
             if as_json:
                 shown.event("plan", plan_json(plan))
             elif not quiet:
-                print_plan(plan, progress)
+                print_plan(plan, progress, whole=options["verbose"])
 
         outcome = fit_table(job, folder, shown.log, first)
     if as_json:
         print_json(outcome_json(outcome))
     else:
-        print_outcome(outcome, columns=quiet or not (output.is_terminal and progress.is_terminal))
+        seen = output.is_terminal and progress.is_terminal and not quiet
+        print_outcome(outcome, columns=not seen, whole=options["verbose"])
 
 
 def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
@@ -116,74 +121,90 @@ def plan_json(plan: "FitPlan") -> dict[str, Any]:
     }
 
 
-def print_plan(plan: "FitPlan", console: "Console") -> None:
-    """Print the plan of a fit on ``console``."""
-    steps, lines = plan.steps, []
-    print_columns(plan, console)
-    names = {"kernel": "a kernel", "trees": "trees", "network": "a network"}
+def print_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> None:
+    """Print the plan of a fit on ``console``; without ``whole`` the columns in one line, and no limits of training."""
+    steps = plan.steps
+    print_table_plan(plan, console, whole=whole)
+    names = {"kernel": "a kernel model", "trees": "a tree model", "network": "a neural model"}
     metrics = " and ".join(names[metric] for metric in steps["metrics"])
-    lines.append(f"to be trained: {metrics}{', of which the better one is taken' if len(steps['metrics']) > 1 else ''}")
-    if "network" in steps["metrics"]:
+    lines = [f"Will train {metrics}{', and keep the better' if len(steps['metrics']) > 1 else ''}."]
+    if whole and "network" in steps["metrics"]:
         lines.append(
-            f"the network: {steps['members']} members together, at most {steps['max_epochs']} epochs of "
-            f"{steps['steps']} steps; it stops after {steps['patience']} epochs without a better error"
+            f"Neural model: {steps['members']} members, {steps['steps']} steps an epoch, early stopping: "
+            f"{steps['patience']} epochs without improvement (max. {steps['max_epochs']})."
         )
     for line in lines:
         console.print(line, markup=False)
 
 
-def print_columns(plan: "FitPlan", console: "Console") -> None:
-    """Print the columns and rows of a planned fit."""
-    table, sizes = plan.opened.table, plan.sizes
-    rows = [
-        [name, c.kind or "left out", plan.encoders.get(name, ""), c.reason] for name, c in plan.opened.columns.items()
-    ]
-    headings = ["column", "taken for", "encoder", "because"]
-    print_rows("Columns", headings, rows, numbers=False, console=console)
-    lines = [
-        f"{table.task} of {', '.join(plan.opened.targets)} ({table.reason}): {sizes['train']} rows to train on, "
-        f"{sizes['validation']} to stop early and calibrate, {sizes['test']} to test on"
-    ]
-    lines += [f"{count} rows are left out: {reason}" for reason, count in table.dropped_counts.items()]
-    for line in lines:
-        console.print(line, markup=False)
+def print_table_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> None:
+    """Print the columns and rows of a planned fit, the columns as a table with ``whole``, else in one line."""
+    table, columns = plan.opened.table, plan.opened.columns
+    rows = [(name, c.kind, plan.encoders.get(name, ""), c.reason) for name, c in columns.items()]
+    print_columns(rows, console, whole=whole)
+    sizes = {use: count for use, count in plan.sizes.items() if count or use != "validation"}
+    console.print(_rows_sentence(table.task, plan.opened, sizes), markup=False)
+    for reason, count in table.dropped_counts.items():
+        console.print(f"{count} rows left out: {reason}", markup=False)
 
 
-def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
-    """Print the result of a fit; without ``columns``, these only if encoders were chosen after :func:`print_plan`."""
+def _rows_sentence(task: str, opened: "OpenTable", sizes: "Mapping[str, int]", folds: int | None = None) -> str:
+    words = {"train": "for training", "validation": "for validation and calibration", "test": "for testing"}
+    said = [f"{sizes[use]} {what}" for use, what in words.items() if sizes.get(use)]
+    said += [f"each left out by one of {folds} folds"] if folds else []
+    targets = ", ".join(opened.targets)
+    return f"{task.capitalize()} of {targets} ({opened.table.reason}). Rows: {', '.join(said)}."
+
+
+def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = False) -> None:
+    """Print the result of a fit: the verdict, and where the model is.
+
+    Args:
+        outcome: of the fit.
+        columns: print columns and rows, too; they are printed in any case if encoders were chosen after
+            :func:`print_plan`.
+        whole: print the columns as a table, and the scores of all methods.
+    """
     from vicinal.report.tables import verdict_sentence
 
-    record = outcome.record
-    rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]
-    if columns or outcome.model.encoder_choices_:
-        print_rows("Columns", ["column", "taken for", "encoder", "because"], rows, numbers=False)
-    sizes = record.split_sizes
-    use = (
-        f"{sizes['validation']} to stop early and calibrate"
-        if sizes["validation"]
-        else f"each left out by one of {outcome.model.folds_} folds of members"
-    )
-    output.print(
-        f"{record.task} of {', '.join(outcome.opened.targets)} ({outcome.opened.table.reason}): {sizes['train']} rows "
-        f"to train on, {use}, {sizes['test']} to test on",
-        markup=False,
-    )
-    for reason, count in record.dropped.items():
-        output.print(f"dropped {count} rows: {reason}", markup=False)
-    output.print(record.duplicates or "no rows of equal content", markup=False)
+    record, model = outcome.record, outcome.model
+    if columns or model.encoder_choices_:
+        rows = [(c.name, c.kind, c.encoder, c.reason) for c in record.column_list]
+        print_columns(rows, output, whole=whole)
+        folds = None if record.split_sizes["validation"] else model.folds_
+        output.print(_rows_sentence(record.task, outcome.opened, record.split_sizes, folds), markup=False)
+        for reason, count in record.dropped.items():
+            output.print(f"{count} rows left out: {reason}", markup=False)
+    if record.duplicates or whole:
+        output.print(record.duplicates or "No duplicate rows.", markup=False)
     for leak in outcome.opened.leaks:
-        output.print(f"look at {leak.sentence}", markup=False)
-    where = f"On the {sizes['test']} test rows" if sizes["test"] else "Out of fold, by members that never saw the row"
-    for one in (record, *outcome.further):
-        print_scores(f"{one.target_name}: {where.lower()}" if outcome.further else where, one.scores)
+        output.print(f"Check: {leak.sentence}", markup=False)
+    if whole:
+        _print_scores(outcome)
+    notes = ("Baselines", "Classes", "Groups") if whole else ("Classes", "Groups")
     for note in record.notes:
-        if note.startswith(("Baselines", "Classes", "Groups", f"By {outcome.model.fair},")):
+        if note.startswith((*notes, f"By {model.fair},")):
             output.print(note, markup=False)
-    if sizes["test"] and record.out_of_fold:
-        listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())
-        output.print(f"out of fold, by members that never saw the row: {listed}", markup=False)
-    for said in filter(None, map(verdict_sentence, (record, *outcome.further))):
-        output.print(said, markup=False)
+    for one in (record, *outcome.further):
+        said = verdict_sentence(one) or _score_words(one)
+        output.print(f"{one.target_name}: {said}" if outcome.further else said, markup=False)
     if outcome.folder is not None:
         output.print(f"model   {outcome.folder}", markup=False)
         output.print(f"report  {outcome.folder / 'report.html'}", markup=False)
+
+
+def _score_words(record: "FitRecord") -> str:
+    from vicinal.report.text import metric_name, number
+
+    return ", ".join(f"{metric_name(name)} {number(value)}" for name, value in record.scores["model"].items())
+
+
+def _print_scores(outcome: "FitOutcome") -> None:
+    """Scores of the model and of all baselines, for each target."""
+    record, rows = outcome.record, outcome.record.split_sizes["test"]
+    where = f"{rows} test rows" if rows else "Out of fold, each row predicted without its fold"
+    for one in (record, *outcome.further):
+        print_scores(f"{one.target_name}: {where}" if outcome.further else where, one.scores)
+    if rows and record.out_of_fold:
+        listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())
+        output.print(f"Out of fold, each row predicted without its fold: {listed}", markup=False)

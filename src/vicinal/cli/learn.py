@@ -7,7 +7,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_rows
+from vicinal.cli.output import print_columns, print_json, print_rows
 from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def learn(
     if as_json:
         print_json(_outcome_json(outcome))
     else:
-        _print_outcome(outcome)
+        _print_outcome(outcome, whole=options["verbose"])
 
 
 def _outcome_json(outcome: "LearnOutcome") -> dict[str, Any]:
@@ -109,23 +109,24 @@ def _outcome_json(outcome: "LearnOutcome") -> dict[str, Any]:
     }
 
 
-def _print_outcome(outcome: "LearnOutcome") -> None:
+def _print_outcome(outcome: "LearnOutcome", *, whole: bool) -> None:
+    """Rows, the result in sentences, and where it is; with ``whole`` also columns, all measures and notes."""
     from vicinal.report.learned import learned_findings, score_rows
 
     record = outcome.record
-    rows = [[name, kind or "left out", encoder, reason] for name, kind, encoder, reason in record.columns]
-    print_rows("Columns", ["column", "taken for", "encoder", "because"], rows, numbers=False)
+    print_columns(record.columns, output, whole=whole)
     sizes = [
         f"{count} {use}" + (f" ({record.classes[use]} classes)" if use in record.classes else "")
         for use, count in record.rows.items()
     ]
-    output.print(f"alike by {record.same}: rows {', '.join(sizes)}", markup=False)
+    output.print(f"Similar rows share their {record.same}. Rows: {', '.join(sizes)}.", markup=False)
     for reason, count in record.dropped.items():
-        output.print(f"dropped {count} rows: {reason}", markup=False)
-    heading, *lines = list(zip(*score_rows(record), strict=True))  # a line for each measure: it fits a terminal
-    shown = [[measure, value, *(other.partition(" (")[0] for other in others)] for measure, value, *others in lines]
-    print_rows("Test rows among one another (in brackets 95 % of bootstrap draws)", list(heading), shown)
-    for sentence in (*learned_findings(record), *record.notes):
+        output.print(f"{count} rows left out: {reason}", markup=False)
+    if whole:
+        heading, *lines = list(zip(*score_rows(record), strict=True))  # a line for each measure: it fits a terminal
+        shown = [[measure, value, *(other.partition(" (")[0] for other in others)] for measure, value, *others in lines]
+        print_rows("Retrieval among the test rows (95 % bootstrap intervals)", list(heading), shown)
+    for sentence in (*learned_findings(record), *(record.notes if whole else ())):
         output.print(sentence, markup=False)
     if outcome.folder is not None:
         output.print(f"model   {outcome.folder} ({len(outcome.model.bank_)} rows in its bank)", markup=False)

@@ -123,6 +123,7 @@ MATCHING: o.Options = {
     "database": (o.Database, None),
     "as_json": (o.AsJson, False),
     "quiet": (o.Quiet, False),
+    "verbose": (o.Verbose, False),
 }
 """What both commands have."""
 
@@ -140,7 +141,9 @@ def match(
     id_right: Annotated[str | None, typer.Option(help="The same of the right table.")] = None,
     links: Annotated[
         str,
-        typer.Option(help="one-to-one, one-to-many (several right rows of a left one), or many."),
+        typer.Option(
+            help="one-to-one, one-to-many (several right rows of a left one), 1:3 (three at most) or many-to-many."
+        ),
     ] = "one-to-one",
     **_: Any,
 ) -> None:
@@ -161,6 +164,13 @@ def dedupe(
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column of ids; default: id, or the numbers of the rows.")
     ] = None,
+    clusters: Annotated[
+        str,
+        typer.Option(
+            help="components: whatever links join; consistent: of components of up to 200 rows, the clusters for which "
+            "most speaks."
+        ),
+    ] = "components",
     **_: Any,
 ) -> None:
     """Find the rows of one table that are copies of one another.
@@ -168,13 +178,17 @@ def dedupe(
     As vicinal match, with clusters.parquet (which rows are one thing) and contradictions.csv (pairs of a cluster that
     speak against it).
     """
-    _run(context, table, None, links="many", default="dedupe")
+    _run(context, table, None, links="many", default="dedupe", clusters=clusters)
 
 
-def _run(context: typer.Context, left: str, right: str | None, *, links: str, default: str) -> None:
+def _run(
+    context: typer.Context, left: str, right: str | None, *, links: str, default: str, clusters: str = "components"
+) -> None:
+    from vicinal.core import check_choice
     from vicinal.core.checks import local_path
     from vicinal.data import beside
     from vicinal.data.sources import table_name, table_source, table_sources
+    from vicinal.estimators.matching import CLUSTERS
     from vicinal.workflows import match_tables
     from vicinal.workflows.match import MatchJob
 
@@ -195,6 +209,7 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
         tuple(options["use"]) if options["use"] else None,
         tuple(options["drop"] or ()),
         o.root_of(options["root"]),
+        check_choice("--clusters", clusters, CLUSTERS),
         {
             "links": links,
             "precision": options["precision"],
@@ -215,7 +230,7 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
     if options["as_json"]:
         print_json(outcome_json(outcome, folder))
     else:
-        print_outcome(outcome, folder, command)
+        print_outcome(outcome, folder, command, whole=options["verbose"])
 
 
 def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: Mapping[str, Any]) -> None:
@@ -231,7 +246,7 @@ def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: 
         reviewer, check_integer("--port", options["port"], 0, 65535)
     )  # its port is known to be free first
     outcome = reviewer.match()
-    print_outcome(outcome, folder)
+    print_outcome(outcome, folder, whole=options["verbose"])
     if not len(outcome.review):
         output.print("no pairs to label, so no page", markup=False)
         return
@@ -278,27 +293,37 @@ def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
     }
 
 
-def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "") -> None:
-    """What a person reads of a match, with the ``command`` to label pairs by, if there is one."""
+def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *, whole: bool = False) -> None:
+    """What a person reads of a match, with the ``command`` to label pairs by, if there is one.
+
+    With ``whole``, also the recall by number of candidates, what was chosen and why, and all sizes of clusters.
+    """
     from vicinal.report.match import match_findings
 
     record = outcome.record
-    if record.recall:
+    if whole and record.recall:
         rows = [[str(k), f"{share:.3f}"] for k, share in record.recall.items()]
-        print_rows("Labelled matches among the candidates", ["candidates", "share"], rows)
-    for sentence in (*match_findings(record), *record.notes):
+        print_rows("Candidate recall on labelled matches", ["candidates", "share"], rows)
+    notes = [note for note in record.notes if whole or note.startswith(_WARNINGS)]
+    for sentence in (*match_findings(record), *notes):
         output.print(sentence, markup=False)
-    to_label, what = len(outcome.review), "pairs of copies" if len(record.rows) == 1 else "links"
-    output.print(f"{record.links[0]} {what}, {to_label} doubtful pairs to look at", markup=False)
-    for size, count in sorted(record.clusters.items()):
-        output.print(f"{count} clusters of {size} rows" if size > 1 else f"{count} rows without a copy", markup=False)
+    to_label = len(outcome.review)
+    if record.clusters and whole:
+        rows = [[str(size), f"{count:,}"] for size, count in sorted(record.clusters.items())]
+        print_rows("Clusters", ["rows", "clusters"], rows)
+    elif several := {size: count for size, count in record.clusters.items() if size > 1}:
+        alone, count = record.clusters.get(1, 0), sum(several.values())
+        output.print(f"{count:,} clusters of 2 to {max(several):,} rows; {alone:,} rows without a copy", markup=False)
     output.print(f"matcher {folder}", markup=False)
-    for name in ("links.csv", "review.csv", "report.html"):
-        output.print(f"        {folder / name}", markup=False)
+    for name, words in {"links.csv": "", "review.csv": f" ({to_label} doubtful pairs)", "report.html": ""}.items():
+        output.print(f"        {folder / name}{words}", markup=False)
     if not sum(record.pairs) and to_label and command:
         output.print(
-            f"next: label pairs on a page with --review, or write 1 or 0 into the column match of "
-            f"{folder / 'review.csv'}, then again",
+            "No labels: these are estimates. Label pairs with --review, or in the column match of review.csv, and run "
+            f"again:\n        {command}",
             markup=False,
         )
-        output.print(f"        {command}", markup=False)
+
+
+_WARNINGS = ("fewer than", "unsure", "different in each row")
+"""How notes begin that are printed in any case."""

@@ -66,6 +66,14 @@ Group: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Column of groups (patient, house): kept together in splits."),
 ]
+Query: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of queries (searches, users, sessions): rows are ranked within each by their target, a grade. It "
+        "is the group, too.",
+        metavar="COL",
+    ),
+]
 Time: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -335,7 +343,10 @@ Baselines: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
 Verbose: TypeAlias = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print a line of progress every second.", rich_help_panel=ALSO)
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Print all details, and a line of progress every second.", rich_help_panel=ALSO
+    ),
 ]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
@@ -408,6 +419,7 @@ NEIGHBORS: Options = {
 """What a model of neighbors is."""
 
 FIT: Options = {
+    "query": (Query, None),
     "minutes": (Minutes, 10.0),
     "plan": (Plan, None),
     "fair": (Fair, None),
@@ -428,7 +440,7 @@ RUN: Options = {"as_json": (AsJson, False), "quiet": (Quiet, False), "verbose": 
 _PARSED = frozenset(
     {"preset", "encoder", "similarity", "mask", "simplex", "hidden", "max_epochs", "epochs", "seed", "cache"}
 )
-_OF_JOBS = frozenset({"test", "validation", "plan"})
+_OF_JOBS = frozenset({"test", "validation", "plan", "query"})
 
 PLAIN = tuple(name for name in ("head", *TRAINING, *NEIGHBORS, *FIT) if name not in _PARSED | _OF_JOBS)
 """Options that are parameters of estimators as they are."""
@@ -498,7 +510,7 @@ def named_sets(pairs: Iterable[str] | None) -> dict[str, list[str]]:
 
 def table_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """What options of a command say of its table, as jobs of workflows take it."""
-    same = ("long", "group", "time", "weight", "task", "separator", "day_first", "decimal", "use", "seed")
+    same = ("long", "group", "query", "time", "weight", "task", "separator", "day_first", "decimal", "use", "seed")
     settings = {name: options[name] for name in (*same, "test", "validation", "baselines") if name in options}
     return settings | {
         "kinds": named_kinds(options),

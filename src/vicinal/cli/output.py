@@ -1,7 +1,8 @@
 """Printing: results on standard output, progress and errors on standard error."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -59,6 +60,24 @@ def print_rows(
     console.print(table)
 
 
+def print_columns(rows: Sequence[tuple[str, str | None, str, str]], console: Console, *, whole: bool) -> None:
+    """Print names, kinds (None or "" if left out), encoders and reasons of columns, as a table or in one line."""
+    if whole:
+        lines = [[name, kind or "left out", encoder, reason] for name, kind, encoder, reason in rows]
+        print_rows("Columns", ["column", "taken for", "encoder", "because"], lines, numbers=False, console=console)
+        return
+    kinds = Counter(kind for _, kind, _, _ in rows if kind)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    left = [name for name, kind, _, _ in rows if not kind]
+    names = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
+    out = f"; {len(left)} left out ({names})" if left else ""
+    console.print(f"Columns: {sum(kinds.values())} used ({listed}){out}; -v lists them", markup=False)
+
+
+_NAMED = 3
+"""Left-out columns that the short form names."""
+
+
 def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:
     """Print a table of scores by method."""
     metrics = list(dict.fromkeys(metric for values in scores.values() for metric in values))
@@ -74,8 +93,8 @@ _SHORT = {
     "micro_f1": "micro F1",
     "macro_f1": "macro F1",
 }
-_SHORT |= {"subset_accuracy": "all right", "hamming_loss": "Hamming", "average_precision": "AP"}
-_SHARES = ("r2", "accuracy", "micro_f1", "macro_f1", "subset_accuracy", "average_precision")
+_SHORT |= {"subset_accuracy": "all right", "hamming_loss": "Hamming", "average_precision": "AP", "ndcg@10": "nDCG@10"}
+_SHARES = ("r2", "accuracy", "micro_f1", "macro_f1", "subset_accuracy", "average_precision", "ndcg@10")
 
 
 def _number(metric: str, value: float | None) -> str:

@@ -30,6 +30,7 @@ from vicinal.cli import (
     losses,
     match,
     predict,
+    recommend,
     refit,
     search,
     serve,
@@ -49,6 +50,7 @@ COMMANDS = (
     learn,
     search,
     match,
+    recommend,
     discover,
     evaluate,
     compare,
@@ -98,7 +100,7 @@ def run(arguments: list[str]) -> int:
             raise
         return _end(_as_typed(wrong, arguments))
     if result == INTERRUPTED:  # what typer makes of Ctrl-C
-        progress.print("stopped; nothing that was there before has changed, and the same command goes on from here")
+        progress.print("stopped; nothing was overwritten, and the same command resumes")
     return result if isinstance(result, int) else 0
 
 

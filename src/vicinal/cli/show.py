@@ -12,7 +12,7 @@ from vicinal.cli.output import print_json, print_rows, print_scores
 
 @app.command(epilog="Example: vicinal show houses-model  |  vicinal show houses-model --json")
 def show(
-    model: Annotated[str, typer.Argument(help="Folder of a model or a matcher.", metavar="MODEL")],
+    model: Annotated[str, typer.Argument(help="Folder of a model, a matcher or a recommender.", metavar="MODEL")],
     *,
     changes: Annotated[bool, typer.Option("--changes", help="List what was added, relabelled and forgotten.")] = False,
     as_json: o.AsJson = False,
@@ -60,7 +60,7 @@ def _print_folder(shown: dict[str, Any]) -> None:
     print_rows("Columns", ["column", "taken for", "encoder"], columns, numbers=False)
     settings = [[name, setting_words(value)] for name, value in shown["settings"].items()]
     print_rows("Settings", ["setting", "value"], settings, numbers=False)
-    if shown["kind"] == "matcher":
+    if shown["kind"] != "model":
         rows = [[name, f"{value:.4g}"] for values in shown["scores"].values() for name, value in values.items()]
         print_rows("Scores, measured when it was made", ["", "value"], rows)
     elif shown["scores"]:
@@ -94,6 +94,8 @@ def _what(shown: dict[str, Any]) -> str:
     labels = shown.get("labels", {})
     if shown["kind"] == "matcher":
         return "a matcher of the rows of two tables" if "left" in shown["rows"] else "a matcher of rows of one table"
+    if shown["kind"] == "recommender":
+        return "a recommender of items to users"
     target = shown["target"] or "a target without a name"
     what = f"what is alike by {target}" if shown["task"] == "similarity" else f"{shown['task']} of {target}"
     if "classes" in labels:

@@ -26,7 +26,13 @@ CHANGES = "changes.jsonl"
 _LARGEST_SUMS = 1 << 20
 """Bytes of the largest file of checksums that is read."""
 
-MARKERS = {"model": "config.json", "index": "index.json", "bank": "bank.json", "matcher": "matcher.json"}
+MARKERS = {
+    "model": "config.json",
+    "index": "index.json",
+    "bank": "bank.json",
+    "matcher": "matcher.json",
+    "recommender": "recommender.json",
+}
 """Our kinds of folders, with the settings file that names the format. A model is also a bank; an index may be one."""
 
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)

@@ -12,6 +12,7 @@ from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.pair_explanation import CellComparison, PairExplanation
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.presets import PRESETS
+from vicinal.estimators.recommend import Reasons, Recommender
 from vicinal.estimators.saving import save_model
 from vicinal.estimators.search import Hit
 
@@ -30,6 +31,8 @@ __all__ = [
     "NeighborClassifier",
     "NeighborRegressor",
     "PairExplanation",
+    "Reasons",
+    "Recommender",
     "RowForces",
     "RowMatcher",
     "TuningPlan",

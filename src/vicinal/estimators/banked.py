@@ -551,7 +551,7 @@ class BankedEstimator(TunedEstimator):
         """Train a few epochs more, from the weights that there are, on all rows of the bank with their labels of now.
 
         For added rows of another kind than those of the fit, whose differences the trained metric passes over: it
-        costs seconds, and gains over half of what a fit anew does (see ``docs/results/extending.md``). Rows that were
+        costs seconds, and gains over half of what a fit anew does (see ``docs/results/predict.md``). Rows that were
         held out stay so; of the added ones a share of ``validation_fraction`` is held out with them, of whole groups.
         The epoch of least error on these is taken, and the readout is chosen by them as in a fit.
 
@@ -728,6 +728,11 @@ def load_model(
         raise ValueError(
             "model: expected the folder of a model that predicts labels, got that of a matcher; RowMatcher.load "
             "reads it, and vicinal search searches it"
+        )
+    if kind_of(Path(folder)) == "recommender":
+        raise ValueError(
+            "model: expected the folder of a model that predicts labels, got that of a recommender; Recommender.load "
+            "reads it, and vicinal recommend uses it"
         )
     model = read_model(folder, BankedEstimator.by_task, index=index, encoders=encoders, verify=verify)
     if not isinstance(model, BankedEstimator):

@@ -63,6 +63,9 @@ LONE_GROUPS = (
 _COMPARED = 256
 """Rows that are looked for in the bank of a metric of folds, at most."""
 
+_FEWEST_LISTS = 3
+"""Lists that a loss of lists needs: two that learn from each other, and one held out."""
+
 OF_COMMANDS = frozenset(
     {
         "add_embedded",
@@ -265,6 +268,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
         if own_groups is not None and len(set(own_groups.tolist())) == len(frame):
             warn_of_identity(LONE_GROUPS)
+        self._check_lists(own_groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = None if codec.kind == "numbers" else np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
         self.kinds_ = kinds_of(frame, x, self.columns)
@@ -299,6 +303,18 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
         settings = settings_of(self)
         check_loss(settings["loss"], codec.kind, settings["head"], multilabel=codec.multilabel)
+
+    def _check_lists(self, groups: Ids | None) -> None:
+        """Raise ValueError for a loss of lists without at least three groups, which are its lists."""
+        from vicinal.estimators.loss import is_of_lists
+
+        loss = settings_of(self)["loss"]
+        if is_of_lists(loss) and (groups is None or len(set(groups.tolist())) < _FEWEST_LISTS):
+            got = "none" if groups is None else f"{len(set(groups.tolist()))}"
+            raise ValueError(
+                f"queries: expected at least {_FEWEST_LISTS} for {short(loss)}, which orders the rows of each, "
+                f"got {got}; say fit(X, y, queries=...), or --query COLUMN"
+            )
 
     def _check_weighted(self) -> None:
         """Check that all settings know rows of different weights.
@@ -368,7 +384,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         Raises:
             ValueError: naming what is shared.
         """
-        from vicinal.estimators.loss import make_added, make_criterion
+        from vicinal.estimators.loss import is_of_lists, make_added, make_criterion
         from vicinal.training.processes import processes_of
 
         settings = settings_of(self)
@@ -376,6 +392,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         for shared, reason in (
             (settings["metric"] in ("kernel", "trees"), f"metric={settings['metric']!r}, which has no members"),
             (settings["members"] < 2, "members=1"),
+            (is_of_lists(settings["loss"]), "a loss of lists"),
             (not encoder.frozen, "an encoder that is trained, as all members share it"),
             (make_added(settings, (0.0, 1.0), 2) is not None, "losses of embeddings, which all members share"),
             (

@@ -79,7 +79,7 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     """The model with the readout that is asked for, or that of fewest rows whose error is within 1 % of the least.
 
     A readout without the trend must have 5 % less error than with it: on the rows of the choice it often seems as good
-    by chance, and on other rows it had 5 % more (docs/results/tables.md). Errors are squared, also those of shares of
+    by chance, and on other rows it had 5 % more. Errors are squared, also those of shares of
     classes, whose scores are no probabilities yet.
 
     Args:

@@ -169,7 +169,7 @@ def fit_best(
         if trees:
             first = fit_trees(rows, codec, copy.deepcopy(encoder), settings, seed)[0]
             first = _better_kernel(first, rows, encoder, settings, seed, kernel) if kernels else first
-    if trees and plain and first is not None:  # no network is as good on such tables (docs/results/tables.md)
+    if trees and plain and first is not None:  # no network is as good on such tables (docs/results/predict.md)
         return first
     network, others = fit_network(rows, codec, encoder, settings, seed)
     if first is None:

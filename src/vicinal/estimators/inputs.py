@@ -212,7 +212,7 @@ def with_weight(weights: Any, *columns: Any) -> tuple[Ids, list[Any]]:
         f"sample_weight: expected weights above 0, got 0 for {len(values) - len(at)} of {len(values)} rows, which are "
         "left out"
     )
-    return values[at], [None if column is None else _rows_at(column, at) for column in columns]
+    return values[at], [None if column is None else rows_at(column, at) for column in columns]
 
 
 def positions_left(positions: Any, left: Ids, rows: int) -> Any:
@@ -227,7 +227,8 @@ def positions_left(positions: Any, left: Ids, rows: int) -> Any:
     return np.flatnonzero(np.isin(left, at))
 
 
-def _rows_at(rows: Any, at: Ids) -> Any:
+def rows_at(rows: Any, at: Ids) -> Any:
+    """The rows ``at`` positions of a table, an array, a tensor or a list."""
     if isinstance(rows, Tensor):
         return rows[torch.from_numpy(at)]
     rows = as_series("y", rows)

@@ -253,7 +253,7 @@ def kernel_optimism(network: NeighborNetwork, rows: int) -> float:
     r"""$1 + 2 (p + 4) / n$: by what errors of rows are too low whose labels have chosen p lengths and 4 variances.
 
     As Akaike's criterion has it, each number that is fitted takes twice its share of the noise off the error. The trend
-    of few rows is cross-fitted and compared with it: on fourteen tables (docs/results/tables.md) signed weights had 4 %
+    of few rows is cross-fitted and compared with it: on fourteen tables signed weights had 4 %
     less error than it on the rows of the fit, and as much on others.
     """
     return 1 + 2 * (kernel_parts(network)[0].in_dim + 4) / rows

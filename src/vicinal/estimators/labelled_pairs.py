@@ -5,11 +5,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from vicinal.core import listed, short
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.linking import connected
-from vicinal.estimators.match_tables import Ids, MatchTable
+from vicinal.estimators.match_tables import Ids, MatchedTables, MatchTable
+
+_CLOSED = 20
+"""Rows that labels make one thing, up to which each two of them are learned from."""
 
 
 def pair_positions(name: str, pairs: Any, tables: Sequence[MatchTable]) -> Ids:
@@ -144,3 +148,64 @@ def distinct_pairs(pairs: pd.DataFrame, things: Ids, *, is_single: bool) -> pd.D
     once = table.sort_values("match", ascending=False, kind="stable").drop_duplicates(["left", "right"]).sort_index()
     once.attrs["implicit"] = pairs.attrs.get("implicit", False)
     return once.reset_index(drop=True)
+
+
+def same_things(tables: MatchedTables, labels: pd.DataFrame) -> SameThings:
+    """What the labels of rows say of pairs that nobody labelled."""
+    matches = tables.things(positions_of(labels[labels["match"] == 1]))
+    return SameThings(matches, (len(tables.left.first), len(tables.right.first)), is_single=tables.is_single)
+
+
+def closed_pairs(
+    tables: MatchedTables, labelled: pd.DataFrame, labels: pd.DataFrame, n_candidates: int
+) -> tuple[pd.DataFrame, list[str]]:
+    """Labelled pairs as things, and the matches that follow from them; and sentences about it.
+
+    If only matches were labelled, other candidates of their rows are taken for none.
+
+    Args:
+        tables: both.
+        labelled: pairs of rows.
+        labels: all that were labelled, also those to choose the threshold by.
+        n_candidates: of each row.
+    """
+    pairs = distinct_pairs(labelled, tables.things(positions_of(labelled)), is_single=tables.is_single)
+    same = same_things(tables, labels)
+    follow = _as_pairs(tables, same.pairs(positions_of(pairs[pairs["match"] == 1]), _CLOSED), 1)
+    parts = [pairs, follow]
+    if pairs.attrs["implicit"]:
+        at = torch.from_numpy(pairs["left"].unique())
+        ids = tables.candidates(n_candidates, at).ids
+        rows, columns = (ids >= 0).nonzero(as_tuple=True)
+        others = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
+        others = np.unique(np.sort(others, axis=1), axis=0) if tables.is_single else others
+        parts.append(_as_pairs(tables, others[~same.are_same(others)], 0))
+    both = pd.concat(parts, ignore_index=True).drop_duplicates(["left", "right"], ignore_index=True)
+    if not pairs.attrs["implicit"]:
+        return both, []
+    count = int((both["match"] == 0).sum() - (pairs["match"] == 0).sum())
+    return both, [f"only matches were labelled, so {count} other candidates of their rows count as none"]
+
+
+def _as_pairs(tables: MatchedTables, at: Ids, match: int) -> pd.DataFrame:
+    """Pairs of things ``[n, 2]`` as labelled ones, with their first rows."""
+    left, right = tables.left.first[at[:, 0]], tables.right.first[at[:, 1]]
+    return pd.DataFrame({"left": at[:, 0], "right": at[:, 1], "match": match, "left row": left, "right row": right})
+
+
+def labelled_rows(labelled: pd.DataFrame) -> pd.DataFrame:
+    """Labelled things as the rows that were labelled."""
+    rows = labelled[["left row", "right row", "match"]].set_axis(["left", "right", "match"], axis=1)
+    return rows.reset_index(drop=True)
+
+
+def lack_of_labels(learned: pd.DataFrame, held_out: pd.DataFrame) -> str:
+    """What labelled pairs lack to learn from and to choose the threshold by; "" if nothing."""
+    for part, rows in (("learn from", learned), ("choose the threshold by", held_out)):
+        if rows["match"].nunique() < 2:
+            right = int(rows["match"].sum())
+            return (
+                f"expected some that match and some that do not to {part}, got {right} and {len(rows) - right}; label "
+                "more pairs"
+            )
+    return ""

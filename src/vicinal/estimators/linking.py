@@ -20,16 +20,19 @@ def log_odds(chances: Floats) -> Floats:
     return np.asarray(np.log(clipped / (1 - clipped)))
 
 
-def assigned(left: Ids, right: Ids, gains: Floats) -> Ids:
-    """Which pairs an assignment of the highest total gain takes: each row is in one at most, bool ``[n]``.
+def assigned(left: Ids, right: Ids, gains: Floats, most: int = 1) -> Ids:
+    """Which pairs an assignment of the highest total gain takes, bool ``[n]``: a right row is in one at most.
 
     Args:
         left: whole numbers ``[n]``.
         right: likewise.
         gains: > 0, ``[n]``; a pair stands once.
+        most: pairs that a left row is in, at most.
 
     >>> assigned(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([3.0, 2.0, 2.0])).tolist()
     [False, True, True]
+    >>> assigned(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([3.0, 2.0, 2.0]), 2).tolist()
+    [True, True, False]
     """
     if len(gains) == 0:
         return np.zeros(0, dtype=bool)
@@ -39,7 +42,7 @@ def assigned(left: Ids, right: Ids, gains: Floats) -> Ids:
     order, batches = np.argsort(clusters, kind="stable"), ((np.cumsum(sizes) - sizes) // _TOGETHER)[clusters]
     taken = np.zeros(len(gains), dtype=bool)
     for part in np.split(order, np.flatnonzero(np.diff(batches[order])) + 1):
-        taken[part] = _assigned(_numbered(left[part]), _numbered(right[part]), gains[part])
+        taken[part] = _assigned(_numbered(left[part]), _numbered(right[part]), gains[part], most)
     return taken
 
 
@@ -48,17 +51,19 @@ def _numbered(values: Ids) -> Ids:
     return numbers
 
 
-def _assigned(rows: Ids, columns: Ids, gains: Floats) -> Ids:
-    """See :func:`assigned`; its time grows with the square of the rows."""
+def _assigned(rows: Ids, columns: Ids, gains: Floats, most: int) -> Ids:
+    """See :func:`assigned`; its time grows with the square of the rows, each of which stands ``most`` times."""
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-    count, width = int(rows.max()) + 1, int(columns.max()) + 1
+    seats = np.arange(most)
+    every, to = (rows[:, None] * most + seats).ravel(), np.repeat(columns, most)
+    count, width = most * (int(rows.max()) + 1), int(columns.max()) + 1
     worst = float(gains.max()) + 1  # what it costs to stay alone, in a column of its own
-    costs = np.concatenate([worst - gains, np.full(count, worst)])
-    ends = np.concatenate([rows, np.arange(count)]), np.concatenate([columns, width + np.arange(count)])
+    costs = np.concatenate([np.repeat(worst - gains, most), np.full(count, worst)])
+    ends = np.concatenate([every, np.arange(count)]), np.concatenate([to, width + np.arange(count)])
     graph = scipy.sparse.csr_matrix((costs, ends), shape=(count, width + count))
     taken = min_weight_full_bipartite_matching(graph)[1]  # of each row, in order
-    return np.asarray(taken[rows] == columns)
+    return np.asarray((taken.reshape(-1, most)[rows] == columns[:, None]).any(axis=1))
 
 
 def connected(pairs: Ids, rows: int) -> Ids:
@@ -70,7 +75,16 @@ def connected(pairs: Ids, rows: int) -> Ids:
     from scipy.sparse.csgraph import connected_components
 
     graph = scipy.sparse.coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(rows, rows))
-    clusters = connected_components(graph, directed=False)[1]
+    return larger_first(connected_components(graph, directed=False)[1])
+
+
+def larger_first(clusters: Ids) -> Ids:
+    """The same clusters ``[n]`` numbered from 0, larger ones first.
+
+    >>> larger_first(np.array([7, 2, 2])).tolist()
+    [1, 0, 0]
+    """
+    clusters = _numbered(clusters)
     sizes = np.bincount(clusters)
     numbers = np.empty(len(sizes), dtype=np.int64)
     numbers[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))

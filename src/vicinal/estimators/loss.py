@@ -10,6 +10,7 @@ from vicinal.core import entries, short
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, RegularizerLoss, parse
 from vicinal.losses.spec import LossText, Term, check_label_kind, check_term, read_loss
+from vicinal.ranks import list_places
 from vicinal.training import Teacher
 from vicinal.training.added import AddedLosses
 from vicinal.training.error import MeanError, class_scores
@@ -27,6 +28,24 @@ class InLabelUnits(nn.Module):
         """``[]`` from ``[b]`` and ``[b]``."""
         width = self.high - self.low
         value: torch.Tensor = self.loss(self.low + width * prediction, self.low + width * labels)
+        return value
+
+
+class OfLists(nn.Module):
+    """A loss of lists, for rows of several queries, whose labels training has scaled to [0, 1]."""
+
+    of_lists = True
+
+    def __init__(self, loss: nn.Module, low: float, high: float) -> None:
+        super().__init__()
+        self.loss, self.low, self.high = loss, low, high
+
+    def forward(self, prediction: torch.Tensor, labels: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+        """``[]`` from ``[b]``, ``[b]`` and the query of each row ``[b]``."""
+        places, valid = list_places(queries)
+        scores, grades = (self.low + (self.high - self.low) * one[places] for one in (prediction, labels))
+        apart = grades.masked_fill(~valid, -torch.inf).amax(1) > grades.masked_fill(~valid, torch.inf).amin(1)
+        value: torch.Tensor = self.loss(scores, grades, valid=valid & apart[:, None])  # one grade has no order
         return value
 
 
@@ -71,6 +90,10 @@ def make_criterion(
         return default if multilabel or numbers or by_row else None
     if not isinstance(loss, nn.Module):
         raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {short(loss)}")
+    if getattr(loss, "of_lists", False):
+        if by_row:
+            raise ValueError(f"loss: expected one of single rows for rows of different weights, got {short(loss)}")
+        return OfLists(copy.deepcopy(loss), *(label_range or (0.0, 1.0)))
     loss = _by_row(loss) if by_row else loss
     if isinstance(loss, CRPS):
         return copy.deepcopy(loss)
@@ -129,7 +152,7 @@ def check_loss(loss: Any, kind: str, head: str = "nona", *, multilabel: bool = F
             check_term(term, kind, several=multilabel)
         if written.main is not None:
             _check_prediction(parse(written.main), kind, head, alone=not written.terms, multilabel=multilabel)
-    elif isinstance(loss, CRPS | ClassLoss) or hasattr(loss, "needs"):
+    elif isinstance(loss, CRPS | ClassLoss) or hasattr(loss, "needs") or hasattr(loss, "of_lists"):
         _check_prediction(loss, kind, head, alone=True, multilabel=multilabel)
     elif isinstance(loss, RegularizerLoss):
         check_term(Term(loss.name), kind, several=multilabel)
@@ -150,6 +173,11 @@ def _check_prediction(loss: nn.Module, kind: str, head: str, *, alone: bool, mul
             f"loss: expected one of predictions and labels, got {type(loss).__name__}, which needs {needs}; call it in "
             "a training loop of your own"
         )
+    if getattr(loss, "of_lists", False) and kind != "numbers":
+        raise ValueError(
+            f"loss: expected one for classes, got {type(loss).__name__}, which ranks grades in queries; say "
+            "NeighborRegressor().fit(X, y, queries=...), or --query COLUMN"
+        )
     if isinstance(loss, ClassLoss) and kind != "classes":
         raise ValueError(f"loss: expected one for numbers, got {loss.loss.__name__}, which is for classes")
     if multilabel and isinstance(loss, ClassLoss) and "several-labels" not in loss.facts:
@@ -165,6 +193,14 @@ def _check_prediction(loss: nn.Module, kind: str, head: str, *, alone: bool, mul
         raise ValueError(f"loss: expected a head of neighbors for crps, got head={short(head)}; it has no distribution")
     if not alone:
         raise ValueError("loss: expected crps alone, got losses of embeddings added to it; leave one out")
+
+
+def is_of_lists(loss: Any) -> bool:
+    """Whether a loss compares the rows of a query with one another, so that queries must be known."""
+    if isinstance(loss, str):
+        main = read_loss(loss).main
+        loss = None if main is None else parse(main)
+    return bool(getattr(loss, "of_lists", False))
 
 
 def predicts_by_default(loss: Any) -> bool:

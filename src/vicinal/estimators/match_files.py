@@ -28,11 +28,12 @@ from vicinal.core.untrusted import (
 from vicinal.data.form import TableForm
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.names import reaches_out
+from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_refinement import Refinement
-from vicinal.estimators.pair_scorers import SCORERS, BoostedPairs, PairScorer
+from vicinal.estimators.pair_scorers import SCORERS, BoostedPairs
 from vicinal.estimators.saved_config import SavedTableEncoder
 from vicinal.estimators.saving import shown_cell
 from vicinal.index.lexical import BUCKETS
@@ -62,7 +63,7 @@ class SavedMatcherParameters(Saved):
     id_left: _Text
     id_right: _Text
     n_candidates: Annotated[int, Field(ge=1, le=10_000)]
-    links: Literal["one-to-one", "one-to-many", "many"]
+    links: Annotated[str, Field(pattern=r"^(one-to-one|one-to-many|many|many-to-many|1:[0-9]{1,9})$")]
     precision: Annotated[float, Field(gt=0, lt=1)] | None
     encoders: dict[str, _Text] | None
     scorer: Literal["auto", "boosting", "neighbors"]
@@ -126,9 +127,7 @@ class LoadedMatcher(NamedTuple):
     labelled: pd.DataFrame
     labels: pd.DataFrame
     linkage: Linkage | None
-    known: Floats | None
-    scorer: PairScorer | None
-    reader: PairReader | None
+    learned: LabelScorer | None
 
 
 def write_matcher(
@@ -137,8 +136,7 @@ def write_matcher(
     tables: MatchedTables,
     pairs: tuple[pd.DataFrame, pd.DataFrame],
     linkage: Linkage,
-    known: Floats | None,
-    scorer: PairScorer | None,
+    learned: LabelScorer | None,
 ) -> None:
     """Write the files of a matcher into an empty folder.
 
@@ -148,8 +146,7 @@ def write_matcher(
         tables: both, without the cells of images and sounds.
         pairs: those that explanations show, and all that were labelled, as positions.
         linkage: the estimates.
-        known: features of the first ``[m, F]``.
-        scorer: None without labelled pairs.
+        learned: None where the estimates count alone.
     """
     encoder, (labelled, labels) = tables.encoder, pairs
     settings = {
@@ -169,6 +166,9 @@ def write_matcher(
         "temperature": tables.temperature,
         "turned": tables.weight is not None,
         "linkage": _linkage_settings(linkage),
+        "share": 0.0 if learned is None else learned.share,
+        "scorer": None if learned is None else learned.name,
+        "reader": None if learned is None or learned.reader is None else learned.reader.weights,
         **config,
         "scores": {name: value for name, value in config["scores"].items() if np.isfinite(value)},
     }
@@ -182,8 +182,11 @@ def write_matcher(
     state |= _linkage_state(linkage)
     if linkage.refinement is not None:
         linkage.refinement.forest.save(stage / REFINEMENT)
-    if known is not None:
-        state["known"] = torch.from_numpy(np.ascontiguousarray(known))
+    if learned is not None:
+        state["known"] = torch.from_numpy(np.ascontiguousarray(learned.known))
+        learned.scorer.save(stage / SCORER)
+        if learned.reader is not None:
+            learned.reader.save(stage / READER)
     if encoder is not None:
         state |= {f"encoder.{name}": value.clone() for name, value in encoder.trained_state().items()}
     save_file(state, stage / TENSORS)
@@ -191,8 +194,6 @@ def write_matcher(
         _saved_rows(table, tables.columns).to_parquet(stage / f"{table.name}.parquet", index=False)
     labelled.to_parquet(stage / PAIRS, index=False)
     labels.to_parquet(stage / LABELS, index=False)
-    if scorer is not None:
-        scorer.save(stage / SCORER)
 
 
 def _linkage_settings(linkage: Linkage) -> dict[str, Any]:
@@ -305,21 +306,22 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         tables.tables.append(_with_things(table, state[f"{name}.vectors"], state.get(f"{name}.thing"), columns))
     tables.temperature, tables.weight = config.temperature, state.get("turn")
     labelled, labels = _pairs(folder, config)
-    scorer, reader = _scorer(folder, config, count), None
+    learned = None
+    if config.scorer is not None:
+        learned = _learned(folder, config, state["known"].numpy(), encoders)
+    return LoadedMatcher(config, tables, labelled, labels, linkage, learned)
+
+
+def _learned(folder: Path, config: SavedMatcher, known: Floats, encoders: Mapping[str, str]) -> LabelScorer:
+    """What was learned from labels."""
+    name, reader = str(config.scorer), None
+    if name == "boosting":
+        check_sums(folder, (SCORER,), "matcher")
+    scorer = SCORERS[name].load(folder / SCORER, known.shape[1])
     if config.reader is not None:
         named = {"pair": encoders["text"]} if "text" in encoders else {}
         reader = PairReader.load(folder / READER, config.reader, named)
-    known = state["known"].numpy() if "known" in state else None
-    return LoadedMatcher(config, tables, labelled, labels, linkage, known, scorer, reader)
-
-
-def _scorer(folder: Path, config: SavedMatcher, count: int) -> PairScorer | None:
-    """What was learned from labels, of pairs of so many features."""
-    if config.scorer is None:
-        return None
-    if config.scorer == "boosting":
-        check_sums(folder, (SCORER,), "matcher")
-    return SCORERS[config.scorer].load(folder / SCORER, count)
+    return LabelScorer(name, scorer, known, config.share, reader, config.linkage is not None)
 
 
 def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder | None:

@@ -513,10 +513,6 @@ class MatchedTables:
         """The score of a row that is first in each search."""
         return (1 if self.encoder is None else 2) / 61
 
-    def best(self, side: int) -> Hits:
-        """The best row of the other side for each row of this one, ``[n, 1]``."""
-        return fuse(self._searches(side, _FEWEST), 1)
-
     def _searches(self, side: int, depth: int, rows: Tensor | None = None) -> list[Hits]:
         """Rows of the other side for rows of this one (None: all), by words and by vectors."""
         table = self._table(side)
@@ -662,6 +658,11 @@ class MatchedTables:
         """Both rows of pairs at positions ``[n, 2]`` as one text each."""
         sides = (self.texts(side)[ROW] for side in (0, 1))
         return pair_texts(*([rows[place] for place in at[:, side]] for side, rows in enumerate(sides)))
+
+    def pair_keys(self, rows: Ids) -> list[str]:
+        """Names of pairs of rows ``[n, 2]``, as the reader of pairs knows them."""
+        sides = (as_texts(table.ids[rows[:, side]]).tolist() for side, table in enumerate((self.left, self.right)))
+        return ["\t".join(ids) for ids in zip(*sides, strict=True)]
 
     def of_features(self, at: Ids, work: Callable[[Floats, slice], Floats]) -> list[Floats]:
         """What ``work`` gives for the features of each block of pairs and its place among them, by threads of torch.

@@ -1,4 +1,4 @@
-"""Candidates by vectors that were turned: a linear map of frozen vectors, learned from rows that match."""
+"""Candidates by vectors, made better by rows that match: a linear map of frozen vectors, and the correction of hubs."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vicinal.estimators.labelled_pairs import pairs_to_learn_from, positions_of
 from vicinal.estimators.match_tables import Ids, Log, MatchedTables
 from vicinal.similarity.products import l2_normalize
 
@@ -18,6 +19,54 @@ TEMPERATURE = 0.05
 
 HARD = 16
 """Nearest rows that do not match, which each row is compared with beside those of its batch; refreshed in each pass."""
+
+
+TEMPERATURES = (0.02, 0.05, 0.1)
+"""Of the hub correction that are tried."""
+
+_INNER = 0.25
+"""Share of the matches that choose the map."""
+
+
+def turn_candidates(
+    tables: MatchedTables, matches: pd.DataFrame, depth: int, temperatures: Sequence[float | None], seed: int, log: Log
+) -> tuple[pd.DataFrame, list[str]]:
+    """Turn the vectors, if that helps; gives the matches that nothing was learned from, and a sentence.
+
+    Args:
+        tables: whose vectors are turned.
+        matches: labelled pairs of things.
+        depth: see :func:`choose_map`, as are the others.
+        temperatures: likewise.
+        seed: likewise.
+        log: likewise.
+    """
+    inner = pairs_to_learn_from(matches, _INNER, np.random.default_rng(seed))
+    at = positions_of(matches)
+    if inner.all() or not inner.any():
+        return matches, []
+    plain, best = choose_map(tables, at[inner], at[~inner], depth, temperatures, seed, log)
+    where = f"of {int((~inner).sum())} matches are among the first candidates, averaged over 1 to {depth}"
+    if tables.weight is None:
+        return matches, [f"candidates by the vectors as they are: {100 * plain:.1f} % {where}, and turned no more"]
+    return matches[~inner], [
+        f"candidates by turned vectors: {100 * best:.1f} % {where}, {100 * plain:.1f} % as they are"
+    ]
+
+
+def correct_hubs(tables: MatchedTables, matches: pd.DataFrame) -> str:
+    """Take the temperature of most matches in the first place, if it is more than without; gives a sentence."""
+    matches = matches.drop_duplicates("left")
+    left, right = (matches[side].to_numpy() for side in ("left", "right"))
+    shares: dict[float | None, float] = {}
+    for temperature in (None, *TEMPERATURES):
+        shares[temperature] = float((tables.nearest(torch.tensor(left), temperature) == right).mean())
+    best = max(shares, key=lambda temperature: (round(shares[temperature], 4), temperature is None))
+    tables.correct(best)
+    said = {t: f"{100 * share:.1f} %" for t, share in shares.items()}
+    if best is None:
+        return f"Hub correction off: it did not improve recall@1 of the vectors ({said[None]})."
+    return f"Hub correction on (temperature {best}): recall@1 {said[best]}, without it {said[None]}."
 
 
 def choose_map(

@@ -12,20 +12,20 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from vicinal.calibration import best_f1, precision_threshold
 from vicinal.core import check_choice, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.folders import staged_folder
-from vicinal.core.identity import as_texts
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.labelled_pairs import (
-    SameThings,
     check_one_label,
-    distinct_pairs,
+    closed_pairs,
+    labelled_rows,
+    lack_of_labels,
     pair_positions,
     pairs_to_learn_from,
     positions_of,
+    same_things,
     take_labels,
     take_pairs,
     with_answers,
@@ -34,12 +34,15 @@ from vicinal.estimators.linking import (
     assigned,
     connected,
     copies,
+    larger_first,
     log_odds,
     pairs_of_rows,
     pairs_to_label,
     pairs_within,
 )
-from vicinal.estimators.match_files import READER, read_matcher, write_matcher
+from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
+from vicinal.estimators.match_files import read_matcher, write_matcher
+from vicinal.estimators.match_labels import LabelScorer, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage, match_weights
 from vicinal.estimators.match_tables import (
     LARGE,
@@ -52,12 +55,13 @@ from vicinal.estimators.match_tables import (
     check_index,
     installed_encoders,
 )
-from vicinal.estimators.match_training import choose_map
+from vicinal.estimators.match_training import TEMPERATURES, correct_hubs, turn_candidates
 from vicinal.estimators.pair_explanation import PairExplanation, explained_cells
-from vicinal.estimators.pair_reader import PairReader, check_reader
-from vicinal.estimators.pair_scorers import SCORERS, PairScorer, choose_scorer
+from vicinal.estimators.pair_reader import check_reader
+from vicinal.estimators.pair_scorers import SCORERS
 from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
+from vicinal.linkage.competition import partners
 from vicinal.metrics import candidate_recall, link_quality
 
 FEW = 200
@@ -65,16 +69,8 @@ FEW = 200
 
 _NO_LABELS = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
 
-_SHARE = 0.25
-"""Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know which pairs
-compete. Alone it links many pairs that nobody labelled: docs/results/linking.md."""
-
 _RISK = 0.05
 """Of a promise of precision that it is broken."""
-
-LINKS = ("one-to-one", "one-to-many", "many")
-TEMPERATURES = (0.02, 0.05, 0.1)
-"""Of the hub correction that are tried."""
 
 DEPTHS = (1, 2, 5, 10, 20, 50)
 """Candidates of a row at which recall is told."""
@@ -82,53 +78,19 @@ DEPTHS = (1, 2, 5, 10, 20, 50)
 MOST_CANDIDATES = 10_000
 """Of a row, at most."""
 
-MOST_COMPARED = 10_000
-"""Labelled pairs up to which scorers are compared; of more, boosting is taken."""
-
-MOST_SCORED = 200_000
-"""Candidates up to which neighbors are tried as a scorer; boosting scores them 30 times as fast."""
-
-_INNER = 0.25
-"""Share of the pairs to learn from that scorers are compared on."""
-
-_FEWEST_COMPARED = 100
-"""Fewer labelled pairs are too few to compare scorers."""
-
 _LOCAL = ("index", "root", "cache_dir", "plan")
 """Parameters that say where a run is made; they are not saved."""
 
-_WRONG = 0.02
-"""Share of the matches that lie below the band of doubt, and of wrong links above it, on validation pairs."""
+CLUSTERS = ("components", "consistent")
 
 _LOOKED_AT = 20_000
 """Pairs of a cluster that are looked at for contradictions, at most."""
-
-_CLOSED = 20
-"""Rows that labels make one thing, up to which each two of them are learned from."""
 
 _TO_LABEL = 30
 """Pairs to label where few or none are labelled."""
 
 _EVEN, _DOUBT = 0.5, (0.1, 0.9)
 """The threshold and the band of doubt without labels that choose them."""
-
-
-def _as_rows(labelled: pd.DataFrame) -> pd.DataFrame:
-    """Labelled things as the rows that were labelled."""
-    rows = labelled[["left row", "right row", "match"]].set_axis(["left", "right", "match"], axis=1)
-    return rows.reset_index(drop=True)
-
-
-def _lack(learned: pd.DataFrame, held_out: pd.DataFrame, *_: Any) -> str:
-    """What labelled pairs lack to learn from and to choose the threshold by; "" if nothing."""
-    for part, rows in (("learn from", learned), ("choose the threshold by", held_out)):
-        if rows["match"].nunique() < 2:
-            right = int(rows["match"].sum())
-            return (
-                f"expected some that match and some that do not to {part}, got {right} and {len(rows) - right}; label "
-                "more pairs"
-            )
-    return ""
 
 
 class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -148,7 +110,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         id_left: column of ids of the left table.
         id_right: column of ids of the right table.
         n_candidates: rows of the right table that each left row is compared with.
-        links: "one-to-one", "one-to-many" (a left row may have several right ones), or "many".
+        links: "one-to-one", "one-to-many" (a left row may have several right ones), "1:3" (three at most, or as many
+            as stands there) or "many-to-many" (also "many").
         precision: share of links that must be right, with 95 % confidence for pairs like the labelled ones (see
             :func:`vicinal.calibration.precision_threshold`); None: the threshold with the best F1.
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
@@ -264,6 +227,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.notes_: list[str] = []
         labels = 0 if labelled is None else len(labelled)
         self._check_promise(labels)
+        self._suggest_links(tables)
         encoders = self._encoders(tables, labels)
         if self.tune != "none":
             check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
@@ -271,14 +235,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         is_plain = (self.scorer, self.tune, self.precision) == ("auto", "none", None) and chosen is None
         counted = labels >= FEW or (labels > 0 and not is_plain)
         self.tables_ = MatchedTables.read(tables, encoders, *settings, counted=counted)
-        self.scorer_: PairScorer | None = None
-        self.reader_: PairReader | None = None
-        self.threshold_: float | None = None
+        self.learned_: LabelScorer | None = None
+        self.threshold_ = _EVEN
         self.doubt_: tuple[float, float] = (0.0, 1.0)
         self.scores_: dict[str, float] = {}
         self.labelled_ = pd.DataFrame({"left": [], "right": [], "match": []}, dtype=np.int64)
         self.labels_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
-        self.share_, self.reads_ratios_ = 0.0, True
         self._fit_labels(labelled, chosen, progress)
         return self
 
@@ -290,6 +252,17 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                 "precision: expected labelled pairs to promise it by, got none; about "
                 f"{fewest} that match would do, if the held-out ones are all told right"
             )
+
+    def _suggest_links(self, tables: Sequence[MatchTable]) -> None:
+        """Say how many rows stand there more than once, where no more than one of them can be linked."""
+        for table, most in zip(tables, reversed(partners(self.links)), strict=False):
+            count = len(table) - len(table.first)
+            if len(tables) > 1 and count and most == 1:
+                more = "one-to-many" if table.name == "right" else "many-to-many"
+                self.notes_.append(
+                    f"{count} rows of the {table.name} table repeat others; {self.links} links one of equal rows, "
+                    f"{more} all"
+                )
 
     def _encoders(self, tables: Sequence[MatchTable], labels: int) -> dict[str, str]:
         """Names of encoders by kind: that of texts is worth its time where enough is labelled to learn what it says."""
@@ -312,14 +285,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self._estimate(_NO_LABELS, log)
             return
         parts = self._learned_and_held_out(labelled, chosen)
-        lack = _lack(*parts)
+        lack = lack_of_labels(*parts[:2])
         needs_held_out = self.precision is not None or chosen is not None or self.tune != "none"
         if lack and needs_held_out:
             raise ValueError(f"pairs: {lack}")
         is_few = len(parts[0]) + len(parts[1]) < FEW and self.scorer == "auto"
         if lack or (is_few and not needs_held_out):
             both = pd.concat(parts[:2])
-            self.labelled_ = _as_rows(both)
+            self.labelled_ = labelled_rows(both)
             self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), log)
         else:
             self._learn(*parts, log)
@@ -333,7 +306,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _check_parameters(self) -> None:
         check_integer("n_candidates", self.n_candidates, 1, MOST_CANDIDATES)
         check_integer("random_state", self.random_state, 0)
-        check_choice("links", self.links, LINKS)
+        partners(self.links)
         check_choice("scorer", self.scorer, ("auto", *SCORERS))
         check_tune(self.tune, auto=True)
         check_between("minutes", self.minutes, 0, math.inf)
@@ -360,195 +333,38 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """The hub correction, the scorer and the threshold, from labelled pairs."""
         same = labelled[labelled["match"] == 1]
         if self.learn_candidates and self.tables_.encoder is not None:
-            same = self._learn_candidates(same, log)
+            temperatures = (None, *TEMPERATURES) if self.hub_correction else (None,)
+            same, notes = turn_candidates(self.tables_, same, self.n_candidates, temperatures, self.random_state, log)
+            self.notes_ += notes
         if self.hub_correction and self.tables_.encoder is not None:
-            self._choose_temperature(same)
-        matches = labelled["match"].to_numpy()
-        self._estimate((positions_of(labelled), matches.astype(np.float64)), log)
-        self.share_ = _SHARE
-        log(f"learning from {len(labelled)} pairs")
-        features = self._features(positions_of(labelled))
-        inner = pairs_to_learn_from(labelled, _INNER, random)
-        self._choose_scorer(features, matches, inner, log)
-        if self.tune != "none":
-            self._try_reader(labelled, features, inner, log)
-            self.share_ = self.share_ if self.reader_ is None else 1.0  # match weights know no texts
-        self.known_ = features
-        self.labelled_ = _as_rows(labelled)
+            self.notes_.append(correct_hubs(self.tables_, same))
+        self._estimate((positions_of(labelled), labelled["match"].to_numpy(np.float64)), log)
+        settings = self.get_params(deep=False)
+        self.learned_, notes = LabelScorer.learn(settings, self.tables_, self.linkage_, labelled, random, log)
+        self.notes_ += filter(None, notes)
+        self.labelled_ = labelled_rows(labelled)
         chances, truth = self._chances(positions_of(held_out)), held_out["match"].to_numpy()
         self.validation_ = pd.DataFrame({"probability": chances, "match": truth})
-        self._choose_threshold(chances, truth)
-        quality = link_quality(chances >= (self.threshold_ or 0.0), truth)
+        self.threshold_, self.doubt_ = threshold_and_doubt(chances, truth, self.precision)
+        quality = link_quality(chances >= self.threshold_, truth)
         recall = self.candidate_recall(pd.concat([labelled, held_out]))
         scores = {"precision": quality.precision, "recall": quality.recall, "f1": quality.f1}
         self.scores_ = {**scores, **{f"recall at {k}": share for k, share in recall.items()}}
 
-    def _same_things(self) -> SameThings:
-        """What the labels say of pairs that nobody labelled."""
-        matches = self.tables_.things(positions_of(self.labels_[self.labels_["match"] == 1]))
-        counts = len(self.tables_.left.first), len(self.tables_.right.first)
-        return SameThings(matches, counts, is_single=self.tables_.is_single)
-
     def _closed(self, labelled: pd.DataFrame) -> pd.DataFrame:
-        """Labelled pairs as things, and the matches that follow from them.
-
-        If only matches were labelled, other candidates of their rows are taken for none.
-        """
-        pairs = distinct_pairs(labelled, self.tables_.things(positions_of(labelled)), is_single=self.tables_.is_single)
-        same = self._same_things()
-        follow = self._as_pairs(same.pairs(positions_of(pairs[pairs["match"] == 1]), _CLOSED), 1)
-        parts = [pairs, follow]
-        if pairs.attrs["implicit"]:
-            at = torch.from_numpy(pairs["left"].unique())
-            ids = self.tables_.candidates(self.n_candidates, at).ids
-            rows, columns = (ids >= 0).nonzero(as_tuple=True)
-            others = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
-            others = np.unique(np.sort(others, axis=1), axis=0) if self.tables_.is_single else others
-            parts.append(self._as_pairs(others[~same.are_same(others)], 0))
-        both = pd.concat(parts, ignore_index=True).drop_duplicates(["left", "right"], ignore_index=True)
-        if pairs.attrs["implicit"]:
-            count = int((both["match"] == 0).sum() - (pairs["match"] == 0).sum())
-            self.notes_.append(f"only matches were labelled, so {count} other candidates of their rows count as none")
-        return both
-
-    def _as_pairs(self, at: Ids, match: int) -> pd.DataFrame:
-        """Pairs of things ``[n, 2]`` as labelled ones, with their first rows."""
-        left, right = self.tables_.left.first[at[:, 0]], self.tables_.right.first[at[:, 1]]
-        return pd.DataFrame({"left": at[:, 0], "right": at[:, 1], "match": match, "left row": left, "right row": right})
-
-    def _learn_candidates(self, matches: pd.DataFrame, log: Log) -> pd.DataFrame:
-        """Turn the vectors, if that helps; gives the matches that nothing was learned from."""
-        inner = pairs_to_learn_from(matches, _INNER, np.random.default_rng(self.random_state))
-        at = positions_of(matches)
-        if inner.all() or not inner.any():
-            return matches
-        temperatures = (None, *TEMPERATURES) if self.hub_correction else (None,)
-        parts = at[inner], at[~inner]
-        plain, best = choose_map(self.tables_, *parts, self.n_candidates, temperatures, self.random_state, log)
-        where = (
-            f"of {int((~inner).sum())} matches are among the first candidates, averaged over 1 to {self.n_candidates}"
-        )
-        if self.tables_.weight is None:
-            self.notes_.append(
-                f"candidates by the vectors as they are: {100 * plain:.1f} % {where}, and turned no more"
-            )
-            return matches
-        self.notes_.append(f"candidates by turned vectors: {100 * best:.1f} % {where}, {100 * plain:.1f} % as they are")
-        return matches[~inner]
-
-    def _choose_temperature(self, matches: pd.DataFrame) -> None:
-        """Of the hub correction of vectors: that of most matches in the first place, if it is more than without."""
-        matches = matches.drop_duplicates("left")
-        left, right = (matches[side].to_numpy() for side in ("left", "right"))
-        shares: dict[float | None, float] = {}
-        for temperature in (None, *TEMPERATURES):
-            shares[temperature] = float((self.tables_.nearest(torch.tensor(left), temperature) == right).mean())
-        best = max(shares, key=lambda temperature: (round(shares[temperature], 4), temperature is None))
-        self.tables_.correct(best)
-        said = {t: f"{100 * share:.1f} %" for t, share in shares.items()}
-        where = "of the labelled matches are first by their vectors"
-        if best is None:
-            self.notes_.append(f"no hub correction: {said[None]} {where}, and with it no more")
-        else:
-            self.notes_.append(f"hub correction at temperature {best}: {said[best]} {where}, {said[None]} without it")
-
-    def _choose_scorer(self, features: Floats, matches: Ids, inner: Ids, log: Log) -> None:
-        """The scorer that tells the pairs that are not ``inner`` best, fitted to all."""
-        name, truth = self.scorer, matches[~inner]
-        are_mixed = len(set(truth.tolist())) == len(set(matches[inner].tolist())) == 2
-        is_small = len(self.tables_.left) * self.n_candidates <= MOST_SCORED
-        if name == "auto" and are_mixed and is_small and _FEWEST_COMPARED <= len(matches) <= MOST_COMPARED:
-            chances: dict[str, Floats] = {}
-            for each, scorer in SCORERS.items():
-                log(f"trying {each}")
-                fitted = scorer().fit(features[inner], matches[inner], self.random_state)
-                chances[each] = fitted.chances(features[~inner])
-            name, errors = choose_scorer(chances, truth)
-            listing = ", ".join(f"{each} {error:.3f}" for each, error in errors.items())
-            self.notes_.append(f"{name} tells matches, by the log loss on {len(truth)} pairs: {listing}")
-        elif name == "auto":
-            name = "boosting"
-            self.notes_.append(
-                f"boosting tells matches; scorers are compared on {_FEWEST_COMPARED} to {MOST_COMPARED} labelled "
-                f"pairs of tables with at most {MOST_SCORED} candidates"
-            )
-        self.scorer_name_ = name
-        self.scorer_ = SCORERS[name]().fit(features, matches, self.random_state)
-
-    def _try_reader(self, labelled: pd.DataFrame, features: Floats, inner: Ids, log: Log) -> None:
-        """Tune an encoder that reads pairs, and keep it if it makes the scorer better on pairs that are not inner."""
-        at, matches = positions_of(labelled), labelled["match"].to_numpy()
-        if len(matches) < _FEWEST_COMPARED or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
-            self.notes_.append(
-                f"no pair was read: tuning takes {_FEWEST_COMPARED} labelled pairs of both kinds, got {len(matches)}"
-            )
-            return
-        log(f"tuning an encoder that reads pairs, by {int(inner.sum())} of them")
-        names = {name: getattr(self, name) for name in ("tune", "minutes", "plan", "random_state", "cache_dir")}
-        names["encoder"] = installed_encoders(self.encoders)["text"]
-        texts = self.tables_.pair_texts(at)
-        rows = labelled[["left row", "right row"]].set_axis(["left", "right"], axis=1)
-        reader = PairReader.tuned(texts, matches, self._keys(rows), inner, names)
-        scorer = SCORERS[self.scorer_name_]().fit(features[inner], matches[inner], self.random_state)
-        scored, outer = scorer.chances(features[~inner]), np.flatnonzero(~inner)
-        read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
-        alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])
-        said = f"by {self.scorer_name_} alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
-        if is_better:
-            self.reader_ = reader
-            self.notes_.append(f"pairs are read as texts, too ({reader.sentence}): {said}")
-        else:
-            self.notes_.append(f"pairs are not read as texts: {said}")
-
-    def _keys(self, pairs: pd.DataFrame) -> list[str]:
-        """Names of pairs of rows, as the reader of pairs knows them."""
-        named = self._named(positions_of(pairs))
-        sides = (as_texts(named[side].to_numpy()).tolist() for side in ("left", "right"))
-        return ["\t".join(ids) for ids in zip(*sides, strict=True)]
-
-    def _features(self, at: Ids) -> Floats:
-        """What a scorer reads of things: likenesses, and the log ratio of their match weights."""
-        features = self.tables_.pair_features(at)
-        return np.column_stack([features, self.linkage_.ratios(self.tables_, at)]) if self.reads_ratios_ else features
-
-    def _choose_threshold(self, chances: Floats, truth: Ids) -> None:
-        if self.precision is None:
-            self.threshold_ = best_f1(chances, truth)
-        else:
-            self.threshold_ = precision_threshold(chances, truth, self.precision)
-        falling = np.argsort(-chances, kind="stable")
-        wrong = np.cumsum(1 - truth[falling]) / np.arange(1, len(truth) + 1)
-        clean = np.flatnonzero(wrong <= _WRONG)
-        high = float(chances[falling[clean[-1]]]) if len(clean) else 1.0
-        low = float(np.quantile(chances[truth == 1], _WRONG))
-        self.doubt_ = min(low, self.threshold_), max(high, self.threshold_)
+        pairs, notes = closed_pairs(self.tables_, labelled, self.labels_, self.n_candidates)
+        self.notes_ += notes
+        return pairs
 
     def _chances(self, at: Ids) -> Floats:
         """Probabilities ``[n]`` that things match: 1 of one with itself, and 0 of those without content."""
-        if self.scorer_ is None:
+        if self.learned_ is None:
             chances = self.linkage_.chances(self.tables_, at)
         else:
-            chances = self._scores_of(self.scorer_, at)
-            if self.share_ < 1:
-                estimates = log_odds(self.linkage_.chances(self.tables_, at))
-                mean = self.share_ * log_odds(chances) + (1 - self.share_) * estimates
-                chances = 1 / (1 + np.exp(-mean))
+            chances = self.learned_.chances(self.tables_, self.linkage_, at)
         if self.tables_.is_single:
             chances = np.where(at[:, 0] == at[:, 1], 1.0, chances)
         return np.where(self.tables_.speak(at), chances, 0.0)
-
-    def _scores_of(self, scorer: PairScorer, at: Ids) -> Floats:
-        """Probabilities ``[n]`` by what was learned from labels alone."""
-        ratios = self.linkage_.ratios(self.tables_, at)[:, None][:, : int(self.reads_ratios_)]
-
-        def score(features: Floats, part: slice) -> Floats:
-            return scorer.chances(np.column_stack([features, ratios[part]]))
-
-        chances = np.concatenate([np.zeros(0), *self.tables_.of_features(at, score)])
-        if self.reader_ is not None:
-            read = self.reader_.read(chances, lambda some: self.tables_.pair_texts(at[some]))
-            chances = self.reader_.together(chances, read)
-        return np.asarray(chances)
 
     # What it gives.
 
@@ -579,7 +395,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Candidates as things ``[n, 2]``, their scores and their probabilities, the surest first."""
 
         def make() -> tuple[Ids, Floats, Floats]:
-            if self.scorer_ is None:
+            if self.learned_ is None:
                 at, scores, chances = self.linkage_.candidates(self.tables_)
                 scores, chances = scores / math.log(2), self._as_labelled(at, chances)
             else:
@@ -641,13 +457,13 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """
         things = self.tables_.things(self._pair_positions(pairs))
         chances = self._chances(things)
-        if self.scorer_ is None:
+        if self.learned_ is None:
             chances = self._as_labelled(things, chances)
         return np.stack([1 - chances, chances], axis=1)
 
     def predict(self, pairs: Any) -> Ids:
         """1 for each pair that matches, by the threshold, and 0 for others: ``[n]``."""
-        return (self.predict_proba(pairs)[:, 1] >= (self.threshold_ or 0.0)).astype(np.int64)
+        return (self.predict_proba(pairs)[:, 1] >= self.threshold_).astype(np.int64)
 
     def _pair_positions(self, pairs: Any) -> Ids:
         """Rows ``[n, 2]`` of pairs by id."""
@@ -661,10 +477,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def link(self, links: str | None = None) -> pd.DataFrame:
         """The pairs that match: candidates from the threshold on, as ``links`` allows, the surest first.
 
-        "one-to-one" takes the links with the highest total log odds above the threshold (an assignment); with
-        "one-to-many" each right row gets its most probable left row; within one table all pairs above the threshold are
-        taken, and before them rows that are equal in all cells, with probability 1 (of 150 or more equal rows each with
-        the first). Without labels nothing is linked where no pair stands out from the others; ``notes_`` says so.
+        "one-to-one" takes the links with the highest total log odds above the threshold (an assignment), "1:3" those
+        with three right rows of a left one at most; with "one-to-many" each right row gets its most probable left row.
+        Within one table all pairs above the threshold are taken, and before them rows that are equal in all cells, with
+        probability 1 (of 150 or more equal rows each with the first). Without labels nothing is linked where no pair
+        stands out from the others; ``notes_`` says so.
 
         Args:
             links: in place of the matcher's own.
@@ -673,10 +490,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             A table of columns ``left``, ``right``, ``score`` (of the search for candidates; with fewer than 200 labels
             the log2 odds of the pair by itself) and ``probability``.
         """
-        kind = check_choice("links", self.links if links is None else links, LINKS)
-        least = self.threshold_ or 0.0
+        most_right, most_left = partners(self.links if links is None else links)
+        least = self.threshold_
         linked = self._scored()[2] >= least
-        if self.scorer_ is None and not self.linkage_.has_sign:
+        if self.learned_ is None and not self.linkage_.has_sign:
             linked &= False
         at, scores, chances = (part[linked] for part in self._scored())
         rows, source = pairs_of_rows(at, self.tables_.left.thing, self.tables_.right.thing)
@@ -684,11 +501,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if self.tables_.is_single:
             return self._with_copies(rows, scores, chances)
         taken: Ids = np.arange(len(rows))
-        if kind == "one-to-many":
-            taken = np.sort(np.unique(rows[:, 1], return_index=True)[1])
-        elif kind == "one-to-one":
+        if most_right is not None:
             gains = log_odds(chances) - log_odds(np.array([least])) + 1e-3
-            taken = np.flatnonzero(assigned(rows[:, 0], rows[:, 1], gains))
+            taken = np.flatnonzero(assigned(rows[:, 0], rows[:, 1], gains, min(most_right, len(self.tables_.right))))
+        elif most_left == 1:
+            taken = np.sort(np.unique(rows[:, 1], return_index=True)[1])
         return self._named(rows[taken], score=scores[taken], probability=chances[taken])
 
     def _with_copies(self, rows: Ids, scores: Floats, chances: Floats) -> pd.DataFrame:
@@ -709,7 +526,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Args:
             labelled: pairs to leave out, as they are labelled already: a table of ``left`` and ``right``.
         """
-        if self.scorer_ is None:
+        if self.learned_ is None:
             at, scores, chances = self._scored()
             fresh = np.flatnonzero(~self._labelled(at, self.labels_))
             if labelled is not None and len(labelled):
@@ -722,7 +539,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if labelled is not None and len(labelled):
             rows = self._pair_positions(labelled)
             inside &= ~self._labelled(at, pd.DataFrame(rows, columns=["left", "right"]))
-        far = np.abs(log_odds(chances) - log_odds(np.array([self.threshold_ or 0.5])))
+        far = np.abs(log_odds(chances) - log_odds(np.array([self.threshold_])))
         nearest = np.flatnonzero(inside)[np.argsort(far[inside], kind="stable")]
         return self._named_first(at[nearest], score=scores[nearest], probability=chances[nearest])
 
@@ -732,8 +549,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in sides)
         return np.asarray(np.isin(places, known))
 
-    def clusters(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def clusters(self, kind: str = "components") -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows of one table that are the same thing, by the links between them, and what speaks against it.
+
+        Args:
+            kind: "components": whatever links join; "consistent": of components of up to 200 rows, those clusters for
+                which most speaks, all pairs inside counted (correlation clustering, see
+                :func:`vicinal.estimators.match_clusters.consistent_clusters`); ``notes_`` says how many components were
+                cut, and which contradict themselves and were too large for it.
 
         Returns:
             A table of ``id`` and ``cluster`` (numbered from 0, larger clusters first; a row without links has its own),
@@ -744,20 +567,44 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if not self.tables_.is_single:
             raise ValueError("right: expected a matcher of one table (right=None), got one of two; use link()")
         table = self.tables_.left
+        check_choice("kind", kind, CLUSTERS)
         names = connected(self._pair_positions(self.link()), len(table))
+        of = names[table.first]
+        inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
+        chances, same = self._chances(inside), same_things(self.tables_, self.labels_).are_same(inside)
+        if kind == "consistent":
+            part = self._cut(of, inside, chances, same)
+            names = larger_first(names * (int(part.max()) + 1) + part[table.thing])
+            of, stays = names[table.first], part[inside[:, 0]] == part[inside[:, 1]]
+            inside, chances, same = inside[stays], chances[stays], same[stays]
+            there -= int((~stays).sum())
         clusters = pd.DataFrame({"id": table.ids, "cluster": names})
         apart = positions_of(self.labels_[self.labels_["match"] == 0])
         apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
         parts = [self._named(apart, cluster=names[apart[:, 0]], why="labelled 0")]
-        of = names[table.first]
-        inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
         note = f"{len(inside)} of {there} pairs within clusters were looked at for contradictions"
         if len(inside) < there and note not in self.notes_:
             self.notes_.append(note)
-        inside = inside[~self._same_things().are_same(inside)]
-        doubtful = inside[self._chances(inside) < self.doubt_[0]]
+        doubtful = inside[~same & (chances < self.doubt_[0])]
         parts.append(self._named_first(doubtful, cluster=of[doubtful[:, 0]], why="improbable"))
         return clusters.sort_values("cluster", kind="stable", ignore_index=True), pd.concat(parts, ignore_index=True)
+
+    def _cut(self, clusters: Ids, pairs: Ids, chances: Floats, same: Ids) -> Ids:
+        """The part of its component that each thing is in; see :meth:`clusters`."""
+        gains = np.maximum(log_odds(chances) - log_odds(np.array([self.threshold_])), -AGAINST)
+        sure = float(log_odds(np.ones(1))[0])
+        apart = self._labelled(pairs, self.labels_[self.labels_["match"] == 0])
+        gains = np.where(same, sure, np.where(apart, -sure, gains))
+        parts, count, too_large = cut(clusters, pairs, gains)
+        notes = [f"components of links that contradict themselves, cut into clusters that do not: {count}"][:count]
+        for component in too_large:
+            rows = np.flatnonzero(clusters == component)
+            notes.append(
+                f"the component of row {short(self.tables_.left.ids[self.tables_.left.first[rows[0]]])} contradicts "
+                f"itself, and stays whole: it has {len(rows)} rows, and components of up to {LARGEST} are cut"
+            )
+        self.notes_ += [note for note in notes if note not in self.notes_]
+        return parts
 
     def search(self, queries: Any, k: int = 10) -> pd.DataFrame:
         """The right rows most like texts or rows, best first.
@@ -836,7 +683,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if len(at) == 0:
             return []
         things = self.tables_.things(at)
-        chances = self._as_labelled(things, self._chances(things)) if self.scorer_ is None else self._chances(things)
+        chances = self._as_labelled(things, self._chances(things)) if self.learned_ is None else self._chances(things)
         cells, start, refined = explained_cells(self.tables_, self.linkage_, at, chances)
         resembles = self._resembling(at, things, check_integer("k", k))
         names = self._named(at)
@@ -852,7 +699,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         It is the most that is to be hoped for, as it does not know of matches that agree in nothing, and of few columns
         it is too high (.95 for .88 in a test). See :func:`vicinal.linkage.block_recall.estimated_recall`.
         """
-        if self.scorer_ is not None:
+        if self.learned_ is not None:
             return None
         return self.tables_.reached(self.n_candidates, self.linkage_.candidates(self.tables_)[2])
 
@@ -866,9 +713,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _resembling(self, at: Ids, things: Ids, k: int) -> list[list[tuple[Any, Any, bool, float]]]:
         """For each pair of rows the labelled ones that are most alike to the scorer; itself is none of them."""
-        if self.scorer_ is None:
+        if self.learned_ is None:
             return [[] for _ in at]
-        likeness = self.scorer_.likeness(self._features(things), self.known_)
+        features = self.learned_.features(self.tables_, self.linkage_, things)
+        likeness = self.learned_.scorer.likeness(features, self.learned_.known)
         labelled = positions_of(self.labelled_)
         labels, resembles = self.labelled_["match"].to_numpy() == 1, []
         for row in range(len(at)):
@@ -920,16 +768,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         for number, side, table, gone, left_over in changes:  # nothing has changed if an id was wrong
             sides = ["left", "right"] if self.tables_.is_single else [side]
             keep = ~self.labelled_[sides].isin(gone).any(axis=1).to_numpy()
-            if self.reader_ is not None and not self.reader_.forget(self._keys(self.labelled_[~keep])):
-                self.reader_ = None  # it has no pair left
+            if self.learned_ is not None:
+                self.learned_.forget(keep, self.tables_.pair_keys(positions_of(self.labelled_[~keep])))
             moved = np.arange(len(table)) - np.searchsorted(np.sort(gone), np.arange(len(table)))
             self.labelled_ = self.labelled_[keep].reset_index(drop=True)
             self.labels_ = self.labels_[~self.labels_[sides].isin(gone).any(axis=1)].reset_index(drop=True)
             for each in sides:
                 for pairs in (self.labelled_, self.labels_):
                     pairs[each] = moved[pairs[each].to_numpy(dtype=np.int64)]
-            if self.scorer_ is not None:
-                self.known_ = self.known_[keep]
             self.tables_.change(number, left_over)
         return self
 
@@ -948,18 +794,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Write the files of the matcher into an empty folder."""
         config = {
             "parameters": {name: value for name, value in self.get_params(deep=False).items() if name not in _LOCAL},
-            "scorer": None if self.scorer_ is None else self.scorer_name_,
-            "reader": None if self.reader_ is None else self.reader_.weights,
             "threshold": self.threshold_,
             "doubt": list(self.doubt_),
             "scores": self.scores_,
             "notes": self.notes_,
-            "share": self.share_,
         }
-        known = self.known_ if self.scorer_ is not None else None
-        write_matcher(stage, config, self.tables_, (self.labelled_, self.labels_), self.linkage_, known, self.scorer_)
-        if self.reader_ is not None:
-            self.reader_.save(stage / READER)
+        write_matcher(stage, config, self.tables_, (self.labelled_, self.labels_), self.linkage_, self.learned_)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoders: Mapping[str, str] | None = None) -> Self:
@@ -975,23 +815,16 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """
         saved = read_matcher(Path(folder), encoders or {})
         matcher = cls(**saved.config.parameters.model_dump())
-        matcher.tables_, matcher.labelled_, matcher.scorer_ = saved.tables, saved.labelled, saved.scorer
-        matcher.labels_ = saved.labels
-        matcher.reader_ = saved.reader
+        matcher.tables_, matcher.learned_ = saved.tables, saved.learned
+        matcher.labelled_, matcher.labels_ = saved.labelled, saved.labels
         matcher.notes_, matcher.scores_ = list(saved.config.notes), dict(saved.config.scores)
-        matcher.threshold_, matcher.doubt_, matcher.share_ = (
-            saved.config.threshold,
-            saved.config.doubt,
-            saved.config.share,
-        )
-        if saved.scorer is not None and saved.known is not None:
-            matcher.scorer_name_, matcher.known_ = str(saved.config.scorer), saved.known
-        matcher.reads_ratios_ = saved.linkage is not None
+        matcher.threshold_ = _EVEN if saved.config.threshold is None else saved.config.threshold
+        matcher.doubt_ = saved.config.doubt
         if saved.linkage is not None:
             matcher.linkage_ = saved.linkage
         else:  # an earlier version estimated nothing
             matcher.linkage_ = Linkage(matcher.links, matcher.n_candidates)
             matcher.linkage_.fit(matcher.tables_, _NO_LABELS, matcher.random_state, lambda line: None)
-            if matcher.scorer_ is None:
+            if matcher.learned_ is None:
                 matcher.threshold_, matcher.doubt_ = _EVEN, _DOUBT
         return matcher

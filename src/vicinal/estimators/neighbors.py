@@ -32,6 +32,7 @@ from vicinal.estimators.out_of_fold import (
     out_of_fold,
 )
 from vicinal.estimators.presets import settings_of
+from vicinal.estimators.queries import of_ranked_queries
 from vicinal.estimators.several import is_multilabel
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads import conformal_margin
@@ -195,7 +196,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             labels are read out.
 
     The paper is NONA (see ``docs/methods.md``): ``preset="nona"`` is its model and its training. The measurements
-    behind the defaults are in ``docs/results/nona.md`` and ``docs/results/readouts.md``.
+    behind the defaults are in ``docs/results/predict.md`` and ``docs/results/intervals.md``.
 
     >>> x = np.linspace(0, 6, 200)[:, None]
     >>> model = NeighborRegressor(max_epochs=30, learning_rate=1e-2).fit(x, np.sin(x[:, 0]))
@@ -217,6 +218,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         sample_weight: Any = None,
         ids: Any = None,
         groups: Any = None,
+        queries: Any = None,
         validation: Any = None,
     ) -> Self:
         """Train on labelled rows.
@@ -235,6 +237,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             ids: ``[n]``, unique; None: 0 to n - 1. Compared by value, whatever their type: 1, 1.0 and "1" are one id
                 (see :mod:`vicinal.core.identity`).
             groups: ``[n]``, compared likewise; a row never learns or predicts from a row of its own group.
+            queries: ``[n]``, for rows that are to be ranked within a query by their grades y: the groups. The rows of a
+                query stay together, in folds and among the rows held out, and are the lists of a loss such as
+                "plackett_luce". Queries of one row or one grade have no order and are left out, with a warning. All
+                other methods take them as groups.
             validation: positions of the rows to hold out; None: drawn by ``validation_fraction`` and ``random_state``.
 
         Returns:
@@ -245,6 +251,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
+        if queries is not None and groups is not None:
+            raise ValueError("groups: expected none with queries, which are the groups, got both")
+        if queries is not None:
+            rows = X, y, sample_weight, ids, queries
+            (X, y, sample_weight, ids, groups), validation = of_ranked_queries(*rows, validation=validation)
         with unchanged_on_error(self):
             return self._fit(X, y, ids, groups, validation, sample_weight)
 

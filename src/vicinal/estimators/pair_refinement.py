@@ -21,7 +21,10 @@ LABEL = 5.0
 """Weight of a pair that was labelled."""
 
 _SEEN = 1e-4
-"""Weight from which on a soft label is one of either kind."""
+"""Weight of a pair in the second derivatives from which on it counts there, and the shortest part of a step."""
+
+_STEPS, _STEADY = 50, 1e-9
+"""Steps of Newton's method at most, and the decrease of the loss of a pair from which on nothing changes."""
 
 
 class Refinement:
@@ -76,7 +79,8 @@ class Refinement:
         for turn in range(ROUNDS):
             targets = chances.copy()
             targets[labels[0]] = labels[1]
-            state |= _linear(standard, targets, weights)
+            point = np.append(state["weights"], state["start"]) if turn else None
+            state |= _linear(standard, targets, weights, point)
             by_lines = standard @ state["weights"] + state["start"][0]
             if turn < ROUNDS - 1:
                 by_trees = trees.across(targets, weights)
@@ -155,13 +159,36 @@ def _standard(features: Floats, state: dict[str, Floats]) -> Floats:
     return np.concatenate([shown, missing.astype(np.float64)], axis=1)
 
 
-def _linear(standard: Floats, targets: Floats, weights: Floats) -> dict[str, Floats]:
-    """Logistic regression of soft labels: each pair stands once as a match and once as none."""
-    from sklearn.linear_model import LogisticRegression
+def _linear(standard: Floats, targets: Floats, weights: Floats, start: Floats | None = None) -> dict[str, Floats]:
+    r"""Logistic regression of soft labels with a penalty of $\\lVert w \\rVert^2 / 2$, by Newton's method.
 
-    both = np.concatenate([targets * weights, (1 - targets) * weights])
-    seen = both > _SEEN
-    kind = np.repeat([1, 0], len(targets))[seen]
-    model = LogisticRegression(solver="newton-cholesky", max_iter=50)
-    model.fit(np.concatenate([standard, standard])[seen], kind, sample_weight=both[seen])
-    return {"weights": model.coef_[0], "start": model.intercept_}
+    Only pairs whose weight in the second derivatives is above 1e-4 count there: nearly all candidates are surely none.
+
+    Args:
+        standard: features ``[n, F]``.
+        targets: probabilities ``[n]``.
+        weights: of the pairs, ``[n]``.
+        start: weights and intercept ``[F + 1]`` to start from; None: zeros.
+    """
+    columns = np.column_stack([standard, np.ones(len(standard))])
+    penalty = np.append(np.ones(standard.shape[1]), 0.0)
+
+    def loss(point: Floats, odds: Floats) -> float:
+        return float(weights @ (np.logaddexp(0, odds) - targets * odds) + penalty @ point**2 / 2)
+
+    point = np.zeros(len(penalty)) if start is None else start
+    odds = columns @ point
+    for _ in range(_STEPS):
+        chances = 1 / (1 + np.exp(-odds))
+        slope = columns.T @ (weights * (chances - targets)) + penalty * point
+        curving = weights * chances * (1 - chances)
+        some = curving > _SEEN
+        curvature = (columns[some].T * curving[some]) @ columns[some] + np.diag(penalty + _SEEN)
+        step = np.linalg.solve(curvature, slope)
+        change, before, share = columns @ step, loss(point, odds), 1.0
+        while share > _SEEN and loss(point - share * step, odds - share * change) > before:
+            share /= 2
+        point, odds = point - share * step, odds - share * change
+        if slope @ step < _STEADY * len(targets):
+            break
+    return {"weights": point[:-1], "start": point[-1:]}

@@ -4,6 +4,7 @@ from vicinal.evaluation.audit import Drift, average_precision, left_out_predicti
 from vicinal.evaluation.baselines import knn_baseline, knn_grid, ridge_baseline
 from vicinal.evaluation.comparison import Significance, Summary, answers, significance, summarize
 from vicinal.evaluation.fairness import group_gap
+from vicinal.evaluation.ranking import query_ndcg, ranking_scores
 from vicinal.evaluation.representers import l1_representers, nuclear_representers
 from vicinal.evaluation.scores import classification_scores, regression_scores, scores_by_class, several_scores
 from vicinal.evaluation.statistics import bootstrap_interval, critical_difference, friedman, paired_t, wilcoxon
@@ -28,6 +29,8 @@ __all__ = [
     "left_out_predictions",
     "nuclear_representers",
     "paired_t",
+    "query_ndcg",
+    "ranking_scores",
     "regression_scores",
     "ridge_baseline",
     "scores_by_class",

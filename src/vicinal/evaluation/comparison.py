@@ -122,7 +122,7 @@ def answers(runs: Sequence[Run], metric: str) -> list[str]:
             f"{100 * (best.mean - after.mean):.1f} points" if higher else f"{abs(ahead.change):.1%}".replace("%", " %")
         )
         chance = "< 0.001" if ahead.p_value < 0.001 else f"= {ahead.p_value:.3f}"
-        clear = "" if ahead.p_value < 0.05 else ": no clear difference"
+        clear = "" if ahead.p_value < 0.05 else ": not significant"
         doubt = "one split, no test" if math.isnan(ahead.p_value) else f"p {chance} over {ahead.splits} splits{clear}"
         said.append(
             f"{dataset}: {best.method} is best, {gap} ahead of {after.method}, the next of {len(ordered)} ({doubt})."

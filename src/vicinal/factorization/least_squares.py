@@ -91,6 +91,63 @@ def als(
     return Factors(rows, columns, objective)
 
 
+def fold_in(interactions: Any, columns: Tensor, *, confidence: float, ridge: float = 0.01) -> Tensor:
+    r"""Vectors of rows for columns that stay as they are: of implicit feedback, the exact half step of :func:`als`.
+
+    Args:
+        interactions: a sparse matrix of scipy ``[m, n]``, finite and >= 0; rows may be empty.
+        columns: V ``[n, k]``.
+        confidence: $\alpha$, see :func:`als`.
+        ridge: $\lambda > 0$.
+
+    Returns:
+        ``[m, k]`` in the dtype of ``columns``; 0 for an empty row.
+
+    >>> fold_in(sparse.csr_array([[0.0, 2.0]]), torch.tensor([[1.0], [1.0]]), confidence=1.0, ridge=1.0)
+    tensor([[0.5000]])
+    """
+    check_between("ridge", ridge, 0, math.inf)
+    table = sparse.csr_array(interactions).astype(columns.numpy().dtype)
+    if table.shape[1] != len(columns):
+        raise ValueError(f"interactions: expected {len(columns)} columns as there are vectors, got {table.shape[1]}")
+    if table.nnz == 0:
+        return columns.new_zeros(table.shape[0], columns.shape[1])
+    side = _Side("row", _table(table, confidence), confidence)
+    return side.solved(columns, columns.new_zeros(table.shape[0], columns.shape[1]), ridge, None)
+
+
+def fold_in_shares(
+    values: Tensor, clicked: Tensor, columns: Tensor, targets: Tensor, *, confidence: float, ridge: float = 0.01
+) -> Tensor:
+    r"""What each entry adds to a score: $c_j\, t^\top (V^\top V + V_S^\top (C - I) V_S + \lambda I)^{-1} v_j$.
+
+    The vector of :func:`fold_in` is that matrix times a sum over the entries, so each score is the sum of its shares.
+
+    Args:
+        values: r > 0 ``[s]``, the entries of the row.
+        clicked: their columns ``[s]``, whole numbers.
+        columns: V ``[n, k]``.
+        targets: t ``[q, k]``, vectors of what is scored.
+        confidence: $\alpha$; c is $\alpha r$.
+        ridge: $\lambda > 0$.
+
+    Returns:
+        ``[q, s]``.
+
+    Paper: Hu et al. 2008, section 5.
+
+    >>> columns = torch.tensor([[1.0], [1.0]])
+    >>> fold_in_shares(torch.tensor([2.0]), torch.tensor([1]), columns, columns, confidence=1.0, ridge=1.0)
+    tensor([[0.5000],
+            [0.5000]])
+    """
+    near, counted = columns[clicked], confidence * values
+    system = columns.T @ columns + near.T @ ((counted - 1)[:, None] * near)
+    system = system + ridge * torch.eye(columns.shape[1], dtype=columns.dtype)
+    shares: Tensor = targets @ torch.linalg.solve(system, near.T * counted)
+    return shares
+
+
 def _table(interactions: Any, confidence: float | None) -> Any:
     """The checked interactions as a sparse matrix; without stored zeros where they mean nothing."""
     if not sparse.issparse(interactions) or interactions.ndim != 2:

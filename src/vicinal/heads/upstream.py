@@ -112,7 +112,7 @@ class Refined(nn.Module):
 
     Queries and bank rows are both changed by the same block, which sees no labels; no row attends to itself or to its
     group. The outlook of the paper's section 7. Each prediction reads the whole bank against itself, so it costs
-    $N^2$; measured on houses and tweets, either block changes the error by less than 2 % (``docs/results/nona.md``).
+    $N^2$.
 
     Args:
         dim: width of the embeddings.

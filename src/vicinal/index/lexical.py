@@ -15,6 +15,7 @@ from torch import Tensor
 from vicinal.core import check_choice
 from vicinal.core.checks import check_integer
 from vicinal.index.base import Hits, ordered
+from vicinal.ranks.aggregation import reciprocal_rank_sums
 
 Sparse = Any
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -298,15 +299,6 @@ def fuse(searches: Sequence[Hits], k: int, *, offset: float = 60.0) -> Hits:
     """
     ids = torch.cat([hits.ids for hits in searches], dim=1)
     ranks = torch.cat([torch.arange(1, hits.ids.shape[1] + 1).expand_as(hits.ids) for hits in searches], dim=1)
-    order = ids.argsort(dim=1, stable=True)
-    ids, ranks = ids.gather(1, order), ranks.gather(1, order)
-    gains = torch.where(ids >= 0, 1 / (offset + ranks.double()), 0.0)
-    summed, last = gains.clone(), torch.ones_like(ids, dtype=torch.bool)
-    for column in range(1, ids.shape[1]):  # equal ids stand side by side
-        same = ids[:, column] == ids[:, column - 1]
-        summed[:, column] += torch.where(same, summed[:, column - 1], 0.0)
-        last[:, column - 1] = ~same
-    kept_ids = torch.where(last, ids, -1)
-    scores = torch.where(kept_ids >= 0, summed, -torch.inf).float()
-    best = ordered(kept_ids, scores)
+    items, summed, _ = reciprocal_rank_sums(ids, ranks, offset)
+    best = ordered(items, torch.where(items >= 0, summed, -torch.inf).float())
     return Hits(best.ids[:, :k], best.scores[:, :k])

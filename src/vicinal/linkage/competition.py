@@ -35,6 +35,34 @@ def freedom(offers: Floats, rows: Ids) -> Floats:
     return np.asarray(1 / (1 + others))
 
 
+LINKS = ("one-to-one", "one-to-many", "many-to-many", "many")
+
+
+def partners(links: str) -> tuple[int | None, int | None]:
+    """How many right rows a left row may be linked to, and how many left rows a right one; None: any number.
+
+    Args:
+        links: "one-to-one", "one-to-many", "many-to-many" (or "many"), or "1:3" for at most three right rows of a left
+            one, each of which has no other.
+
+    Raises:
+        ValueError: for anything else.
+
+    >>> partners("one-to-one"), partners("one-to-many"), partners("many"), partners("1:3")
+    ((1, 1), (None, 1), (None, None), (3, 1))
+    """
+    if links in LINKS:
+        left = 1 if links == "one-to-one" else None
+        return left, None if links.startswith("many") else 1
+    one, _, most = str(links).partition(":")
+    if one != "1" or not (most.isascii() and most.isdigit()) or not int(most[:9]) > 0 or len(most) > 9:
+        raise ValueError(
+            f"links: expected {', '.join(map(repr, LINKS[:3]))}, or '1:3' for at most three right rows of a left one, "
+            f"got {links!r}"
+        )
+    return int(most), 1
+
+
 @dataclass(frozen=True)
 class Competition:
     r"""The prior of pairs, and which of them exclude each other.
@@ -57,9 +85,9 @@ class Competition:
 
     @classmethod
     def of(cls, pairs: Ids, rows: tuple[int, int], links: str, *, is_single: bool) -> "Competition":
-        """Of ``links`` "one-to-one", "one-to-many" (a left row may have several partners) or "many"."""
-        sides = links == "one-to-one" and not is_single, links != "many" and not is_single
-        return cls(pairs, rows, sides, is_single)
+        """Of ``links``: see :func:`partners`; that a left row has several partners at most is not known here."""
+        left, right = (None, None) if is_single else partners(links)
+        return cls(pairs, rows, (left == 1, right is not None), is_single)
 
     @property
     def most(self) -> float:

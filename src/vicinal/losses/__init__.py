@@ -48,6 +48,7 @@ from vicinal.losses.errors import PseudoHuberLoss, best_of_k, guess_errors, ms_s
 from vicinal.losses.fairness import distance_covariance, equal_rates, group_rates, joint_distance_covariance
 from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
 from vicinal.losses.icnn import icnn, icnn_score
+from vicinal.losses.lists import ListLoss, PlackettLuceLoss, SoftRankLoss
 from vicinal.losses.matching import (
     CompositeSigmoidMatchingLoss,
     CompositeSoftmaxMatchingLoss,
@@ -165,6 +166,7 @@ __all__ = [
     "DwellTimeMatchingLoss",
     "DynamicSoftMargin",
     "EmbeddingLoss",
+    "ListLoss",
     "ListwiseRankingLoss",
     "LossForPML",
     "LossFromPML",
@@ -177,6 +179,7 @@ __all__ = [
     "PairTemperature",
     "Pairs",
     "PairwiseRankingLoss",
+    "PlackettLuceLoss",
     "PointwiseRankingLoss",
     "PotentialMatchingLoss",
     "PredictionMemory",
@@ -189,6 +192,7 @@ __all__ = [
     "ReweightedSquaredLoss",
     "SelfDistillation",
     "Separator",
+    "SoftRankLoss",
     "SoftmaxMatchingLoss",
     "SphericalClasses",
     "SubspaceLearners",

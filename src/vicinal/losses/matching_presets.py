@@ -22,15 +22,18 @@ class PointwiseRankingLoss(DecomposedMatchingLoss):
     list, then over lists.
 
     Args:
-        link: where errors matter; default: high scores, every unit e times as much as the one below.
+        link: where errors matter; default: high scores, every unit e times as much as the one below, up to a score of 5
+            and straight from there, so that one score of 20 does not rule a list.
         reduction: over lists.
 
     >>> PointwiseRankingLoss()(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
     tensor(0.5000)
     """
 
+    of_lists = True
+
     def __init__(self, link: Curve | None = None, *, reduction: str = "mean") -> None:
-        super().__init__(Exp() if link is None else link, reduction=reduction)
+        super().__init__(Exp().cap(None, 5.0) if link is None else link, reduction=reduction)
 
     def forward(
         self, prediction: Tensor, target: Tensor, weight: Tensor | None = None, valid: Tensor | None = None
@@ -61,6 +64,8 @@ class PairwiseRankingLoss(nn.Module):
     >>> PairwiseRankingLoss()(torch.tensor([[3.0, 2.0]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.)
     """
+
+    of_lists = True
 
     def __init__(self, link: Curve | None = None, *, reduction: str = "mean") -> None:
         super().__init__()
@@ -114,6 +119,8 @@ class ListwiseRankingLoss(CompositeSoftmaxMatchingLoss):
     >>> ListwiseRankingLoss()(torch.tensor([[2.0, 1.0]]), torch.tensor([[2.0, 1.0]]))
     tensor(0.)
     """
+
+    of_lists = True
 
     def __init__(self, scaling: Curve | None = None, gamma: float = 1.0, *, reduction: str = "mean") -> None:
         super().__init__(Exp().cap(None, 5.0) if scaling is None else scaling, gamma, reduction=reduction)

@@ -11,6 +11,7 @@ HIGHER_IS_BETTER: dict[str, bool] = {
     "subset_accuracy": True,
     "hamming_loss": False,
     "average_precision": True,
+    "ndcg@10": True,
 }
 """Every score by name, and its direction."""
 
@@ -19,3 +20,6 @@ PRIMARY: dict[str, str] = {"regression": "mse", "classification": "accuracy"}
 
 PRIMARY_OF_SEVERAL = "micro_f1"
 """The same where rows may have several classes."""
+
+RANKED = "ndcg@10"
+"""The same where rows are ranked within queries."""

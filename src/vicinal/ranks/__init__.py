@@ -9,6 +9,7 @@ from vicinal.ranks.aggregation import (
     self_consistent_order,
 )
 from vicinal.ranks.hard import Ties
+from vicinal.ranks.lists import list_places
 from vicinal.ranks.pairs import Pairs
 from vicinal.ranks.plackett_luce import order_log_prob, order_reward_loss, sample_orders
 from vicinal.ranks.sorting import soft_sort
@@ -19,6 +20,7 @@ __all__ = [
     "Ties",
     "borda",
     "kemeny",
+    "list_places",
     "order_log_prob",
     "order_reward_loss",
     "preferences",

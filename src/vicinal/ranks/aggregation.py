@@ -153,6 +153,33 @@ def borda(rankings: Tensor, count: int | None = None) -> Tensor:
     return torch.where(there.any(dim=0), means, torch.inf).argsort(stable=True)
 
 
+def reciprocal_rank_sums(items: Tensor, ranks: Tensor, offset: float) -> tuple[Tensor, Tensor, Tensor]:
+    r"""What several lists add to each item of a row: $\sum 1 / (c + \mathrm{rank})$, and how many of them have it.
+
+    Args:
+        items: int64 ``[b, m]``, the lists of a row side by side; -1 for nothing.
+        ranks: of each in its list ``[b, m]``.
+        offset: c.
+
+    Returns:
+        Items by rising number, each once and -1 in place of others, their sums (float64) and counts, ``[b, m]`` each.
+
+    >>> items, sums, counts = reciprocal_rank_sums(torch.tensor([[4, 7, 7]]), torch.tensor([[1, 2, 1]]), 1.0)
+    >>> items.tolist(), sums[0, items[0] >= 0].tolist(), counts[0, items[0] >= 0].tolist()
+    ([[4, -1, 7]], [0.5, 0.8333333333333333], [1, 2])
+    """
+    order = items.argsort(dim=1, stable=True)
+    items, ranks = items.gather(1, order), ranks.gather(1, order)
+    sums, counts = torch.where(items >= 0, 1 / (offset + ranks.double()), 0.0), torch.ones_like(items)
+    last = torch.ones_like(items, dtype=torch.bool)
+    for column in range(1, items.shape[1]):  # equal items stand side by side
+        same = items[:, column] == items[:, column - 1]
+        sums[:, column] += torch.where(same, sums[:, column - 1], 0.0)
+        counts[:, column] += torch.where(same, counts[:, column - 1], 0)
+        last[:, column - 1] = ~same
+    return torch.where(last, items, -1), sums, counts
+
+
 def reciprocal_rank_fusion(rankings: Tensor, count: int | None = None, *, offset: float = 60.0) -> Tensor:
     r"""Items by the mean of $1 / (60 + \mathrm{rank})$, ranks from 0, best first, int64 ``[n]``.
 
@@ -170,9 +197,10 @@ def reciprocal_rank_fusion(rankings: Tensor, count: int | None = None, *, offset
     """
     check_between("offset", offset, 0, float("inf"))
     rankings, count = check_rankings(rankings, count)
-    ranks = item_ranks(rankings, count)
-    there = ranks >= 0
-    scores = torch.where(there, 1 / (offset + ranks.double()), 0.0).sum(dim=0) / there.sum(dim=0).clamp(min=1)
+    ranks = torch.arange(rankings.shape[1]).expand_as(rankings).reshape(1, -1)
+    items, sums, counts = reciprocal_rank_sums(rankings.reshape(1, -1), ranks, offset)
+    there, scores = items >= 0, torch.zeros(count, dtype=torch.float64)
+    scores[items[there]] = sums[there] / counts[there]
     return scores.argsort(descending=True, stable=True)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vicinal.core.files import replace_text
+from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
 from vicinal.report import figures
 from vicinal.report.page import several_reliability
 from vicinal.report.records import AuditRecord, Copies, Suspect
@@ -76,25 +77,39 @@ def error_name(record: AuditRecord) -> str:
     return "mean squared error" if record.task == "regression" else "Hamming loss" if record.several else "share wrong"
 
 
+def score_sentence(record: AuditRecord) -> str:
+    """The scores of the model, and the main one of the best baseline, if there are baselines."""
+    said = ", ".join(f"{metric_name(metric)} {number(value)}" for metric, value in record.scores.items())
+    metric = PRIMARY_OF_SEVERAL if record.several else PRIMARY[record.task]
+    scored = {name: values[metric] for name, values in record.baselines.items() if metric in values}
+    if not scored:
+        return f"{said}."
+    best = (max if HIGHER_IS_BETTER[metric] else min)(scored, key=lambda name: scored[name])
+    return (
+        f"{said}. Best of {len(scored)} baselines: {one_line(best, 40)}, {metric_name(metric)} {number(scored[best])}."
+    )
+
+
 def audit_findings(record: AuditRecord) -> list[str]:
     """The findings as sentences, the most important first."""
     sentences = []
     crossing = [copies for copies in record.copies if copies.across]
     if crossing:
         rows = ", ".join(" = ".join(str(row) for row in copies.rows) for copies in crossing[:3])
+        count = len(crossing)
         sentences.append(
-            f"{len(crossing)} group{'s' if len(crossing) > 1 else ''} of copies reach from the new rows into what the "
-            f"model has seen (rows {rows}{' ...' if len(crossing) > 3 else ''}): the figures below are too good."
+            f"{count} group{'s' if count > 1 else ''} of copies {'contain' if count > 1 else 'contains'} both new rows "
+            f"and rows that the model has seen ({rows}{' ...' if count > 3 else ''}): the figures below are too good."
         )
     conflicting = sum(copies.conflicting for copies in record.copies)
     if conflicting:
-        sentences.append(f"{conflicting} groups of copies have different labels: at most one of each can be right.")
+        sentences.append(f"{conflicting} groups of copies have different labels.")
     ninety = next((level for level in record.coverage if abs(level["coverage"] - 0.9) < 1e-9), None)
     if ninety is not None:
         worst = min(ninety["by_part"]) if ninety["by_part"] else float("nan")
         sentences.append(
-            f"Intervals that promise 90 % hold {percent(ninety['covered'])} of the new rows; in the worst quarter of "
-            f"the target {percent(worst)}."
+            f"90 % intervals cover {percent(ninety['covered'])} of the new rows, {percent(worst)} in the worst quarter "
+            "of the target."
         )
     worse = [part for part in record.slices if part.ratio > 1.5 and part.low > 0 and part.rows >= 10]
     if worse:
@@ -108,15 +123,14 @@ def audit_findings(record: AuditRecord) -> list[str]:
     if record.multiplicity:
         among = record.multiplicity
         sentences.append(
-            f"Of the {among['members']:.0f} members, each a model of its own, one or more decide otherwise than all "
-            f"together for {percent(among['ambiguity'])} of the new rows, the most dissenting for "
-            f"{percent(among['discrepancy'])}; the probability of the true class ranges over "
-            f"{number(among['viable_range'], 2)} on average."
+            f"The {among['members']:.0f} members of the ensemble disagree on {percent(among['ambiguity'])} of the new "
+            f"rows; the most different one on {percent(among['discrepancy'])}. Their probabilities of the true class "
+            f"span {number(among['viable_range'], 2)} on average."
         )
     if record.hubs:
         sentences.append(
-            f"{percent(record.unused)} of the bank is among nobody's {record.neighbors} nearest; the busiest row "
-            f"serves {record.hubs[0].served} of {record.rows.get('new', 0)} predictions."
+            f"{percent(record.unused)} of the rows are never a top-{record.neighbors} neighbor; one row is used in "
+            f"{record.hubs[0].served} of {record.rows.get('new', 0)} predictions (hub)."
         )
     return [clean(sentence) for sentence in sentences]
 
@@ -131,16 +145,16 @@ def _of_drift(record: AuditRecord) -> list[str]:
         what = "share of wrong rows" if error_name(record) == "share wrong" else error_name(record)
         after, before = number(error["after"], 3), number(error["before"], 3)
         sentences.append(
-            f"Since {_time(error['since'])} ({name}) the {what} is {after}, before {before}; rows in random orders "
-            f"change as much with p = {error['p_value']:.3f}."
+            f"Since {_time(error['since'])} ({name}) the {what} is {after}, before {before} (permutation test, "
+            f"p = {error['p_value']:.3f})."
         )
     if coverage is not None:
         promised = "intervals" if record.task == "regression" else "sets of classes"
         sentences.append(
-            f"Since {_time(coverage['since'])} {promised} that promise 90 % hold {percent(coverage['after'])} of the "
-            f"rows, before {percent(coverage['before'])} (p = {coverage['p_value']:.3f})."
+            f"Since {_time(coverage['since'])} 90 % {promised} cover {percent(coverage['after'])} of the rows, before "
+            f"{percent(coverage['before'])} (p = {coverage['p_value']:.3f})."
         )
-    return sentences or [f"Along {name} neither error nor coverage change more than chance has them do."]
+    return sentences or [f"No significant change of error or coverage along {name}."]
 
 
 def _time(time: Any) -> str:

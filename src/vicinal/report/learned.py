@@ -114,18 +114,18 @@ def learned_findings(record: LearnRecord) -> list[str]:
     if not measures:
         return []
     main = next(iter(measures))
-    of = " of classes" if record.classes.get("test") else ""
-    where = f"On {record.rows.get('test', 0):,} rows{of} that were not seen in training"
-    sentences = [f"{where}, {measure_name(main)} is {measures[main][0]:.3f}"]
+    of = " of classes not seen in training" if record.classes.get("test") else ""
+    where = f"on {record.rows.get('test', 0):,} test rows{of}"
+    value, low, high = measures[main]
+    doubt = f" (95 % CI {low:.3f}-{high:.3f})" if np.isfinite(low + high) else ""
+    sentences = [f"{measure_name(main)} {value:.3f}{doubt} {where}."]
     others = [
-        f"{values[main][0]:.3f} by {one_line(name, 60)}" for name, values in record.scores.items() if name != "model"
+        f"{one_line(name, 60)} {values[main][0]:.3f}" for name, values in record.scores.items() if name != "model"
     ]
-    sentences[0] += f"; it is {' and '.join(others)}." if others else "."
+    sentences += [f"Baseline{'s' if len(others) > 1 else ''}: {', '.join(others)}."] if others else []
     best = max((values[main][0] for name, values in record.scores.items() if name != "model"), default=float("-inf"))
     if best >= measures[main][0]:
-        sentences.append(
-            "Training gained nothing over the vectors of the encoders; more rows or more classes may be what it lacks."
-        )
+        sentences.append("Training did not improve on the vectors of the encoders. More rows or more classes may help.")
     return sentences
 
 

@@ -167,33 +167,28 @@ def match_findings(record: MatchRecord) -> list[str]:
     """The findings as sentences, the most important first."""
     sentences = []
     if "precision" in record.scores:
-        promise = f"; at least {percent(record.promised)} was promised" if record.promised is not None else ""
+        promise = f" (promised: at least {percent(record.promised)})" if record.promised is not None else ""
         sentences.append(
-            f"Of {record.pairs[1]:,} labelled pairs held out, {percent(record.scores['precision'])} of the accepted "
-            f"ones are right{promise}, and {percent(record.scores['recall'])} of the matches are accepted."
+            f"{record.links[0]:,} links. On {record.pairs[1]:,} held-out labelled pairs: precision "
+            f"{percent(record.scores['precision'])}{promise}, recall {percent(record.scores['recall'])}."
         )
     elif record.links[0]:
         sentences.append(
-            f"{record.links[0]:,} links of probability {percent(record.threshold)} or more. By the probabilities "
-            f"{number(100 * record.expected['precision'], 3)} % of them are right, and "
-            f"{number(100 * record.expected['recall'], 3)} % of "
-            "the matches among the candidates are linked."
+            f"{record.links[0]:,} links with a probability of {percent(record.threshold)} or more. Expected precision "
+            f"{number(100 * record.expected['precision'], 3)} %, expected recall "
+            f"{number(100 * record.expected['recall'], 3)} % (among the candidates)."
         )
     else:
         sentences.append("No pair is linked.")
     share = record.recall.get(record.candidates)
     if share is not None:
         sentences.append(
-            f"{percent(share)} of the labelled matches are among the {record.candidates} candidates of their row; no "
-            "other can be linked."
+            f"Candidate recall on labelled matches: {percent(share)} ({record.candidates} candidates per row)."
         )
     elif record.reached is not None:
-        sentences.append(
-            f"At most an estimated {percent(record.reached)} of the matches are among the pairs that were compared; no "
-            "other can be linked."
-        )
+        sentences.append(f"Estimated candidate recall: at most {percent(record.reached)}.")
     if record.contradictions:
-        sentences.append(f"{len(record.contradictions)} pairs of one cluster contradict it.")
+        sentences.append(f"{len(record.contradictions)} pairs contradict their cluster (contradictions.csv).")
     return sentences
 
 

@@ -5,14 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
+from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
 from vicinal.report.records import CompareRecord, Doubted, FitRecord, Verdict
 from vicinal.report.text import metric_name, number, one_line
 
+RAW = " (raw features)"
+"""How names of baselines end that learn from the features before any training."""
+
 _METHODS = {
     "mean": {"regression": "mean of the training rows", "classification": "class shares of the training rows"},
-    "knn": {"regression": "k-NN on its embeddings", "classification": "k-NN on its embeddings"},
-    "ridge": {"regression": "ridge on untuned features", "classification": "linear model on untuned features"},
+    "knn": {"regression": "k-NN (learned embeddings)", "classification": "k-NN (learned embeddings)"},
+    "ridge": {"regression": f"ridge{RAW}", "classification": f"linear model{RAW}"},
 }
 
 
@@ -55,7 +58,8 @@ def class_rows(by_class: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
 
 def main_metric(record: FitRecord) -> str:
     """The metric for sentences: MSE, accuracy or (several classes per row) micro F1, else the model's first."""
-    usual = PRIMARY_OF_SEVERAL if record.several else PRIMARY[record.task]
+    usual = RANKED if RANKED in record.scores["model"] else PRIMARY[record.task]
+    usual = PRIMARY_OF_SEVERAL if record.several else usual
     return usual if usual in record.scores["model"] else next(iter(record.scores["model"]), "")
 
 
@@ -86,67 +90,76 @@ def findings(record: FitRecord) -> list[str]:
 
 
 def verdict_sentence(record: FitRecord) -> str:
-    """How good the model is, in one sentence with its uncertainty; "" if that is not known.
+    """How good the model is, in three short sentences with their uncertainty; "" if that is not known.
 
     >>> verdict = Verdict(89, Doubted(38.2, 32.0, 44.1), "ridge", 3, Doubted(0.047, -0.06, 0.16))
     >>> print(verdict_sentence(FitRecord("d", "y", "regression", scores={"model": {}}, verdict=verdict)))
-    Predicts y within 38.2 of the truth (95 % interval: 32 to 44.1) for half of the 89 test rows; 4.7 % more squared \
-error than ridge, the best of 3 others (6 % less to 16 % more: no clear difference).
+    Median absolute error 38.2 (95 % CI 32-44.1) on 89 test rows. MSE 4.7 % above the best of 3 baselines, ridge \
+(CI -6 to +16 %: not significant).
     """
     verdict = record.verdict
     if verdict is None:
         return ""
+    if RANKED in record.scores["model"]:
+        return _ranked_sentence(record, verdict)
     numbers, typical = record.task == "regression", verdict.typical
-    rows = f"{verdict.rows:,} test rows" if record.split_sizes.get("test", 1) else f"{verdict.rows:,} rows, out of fold"
-    known = math.isfinite(typical.low)
+    name = "Median absolute error" if numbers else "Micro F1" if record.several else "Accuracy"
+    where = "test rows" if record.split_sizes.get("test", 1) else "rows, out of fold"
     shown = _shown_number if numbers else _shown_share
-    doubt = f" (95 % interval: {_span(typical, shown)})" if known else ""
-    target = one_line(record.target_name, 40)
-    said = [
-        f"the micro F1 of {target} is {shown(typical.value)} on the {rows}{doubt}"
-        if record.several
-        else f"predicts {target} within {shown(typical.value)} of the truth{doubt} for half of the {rows}"
-        if numbers
-        else f"predicts the right {target} for {shown(typical.value)} of the {rows}{doubt}"
-    ]
+    doubt = f" (95 % CI {_span(typical, shown)})" if math.isfinite(typical.low) else ""
+    few = "" if math.isfinite(typical.low) else ": too few rows to say how sure this is"
+    said = [f"{name} {shown(typical.value)}{doubt} on {verdict.rows:,} {where}{few}."]
     if verdict.change is not None:
-        what = "squared error" if numbers else "F1" if record.several else "wrong"
-        said.append(_beside(record, verdict, verdict.change, what))
+        said.append(_beside(record, verdict, verdict.change))
     if verdict.covered is not None:
-        what = "its 90 % intervals hold" if numbers else "its sets of classes that promise 90 % hold"
+        what = "intervals" if numbers else "sets of classes"
         doubt = f" ({_span(verdict.covered, _shown_share)})" if math.isfinite(verdict.covered.low) else ""
-        said.append(f"{what} {_shown_share(verdict.covered.value)}{doubt}")
-    sentence = "; ".join(said)
-    return f"{sentence[0].upper()}{sentence[1:]}." if known else f"Too few rows to say how sure this is: {sentence}."
+        said.append(f"90 % {what} cover {_shown_share(verdict.covered.value)}{doubt}.")
+    return " ".join(said)
 
 
-def _beside(record: FitRecord, verdict: Verdict, change: Doubted, what: str) -> str:
-    """The clause on the best other method: how much less, or more, of ``what`` the model has."""
-    best = method_name(verdict.best, record).removesuffix(" on untuned features")
-    name = ("the " if verdict.best == "mean" else "") + best
-    name += f", the best of {verdict.others} others" if verdict.others > 1 else ""
-    points = "" if record.task == "regression" else " points"
-
-    def amount(share: float) -> str:
-        size = abs(100 * share)
-        return f"{size:.1f}".removesuffix(".0") + (points or " %") if size < 9.95 else f"{size:.0f}{points or ' %'}"
-
-    def side(share: float) -> str:
-        return "more" if share > 0 else ("fewer" if what == "wrong" else "less")
-
-    if not math.isfinite(change.value):
-        return f"beside {name} nothing can be said"
-    said = f"{amount(change.value)} {side(change.value)} {what} than {name}" if change.value else f"the same as {name}"
-    if not math.isfinite(change.low):
+def _ranked_sentence(record: FitRecord, verdict: Verdict) -> str:
+    """The same of rows that are ranked within queries."""
+    typical, change = verdict.typical, verdict.change
+    doubt = f" (95 % CI {number(typical.low, 3)}-{number(typical.high, 3)})" if math.isfinite(typical.low) else ""
+    said = f"nDCG@10 is {number(typical.value, 3)}{doubt} over {verdict.rows:,} test queries."
+    if change is None:
         return said
-    if change.low <= 0 <= change.high:
-        least = f"{amount(change.low)} {side(change.low)}" if change.low else "0"
-        ends = f"{least} to {amount(change.high)} more" if change.high else f"{least} to 0"
-        return f"{said} ({ends}: no clear difference)" if change.low < change.high else said
-    near, far = sorted((change.low, change.high), key=abs)
-    said = f"{said} ({amount(near)} to {amount(far)} {side(far)})"
+    name = method_name(verdict.best, record).removesuffix(RAW)
+    name += f", the best of {verdict.others} baselines" if verdict.others > 1 else ""
+    gap = f"{abs(change.value):.3f} {'above' if change.value > 0 else 'below'} {name}"
+    if math.isfinite(change.low):
+        unclear = ": not significant" if change.low <= 0 <= change.high else ""
+        gap += f" (CI {change.low:+.3f} to {change.high:+.3f}{unclear})"
+    return f"{said} That is {gap}."
+
+
+def _beside(record: FitRecord, verdict: Verdict, change: Doubted) -> str:
+    """The sentence on the best baseline: how far the model's error, or F1, is above or below its."""
+    best = method_name(verdict.best, record).removesuffix(RAW)
+    among = f"the best of {verdict.others} baselines, {best}" if verdict.others > 1 else f"the baseline, {best}"
+    measure = "MSE" if record.task == "regression" else "Micro F1" if record.several else "Error rate"
+    unit = " %" if record.task == "regression" else " points"
+    if not math.isfinite(change.value):
+        return f"{measure} cannot be compared with {among}."
+    size = _shown_change(abs(change.value)) + unit
+    side = f"{size} {'above' if change.value > 0 else 'below'}" if change.value else "equal to"
+    said = f"{measure} {side} {among}"
+    if not math.isfinite(change.low) or change.low == change.high:
+        return f"{said}."
+    ends = f"CI {_signed(change.low)} to {_signed(change.high)}{unit}"
     behind = change.value < 0 if record.several else change.value > 0
-    return f"{said}, which is better" if behind else said
+    clear = change.low > 0 or change.high < 0
+    return f"{said} ({ends}{f': {best} is better' if clear and behind else '' if clear else ': not significant'})."
+
+
+def _shown_change(share: float) -> str:
+    size = 100 * share
+    return f"{size:.1f}".removesuffix(".0") if size < 9.95 else f"{size:.0f}"
+
+
+def _signed(share: float) -> str:
+    return f"{'+' if share > 0 else '-' if share < 0 else ''}{_shown_change(abs(share))}"
 
 
 def _shown_number(value: float) -> str:
@@ -158,7 +171,7 @@ def _shown_share(value: float) -> str:
 
 
 def _span(figure: Doubted, shown: Callable[[float], str]) -> str:
-    return f"{shown(figure.low).removesuffix(' %')} to {shown(figure.high)}"
+    return f"{shown(figure.low).removesuffix(' %')}-{shown(figure.high).removesuffix(' %')}"
 
 
 def _against(score: float, other: float, metric: str, name: str) -> str:

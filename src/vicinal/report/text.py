@@ -14,6 +14,7 @@ _METRICS = {
     "subset_accuracy": "all classes right",
     "hamming_loss": "Hamming loss",
     "average_precision": "average precision",
+    "ndcg@10": "nDCG@10",
 }
 
 

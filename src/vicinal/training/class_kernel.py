@@ -147,7 +147,7 @@ def _search(
 
     def value(point: list[float]) -> float:
         most = len(starts) + _MOST_STEPS
-        report("kernel", min(next(tries), most), most, "steps, of which there may be fewer")
+        report("kernel", min(next(tries), most), most, "steps (or fewer)")
         return loss(point[:-1], point[-1])
 
     least, best = min((value(start), start) for start in starts)

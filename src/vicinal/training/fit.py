@@ -26,7 +26,7 @@ from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.processes import Processes, SpawnedOrStarted, errors_of_processes, processes_of, share_weights
 from vicinal.training.quiet import quiet
-from vicinal.training.rows import RowInputs, Rows, RowSubset, loader
+from vicinal.training.rows import GroupBatches, RowInputs, Rows, RowSubset, loader
 from vicinal.training.settings import TrainingSettings, make_logger
 from vicinal.training.similarity import SimilarityGoal, SimilarityModule
 
@@ -58,7 +58,7 @@ class _Record(Callback):
             return
         best = errors.index(min(errors))
         last = min(most, best + 1 + self.patience)
-        note = f"epochs if no better comes, {most} at most; error {errors[-1]:.3g}"
+        note = f"epochs until early stopping (max. {most}); error {errors[-1]:.3g}"
         report("training", done, last, note)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -128,7 +128,10 @@ def train(
     processes = processes_of(settings)
     by_fold = _check_folds(train_rows, validation_rows, processes)
     validation_rows = validation_rows or _by_fold(train_rows)
-    validation_rows = validation_rows if goal else validation_rows.spread(STOPPING_ROWS)
+    lists = bool(getattr(criterion, "of_lists", False))
+    if lists and processes.count > 1:
+        raise ValueError(f"devices: expected one process for a loss of lists, got {processes.count}")
+    validation_rows = validation_rows if goal else validation_rows.spread(STOPPING_ROWS, whole=lists)
     folds = []
     if by_fold and validation_rows.folds is not None:
         folds = [FoldEpochs(validation_rows.folds.bincount(validation_rows.weights))]
@@ -151,9 +154,15 @@ def train(
         trainer = _trainer(settings, processes, folder, callbacks, store)
         loaders = (
             loader(
-                train_rows, settings.batch_size, settings.seed, processes.count, None if goal is None else goal.batches
+                train_rows,
+                settings.batch_size,
+                settings.seed,
+                processes.count,
+                _whole_groups(train_rows, settings.batch_size, settings.seed, lists=lists)
+                if goal is None
+                else goal.batches,
             ),
-            loader(validation_rows, 256, None, processes.count),
+            loader(validation_rows, 256, None, processes.count, _whole_groups(validation_rows, 256, None, lists=lists)),
         )
         try:
             with errors_of_processes():
@@ -173,6 +182,11 @@ def train(
             history.best_epoch = share_weights(network, history.best_epoch)
     network.eval()
     return history
+
+
+def _whole_groups(rows: Rows, batch_size: int, seed: int | None, *, lists: bool) -> GroupBatches | None:
+    """Batches of whole groups for a loss of lists; None for others."""
+    return GroupBatches(rows.groups, batch_size, seed) if lists and rows.groups is not None else None
 
 
 def _check_folds(train_rows: Rows, validation_rows: Rows | None, processes: Processes) -> bool:

@@ -269,7 +269,7 @@ def most_likely_kernel(
     tries = itertools.count(1)
 
     def value_and_grad(values: Any) -> tuple[float, Any]:
-        report("kernel", min(next(tries), steps), steps, "steps, of which there may be fewer")
+        report("kernel", min(next(tries), steps), steps, "steps (or fewer)")
         point = torch.from_numpy(values.copy()).requires_grad_()
         try:
             value = objective(TableKernel.of(point), inputs, pieces, labels, parts, weights)

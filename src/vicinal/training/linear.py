@@ -110,7 +110,7 @@ def logistic_folds(columns: Tensor, labels: Tensor, folds: Tensor, *, weights: T
 
     some, tried = spread(len(rows), CHOSEN_ON), dict[float, float]()
     for number, strength in enumerate(STRENGTHS, start=1):
-        report("slopes", number, len(STRENGTHS), "variances of slopes, of which there may be fewer")
+        report("slopes", number, len(STRENGTHS), "variances of slopes (or fewer)")
         said = fitted(some, strength).predicted(columns[some], folds[some])
         losses = torch.nn.functional.cross_entropy(said, codes[some], reduction="none")
         tried[strength] = float((losses * mass[some]).sum() / mass[some].sum())

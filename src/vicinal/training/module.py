@@ -84,7 +84,8 @@ class NeighborModule(LightningModule):
         loss = embeddings.sum() * 0.0
         if bool(active.any()):
             prediction = self._predicted(local, embeddings, all_labels, (all_ids, all_groups, weight), active)
-            loss = loss + self._error(prediction, all_labels[active], None if weight is None else weight[active])
+            counted, lists = (None if one is None else one[active] for one in (weight, all_groups))
+            loss = loss + self._error(prediction, all_labels[active], counted, lists)
             loss = loss + self._unfairness(prediction, all_labels[active], all_ids[active])
         self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=int(active.sum()), prog_bar=True)
         if self.added is not None:
@@ -170,10 +171,15 @@ class NeighborModule(LightningModule):
         )
         return self._all(prediction[: int(mine.sum())])
 
-    def _error(self, prediction: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
-        """The criterion, by ``weight [b]``; of members ``[b, M]`` or ``[b, K, M]`` the mean of theirs."""
+    def _error(self, prediction: Tensor, labels: Tensor, weight: Tensor | None, groups: Tensor | None = None) -> Tensor:
+        """The criterion, by ``weight [b]``; of members ``[b, M]`` or ``[b, K, M]`` the mean of theirs.
+
+        A loss of lists also gets the groups ``[b]``, which are its lists.
+        """
         if prediction.ndim > labels.ndim:
-            return torch.stack([self._error(one, labels, weight) for one in prediction.unbind(-1)]).mean()
+            return torch.stack([self._error(one, labels, weight, groups) for one in prediction.unbind(-1)]).mean()
+        if getattr(self.criterion, "of_lists", False):
+            return cast(Tensor, self.criterion(prediction, labels, groups))
         error = cast(Tensor, self.criterion(prediction, labels))
         return error if weight is None else weighted_mean(error, weight)
 
@@ -237,7 +243,7 @@ class NeighborModule(LightningModule):
             return
         prediction = self.network.predict(queries, bank, bank_labels, **identity)
         prediction, labels = self._all(prediction), self._all(batch["labels"].to(prediction))
-        error = self._error(prediction, labels, None if weight is None else self._all(weight))
+        error = self._error(prediction, labels, None if weight is None else self._all(weight), groups)
         error = error + self._unfairness(prediction, labels, self._all(batch["ids"]))
         self.log("validation_error", error, on_epoch=True, batch_size=len(prediction), prog_bar=True)
 

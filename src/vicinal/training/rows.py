@@ -74,10 +74,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def spread(self, most: int) -> "Rows":
-        """At most ``most`` of the rows, spread evenly over their order."""
+    def spread(self, most: int, *, whole: bool = False) -> "Rows":
+        """At most ``most`` of the rows, spread evenly over their order; with ``whole`` groups, about as many."""
         if len(self) <= most:
             return self
+        if whole and self.groups is not None:
+            codes = torch.unique(self.groups)
+            some = codes[spread(len(codes), max(1, len(codes) * most // len(self)))]
+            return self.take(torch.isin(self.groups, some).nonzero()[:, 0])
         return self.take(spread(len(self), most))
 
     def take(self, at: Tensor) -> "Rows":
@@ -155,6 +159,53 @@ class RowBatches(Sampler[list[int]]):
         yield from (block.tolist() for block in blocks)
 
 
+class GroupBatches(Sampler[list[int]]):
+    """Batches of whole groups, two at least, that cover every row once per epoch, in an order set by seed and epoch.
+
+    Args:
+        groups: int64 ``[n]``.
+        batch_size: rows at which a batch is full; the last group may bring more.
+        seed: of the order of groups; None: they stay in order.
+
+    >>> [sorted(batch) for batch in GroupBatches(torch.tensor([0, 1, 0, 2, 2]), 2, seed=None)]
+    [[0, 1, 2, 3, 4]]
+    """
+
+    def __init__(self, groups: Tensor, batch_size: int, seed: int | None) -> None:
+        _, code, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
+        self.members = code.argsort(stable=True).split(sizes.tolist())
+        self.batch_size, self.seed, self.epoch = batch_size, seed, 0
+
+    @property
+    def sampler(self) -> "GroupBatches":
+        """Itself, since Lightning sets the epoch of a batch sampler's ``sampler``."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that orders the groups."""
+        self.epoch = epoch
+
+    def _batches(self) -> list[list[int]]:
+        order = torch.arange(len(self.members))
+        if self.seed is not None:
+            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+            order = torch.randperm(len(self.members), generator=generator)
+        batches: list[list[int]] = []
+        rows, count = list[int](), 0
+        for place, group in enumerate(order.tolist(), start=1):
+            rows, count = rows + self.members[group].tolist(), count + 1
+            if len(rows) >= self.batch_size and count > 1 and len(order) - place != 1:  # none is left alone
+                batches.append(rows)
+                rows, count = list[int](), 0
+        return [*batches, rows] if rows else batches
+
+    def __len__(self) -> int:
+        return len(self._batches())
+
+    def __iter__(self) -> Iterator[list[int]]:
+        yield from self._batches()
+
+
 class _Positions(Dataset[int]):
     """Row positions; what a position stands for is looked up a whole batch at a time."""
 
@@ -173,7 +224,11 @@ def _select(rows: Rows, positions: list[int]) -> dict[str, Any]:
 
 
 def loader(
-    rows: Rows, batch_size: int, seed: int | None, processes: int = 1, batches: "BatchSampler | None" = None
+    rows: Rows,
+    batch_size: int,
+    seed: int | None,
+    processes: int = 1,
+    batches: "BatchSampler | GroupBatches | None" = None,
 ) -> DataLoader[Any]:
     """Loader of ``batches`` of ``rows``; None: of this process's part of all rows (see :class:`RowBatches`)."""
     return DataLoader(

@@ -155,7 +155,7 @@ class _Target:
         import lightgbm
 
         def tell(state: Any) -> None:
-            report("trees", state.iteration + 1, self.rounds, f"trees of {leaves} leaves, of which there may be fewer")
+            report("trees", state.iteration + 1, self.rounds, f"trees of {leaves} leaves (or fewer)")
 
         stop: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False), tell]
         settings = self.settings | {"num_leaves": leaves, "min_data_in_leaf": smallest}

@@ -21,6 +21,7 @@ from vicinal.estimators.inputs import as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.workflows.predict import exact_columns, features_of, read_rows, separator_of
+from vicinal.workflows.recommend import add_clicks, forget_users, is_recommender
 
 Log = Callable[[str], None]
 
@@ -32,10 +33,18 @@ VECTOR_FILES = (".parquet", ".npy")
 
 @dataclass(frozen=True)
 class BankChange:
-    """The number of rows that were added, relabelled or forgotten, and of rows in the bank now."""
+    """The number of rows that were added, relabelled or forgotten, and of rows in the bank now.
+
+    Of a recommender ``unit`` is "click": rows of a table were added, or users forgotten, and ``rows`` are its clicks.
+    """
 
     changed: int
     rows: int
+    unit: str = "row"
+
+    def now(self, model: str) -> str:
+        """How much there is now."""
+        return f"{'the bank of ' if self.unit == 'row' else ''}{model} has {counted(self.rows, self.unit)} now"
 
 
 def add_table(
@@ -80,6 +89,14 @@ def add_table(
         ValueError: if a label is missing, an id is in the bank already, or rows cannot be used; the folder is
             unchanged.
     """
+    if is_recommender(folder):
+        if new_classes or any(each is not None for each in (target, id, group, weight, names, epochs)):
+            raise ValueError(
+                "data: expected no further settings with a recommender, which knows its columns, got some; give the "
+                "table alone"
+            )
+        count, recommender = add_clicks(folder, source, log)
+        return BankChange(count, recommender.clicks_.nnz, "click")
     opened = ModelFolder(folder, index=index, encoders=encoders)
     model = opened.model
     if epochs is not None:
@@ -266,6 +283,9 @@ def forget_rows(
     Raises:
         ValueError: for an unknown id, or if no row would be left; the folder is unchanged.
     """
+    if is_recommender(folder):
+        count, recommender = forget_users(folder, ids)
+        return BankChange(count, recommender.clicks_.nnz, "click")
     opened = ModelFolder(folder, index=index, encoders=encoders)
     gone = pd.unique(canonical_ids("ids", list(ids)))
     opened.forget(gone)

@@ -145,7 +145,8 @@ def audit_table(
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
     fresh = fresh if model.bank_.groups is not None else replace(fresh, groups=None)
-    ours = measured_of(model, seen.expected[new], fresh.target, fresh.weights)
+    queries = fresh.groups if model.notes_.get("query") else None
+    ours = measured_of(model, seen.expected[new], fresh.target, fresh.weights, queries=queries)
     copies = equal_content(table, {n: str(k) for n, k in model.kinds_.items()}, parts)
     counts = {part: parts.count(part) for part in ("bank", "held out", "new")}
     classes = getattr(model, "classes_", None)
@@ -159,7 +160,9 @@ def audit_table(
         rows=counts,
         scores=ours.scores,
         baselines={
-            one.name: measured_of(model, one.prediction, fresh.target, fresh.weights, one.thresholds).scores
+            one.name: measured_of(
+                model, one.prediction, fresh.target, fresh.weights, one.thresholds, queries=queries
+            ).scores
             for one in tuned
         },
         by_class=ours.by_class,

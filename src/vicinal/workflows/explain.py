@@ -100,7 +100,7 @@ class Explainer:
     def ids(self, ids: Sequence[str]) -> list[Explained]:
         """Explain bank rows, each predicted without itself and its group."""
         rows, known = rows_of(self.model, ids)
-        self.log("predicted without themselves; but those that were trained on have shaped the encoder")
+        self.log("Each row is predicted without itself, but the encoder may have been trained with it.")
         return self._explained(list(ids), rows, known, self.model.labels_of(known["ids"]))
 
     def row(self, text: str) -> list[Explained]:

@@ -245,6 +245,7 @@ def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
         job.test,
         job.validation,
         job.time,
+        job.query,
         settings,
         also,
         weights,
@@ -391,10 +392,12 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
         "name": record.name,
         "target": job.target,
         "id": job.id,
-        "group": job.group,
+        "group": job.query or job.group,
         "scores": dict(record.scores),
     }
-    notes |= {name: column for name, column in (("time", job.time), ("weight", job.weight)) if column}
+    notes |= {
+        name: column for name, column in (("time", job.time), ("weight", job.weight), ("query", job.query)) if column
+    }
     notes |= {"separator": job.separator or SEPARATOR} if record.several else {}
     notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
     return notes | ({"chunked": list(chunked)} if chunked else {})

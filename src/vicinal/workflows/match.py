@@ -51,6 +51,7 @@ class MatchJob:
         use: columns that are read; None: all.
         drop: columns that are not.
         root: folder that paths of images and sounds start from; None: that of each table.
+        clusters: see :meth:`vicinal.estimators.RowMatcher.clusters`.
         parameters: further ones of :class:`vicinal.estimators.RowMatcher`.
     """
 
@@ -62,6 +63,7 @@ class MatchJob:
     use: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     root: Path | None = None
+    clusters: str = "components"
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -110,7 +112,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         links = matcher.link()
         known = [part[["left", "right"]] for part in (pairs, answered) if part is not None and len(part)]
         review = matcher.review(pd.concat(known) if known else None)
-        clusters = matcher.clusters() if matcher.tables_.is_single else None
+        clusters = matcher.clusters(job.clusters) if matcher.tables_.is_single else None
         record = _record(job, matcher, links, review, clusters)
         matcher.close()
         if out is not None:
@@ -227,9 +229,9 @@ def _record(
     review: pd.DataFrame,
     clusters: tuple[pd.DataFrame, pd.DataFrame] | None,
 ) -> MatchRecord:
-    learned = matcher.scorer_ is not None
+    learned = matcher.learned_ is not None
     held_out = matcher.validation_ if learned else pd.DataFrame({"probability": [], "match": []})
-    scored, threshold = matcher.scored_candidates(), float(matcher.threshold_ or 0.0)
+    scored, threshold = matcher.scored_candidates(), matcher.threshold_
     sizes: dict[int, int] = {}
     if clusters is not None:
         members = np.bincount(clusters[0]["cluster"].to_numpy())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.evaluation import classification_scores, regression_scores, scores_by_class, several_scores
+from vicinal.evaluation import classification_scores, ranking_scores, regression_scores, scores_by_class, several_scores
 from vicinal.evaluation.scores import f1_parts, several_hot, several_log_loss
 
 Array = np.ndarray[Any, Any]
@@ -21,16 +21,21 @@ class Measured:
         predicted: of the rows ``[n]``, of several targets ``[n, T]``, probabilities of classes ``[n, K]``.
         truth: labels as in a table ``[n]`` or ``[n, T]``.
         weights: ``[n]``; None: 1 each.
+        queries: of rows that are ranked ``[n]``, or None.
+        only_order: whether predictions are no grades, but order the rows of a query.
     """
 
     predicted: Array
     truth: Array
     weights: Array | None = None
+    queries: Array | None = None
+    only_order: bool = False
 
     @property
     def scores(self) -> dict[str, float]:
-        """Over all rows."""
-        return regression_scores(self.truth, self.predicted, self.weights)
+        """Over all rows, and over the queries that have an order."""
+        ranked = {} if self.queries is None else ranking_scores(self.truth, self.predicted, self.queries)
+        return ranked if self.only_order else ranked | regression_scores(self.truth, self.predicted, self.weights)
 
     @property
     def by_class(self) -> dict[str, dict[str, float]]:
@@ -187,8 +192,8 @@ def measured(
     if classes is None:
         return Measured(predicted, truth, weights)
     if thresholds is None:
-        return MeasuredClasses(predicted, truth, weights, classes)
-    return MeasuredSeveral(predicted, truth, weights, classes, thresholds)
+        return MeasuredClasses(predicted, truth, weights, classes=classes)
+    return MeasuredSeveral(predicted, truth, weights, classes=classes, thresholds=thresholds)
 
 
 def measured_of(
@@ -197,11 +202,13 @@ def measured_of(
     truth: Array,
     weights: Array | None = None,
     thresholds: Array | None = None,
+    *,
+    queries: Array | None = None,
 ) -> Measured:
     """Predictions of a model, or of another method for the same labels, by ``thresholds`` or those of the model."""
     codec = model.fitted_.codec
     if codec.kind == "numbers":
-        return Measured(predicted, truth, weights)
+        return Measured(predicted, truth, weights, queries)
     limits = thresholds if thresholds is not None or not codec.multilabel else model.thresholds_
     return measured(predicted, truth, weights, classes=codec.classes.tolist(), thresholds=limits)
 

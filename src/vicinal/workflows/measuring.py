@@ -25,6 +25,7 @@ from vicinal.estimators.out_of_fold import ensemble_share
 from vicinal.evaluation import group_gap, knn_baseline, knn_grid
 from vicinal.evaluation.baselines import Baseline, mean_baseline
 from vicinal.evaluation.fairness import GroupGap
+from vicinal.evaluation.ranking import lambdarank_baseline
 from vicinal.evaluation.scores import several_hot
 from vicinal.evaluation.tuned import CLASSES, NUMBERS, SEVERAL, TRIED, tuned_baselines
 from vicinal.workflows.measured import Measurements, measured_of
@@ -42,12 +43,14 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     mean = mean_baseline(target[split.train], len(split.test), classes=classes, weights=in_train)
     knn = knn_of_embeddings(model, opened, split)
     tuned = untuned_baselines(model, opened, split) if job.baselines else []
-    others = {"mean": mean, "k-NN on its embeddings": knn}
-    others |= {f"{baseline.name} on untuned features": baseline for baseline in tuned}
-    notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows.", *_weighted(job)]
+    others = {"mean": mean, "k-NN (learned embeddings)": knn}
+    others |= {f"{baseline.name} (raw features)": baseline for baseline in tuned}
+    notes = [f"k-NN (learned embeddings): {_settings_of(knn)}, chosen on the validation rows.", *_weighted(job)]
     notes += [*baseline_notes(tuned, len(split.train) + len(split.validation)), *threshold_notes(model)]
     notes += [f"{said}." for said in unknown_classes(model, target[split.test])]
-    return _measured(model, predicted, others, target[split.test], in_test, notes)
+    queries = None if job.query is None or opened.table.groups is None else opened.table.groups[split.test]
+    measured = _measured(model, predicted, others, target[split.test], in_test, notes, queries)
+    return measured if queries is None or not job.baselines else _with_lambdarank(measured, model, opened, split)
 
 
 def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measurements:
@@ -61,9 +64,10 @@ def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable
     if job.baselines and len(table) <= TRIED:
         tuned = untuned_baselines(model, opened, no_test(len(table), 0))
         notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
-    others |= {f"{baseline.name} on untuned features": baseline for baseline in tuned}
+    others |= {f"{baseline.name} (raw features)": baseline for baseline in tuned}
     notes += [*_weighted(job), *baseline_notes(tuned, len(table)), *threshold_notes(model)]
-    measured = _measured(model, predicted, others, table.target, table.weights, notes)
+    queries = None if job.query is None else table.groups
+    measured = _measured(model, predicted, others, table.target, table.weights, notes, queries)
     share = share_of_all(model)
     scores = measured.scores | {"model": of_all_members(measured.scores["model"], share)}
     return replace(measured, scores=scores, share=share)
@@ -76,11 +80,30 @@ def _measured(
     truth: Array,
     weights: Array | None,
     notes: list[str],
+    queries: Array | None = None,
 ) -> Measurements:
     """The model and other methods on the same rows."""
-    methods = {"model": measured_of(model, predicted, truth, weights)}
-    methods |= {n: measured_of(model, one.prediction, truth, weights, one.thresholds) for n, one in others.items()}
+    known: dict[str, Any] = {"queries": queries}
+    methods = {"model": measured_of(model, predicted, truth, weights, **known)}
+    methods |= {
+        n: measured_of(model, one.prediction, truth, weights, one.thresholds, **known) for n, one in others.items()
+    }
     return Measurements(methods, {name: one.scores for name, one in methods.items()}, notes)
+
+
+def _with_lambdarank(measured: Measurements, model: BankedEstimator, opened: OpenTable, split: Split) -> Measurements:
+    """The same with LightGBM's LambdaRank, which orders rows and predicts no grades, where there are grades for it."""
+    rows, table, ours = np.concatenate([split.train, split.validation]), opened.table, measured.model
+    features = untuned_features(model, opened, rows, split.test)
+    groups: Array = np.asarray(table.groups)
+    ranked = lambdarank_baseline(features[0], table.target[rows], groups[rows], features[1])
+    if ranked is None:
+        note = "LambdaRank is left out: it takes whole grades from 0 to 30, of five queries at least."
+        return replace(measured, notes=[*measured.notes, note])
+    name, one = "LambdaRank (raw features)", replace(ours, predicted=ranked.prediction, only_order=True)
+    note = f"LambdaRank: {_settings_of(ranked)}, chosen by cross-validation over queries."
+    methods, scores = {**measured.methods, name: one}, {**measured.scores, name: one.scores}
+    return replace(measured, methods=methods, scores=scores, notes=[*measured.notes, note])
 
 
 def threshold_notes(model: BankedEstimator) -> list[str]:

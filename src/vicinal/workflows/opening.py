@@ -32,7 +32,7 @@ from vicinal.data.leaks import ColumnLeak
 from vicinal.data.sets import join_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.splits import split_by_time
-from vicinal.data.table import table_kinds, without_weightless
+from vicinal.data.table import Dropped, check_column, check_groups, table_kinds, without_weightless
 from vicinal.data.target import read_target
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import ColumnKind
@@ -42,6 +42,7 @@ from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.presets import settings_of
+from vicinal.estimators.queries import ranked_rows
 from vicinal.estimators.target_transform import check_positive
 
 Log = Callable[[str], None]
@@ -67,6 +68,7 @@ class TableJob:
         kinds: kind of a column, where it should not be detected.
         id: column of ids, or None.
         group: column of groups, or None.
+        query: column of queries, or None: rows are ranked within each by the target, and queries are the groups.
         time: column of dates or numbers, or None; the latest rows are the test rows, those before them are held out.
         weight: column of numbers: how much each row counts, or None; rows of weight 0 are left out.
         task: "regression", "classification", or None to detect it from the target.
@@ -93,6 +95,7 @@ class TableJob:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     id: str | None = None
     group: str | None = None
+    query: str | None = None
     time: str | None = None
     weight: str | None = None
     task: str | None = None
@@ -154,6 +157,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         ValueError: if the table cannot be used; the message says why in one sentence.
     """
     notes: list[str] = []
+    _check_query(job)
     check_choice("long", job.long, ("cut", "chunks"))
     settings = settings_of(NeighborRegressor(**job.parameters))
     check_settings(settings | {"fair_rate": "positive"})  # what else there is depends on the task
@@ -168,6 +172,8 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
     frame = frame.rename(columns=str)
+    if job.query is not None:
+        check_column("query", job.query, list(frame.columns))
     form = TableForm.of(
         frame,
         kinds=job.kinds,
@@ -181,15 +187,19 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
     fair, use = job.parameters.get("fair"), job.use
     if use is None and fair in job.kinds:  # a column that is named for a kind is read
-        use = [name for name in frame.columns if name not in (job.target, job.id, job.group, job.time, job.weight)]
+        use = [
+            name
+            for name in frame.columns
+            if name not in (job.target, job.id, job.group, job.query, job.time, job.weight)
+        ]
     table = prepare_table(
         frame,
         job.target,
         id=job.id,
-        group=job.group,
+        group=job.query or job.group,
         time=job.time,
         weight=job.weight,
-        task="regression" if also else job.task,
+        task="regression" if also or job.query else job.task,
         fair=fair,
         use=use,
         drop=[*job.drop, *job.also],
@@ -198,6 +208,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         separator=job.separator,
         form=form,
     )
+    table = table if job.query is None else _of_ranked_queries(table)
     if job.separator is not None and all(len(names) == 1 for names in table.target):
         raise ValueError(
             f"separator: expected one that is between classes in some cells of {short(job.target)}, got "
@@ -224,6 +235,30 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     for line in (*notes, *(leak.sentence for leak in leaks)):
         log(line)
     return OpenTable(table, columns, leaks, notes, chunked, also)
+
+
+def _check_query(job: TableJob) -> None:
+    """Raise ValueError for a setting that does not go with ranking within queries."""
+    if job.query is None:
+        return
+    if job.group is not None:
+        raise ValueError(f"group: expected none beside a query, which is the group, got {short(job.group)}")
+    if job.also:
+        raise ValueError(f"target: expected one column of grades with a query, got {1 + len(job.also)}")
+    if job.separator is not None or job.task == "classification":
+        name, got = ("task", job.task) if job.separator is None else ("separator", job.separator)
+        raise ValueError(f"{name}: expected none for classes beside a query, whose rows have grades, got {short(got)}")
+
+
+def _of_ranked_queries(table: Table) -> Table:
+    """The table without the queries of one row or one grade; ValueError if fewer than three are left."""
+    some, said = ranked_rows(table.groups, table.target)
+    if not said:
+        return table
+    dropped = [Dropped(row, "their query has one row or one grade, so no order") for row in table.rows[~some]]
+    left = replace(table.select(np.flatnonzero(some)), dropped=[*table.dropped, *dropped])
+    check_groups(left.groups)  # type: ignore[arg-type]  # queries are groups
+    return left
 
 
 def further_targets(frame: pd.DataFrame, job: TableJob) -> tuple[pd.DataFrame, dict[str, Array]]:
@@ -258,7 +293,7 @@ def _long_note(name: str, share: float, long: str) -> str:
 
 def _exact_columns(job: TableJob) -> list[str]:
     """Columns of ids and groups, unless they are also features."""
-    return [name for name in (job.id, job.group) if name is not None and name not in (job.use or ())]
+    return [name for name in (job.id, job.group, job.query) if name is not None and name not in (job.use or ())]
 
 
 def groups_sentence(table: Table) -> str:

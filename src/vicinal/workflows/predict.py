@@ -45,7 +45,8 @@ class Answers:
     Attributes:
         rows: ids of the rows, or else the index of the table.
         columns: name -> one value per row: kept columns, prediction (several classes as a tuple), probabilities, low
-            and high of an interval; with an index ``index_error``, at most the error against reading the whole bank.
+            and high of an interval; with an index ``index_error``, at most the error against reading the whole bank; of
+            a model of queries the query, and the rank in it.
         explanations: one per row; empty unless requested.
         separator: between several classes of a label.
     """
@@ -299,6 +300,9 @@ def _answers(
     columns: dict[str, list[Any]] = {}
     if classes is None:
         values, error = model.predict(rows, **identity, return_error=True)
+        query = model.notes_.get("query")
+        if query is not None and identity["groups"] is not None:
+            columns |= {query: identity["groups"], "rank": ranks_within(values, identity["groups"])}
         columns |= _by_target(model, "prediction", values)
     else:
         chances, error = model.predict_proba(rows, **identity, return_error=True)
@@ -318,6 +322,17 @@ def _answers(
         columns |= _by_target(model, "low", bounds[..., 0]) | _by_target(model, "high", bounds[..., 1])
     ids = identity["ids"]
     return Answers(frame.index.tolist() if ids is None else ids, columns, [], separator_of(model))
+
+
+def ranks_within(scores: Sequence[float] | np.ndarray[Any, Any], queries: Sequence[Any]) -> list[int]:
+    """The rank of each row within its query, 1 = highest score; of equal scores the earlier row is first.
+
+    >>> ranks_within([0.1, 0.9, 0.5, 0.1], ["a", "a", "b", "a"])
+    [2, 1, 1, 3]
+    """
+    each = pd.Series(-np.asarray(scores, dtype=np.float64)).groupby(pd.factorize(np.asarray(queries))[0])
+    ranks: list[int] = each.rank(method="first").astype(int).tolist()
+    return ranks
 
 
 def separator_of(model: BankedEstimator) -> str:

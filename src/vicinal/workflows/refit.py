@@ -154,7 +154,7 @@ def refit_model(
         new = clone(old).set_params(
             plan=old.plan_, columns=opened.kinds, form=opened.table.form, progress=False, **places
         )
-        log(f"fitting on {len(trial.split.train)} rows, {len(trial.split.validation)} to stop early and calibrate")
+        log(f"fitting on {len(trial.split.train)} rows, {len(trial.split.validation)} for validation and calibration")
         fit_split(new, opened, trial.split)
         log("comparing with the old model")
         outcome, measured = _compared(job, old, new, opened, rows, trial)
@@ -184,7 +184,8 @@ def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
         id=notes.get("id"),
         time=notes.get("time"),
         weight=notes.get("weight"),
-        group=notes.get("group"),
+        group=None if notes.get("query") else notes.get("group"),
+        query=notes.get("query"),
         sets=notes.get("sets") or {},
         seed=seed,
         parameters=old.get_params(deep=False) | {"plan": None},

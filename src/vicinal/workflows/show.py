@@ -93,6 +93,18 @@ class _Matcher(_Summary):
     notes: list[str] = Field(default_factory=list)
 
 
+class _Recommender(_Summary):
+    vicinal: str
+    parameters: dict[str, JsonValue]
+    settings: tuple[float, float]
+    users: int
+    items: int
+    clicks: int
+    kernels: dict[str, dict[str, JsonValue]]
+    scores: dict[str, float] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+
+
 def list_changes(folder: Path) -> list[dict[str, Any]]:
     """The journal of a model folder, oldest first: sequence, time, who, what, ids, and labels before and after.
 
@@ -125,10 +137,11 @@ def show_folder(folder: Path) -> dict[str, Any]:
 
 def _shown(folder: Path) -> dict[str, Any]:
     kind = kind_of(folder)
-    if kind not in ("model", "matcher"):
+    if kind not in ("model", "matcher", "recommender"):
         got = "other files" if kind is None else f"that of a {kind}, which may be a part of one"
         raise ValueError(
-            f"model: expected the folder of a model or a matcher, got {got}, in {short_text(folder, ECHO)}"
+            f"model: expected the folder of a model, a matcher or a recommender, got {got}, in "
+            f"{short_text(folder, ECHO)}"
         )
     check_inside(folder, MARKERS[kind])
     check_sums(folder, (MARKERS[kind],), kind, LARGEST_SETTINGS)
@@ -136,7 +149,7 @@ def _shown(folder: Path) -> dict[str, Any]:
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }
     written = datetime.fromtimestamp((folder / MARKERS[kind]).stat().st_mtime, UTC).isoformat(timespec="seconds")
-    shown = (_model if kind == "model" else _matcher)(folder)
+    shown = {"model": _model, "matcher": _matcher, "recommender": _recommender}[kind](folder)
     return {
         "model": str(folder),
         "kind": kind,
@@ -233,6 +246,23 @@ def _matcher(folder: Path) -> dict[str, Any]:
         "rows": dict(zip(sides, config.rows, strict=True)) | {"labelled pairs": config.labelled},
         "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
         "settings": {**config.parameters, "scorer": config.scorer, "threshold": config.threshold},
+        "scores": {"model": config.scores} if config.scores else {},
+        "notes": config.notes,
+    }
+
+
+def _recommender(folder: Path) -> dict[str, Any]:
+    config = read_settings(folder / MARKERS["recommender"], _Recommender, "a recommender", newest=1)
+    kinds: dict[str, Any] = {}
+    for kernel in config.kernels.values():
+        columns = kernel.get("columns")
+        kinds |= columns if isinstance(columns, dict) else {}
+    return {
+        "task": "recommending",
+        "vicinal": config.vicinal,
+        "rows": {"users": config.users, "items": config.items, "clicks": config.clicks},
+        "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
+        "settings": {**config.parameters, **dict(zip(("confidence", "ridge"), config.settings, strict=True))},
         "scores": {"model": config.scores} if config.scores else {},
         "notes": config.notes,
     }

@@ -21,7 +21,7 @@ from vicinal.data.streaming import row_count, stream_table, table_checksum
 from vicinal.data.writing import storable, write_frames
 from vicinal.version import __version__
 from vicinal.workflows.engines import check_engine, model_digest, predicted_by_ray
-from vicinal.workflows.predict import answer_rows, exact_columns, load_predictor, made_rows
+from vicinal.workflows.predict import answer_rows, exact_columns, load_predictor, made_rows, ranks_within
 from vicinal.workflows.resuming import WorkingFolder, working_folder
 
 Log = Callable[[str], None]
@@ -118,7 +118,8 @@ def predict_file(
             raise ValueError(f"{source.name}: expected a table that stays as it is, got one that changed meanwhile")
         parts = _parts(work)
         schema = _unified([parquet.read_schema(part) for part in parts])
-        write_frames(lambda: (_read(part, schema) for part in parts), out, escape=escape)
+        ranks = _ranks(parts, schema, model.notes_.get("query"))
+        write_frames(lambda: _ranked((_read(part, schema) for part in parts), ranks), out, escape=escape)
     return rows
 
 
@@ -206,6 +207,22 @@ def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _read(part: Path, schema: pa.Schema) -> pd.DataFrame:
     frame: pd.DataFrame = _as(parquet.read_table(part), schema).to_pandas()
     return frame
+
+
+def _ranks(parts: Sequence[Path], schema: pa.Schema, query: str | None) -> list[int] | None:
+    """Ranks within the queries of all rows, which batches may have cut; None of a model without queries."""
+    if query is None or "rank" not in schema.names:
+        return None
+    each = pd.concat([_read(part, schema)[[query, "prediction"]] for part in parts])
+    return ranks_within(each["prediction"].to_numpy(), each[query].tolist())
+
+
+def _ranked(frames: Iterator[pd.DataFrame], ranks: list[int] | None) -> Iterator[pd.DataFrame]:
+    """The frames with these ranks."""
+    done = 0
+    for frame in frames:
+        yield frame if ranks is None else frame.assign(rank=ranks[done : done + len(frame)])
+        done += len(frame)
 
 
 class _Progress:

@@ -14,6 +14,7 @@ from vicinal.data import Split
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.evaluation.audit import coverage_curve
+from vicinal.evaluation.ranking import query_ndcg
 from vicinal.report.records import Doubted, Example, Verdict
 from vicinal.workflows.measured import Measured, MeasuredClasses, MeasuredSeveral, Measurements, places_of, shown_label
 from vicinal.workflows.opening import OpenTable
@@ -89,6 +90,8 @@ def verdict(measured: Measurements, groups: Array | None, promise: Covering) -> 
     parts = {name: one.parts for name, one in measured.methods.items() if isinstance(one, MeasuredSeveral)}
     if parts:
         return _verdict_of_several(parts, codes, mass)
+    if measured.model.queries is not None:
+        return _verdict_of_queries(measured, promise, codes, mass)
     numbers = not isinstance(measured.model, MeasuredClasses)
     losses = {name: one.losses for name, one in measured.methods.items()}
     errors = losses.pop("model") * measured.share
@@ -101,6 +104,22 @@ def verdict(measured: Measurements, groups: Array | None, promise: Covering) -> 
     if promise.inside is not None:
         covered = _share(promise.inside, codes[promise.places], mass[promise.places])
     return Verdict(rows, typical, best, len(losses), change, covered)
+
+
+def _verdict_of_queries(measured: Measurements, promise: Covering, codes: Array, mass: Array) -> Verdict:
+    """The same where rows are ranked, by nDCG@10 of queries."""
+    queries: Array = np.asarray(measured.model.queries)
+    each = {name: query_ndcg(one.truth, one.predicted, queries) for name, one in measured.methods.items()}
+    known = ~np.isnan(each["model"])
+    each = {name: values[known] for name, values in each.items()}
+    ours, place, even = each.pop("model"), np.arange(int(known.sum())), np.ones(int(known.sum()))
+    best = max(each, key=lambda name: float(each[name].mean()), default="")
+    change = _doubted(ours, each[best], place, even, _difference) if best else None
+    covered = None
+    if promise.inside is not None:
+        covered = _share(promise.inside, codes[promise.places], mass[promise.places])
+    typical = _doubted(ours, np.zeros(len(ours)), place, even, _difference)
+    return Verdict(len(ours), typical, best, len(each), change, covered)
 
 
 def _verdict_of_several(parts: dict[str, Array], codes: Array, mass: Array) -> Verdict:

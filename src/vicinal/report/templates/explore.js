@@ -303,13 +303,17 @@ async function search(query, files = {}, again = false) {
   $("detail").focus();
 }
 function close() { open = null; fill("detail"); }
+let changes = 0; // under way in this tab: what they change, nobody else did
 async function change(what, body, text) {
-  const done = await ask(what, body);
-  if (what === "forget" || what === "add_query") close();
-  await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
-  say(text);
-  await load();
-  return done;
+  changes += 1;
+  try {
+    const done = await ask(what, body);
+    if (what === "forget" || what === "add_query") close();
+    await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
+    say(text);
+    await load();
+    return done;
+  } finally { changes -= 1; }
 }
 async function load() {
   bank = await ask("map");
@@ -322,7 +326,7 @@ async function load() {
 async function follow() {
   try {
     const now = await ask("version");
-    if (now.version !== bank.version) {
+    if (now.version !== bank.version && changes === 0) {
       await load();
       await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
       say("the bank was changed elsewhere; this is how it is now");

@@ -1,0 +1,80 @@
+"""The default on frozen vectors of texts, photos and sounds, beside ridge, kernel ridge, support vectors and k-NN.
+
+Each rival is tuned by cross-validation on all rows that the default gets, of which the default holds the validation
+rows out. Errors are in units of the variance of those rows' labels. Lines that are there are not run again.
+
+    python benchmarks/nona/sets.py --data ../shared/data --cache runs/nona
+    python benchmarks/frozen.py --cache runs/nona --splits 5
+"""
+
+import argparse
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent / "nona"))
+from sets import SETS, RegressionSet, load
+
+from vicinal import NeighborRegressor
+from vicinal.data import Split
+from vicinal.evaluation import tuned_baselines
+from vicinal.evaluation.tuned import NUMBERS
+
+EXPERTS = tuple(f"tuned {name}" for name in NUMBERS)
+
+
+def measure(data: RegressionSet, split: Split, method: str) -> dict[str, float]:
+    """Error on the test rows and seconds; of the default coverage and width of its intervals, too."""
+    known, test, labels = np.concatenate([split.train, split.validation]), split.test, data.labels
+    groups = data.groups if len(np.unique(data.groups)) < len(data.groups) else None
+    unit, started = labels[known].var(), time.process_time()
+    if method in EXPERTS:
+        wanted = {"groups": None if groups is None else groups[known], "methods": [method.removeprefix("tuned ")]}
+        guess = tuned_baselines(data.features[known], labels[known], data.features[test], **wanted)[0].prediction
+        line = {"fit_s": time.process_time() - started}
+    else:
+        frame = pd.DataFrame({"vector": list(data.features)})
+        known_groups, test_groups = (
+            {} if groups is None else {"groups": groups[rows].tolist()} for rows in (known, test)
+        )
+        held_out = np.arange(len(split.train), len(known))
+        model = NeighborRegressor(columns={"vector": "vector"}, metric="network")
+        model.fit(frame.iloc[known], labels[known], validation=held_out, **known_groups)
+        line = {"fit_s": time.process_time() - started}
+        guess = model.predict(frame.iloc[test], **test_groups)
+        low, high = model.predict_interval(frame.iloc[test], 0.9, **test_groups).T
+        line |= {"covered": np.mean((low <= labels[test]) & (labels[test] <= high))}
+        line |= {"width": np.mean(high - low) / np.sqrt(unit)}
+    return line | {"error": np.mean((guess - labels[test]) ** 2) / unit}
+
+
+def main() -> None:
+    """Measure what is not in the CSV yet."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, required=True, help="folder that nona/sets.py has filled")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/experts.csv"))
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--splits", type=int, default=5)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    done = set()
+    if given.out.exists():
+        done = set(pd.read_csv(given.out)[["set", "split", "method"]].itertuples(index=False, name=None))
+    for name, number, method in product(given.sets, range(given.splits), ("auto", *EXPERTS)):
+        if (name, number, method) not in done:
+            data = load(name, given.cache)
+            line = {"set": name, "split": number, "method": method}
+            line |= measure(data, data.splits(number + 1)[number], method)
+            columns = ["set", "split", "method", "error", "covered", "width", "fit_s"]
+            frame = pd.DataFrame([line]).reindex(columns=columns)
+            frame.to_csv(given.out, mode="a", header=not given.out.exists(), index=False)
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

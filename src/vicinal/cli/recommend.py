@@ -1,0 +1,190 @@
+"""``vicinal recommend``: what each user should see next, and why."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress, print_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vicinal.estimators.recommend import Reasons
+
+_SHOWN = 5
+"""Reasons of a kind to print."""
+
+
+@app.command(
+    epilog="Examples: vicinal recommend clicks.csv --user u --item i --items items.csv  |  "
+    "vicinal recommend clicks-recommender --for ann -k 5  |  "
+    'vicinal recommend clicks-recommender --for ann --why "The Third Man"'
+)
+def recommend(
+    context: typer.Context,
+    data: Annotated[
+        str,
+        typer.Argument(help="Table of clicks to learn from, or the folder of a recommender.", metavar="CLICKS|MODEL"),
+    ],
+    *,
+    user: Annotated[str, typer.Option(help="Column of users.", metavar="COL")] = "user",
+    item: Annotated[str, typer.Option(help="Column of items.", metavar="COL")] = "item",
+    value: Annotated[
+        str | None, typer.Option(help="Column of how much a click counts; default: 1 each.", metavar="COL")
+    ] = None,
+    items: Annotated[
+        str | None,
+        typer.Option(help="Table of items with the same column; those without clicks are new.", metavar="FILE"),
+    ] = None,
+    users: Annotated[str | None, typer.Option(help="Table of users with the same column.", metavar="FILE")] = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="Items for each user.")] = 10,
+    among: Annotated[
+        str, typer.Option(help="Items to recommend: all, known (with clicks at the fit), or new (without).")
+    ] = "all",
+    people: Annotated[
+        list[str] | None, typer.Option("--for", help="With MODEL: a user to recommend to (repeatable).", metavar="USER")
+    ] = None,
+    why: Annotated[
+        str | None, typer.Option(help="With MODEL and --for: an item whose reasons to show.", metavar="ITEM")
+    ] = None,
+    by_users: Annotated[
+        bool, typer.Option("--people", help="With --why: also show other users whose clicks speak for the item.")
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option(help="Folder to write; default: NAME-recommender beside the clicks.", metavar="FOLDER")
+    ] = None,
+    text: o.Text = None,
+    number: o.Number = None,
+    category: o.Category = None,
+    encoder: o.Encoder = None,
+    rank: Annotated[int, typer.Option(help="Numbers in the vector of an item.", rich_help_panel=o.LEARN)] = 64,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of a click beside 1 of no click; default: by held-out clicks.", rich_help_panel=o.LEARN
+        ),
+    ] = None,
+    ridge: Annotated[
+        float | None,
+        typer.Option(help="Penalty of large vectors; default: by held-out clicks.", rich_help_panel=o.LEARN),
+    ] = None,
+    neighbors: Annotated[
+        int, typer.Option(help="Known items that a new one is a mean of, at most.", rich_help_panel=o.LEARN)
+    ] = 50,
+    seed: o.Seed = 0,
+    database: o.Database = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Recommend items to users, new items included, and say why.
+
+    Learns from clicks (views, purchases, plays) and writes a folder with recommendations.csv, report.md and the
+    recommender. Items that a user has clicked are left out. vicinal add takes new clicks and items without training,
+    vicinal forget removes users.
+    """
+    from vicinal.core.checks import check_integer, local_path
+    from vicinal.data import beside
+    from vicinal.data.sources import table_source
+    from vicinal.workflows.recommend import (
+        RECOMMENDED,
+        REPORT,
+        RecommendJob,
+        explain_recommendation,
+        is_recommender,
+        read_recommendations,
+        recommend_tables,
+    )
+
+    check_integer("-k", k)
+    if is_recommender(local_path("data", data)):
+        folder = local_path("data", data)
+        if not people:
+            raise ValueError("--for: expected at least one user to recommend to, got none")
+        if why is None:
+            print_recommended(read_recommendations(folder, people, k, among), as_json=as_json)
+        elif len(people) > 1:
+            raise ValueError(f"--for: expected one user with --why, got {len(people)}")
+        else:
+            print_reasons(explain_recommendation(folder, people[0], why, people=by_users), why, as_json=as_json)
+        return
+    if people or why is not None:
+        raise ValueError(
+            f"{'--for' if people else '--why'}: expected the folder of a recommender with it, got a table of clicks; "
+            "fit first, then give the folder"
+        )
+    source = table_source("clicks", data, database)
+    kinds = o.named_kinds({**context.params, **dict.fromkeys(("image", "audio", "vector", "sets"))})
+    parameters = {
+        "user": user,
+        "item": item,
+        "value": value,
+        "rank": rank,
+        "confidence": confidence,
+        "ridge": ridge,
+        "n_neighbors": neighbors,
+        "kinds": kinds or None,
+        "encoders": o.parse_encoders(encoder) or None,
+        "random_state": seed,
+    }
+    columns = {
+        name: None if path is None else table_source(f"--{name}", path)
+        for name, path in (("items", items), ("users", users))
+    }
+    folder = beside(source, "recommender") if out is None else local_path("--out", out, written=True)
+    job = RecommendJob(source, columns["items"], columns["users"], k, among, parameters)
+    model, lines = recommend_tables(job, folder, (lambda line: None) if quiet else print_progress)
+    if as_json:
+        print_json({"folder": str(folder), "scores": model.scores_, "report": lines})
+        return
+    for line in lines:
+        output.print(line, markup=False)
+    output.print(f"recommender {folder}", markup=False)
+    for name in (RECOMMENDED, REPORT):
+        output.print(f"            {folder / name}", markup=False)
+
+
+def print_recommended(table: "pd.DataFrame", *, as_json: bool) -> None:
+    """Print recommendations, a table for each user."""
+    if as_json:
+        print_json(table.to_dict("records"))
+        return
+    for name, rows in table.groupby("user", sort=False):
+        lines = [[str(rank), str(one), f"{score:.3f}", by] for _, rank, one, score, by in rows.itertuples(index=False)]
+        print_rows(f"For {name}", ["", "item", "score", "by"], lines, numbers=False)
+    if not len(table):
+        output.print("nothing to recommend: all items were clicked", markup=False)
+
+
+def print_reasons(reasons: "Reasons", item: str, *, as_json: bool) -> None:
+    """Print the reasons of a recommendation, the largest first."""
+    tables: dict[str, Any] = {"clicks": reasons.clicks, "neighbors": reasons.neighbors, "people": reasons.people}
+    if as_json:
+        records = {name: table.to_dict("records") for name, table in tables.items()}
+        print_json({"item": item, "score": reasons.score, "by": reasons.by, **records})
+        return
+    output.print(f"{item}: score {reasons.score:.3f}, by {reasons.by}", markup=False)
+    titles = {
+        "clicks": "Items that the user clicked; their shares sum to the score",
+        "neighbors": "Items that it is like by its columns; their shares sum to the score",
+        "people": "Users who clicked it; the last row is what they lack to the score",
+    }
+    if "user" in reasons.neighbors:
+        titles["neighbors"] = "Users that this one is like by its columns; their shares sum to the score"
+    for name, title in titles.items():
+        table = tables[name]
+        if not len(table):
+            continue
+        cells = [
+            ["the others" if row[0] is None else str(row[0]), *(f"{float(number):.3f}" for number in row[1:])]
+            for row in table.itertuples(index=False)
+        ]
+        last = cells.pop() if name == "people" else None
+        rest = table.iloc[_SHOWN : len(cells)]
+        rows = cells[:_SHOWN]
+        if len(rest):
+            sums = [f"{float(rest[column].sum()):.3f}" for column in table.columns[1:]]
+            rows.append([f"{len(rest)} more", *sums])
+        print_rows(title, list(table.columns), [*rows, *([last] if last else [])], numbers=False)
