@@ -19,11 +19,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 import catalogue
 from catalogue import NOTHING
 from vicinal.cli import run
-from vicinal.estimators import EmbeddingLearner
+from vicinal.encoders import merge
+from vicinal.estimators import EmbeddingLearner, NeighborClassifier
 from vicinal.workflows import fit, learn
 from vicinal.workflows.learn import open_labelled
 from vicinal.workflows.opening import draw_splits, fit_split, make_estimator, open_table
@@ -93,6 +95,47 @@ def run_learn(words, data, monkeypatch):
     return lambda: model.fit(**rows.take(np.arange(len(rows.table))))
 
 
+def run_on_model(name):
+    """A command on a model of most of the rows, which is fitted once."""
+
+    def run_it(words, data, monkeypatch):
+        folder, rows = data.parent / "model", data.parent / "more.csv"
+        if not folder.exists():
+            frame = table()[["x", "y", "z", "kind"]].assign(id=[f"r{row}" for row in range(48)])
+            frame["note"] = frame["kind"] + " of it"
+            columns, some = ["x", "y", "z", "note"], frame["kind"] < "k6"
+            settings = {
+                **QUICK,
+                "members": 2,
+                "readout": "attention",
+                "validation_fraction": 0.3,
+                "encoders": {"note": "ngrams"},
+                "columns": {"note": "text"},
+            }
+            model = NeighborClassifier(**settings, random_state=0)
+            known = frame[some]
+            model.fit(known[columns], known["kind"].to_numpy(), ids=known["id"].tolist())
+            model.notes_ = {"target": "kind", "id": "id"}
+            model.save(folder)
+            frame["id"] = [f"n{row}" for row in range(48)]  # all are new to it
+            frame[["x", "y", "z"]] += 0.01
+            frame.to_csv(rows, index=False)
+        out = data.parent / f"{name}{len(list(data.parent.iterdir()))}"
+        given = [] if name == "compress" else [rows]
+        saved = ["--out", out.with_suffix({"evaluate": ".html", "discover": ".csv"}.get(name, ""))]
+        return lambda: run(list(map(str, [name, folder, *given, *words, *saved, "-q"])))
+
+    return run_it
+
+
+def run_merge(words, data, monkeypatch):
+    """Two networks of four numbers, by the settings of the door."""
+    networks = [nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)) for _ in range(2)]
+    rows = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    settings = {name: float(value) if name == "budget" else value for name, value in (w.split("=") for w in words)}
+    return lambda: merge(*networks, rows, **settings)
+
+
 def run_example(path):
     def run_it(words, data, monkeypatch):
         monkeypatch.setattr(sys, "argv", [path.name])
@@ -102,7 +145,8 @@ def run_example(path):
 
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-RUN = {"fit": run_fit, "learn": run_learn}
+RUN = {"fit": run_fit, "learn": run_learn, "merge": run_merge}
+RUN |= {name: run_on_model(name) for name in ("compress", "discover", "evaluate")}
 RUN |= {f"examples/{path.name}": run_example(path) for path in EXAMPLES.glob("*.py")}
 
 

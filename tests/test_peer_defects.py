@@ -59,7 +59,6 @@ THOROUGH = {
         "losses/test_clicks.py::test_covariances_are_squared_where_the_cml_code_adds_them_with_their_sign"
     ),
     "DLRM: ids are divided as float32": "encoders/test_id_tables.py::test_ids_beyond_2_to_the_24_are_told_apart",
-    "MatrixNuclearNorm: a mean row divides by 0": "metrics/test_spectrum.py::test_nuclear_surrogate_promises",
     "PamC: an empty block divides by 0": "losses/test_set_losses.py::test_block_contrast_equals_numpy",
     "FastRP: an isolated node divides by 0": (
         "factorization/test_factorization.py::"

@@ -274,39 +274,3 @@ def test_unlabelled_columns_are_drawn_by_their_slope(generator):
         draw_unlabelled(scores, relation, 1, missed=0.6, spurious=0.6)
     with pytest.raises(ValueError, match=r"^relation: expected"):
         draw_unlabelled(scores, relation[0], 1)
-
-
-def test_coupled_scorers_weigh_one_another():
-    rng = np.random.default_rng(0)
-    r, q = rng.normal(size=(2, 6, 5)) * 2
-    y = (rng.random((6, 5)) < 0.4) * 1.0
-    y[0], y[1] = 0, [1, 0, 0, 1, 1]
-    given = [torch.from_numpy(values) for values in (r, q, y)]
-    expected = reference.coupled_pooling(r, q, y, 3.0)
-    np.testing.assert_allclose(losses.coupled_pooling(*given, cap=3.0, reduction="none").numpy(), expected, rtol=1e-10)
-    counted = (y > 0).any(axis=1).sum()
-    assert float(losses.coupled_pooling(*given, cap=3.0)) == pytest.approx(expected.sum() / counted)
-    exchanged = losses.coupled_pooling(given[1], given[0], given[2], cap=3.0)
-    torch.testing.assert_close(exchanged, losses.coupled_pooling(*given, cap=3.0))
-    scores = given[0].requires_grad_()
-    fixed = lambda s: losses.coupled_pooling(s, given[1], given[2], cap=1.0)  # whose weights are all 1
-    assert torch.autograd.gradcheck(fixed, scores)
-
-
-def test_an_equal_selection_leaves_listwise_cross_entropy_and_hidden_columns_leave_the_list():
-    scores = torch.tensor([[1.0, 0.0, -1.0, 9.0], [0.0, 2.0, 0.5, -9.0]])
-    relation, valid = torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]), torch.ones(2, 4, dtype=torch.bool)
-    valid[:, 3] = False
-    value = losses.coupled_pooling(scores, torch.zeros(2, 4), relation, valid, reduction="none")
-    plain = -(scores[:, :3].log_softmax(1) * relation[:, :3]).sum(1)
-    weights = (scores[0, 0] - scores[0, :2]).exp()  # of the selection: the scorer whose columns are all alike
-    torch.testing.assert_close(value, plain + torch.tensor([weights.sum(), 1.0]) * math.log(3))
-    none = losses.coupled_pooling(scores, scores, relation * torch.tensor([[1.0], [0.0]]), valid)
-    assert float(none) == pytest.approx(float(losses.coupled_pooling(scores[:1], scores[:1], relation[:1], valid[:1])))
-
-
-def test_lists_without_anything_related_are_refused():
-    with pytest.raises(ValueError, match=r"^relation: expected a related column in some row, got none in all rows"):
-        losses.coupled_pooling(torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 3))
-    with pytest.raises(ValueError, match=r"^cap: expected"):
-        losses.coupled_pooling(torch.zeros(1, 2), torch.zeros(1, 2), torch.ones(1, 2), cap=0.5)

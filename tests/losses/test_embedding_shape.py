@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from references import set_losses
 from vicinal.blockwise import block_policy
 from vicinal.blockwise.spanning_tree import minimum_spanning_tree
 from vicinal.losses import (
     coding_rate,
     doubly_stochastic,
-    frechet_covariance,
     mcr2,
     neural_collapse,
     t_regs,
@@ -214,29 +212,3 @@ def test_neural_collapse_counts_classes_alike():
     ]:
         with pytest.raises(ValueError, match=sentence):
             call()
-
-
-def test_frechet_covariance_equals_numpy_and_sees_only_the_order_of_distances():
-    random = np.random.default_rng(0)
-    features, places = random.normal(size=(12, 3)), random.normal(size=(12, 2)).round(1)
-    places[4] = places[7]  # ties
-    apart = np.linalg.norm(places[:, None] - places, axis=2)
-    x, d = torch.from_numpy(features), torch.from_numpy(apart)
-    ours = frechet_covariance(x, d)
-    assert float(ours) == pytest.approx(set_losses.frechet_covariance(features, apart))
-    assert frechet_covariance(x, d.square().exp()) == ours
-    torch.testing.assert_close(frechet_covariance(3 * x + 5, d), 9 * ours)
-    assert float(frechet_covariance(x, torch.zeros(12, 12))) < 1e-30
-    assert torch.autograd.gradcheck(lambda leaf: frechet_covariance(leaf, d), (x.clone().requires_grad_(),))
-    unrelated = torch.from_numpy(random.normal(size=(200, 1)))
-    response = torch.cdist(unrelated, unrelated)
-    assert frechet_covariance(unrelated, response) > 10 * frechet_covariance(unrelated.flip(0), response)
-
-
-def test_frechet_covariance_refuses_what_are_no_distances():
-    for distances, sentence in (
-        (torch.zeros(3, 2), "expected \\[n, n\\]"),
-        (-torch.ones(3, 3), "expected numbers of at"),
-    ):
-        with pytest.raises(ValueError, match=f"^distances: {sentence}"):
-            frechet_covariance(torch.ones(3, 2), distances)

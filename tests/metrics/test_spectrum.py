@@ -7,44 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from vicinal.metrics import class_margins, klom, nuclear_surrogate, pca_dimension
+from vicinal.metrics import class_margins, klom, pca_dimension
 
 GOLDEN = Path(__file__).parents[1] / "golden/retrieval"
 
 
 def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-@pytest.mark.parametrize("case", ["tall", "wide", "rank1"])
-def test_nuclear_surrogate_of_the_papers_code(case):
-    with np.load(GOLDEN / "matrix_nuclear_norm.npz") as data:
-        x = torch.from_numpy(data[f"x_{case}"])
-        np.testing.assert_allclose(nuclear_surrogate(x) * len(x), data[f"{case}__l12"], rtol=1e-9)
-        np.testing.assert_allclose(nuclear_surrogate(x, columns=2) * len(x), data[f"{case}__l12_top2"], rtol=1e-9)
-        exact = nuclear_surrogate(x, exact=True) * len(x)
-        np.testing.assert_allclose(exact, data[f"{case}__exact_nuclear"], rtol=1e-9)
-
-
-def test_nuclear_surrogate_promises():
-    x = normal(30, 5)
-    assert nuclear_surrogate(x, columns=5) >= nuclear_surrogate(x, exact=True)
-    torch.testing.assert_close(nuclear_surrogate(7 * x + 3), nuclear_surrogate(x))
-    orthogonal = torch.cat([torch.eye(4), -torch.eye(4)]).double()
-    torch.testing.assert_close(nuclear_surrogate(orthogonal), nuclear_surrogate(orthogonal, exact=True))
-    centered = torch.cat([orthogonal, torch.zeros(1, 4).double()])  # a row that equals the mean counts as 0
-    torch.testing.assert_close(nuclear_surrogate(centered) * 9, nuclear_surrogate(orthogonal) * 8)
-    assert nuclear_surrogate(torch.ones(3, 2)) == 0
-    torch.testing.assert_close(nuclear_surrogate(x.bfloat16()), nuclear_surrogate(x).float(), rtol=0.02, atol=0)
-    for call, sentence in [
-        (lambda: nuclear_surrogate(x[:1]), "^embeddings: expected at least 2 rows"),
-        (lambda: nuclear_surrogate(x / 0), "^embeddings: expected finite"),
-        (lambda: nuclear_surrogate(x, columns=6), "^columns: expected"),
-        (lambda: pca_dimension(x, share=0.0), "^share: expected"),
-        (lambda: pca_dimension(x, share=1.5), "^share: expected"),
-    ]:
-        with pytest.raises(ValueError, match=sentence):
-            call()
 
 
 def test_pca_dimension_of_scikit_learn():
@@ -58,6 +27,12 @@ def test_pca_dimension_promises():
     x = normal(40, 6) * torch.tensor([5.0, 3, 1, 0.3, 0.1, 0.01], dtype=torch.float64)
     at = [pca_dimension(x, share=share) for share in (0.1, 0.5, 0.9, 0.99, 0.9999, 1.0)]
     assert at == sorted(at)
+    for share in (0.0, 1.5):
+        with pytest.raises(ValueError, match=r"^share: expected"):
+            pca_dimension(x, share=share)
+    for wrong, sentence in ((x[:1], "at least 2 rows"), (x / 0, "finite numbers")):
+        with pytest.raises(ValueError, match=rf"^embeddings: expected {sentence}"):
+            pca_dimension(wrong)
     assert at[0] == 1
     assert at[-1] == 6
     turn = torch.linalg.qr(normal(6, 6, seed=1)).Q

@@ -158,31 +158,3 @@ def warp(s, r, w, margin=0.5, columns=None, by_rank=True):
             hinge = max(max(s[i, n] for n in unrelated) - s[i, p] + margin, 0)
             out[i] += hinge * (np.log(1 + rank) if by_rank else 1)
     return out
-
-
-def frechet_covariance(x, apart):
-    """The indicators one by one."""
-    n, centered = len(x), x - x.mean(0)
-    total = 0.0
-    for i in range(n):
-        for j in range(n):
-            v = sum((centered[k] for k in range(n) if apart[i, k] <= apart[i, j]), np.zeros(x.shape[1])) / n
-            total += np.sum(v**2)
-    return total / n**2
-
-
-def coupled_pooling(r, q, y, cap):
-    """The loss of rows by plain numpy."""
-    values = []
-    for mine, theirs, labels in zip(r, q, y, strict=True):
-        total = 0.0
-        for one, other in ((mine, theirs), (theirs, mine)):
-            log_one, log_other = (s - np.log(np.exp(s).sum()) for s in (one, other))
-            related = np.flatnonzero(labels > 0)
-            if not len(related):
-                continue
-            best = related[one[related].argmax()]
-            weights = np.clip(np.exp(log_other[best] - log_other[related]), 1 / cap, cap)
-            total -= (weights * log_one[related]).sum()
-        values.append(total)
-    return np.array(values)

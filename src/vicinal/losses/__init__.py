@@ -22,7 +22,7 @@ from vicinal.losses.class_scores import (
     worst_inputs,
     z_loss,
 )
-from vicinal.losses.clicks import clip_rows, coupled_pooling, exposed_relevance, warp
+from vicinal.losses.clicks import clip_rows, exposed_relevance, warp
 from vicinal.losses.contract import PairLoss, Pairs, pair_loss
 from vicinal.losses.contrastive import (
     contrastive,
@@ -39,7 +39,6 @@ from vicinal.losses.embedding import EmbeddingLoss, explain_batch
 from vicinal.losses.embedding_shape import (
     coding_rate,
     doubly_stochastic,
-    frechet_covariance,
     mcr2,
     neural_collapse,
     t_regs,
@@ -219,7 +218,6 @@ __all__ = [
     "comp_sum",
     "contrastive",
     "cosface",
-    "coupled_pooling",
     "covariance_penalty",
     "decoupled_softmax",
     "distance_covariance",
@@ -235,7 +233,6 @@ __all__ = [
     "first_fall",
     "flops",
     "focal_nt_xent",
-    "frechet_covariance",
     "generalized_lifted_structure",
     "graph_cut",
     "group_orthogonality",

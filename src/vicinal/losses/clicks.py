@@ -80,64 +80,6 @@ def _check_propensity(propensity: Tensor, scores: Tensor, clip: float) -> Tensor
     return propensity.to(scores).clamp(min=clip)
 
 
-def coupled_pooling(
-    relevance: Tensor,
-    selection: Tensor,
-    relation: Tensor,
-    valid: Tensor | None = None,
-    *,
-    cap: float = 10.0,
-    reduction: str = "mean",
-) -> Tensor:
-    r"""Two scorers of a list: what is relevant, and what was judged at all; each weighs the other's loss (CET).
-
-    $-\sum_{y_i = 1} w_i \ln g^r_i - \sum_{y_i = 1} v_i \ln g^q_i$ with the softmax $g^r, g^q$ of both scores over the
-    list and $w_i = g^q_\rho / g^q_i$, $v_i = g^r_\rho / g^r_i$ between 1/c and c, without gradient; $\rho$ is the
-    related column that the scorer being trained ranks first.
-
-    Reconstructed from memory of the paper (details may differ): *Hard Negatives or False Negatives: Correcting Pooling
-    Bias in Training Neural Ranking Models*, arXiv:2209.05072. Related things that were likely to be judged count less.
-    With equal ``selection`` the first part is listwise cross-entropy; swapping the scorers changes nothing.
-
-    Args:
-        relevance: r, ``[b, N]``.
-        selection: q, ``[b, N]``.
-        relation: ``[b, N]``; above 0 is related.
-        valid: boolean ``[b, N]``, which columns exist; None: all.
-        cap: c >= 1.
-        reduction: "mean" over rows with a related column, "sum" or "none".
-
-    Raises:
-        ValueError: for other shapes, or if no row has a related column.
-
-    >>> scores = torch.tensor([[1.0, 0.0]])
-    >>> coupled_pooling(scores, torch.zeros(1, 2), torch.tensor([[1.0, 0.0]]))
-    tensor(1.0064)
-    """
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
-    check_between("cap", cap, 1, math.inf, closed=True)
-    pairs, other = prepare(relevance, relation, valid), prepare(selection, relation, valid)
-    counted = pairs.weight > 0
-    related = (pairs.relation > 0) & counted
-    rows = related.any(dim=-1)
-    if len(rows) and not bool(rows.any()):
-        raise ValueError("relation: expected a related column in some row, got none in all rows")
-    with torch.autocast(relevance.device.type, enabled=False):
-        logs = [
-            torch.where(rows[:, None], each.scores.masked_fill(~counted & rows[:, None], -torch.inf), 0.0)
-            .log_softmax(-1)
-            .masked_fill(~related, 0.0)
-            for each in (pairs, other)
-        ]
-        values = torch.zeros_like(logs[0][:, 0])
-        for mine, theirs in (logs, logs[::-1]):
-            best = mine.detach().masked_fill(~related, -torch.inf).argmax(dim=-1, keepdim=True)
-            weight = (theirs.gather(1, best) - theirs).detach().clamp(-math.log(cap), math.log(cap)).exp()
-            values = values - (weight * mine * related).sum(-1)
-        values = values.masked_fill(other.scores.isnan().any(-1), torch.nan)
-        return pairs.reduced((RowTerms(values, rows.to(values.dtype), rows.to(values.dtype)),), reduction)
-
-
 def warp(
     scores: Tensor,
     relation: Tensor,

@@ -17,7 +17,7 @@ from vicinal.metrics.retrieval import (
     recall_at_k,
     reciprocal_rank,
 )
-from vicinal.metrics.spectrum import nuclear_surrogate, pca_dimension
+from vicinal.metrics.spectrum import pca_dimension
 from vicinal.metrics.streamed import embedding_metrics
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "map_at_r",
     "ndcg",
     "neighbor_coverage",
-    "nuclear_surrogate",
     "opis",
     "pca_dimension",
     "precision_at_k",

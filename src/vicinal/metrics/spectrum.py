@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import register
-from vicinal.core.checks import check_between, check_integer, check_matrices
+from vicinal.core.checks import check_between, check_matrices
 
 
 def _rows(embeddings: Tensor) -> Tensor:
@@ -15,46 +15,6 @@ def _rows(embeddings: Tensor) -> Tensor:
         raise ValueError("embeddings: expected finite numbers, got some that are not")
     wide = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
     return wide - wide.mean(dim=0)
-
-
-@register(
-    "metric",
-    "nuclear_surrogate",
-    "embeddings",
-    "common-shift-invariant",
-    family="spectrum",
-    paper="arXiv:2410.10672",
-    verified="values of the paper's code in float64; its division by n from memory",
-)
-@torch.no_grad()
-def nuclear_surrogate(embeddings: Tensor, *, columns: int | None = None, exact: bool = False) -> Tensor:
-    r"""The sum of the longest columns of centered directions, in place of their singular values.
-
-    $\frac1n \sum_{j \le D} \|R_{\cdot j}\|$, longest columns first; R holds the rows, centered at their mean and then
-    scaled to length 1.
-
-    With all d columns it is at least the nuclear norm over n, and equal to it for orthogonal columns; with fewer it may
-    be below. It is not a test of rank: rows on an oblique line have a large value too.
-
-    Args:
-        embeddings: ``[n, d]``, n >= 2, finite.
-        columns: D; None: the smaller of n and d.
-        exact: the nuclear norm over n itself, by singular values.
-
-    Returns:
-        scalar, higher for rows that use more dimensions. A row that equals the mean counts as 0.
-
-    >>> nuclear_surrogate(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
-    tensor(0.7071)
-    """
-    centered = _rows(embeddings)
-    unit = torch.nn.functional.normalize(centered, dim=1, eps=torch.finfo(centered.dtype).tiny)
-    if exact:
-        value: Tensor = torch.linalg.svdvals(unit).sum() / len(unit)
-        return value
-    most = min(unit.shape) if columns is None else check_integer("columns", columns, 1, unit.shape[1])
-    lengths: Tensor = torch.linalg.vector_norm(unit, dim=0)
-    return lengths.sort(descending=True).values[:most].sum() / len(unit)
 
 
 @register(
