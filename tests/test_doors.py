@@ -157,9 +157,8 @@ def run_example(path):
 
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-RUN = {"fit": run_fit, "learn": run_learn, "merge": run_merge}
+RUN = {"fit": run_fit, "learn": run_learn, "merge": run_merge, "recommend": run_recommend}
 RUN |= {name: run_on_model(name) for name in ("compress", "discover", "evaluate")}
-RUN = {"fit": run_fit, "learn": run_learn, "recommend": run_recommend}
 RUN |= {f"examples/{path.name}": run_example(path) for path in EXAMPLES.glob("*.py")}
 
 
