@@ -141,6 +141,7 @@ def test_rows_in_context_rank_what_single_rows_cannot(monkeypatch, capsys):
     assert abs(alone - chance) < 0.06
 
 
+@pytest.mark.slow
 def test_click_distances(monkeypatch, capsys):
     text = printed("click_distances", [], monkeypatch, capsys)
     recalls = [float(value) for value in re.findall(r"recall@5 (\d\.\d+)", text)]
