@@ -84,7 +84,7 @@ def test_bad_input_gives_a_sentence(place: Path, capsys: pytest.CaptureFixture[s
     assert "expected another column than that of users" in same
     assert "expected at least one user to recommend to" in error(capsys, ["recommend", model])
     assert "fit first" in error(capsys, ["recommend", clicks, "--for", "ann 0"])
-    assert "expected an id that the model has, got '99'" in error(
+    assert "id: expected that of an item of the model, got '99'" in error(
         capsys, ["recommend", model, "--for", "ann 0", "--why", "99"]
     )
     assert "give the table alone" in error(capsys, ["add", model, clicks, "--target", "u", "-q"])

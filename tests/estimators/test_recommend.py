@@ -158,7 +158,7 @@ def test_what_is_added_counts_at_once_and_what_is_forgotten_is_gone(model: Recom
     assert changed.recommend(["u 1"], 1)["by"].tolist() == ["popularity"]
     for path in (tmp_path / "m").rglob("*.parquet"):
         assert "u 1" not in pd.read_parquet(path).to_numpy().ravel().tolist()
-    with pytest.raises(ValueError, match="user: expected an id that the model has, got 'u 1'"):
+    with pytest.raises(ValueError, match="id: expected that of a user of the model, got 'u 1'"):
         Recommender.load(tmp_path / "m").forget(["u 1"])
 
 
@@ -208,7 +208,7 @@ def test_clicks_of_items_without_columns_are_counted(model: Recommender) -> None
     assert any(
         f"1 item of the clicks without a row in the table of items, {count} clicks in all" in n for n in few.notes_
     )
-    with pytest.raises(ValueError, match="item: expected an id that the model has, got 'i3o'"):
+    with pytest.raises(ValueError, match="id: expected that of an item of the model, got 'i3o'"):
         model.explain("u 1", "i3o")
     with pytest.raises(ValueError, match="users: expected none, as the model was fitted without"):
         few.add(users=pd.DataFrame({"user": [1], "taste": ["odd"]}))

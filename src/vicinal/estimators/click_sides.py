@@ -50,7 +50,8 @@ class Side:
         place = int(self.positions([name])[0])
         if place < 0:
             near = nearest(str(name), self.places) if len(self.places) <= _HINTED else ""
-            raise ValueError(f"{self.name}: expected an id that the model has, got {short(name)}{near}")
+            article = "an" if self.name == "item" else "a"
+            raise ValueError(f"id: expected that of {article} {self.name} of the model, got {short(name)}{near}")
         return place
 
     def joined(self, ids: Ids, rows: pd.DataFrame | None = None) -> "Side":
