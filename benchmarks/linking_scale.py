@@ -10,7 +10,7 @@ four fifths of the left persons, in another order, and as many others as make it
 of the right table has a typo with probability .15 (a character lost, doubled, exchanged for another or for its
 neighbor, each as often; of dates and numbers a digit for a digit) and is empty with probability .03.
 
-Products are those of ``benchmarks/matching_scale.py``.
+Products are those of ``benchmarks/product_tables.py``.
 
 Both are written as csv first, so that reading and cleaning them is timed, too. Each run is a process of its own, so
 that its memory is its own.
@@ -150,9 +150,9 @@ def write_tables(folder: Path, what: str, rows: int, data: Path | None) -> None:
     if what == "persons":
         tables = person_tables(rows)
     else:
-        from matching_scale import tables as product_tables
+        from product_tables import tables as products
 
-        tables = product_tables(data, rows)
+        tables = products(data, rows)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in zip(("left", "right", "pairs"), tables, strict=True):
         table.to_csv(folder / f"{name}.csv", index=False)

@@ -3,7 +3,7 @@
 What ``RowMatcher.search`` and ``vicinal search`` answer from two tables without labelled pairs: vectors of a frozen
 encoder (MiniLM), words and letters, and both fused by their ranks. BM25 is that of ``rank_bm25`` (Okapi, k1 1.5, b .75,
 words in lower case) and of ``bm25s`` with its English stop words and Snowball stems; neither is a dependency: install
-them beside the project. Nothing is learned or tuned on the judgements. docs/results/match.md has the figures.
+them beside the project. Nothing is learned or tuned on the judgements. docs/results/search.md has the figures.
 
     python benchmarks/matching_retrieval.py --data DATA/retrieval --cache runs/matching-rows
 """

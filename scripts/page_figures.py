@@ -450,6 +450,18 @@ def clicks() -> str:
     return grid(["", "recall@20", "nDCG@20", "CPU seconds"], rows)
 
 
+def recommended() -> str:
+    """The command `recommend`: known items, new items, new users."""
+    runs = results("recommending")
+    mean = runs.groupby(["data", "what", "method"], sort=False)["recall"].agg(["mean", "std"])
+    words = {"known": "known items", "new": "new items", "users": "new users"}
+    rows = [
+        [f"{data}: {words[what]}", method, f"{number(one)} ± {number(std)}" if std == std else number(one)]
+        for (data, what, method), (one, std) in mean.iterrows()
+    ]
+    return grid(["", "method", "recall@20"], rows)
+
+
 # Intervals, losses, papers.
 
 
@@ -599,7 +611,7 @@ TABLES: dict[str, Callable[[], str]] = {
     made.__name__: made
     for made in (
         *(tables, plain, networks, added, suspects, classes, several, vectors, tuned, students, links, pairs, million),
-        *(alike, questions, characters, clicks, intervals, decisions, readouts, robust, recipe, grids),
+        *(alike, questions, characters, clicks, recommended, intervals, decisions, readouts, robust, recipe, grids),
     )
 }
 

@@ -40,8 +40,8 @@ def svg(explanations: Sequence[Explanation], truth: Sequence[float]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" font-family="system-ui, sans-serif" '
         f'font-size="12" fill="{GRAY}">',
         "<title>Three predictions, each a weighted mean of labels of rows</title>",
-        f'<text x="8" y="16"><tspan fill="{RED}">&#9650; predicted</tspan>  &#9675; measured  '
-        f'<tspan fill="{BLUE}">&#9612;labelled rows</tspan></text>',
+        f'<text x="712" y="16" text-anchor="end"><tspan fill="{RED}">&#9650; predicted</tspan>  &#9675; measured  '
+        f'<tspan fill="{BLUE}">&#9612;labeled rows</tspan></text>',
         *(f'<text x="{at(tick):g}" y="{bottom + 16}" text-anchor="middle">{tick}</text>' for tick in range(0, 51, 10)),
         f'<text x="{at(LARGEST / 2):g}" y="{bottom + 36}" text-anchor="middle">'
         "adjusted label of a car (miles per gallon); height: its weight in the prediction</text>",

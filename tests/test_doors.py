@@ -146,6 +146,18 @@ def run_merge(words, data, monkeypatch):
     return lambda: merge(*networks, rows, **settings)
 
 
+def run_recommend(words, data, monkeypatch):
+    draw = np.random.default_rng(0)
+    clicks, folder = data.with_name("clicks.csv"), data.with_name("shop")
+    pd.DataFrame({"user": draw.integers(0, 20, 120), "item": draw.integers(0, 15, 120)}).to_csv(clicks, index=False)
+
+    def fit_and_read():
+        assert run(["recommend", str(clicks), "--rank", "3", "--out", str(folder), "-q"]) == 0
+        assert not words or run(["recommend", str(folder), *words, "-q"]) == 0
+
+    return fit_and_read
+
+
 def run_example(path):
     def run_it(words, data, monkeypatch):
         monkeypatch.setattr(sys, "argv", [path.name])
@@ -157,6 +169,7 @@ def run_example(path):
 EXAMPLES = Path(__file__).parents[1] / "examples"
 RUN = {"fit": run_fit, "learn": run_learn, "distill": run_distill, "merge": run_merge}
 RUN |= {name: run_on_model(name) for name in ("compress", "discover", "evaluate")}
+RUN = {"fit": run_fit, "learn": run_learn, "recommend": run_recommend}
 RUN |= {f"examples/{path.name}": run_example(path) for path in EXAMPLES.glob("*.py")}
 
 

@@ -139,3 +139,11 @@ def test_rows_in_context_rank_what_single_rows_cannot(monkeypatch, capsys):
     alone, context, chance = (float(value) for value in re.findall(r"nDCG@10 (\d\.\d+)", told))
     assert context > alone + 0.05
     assert abs(alone - chance) < 0.06
+
+
+@pytest.mark.slow
+def test_click_distances(monkeypatch, capsys):
+    text = printed("click_distances", [], monkeypatch, capsys)
+    recalls = [float(value) for value in re.findall(r"recall@5 (\d\.\d+)", text)]
+    assert recalls[0] > max(recalls[1:])  # least squares win, as the example says
+    assert [int(value) for value in re.findall(r"(\d+) numbers", text)] == [1024, 256, 512]

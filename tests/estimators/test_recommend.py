@@ -221,3 +221,19 @@ def test_ids_of_any_spelling() -> None:
     model = Recommender(rank=1).fit(clicks)
     assert len(model.users_) == 2
     assert model.recommend(["Zo\u00eb", "b  c"], 5)["item"].tolist() == ["z"]
+
+
+def test_columns_that_cannot_be_compared_are_named() -> None:
+    clicks, items, _ = _tables()
+    model = Recommender(rank=2, confidence=5.0, ridge=1.0, sweeps=2).fit(clicks, items[["item"]].assign(x=1))
+    assert model.notes_[-1] == "columns of items: none that can be compared"
+    assert not set(model.recommend(k=30)["item"]) & {"i29", "i30"}
+    assert model.recommend(among="new").empty
+
+
+def test_an_addition_that_fails_changes_nothing(model: Recommender) -> None:
+    before = model.recommend(k=2)
+    with pytest.raises(ValueError, match="year"):
+        model.add(items=pd.DataFrame({"item": ["odd"], "genre": ["a"], "year": ["last"]}))
+    assert "odd" not in model.items_.ids.tolist()
+    pd.testing.assert_frame_equal(model.recommend(k=2), before)

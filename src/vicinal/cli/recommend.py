@@ -155,7 +155,7 @@ def print_recommended(table: "pd.DataFrame", *, as_json: bool) -> None:
         lines = [[str(rank), str(one), f"{score:.3f}", by] for _, rank, one, score, by in rows.itertuples(index=False)]
         print_rows(f"For {name}", ["", "item", "score", "by"], lines, numbers=False)
     if not len(table):
-        output.print("nothing to recommend: all items were clicked", markup=False)
+        output.print("nothing to recommend: no item of this kind that was not clicked", markup=False)
 
 
 def print_reasons(reasons: "Reasons", item: str, *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from vicinal.core.identity import canonical_ids
 from vicinal.data.form import TableForm
 from vicinal.data.table import check_column, read_weights
 from vicinal.encoders import Kind
+from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.click_sides import Side
 from vicinal.estimators.column_kernel import ColumnKernel, NearRows
 from vicinal.estimators.inputs import as_table
@@ -261,8 +262,11 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
                 continue
             log(f"learning which columns of {name}s matter")
             kernel = ColumnKernel(side.rows.iloc[bank], self.kinds_of(name), self.encoders)
-            self.kernels_[name] = kernel.fit(self._bank_vectors(name)[bank].numpy(), self.random_state)
             self.notes_ += [f"column {column} of {name}s: {why}" for column, why in kernel.skipped.items()]
+            if not kernel.columns:
+                self.notes_.append(f"columns of {name}s: none that can be compared")
+                continue
+            self.kernels_[name] = kernel.fit(self._bank_vectors(name)[bank].numpy(), self.random_state)
             if name == "item":
                 self._place_new()
                 self._measure_new(bank)
@@ -506,15 +510,17 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
                 raise ValueError(
                     f"{name}s: expected the columns of the fit, got a table without {listed(missing, 200)}"
                 )
-        for name, ids, rows in tables:
-            self._extend(name, ids, rows)
-        if read is not None:
-            who, what, values = read
-            self._extend("item", what)
-            self._extend("user", who)
-            self.clicks_ = sparse.csr_array(self.clicks_ + self._matrix(who, what, values))
-        self.renew_kernels()
-        self._place_new()
+        with unchanged_on_error(self):
+            self.clicks_, self.vectors_, self.kernels_ = self.clicks_.copy(), self.vectors_.clone(), dict(self.kernels_)
+            for name, ids, rows in tables:
+                self._extend(name, ids, rows)
+            if read is not None:
+                who, what, values = read
+                self._extend("item", what)
+                self._extend("user", who)
+                self.clicks_ = sparse.csr_array(self.clicks_ + self._matrix(who, what, values))
+            self.renew_kernels()
+            self._place_new()
         return self
 
     def forget(self, users: Iterable[Any]) -> Self:
