@@ -24,9 +24,8 @@ def fit(module, loss, steps):
 
 
 for strength in (0.0, 5.0):
-    said = []
-    for seed in range(4):
-        torch.manual_seed(seed)
+    said, _ = [], torch.manual_seed(0)
+    for _ in range(4):
         body = torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10))
         before = torch.stack(said)[:, held] if said else torch.zeros(1, len(held), 10)
         apart = functools.partial(member_diversity, teacher_scores=before, strength=strength)
@@ -34,7 +33,7 @@ for strength in (0.0, 5.0):
         said.append(body(x).detach())
     chances, choice = torch.stack(said, 1).softmax(-1), MemberSelection(64, 4, 2)  # [n, 4, 10]
     fit(choice, lambda: nll_loss(choice(x[held], chances[held]).clamp(min=1e-6).log(), y[held]), 40)
-    stack = LogisticRegression(max_iter=300).fit(chances[held].flatten(1), y[held])
+    stack = LogisticRegression().fit(chances[held].flatten(1), y[held])
     guesses = {"mean": chances[test].mean(1), "chosen": choice.eval()(x[test], chances[test])}
     guesses["stacked"] = torch.from_numpy(stack.predict_proba(chances[test].flatten(1)))
     wrong = [f"{name} {float((g.argmax(1) != y[test]).float().mean()):.3f}" for name, g in guesses.items()]

@@ -25,7 +25,9 @@ import catalogue
 from catalogue import NOTHING
 from vicinal.cli import run
 from vicinal.encoders import merge
-from vicinal.estimators import EmbeddingLearner, NeighborClassifier
+from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor
+from vicinal.losses.spec import read_teacher_loss
+from vicinal.training import Teacher
 from vicinal.workflows import fit, learn
 from vicinal.workflows.learn import open_labelled
 from vicinal.workflows.opening import draw_splits, fit_split, make_estimator, open_table
@@ -128,6 +130,14 @@ def run_on_model(name):
     return run_it
 
 
+def run_distill(words, data, monkeypatch):
+    """A fit that is taught by what the command gives it: predictions, vectors, and a loss by its text."""
+    frame, loss = table(), read_teacher_loss(words[words.index("--loss") + 1])
+    rows, amounts = frame[["x", "y", "z"]].to_numpy(), frame["amount"].to_numpy()
+    teacher = Teacher(torch.from_numpy(amounts), 0.5, torch.from_numpy(rows), loss)
+    return lambda: NeighborRegressor(loss=teacher, **QUICK).fit(rows, amounts)
+
+
 def run_merge(words, data, monkeypatch):
     """Two networks of four numbers, by the settings of the door."""
     networks = [nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)) for _ in range(2)]
@@ -157,7 +167,7 @@ def run_example(path):
 
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-RUN = {"fit": run_fit, "learn": run_learn, "merge": run_merge, "recommend": run_recommend}
+RUN = {"fit": run_fit, "learn": run_learn, "distill": run_distill, "merge": run_merge, "recommend": run_recommend}
 RUN |= {name: run_on_model(name) for name in ("compress", "discover", "evaluate")}
 RUN |= {f"examples/{path.name}": run_example(path) for path in EXAMPLES.glob("*.py")}
 
@@ -222,8 +232,13 @@ for line in LINES:
     BEHIND[line.door].append(line.symbol)
 
 
+LONG = {f"examples/{name}.py" for name in ("learners_of_slices", "odd_ones", "parts_of_vectors", "two_halves")}
+"""Doors that take a second or more, for ``make test-all``."""
+DOORS = [pytest.param(door, marks=[pytest.mark.slow] if door in LONG else []) for door in sorted(BEHIND)]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("door", sorted(BEHIND))
+@pytest.mark.parametrize("door", DOORS)
 def test_a_door_calls_the_function_of_its_method(door, data, monkeypatch):
     first, *words = shlex.split(door)
     with torch.random.fork_rng():
