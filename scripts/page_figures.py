@@ -159,19 +159,24 @@ SHIFTED = {"tweets to reviews of goods": "product reviews", "films to editorials
 
 
 def suspects() -> str:
-    """Of the wrong labels that fifty suspects could hold, those that they hold."""
-    means = results("suspects").groupby(["method", "set"])["found"].mean()
-    shown = {
-        "explore": "`vicinal explore`",
-        "explore, folds": "`vicinal explore`, model fitted with `--test 0`",
-        "ridge": "`vicinal evaluate` (left-out residuals of ridge)",
-        "cleanlab": "cleanlab 2.9.0 with ridge",
-        "true labels": "left-out residuals of ridge fitted on the true labels",
-    }
-    rows = [
-        [words, *(f"{100 * means[name, kind]:.0f} %" for kind in ("tweets", "blood"))] for name, words in shown.items()
+    """Of the wrong labels that fifty suspects could hold, those that they hold, and what is worth checking."""
+    means = results("suspects").groupby(["method", "set"]).mean(numeric_only=True)
+    lines = []
+    for name in results("suspects")["set"].unique():
+        ours = means.loc[("explore", name)]
+        methods = ("explore", "explore, folds", "ridge", "true labels")
+        shares = [f"{100 * means.loc[(method, name), 'found']:.0f} %" for method in methods]
+        worth = f"{ours['worth']:.0f} ({ours['right']:.0f})"
+        lines.append([name, *shares, f"{100 * ours['proposed']:.0f} %", worth, f"{ours['worth_clean']:.0f}"])
+    heads = [
+        "",
+        "`vicinal explore`",
+        "with `--test 0`",
+        "ridge, left out",
+        "ridge on the true labels",
+        "right proposal",
     ]
-    return grid(["", "tweets", "photos of blood cells"], rows)
+    return grid([*heads, "worth checking (wrong)", "without wrong labels"], lines)
 
 
 # Classes.

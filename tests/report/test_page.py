@@ -107,7 +107,7 @@ def test_rows_are_listed_and_searched_by_a_script_that_the_page_allows():
 
 def test_settings_of_other_methods_come_last():
     text = page_html(small(notes=["ridge: alpha 1, chosen by cross-validation.", "look at id"]))
-    assert text.index("look at id") < text.index("What went in") < text.index("ridge: alpha 1")
+    assert text.index("look at id") < text.index("All scores") < text.index("ridge: alpha 1")
 
 
 def test_pictures_fit_the_task(words, digits, page_of):

@@ -285,7 +285,8 @@ def test_a_row_is_doubted_by_what_all_others_say_of_it(tmp_path):
         assert one["said"] == pytest.approx(explorer.row(str(one["id"]))["prediction"])
     miss = np.array([one["label"] - one["said"] for one in doubted])
     assert [one["score"] for one in doubted] == pytest.approx(np.abs(miss) / np.sqrt((miss**2).mean()))
-    assert (np.diff(np.abs(miss)) <= 0).all()
+    assert np.abs(miss[:10]).mean() > 2 * np.abs(miss[10:]).mean()  # by the likelihood ratio, not by the distance alone
+    assert doubted[0]["chance"] == max(one["chance"] for one in doubted)
 
 
 @pytest.fixture

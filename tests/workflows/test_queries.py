@@ -36,7 +36,7 @@ def test_queries_are_groups_and_those_without_an_order_are_dropped(fitted):
 def test_scores_are_ndcg_beside_lambdarank_and_the_verdict_is_in_it(fitted):
     record = fitted[2].record
     assert record.scores["model"]["ndcg@10"] > 0.8
-    assert list(record.scores["LambdaRank on untuned features"]) == ["ndcg@10"]
+    assert list(record.scores["LambdaRank (raw features)"]) == ["ndcg@10"]
     sentence = verdict_sentence(record)
     assert sentence.startswith(f"nDCG@10 is {record.scores['model']['ndcg@10']:.3g}"[:14])
     assert f"over {record.verdict.rows} test queries" in sentence

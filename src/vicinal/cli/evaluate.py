@@ -102,7 +102,15 @@ def _further(page: "Path", place: int) -> "Path":
 
 def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
     """Scores beside the best baseline, findings and suspects; with ``whole`` all baselines, classes and periods."""
-    from vicinal.report.audit import audit_findings, error_name, fairness_cells, period_cells, score_sentence
+    from vicinal.report.audit import (
+        audit_findings,
+        error_name,
+        fairness_cells,
+        period_cells,
+        score_sentence,
+        suspects_sentence,
+        worth_checking,
+    )
     from vicinal.report.tables import CLASS_HEADINGS, class_rows
 
     title = f"{record.model} on {record.rows['new']} new rows of {record.name}"
@@ -122,12 +130,18 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
     if record.fairness:
         headings = ["group", "rows", record.fairness["rate"].replace("_", " "), "95 % interval", "of the labels", error]
         print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
+    output.print(suspects_sentence(record.suspects), markup=False)
+    listed = record.suspects if whole else worth_checking(record.suspects)
     lines = [
-        [str(s.row), s.part, *(_cell(one) for one in (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
-        for s in record.suspects[: _LISTED if whole else _FIRST]
+        [
+            *(str(s.row), s.part, *(_cell(one) for one in (s.label, s.expected, s.neighbors))),
+            f"{s.score:.2f}" if s.chance is None else f"{s.chance:.0%}",
+        ]
+        for s in listed[: _LISTED if whole else _FIRST]
     ]
-    headings = ["id", "part", "label", "expected", "neighbors", "suspicion"]
-    print_rows("Labels worth checking", headings, lines, names=True)
+    if lines:
+        headings = ["id", "part", "label", "expected", "neighbors", "suspicion" if record.several else "wrong with"]
+        print_rows("", headings, lines, names=True)
 
 
 def _cell(value: object) -> str:

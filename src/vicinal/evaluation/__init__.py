@@ -10,12 +10,14 @@ from vicinal.evaluation.scores import classification_scores, regression_scores, 
 from vicinal.evaluation.statistics import bootstrap_interval, critical_difference, friedman, paired_t, wilcoxon
 from vicinal.evaluation.store import Run
 from vicinal.evaluation.tuned import tuned_baselines
+from vicinal.evaluation.wrong_labels import WrongLabels, wrong_classes, wrong_labels
 
 __all__ = [
     "Drift",
     "Run",
     "Significance",
     "Summary",
+    "WrongLabels",
     "answers",
     "average_precision",
     "bootstrap_interval",
@@ -40,4 +42,6 @@ __all__ = [
     "suspicion",
     "tuned_baselines",
     "wilcoxon",
+    "wrong_classes",
+    "wrong_labels",
 ]

@@ -1,6 +1,7 @@
 """The page of an audit: where the model errs, whether its intervals hold, and what is wrong with its data."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,8 @@ def audit_html(record: AuditRecord) -> str:
         groups=fairness_cells(record.fairness),
         sets=[(name, percent(v["covered"]), number(v["size"], 3)) for name, v in record.class_sets.items()],
         hubs=[[shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs],
-        suspects=[_suspect(suspect) for suspect in record.suspects],
+        suspects=[_suspect(suspect) for suspect in worth_checking(record.suspects)],
+        suspicious=suspects_sentence(record.suspects),
         copies=[_copies(copies) for copies in record.copies],
         pictures=_pictures(record),
     )
@@ -88,6 +90,31 @@ def score_sentence(record: AuditRecord) -> str:
     return (
         f"{said}. Best of {len(scored)} baselines: {one_line(best, 40)}, {metric_name(metric)} {number(scored[best])}."
     )
+
+
+def suspects_sentence(suspects: Sequence[Suspect]) -> str:
+    """How many labels are worth checking, and how many of them are expected to be wrong.
+
+    >>> suspects_sentence([])
+    'Labels worth checking: none.'
+    >>> suspects_sentence([Suspect(row, "new", 3.0, 1.0, 1.0, 4.2, "", 0.8) for row in (1, 2)])
+    'Labels worth checking: 2, of them 1.6 expected to be wrong.'
+    """
+    chances = [one.chance for one in suspects if one.chance is not None]
+    if suspects and not chances:
+        return f"Labels worth checking first: {len(suspects)}."
+    worth = [chance for chance in chances if chance >= _WORTH]
+    if not worth:
+        return "Labels worth checking: none."
+    return f"Labels worth checking: {len(worth)}, of them {number(sum(worth), 2)} expected to be wrong."
+
+
+def worth_checking(suspects: Sequence[Suspect]) -> list[Suspect]:
+    """The suspects whose label is more probably wrong than right; all where that is not known."""
+    return [one for one in suspects if one.chance is None or one.chance >= _WORTH]
+
+
+_WORTH = 0.5
 
 
 def audit_findings(record: AuditRecord) -> list[str]:
@@ -191,7 +218,7 @@ def _slice(part: Any) -> list[Any]:
 
 def _suspect(s: Suspect) -> list[str]:
     labels = [_label(label) for label in (s.label, s.expected, s.neighbors)]
-    return [shown(s.row), s.part, *labels, number(s.score, 3), s.shown]
+    return [shown(s.row), s.part, *labels, number(s.score, 3) if s.chance is None else percent(s.chance), s.shown]
 
 
 def _level(level: Any) -> list[str]:

@@ -74,6 +74,7 @@ def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
 
 def page_html(record: FitRecord) -> str:
     """The page of ``record`` as HTML text."""
+    drawn = pictures(record)
     script = (resources.files("vicinal.report") / "templates" / "find.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return rendered(
@@ -96,7 +97,11 @@ def page_html(record: FitRecord) -> str:
         class_headings=CLASS_HEADINGS,
         by_class=class_rows(record.by_class),
         panels=[panel_view(panel) for panel in record.panels],
-        pictures=pictures(record),
+        importance=drawn[2],
+        held_out=drawn[1],
+        pictures=[*drawn[0], *drawn[1][1:]],
+        slices=[slice_cells(part) for part in record.slices],
+        error="squared error" if record.task == "regression" else "Hamming loss" if record.several else "error rate",
         columns=[[shown(part) if part else "" for part in _column(c)] for c in record.columns],
         duplicates=clean(record.duplicates),
         limits=limits(record),
@@ -144,10 +149,15 @@ def _bars(record: FitRecord) -> dict[str, Any] | None:
     return {"name": metric_name(metric), "better": better, "rows": rows}
 
 
-def pictures(record: FitRecord) -> list[Picture]:
-    """All figures for which the record has data."""
+def slice_cells(part: Any) -> tuple[str, str, int, str, float]:
+    """A group of rows: column, value, number of rows, mean error, and that over the average."""
+    return one_line(part.column, 40), one_line(part.value, 40), part.rows, number(part.error, 3), part.ratio
+
+
+def pictures(record: FitRecord) -> tuple[list[Picture], list[Picture], list[Picture]]:
+    """All figures for which the record has data: of the training and the bank, of the test rows, and of the columns."""
     target = record.target_name
-    drawn = []
+    drawn, of_columns = [], []
     if any(len(values) for values in record.history.values()):
         drawn.append(
             picture(
@@ -159,13 +169,12 @@ def pictures(record: FitRecord) -> list[Picture]:
                 "is kept; a validation line that rises while training falls is overfitting.",
             )
         )
-    drawn += _held_out(record)
     if record.importance:
-        drawn.append(
+        of_columns.append(
             picture(
                 lambda: figures.column_shares(importance_rows(record.importance)),
                 "importance",
-                "Columns that matter",
+                "Importance of the columns",
                 "Bars of how much each column matters, the largest on top.",
                 importance_sentence(record),
             )
@@ -196,7 +205,7 @@ def pictures(record: FitRecord) -> list[Picture]:
                 "rejected outright.",
             )
         )
-    return drawn
+    return drawn, _held_out(record), of_columns
 
 
 def _held_out(record: FitRecord) -> list[Picture]:

@@ -249,6 +249,7 @@ class FitRecord:
         by_class: for several classes per row, :func:`vicinal.evaluation.scores_by_class` of each by name; else empty.
         importance: column -> its share of what the metric uses, the largest first; empty if the metric has no columns.
         importance_by: what these are shares of: what columns add to a "trend", or to a squared "distance".
+        slices: groups of measured rows with the largest error: see :func:`vicinal.evaluation.audit.error_slices`.
 
     Raises:
         ValueError: if arrays that belong together differ in length, or there is no score of "model".
@@ -282,6 +283,7 @@ class FitRecord:
     by_class: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     importance: Mapping[str, float] = field(default_factory=dict)
     importance_by: Literal["trend", "distance"] = "trend"
+    slices: Sequence[Any] = ()
 
     @property
     def several(self) -> bool:
@@ -390,6 +392,8 @@ class Suspect:
             classes per row, the probability of that class.
         score: how far ``expected`` is from the label; larger = more suspicious.
         shown: some of its cells as text.
+        chance: probability that the label is wrong; 0 without a clear sign of wrong labels; None: not known (several
+            classes per row).
     """
 
     row: Any
@@ -399,6 +403,7 @@ class Suspect:
     neighbors: Any
     score: float
     shown: str
+    chance: float | None = None
 
 
 @dataclass(frozen=True)

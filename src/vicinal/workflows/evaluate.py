@@ -23,7 +23,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.evaluation import left_out_predictions, suspicion, tuned_baselines
+from vicinal.evaluation import left_out_predictions, suspicion, tuned_baselines, wrong_classes, wrong_labels
 from vicinal.evaluation.audit import (
     class_suspicion,
     coverage_curve,
@@ -360,17 +360,18 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         scale = _label_scale(model, table.target)
         truth = scale.forward(torch.tensor(table.target)).numpy()
         guess = left_out_predictions(features, truth, groups=table.groups)
-        scores = suspicion(truth, guess, float(np.std(truth - guess)) or 1.0)
+        scores, mixture = suspicion(truth, guess, float(np.std(truth - guess)) or 1.0), wrong_labels(truth, guess)
         expected, said = scale.inverse(torch.from_numpy(guess)).numpy(), seen.expected.tolist()
     else:
         codes = places_of(table.target, classes.tolist()).clip(min=0)
         expected = left_out_predictions(features, np.eye(len(classes))[codes], groups=table.groups)
-        scores, said = class_suspicion(codes, expected), np.asarray(classes)[seen.expected.argmax(1)].tolist()
+        scores, mixture = class_suspicion(codes, expected), wrong_classes(codes, expected)
+        said = np.asarray(classes)[seen.expected.argmax(1)].tolist()
         expected = np.asarray(classes)[expected.argmax(1)]
-    order = np.argsort(-scores, kind="stable").tolist()
-    ids, labels, cells = table.ids.tolist(), table.target, table.frame
+    order = np.argsort(-mixture.ratio, kind="stable").tolist()
+    ids, labels, cells, chances = table.ids.tolist(), table.target, table.frame, mixture.chance.tolist()
     return [
-        Suspect(ids[i], parts[i], labels[i], expected[i], said[i], float(scores[i]), _shown(cells.iloc[i]))
+        Suspect(ids[i], parts[i], labels[i], expected[i], said[i], float(scores[i]), _shown(cells.iloc[i]), chances[i])
         for i in order
     ]
 

@@ -20,7 +20,7 @@ from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.out_of_fold import fold_positions, out_of_fold
 from vicinal.estimators.search import Hit, rows_of, search_rows, vectors_of
-from vicinal.evaluation import suspicion
+from vicinal.evaluation import left_out_predictions, suspicion, wrong_classes, wrong_labels
 from vicinal.evaluation.audit import class_suspicion
 from vicinal.report.figures import principal_plane
 from vicinal.training.rows import spread
@@ -34,6 +34,9 @@ _LEAST, _PAIRS = 256, 1 << 25
 """In a large bank, at least so many rows, and beyond that at most so many pairs with all others, to limit the time."""
 
 _HITS, _LISTED = 12, 50
+_ABLE = 1.5
+"""A ridge regression counts if its typical error is less than so many times that of the model."""
+
 _FARTHEST = 1000
 """Nearest rows that are searched for one of another label."""
 
@@ -79,7 +82,7 @@ class Explorer:
         self.table = None if table is None else TableRows(self.model, table, root, most, log)
         self.changes: list[dict[str, Any]] = []
         self._undo: list[tuple[dict[str, Any], Callable[[], object]]] = []
-        self._said: tuple[Any, np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
+        self._said: tuple[Any, *tuple[np.ndarray[Any, Any], ...]] | None = None
         self._plane: tuple[object, np.ndarray[Any, Any]] | None = None
         self._said_of_table: tuple[Any, list[Any]] | None = None
 
@@ -111,6 +114,7 @@ class Explorer:
             "labels": bank.labels.tolist(),
             "doubt": _sparse(doubt["at"], doubt["score"], len(bank)),
             "error": _sparse(doubt["at"], doubt["error"], len(bank)),
+            "chance": _sparse(doubt["at"], doubt["chance"], len(bank)),
             "doubted": len(doubt["at"]),
             "scale": self.model.target_transform_.sentence,
             "id": self.model.notes_.get("id"),
@@ -123,20 +127,22 @@ class Explorer:
         }
 
     def suspects(self, n: int = 50) -> list[dict[str, Any]]:
-        """The rows whose labels fit their predictions without themselves least, the most suspicious first.
+        """The rows whose labels are most probably wrong, the most probable first.
 
-        For a number, the score is its distance to the prediction over the root mean square of these distances, on the
-        scale that numbers are learned on (with logarithms, ratios count); for a class see
-        :func:`vicinal.evaluation.audit.class_suspicion`. Where members are folds, each row is predicted by members that
-        never saw it; else by the whole model without the row, but the encoder has seen its label.
+        "chance" is the probability that the label is wrong (see :func:`vicinal.evaluation.wrong_labels`), 0 for all if
+        there is no clear sign of wrong labels. For a number, the score is its distance to the prediction over the root
+        mean square of these distances, on the scale that numbers are learned on (with logarithms, ratios count); for a
+        class see :func:`vicinal.evaluation.audit.class_suspicion`. Where members are folds, each row is predicted by
+        members that never saw it; else by the whole model without the row, but the encoder has seen its label. The
+        chance goes by the mean of that and of a ridge regression on the embeddings of the other rows.
         """
         doubt, bank = self._doubts(fresh=True), self.model.bank_
-        best = np.argsort(-doubt["score"], kind="stable")[:n]
+        best = np.argsort(-doubt["ratio"], kind="stable")[:n]
         names = bank.ids[doubt["at"][best]].tolist()
-        said, scores = doubt["said"][best].tolist(), doubt["score"][best].tolist()
+        columns = (doubt[name][best].tolist() for name in ("said", "score", "chance"))
         return [
-            {"id": name, "label": label, "said": one, "score": score, "cells": self._cells(name)}
-            for name, label, one, score in zip(names, self.model.labels_of(names), said, scores, strict=True)
+            {"id": name, "label": label, "said": one, "score": score, "chance": chance, "cells": self._cells(name)}
+            for name, label, one, score, chance in zip(names, self.model.labels_of(names), *columns, strict=True)
         ]
 
     def row(self, name: str, without: Sequence[str] = ()) -> dict[str, Any]:
@@ -418,7 +424,7 @@ class Explorer:
         return self.model.target_transform_.forward(torch.tensor(values, dtype=torch.float64)).numpy()
 
     def _doubts(self, *, fresh: bool = False) -> dict[str, np.ndarray[Any, Any]]:
-        """Positions ``at``, predictions ``said``, ``error`` and ``score`` with the current labels.
+        """Positions ``at``, predictions ``said``, ``error``, ``score``, ``ratio`` and ``chance`` by the current labels.
 
         Args:
             fresh: predict again if the bank has changed; else use the last predictions, if there are any.
@@ -426,23 +432,26 @@ class Explorer:
         model, bank = self.model, self.model.bank_
         if fresh and (self._said is None or self._said[0] is not bank.state):
             self._said = (bank.state, *self._left_out())
-        names, said = (bank.ids[:0], np.zeros((0, 1))) if self._said is None else self._said[1:]
+        none = np.zeros((0, 1))
+        names, said, blended = (bank.ids[:0], none, none) if self._said is None else self._said[1:]
         at = bank.store.positions(names).numpy()
-        at, said = at[at >= 0], said[at >= 0]
+        at, said, blended = at[at >= 0], said[at >= 0], blended[at >= 0]
         labels, classes = bank.labels[torch.from_numpy(at)].numpy(), getattr(model, "classes_", None)
         if not len(at):
-            return {"at": at, "said": at, "error": labels, "score": labels}
+            return {"at": at, "said": at} | dict.fromkeys(("error", "score", "ratio", "chance"), labels)
         if classes is None:
             truth, guess = self._scaled(labels), self._scaled(said)
             score = suspicion(truth, guess, float(np.sqrt(((truth - guess) ** 2).mean())) or 1.0)
-            return {"at": at, "said": said, "error": np.abs(labels - said), "score": score}
+            wrong = {"ratio": (mixture := wrong_labels(truth, self._scaled(blended))).ratio, "chance": mixture.chance}
+            return {"at": at, "said": said, "error": np.abs(labels - said), "score": score, **wrong}
         places = labels.astype(np.int64)
         error, named = 1 - said[np.arange(len(at)), places], np.asarray(self._named(said), dtype=object)
-        return {"at": at, "said": named, "error": error, "score": class_suspicion(places, said)}
+        wrong = {"ratio": (mixture := wrong_classes(places, blended)).ratio, "chance": mixture.chance}
+        return {"at": at, "said": named, "error": error, "score": class_suspicion(places, said), **wrong}
 
     @torch.no_grad()
-    def _left_out(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Ids of the rows whose labels are checked, and the prediction of each without itself."""
+    def _left_out(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Ids of the rows whose labels are checked, predictions without themselves, and their mean with a ridge's."""
         model, bank = self.model, self.model.bank_
         most = max(_LEAST, min(_DOUBTED, _PAIRS // len(bank)))
         if model.folds_ is not None:
@@ -451,7 +460,31 @@ class Explorer:
         else:
             at = spread(len(bank), most)
             said = model.fitted_.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
-        return bank.ids[at.numpy()], model.fitted_.in_label_units(said).double().numpy()
+        guess = model.fitted_.in_label_units(said).double().numpy()
+        blended = guess
+        if model.metric_ != "trees" and len(at) > 2:  # the vectors of trees are names of leaves
+            other, labels = self._by_ridge(at), bank.labels[at].numpy()
+            if other.ndim > 1 or _typical(other - labels) < _ABLE * _typical(guess - labels):
+                blended = (guess + other) / 2
+        return bank.ids[at.numpy()], guess, blended
+
+    def _by_ridge(self, at: torch.Tensor) -> np.ndarray[Any, Any]:
+        """Predictions of these rows by a ridge regression on the embeddings of the others, in label units."""
+        bank, classes = self.model.bank_, getattr(self.model, "classes_", None)
+        vectors, labels, groups = bank.vectors[at].double().numpy(), bank.labels[at].numpy(), bank.who(at)["groups"]
+        groups = None if groups is None or len(np.unique(groups)) < 2 else np.asarray(groups)
+        if classes is None:
+            guess = left_out_predictions(vectors, self._scaled(labels), groups=groups)
+            low, high = (float(end) for end in (self._scaled(labels).min(), self._scaled(labels).max()))
+            inside = torch.from_numpy(np.clip(guess, low, high))
+            return np.asarray(self.model.target_transform_.inverse(inside).double().numpy())
+        guess = left_out_predictions(vectors, np.eye(len(classes))[labels.astype(np.int64)], groups=groups)
+        guess = np.clip(guess, 1e-3, None)
+        return np.asarray(guess / guess.sum(1, keepdims=True))
+
+
+def _typical(errors: np.ndarray[Any, Any]) -> float:
+    return float(np.median(np.abs(errors)))
 
 
 def _sparse(at: np.ndarray[Any, Any], values: np.ndarray[Any, Any], rows: int) -> list[float | None]:

@@ -60,7 +60,7 @@ from vicinal.workflows.opening import (
 from vicinal.workflows.predict import of_target
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import mask_curves, neighbor_panels
-from vicinal.workflows.verdict import covering, examples, verdict
+from vicinal.workflows.verdict import covering, examples, verdict, worst_groups
 
 REPORT = "report-{}.html"
 """Name of the pages of the second and further targets."""
@@ -313,6 +313,7 @@ def fit_record(
         coverage=promise.levels,
         examples=examples(model, opened, scored, measured.model, promise),
         by_class=measured.model.by_class,
+        slices=worst_groups(opened, scored, measured.model),
         importance=model.importance() if knows_columns(model.fitted_) else {},
         importance_by="trend" if model.network_.cross_fitted else "distance",
     )

@@ -5,6 +5,7 @@ Each number has a 95 % interval; the rows behind them are listed for the report'
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from vicinal.calibration import clopper_pearson
 from vicinal.data import Split
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
-from vicinal.evaluation.audit import coverage_curve
+from vicinal.evaluation.audit import Slice, coverage_curve, error_slices
 from vicinal.evaluation.ranking import query_ndcg
 from vicinal.report.records import Doubted, Example, Verdict
 from vicinal.workflows.measured import Measured, MeasuredClasses, MeasuredSeveral, Measurements, places_of, shown_label
@@ -167,6 +168,24 @@ def examples(
             )
         )
     return listed
+
+
+def worst_groups(opened: OpenTable, rows: Array, measured: Measured) -> list[Slice]:
+    """The groups of measured rows with the largest mean error: rows of a category, or of a third of a number."""
+    part, columns = opened.table.select(rows), dict[str, Any]()
+    for name, kind in opened.kinds.items():
+        cells = part.frame[name]
+        if kind == "number" and cells.nunique() > _THIRDS:
+            ends = np.unique(np.nanquantile(cells.astype(float), np.linspace(0, 1, _THIRDS + 1)))
+            names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends.tolist())]
+            places = np.clip(np.searchsorted(ends, cells.astype(float), side="right") - 1, 0, len(names) - 1)
+            columns[name] = [None if gap else names[at] for at, gap in zip(places.tolist(), cells.isna(), strict=True)]
+        elif kind in ("number", "category"):
+            columns[name] = cells.tolist()
+    return error_slices(measured.losses, columns)[:_WORST] if len(rows) else []
+
+
+_THIRDS, _WORST = 3, 6
 
 
 def _share(hits: Array, codes: Array, mass: Array) -> Doubted:

@@ -1,7 +1,7 @@
 "use strict";
 const colors = ["#1f6f8c", "#cf5f28", "#5c9a54", "#a7569b", "#b8922f", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55"];
 const view = { zoom: 1, x: 0, y: 0 };
-let bank = null, open = null, without = new Set(), pair = null, range = [0, 1];
+let bank = null, filtered = null, open = null, without = new Set(), pair = null, range = [0, 1];
 // What is open: {name} of a row of the bank, {place} of the table, or {query, files} that was typed; show() draws it again.
 
 // Four digits, and those before the point of a large number: a label of 62795 is not shown as 62800.
@@ -80,12 +80,13 @@ function draw() {
   c.width = c.clientWidth * scale;
   c.height = c.clientHeight * scale;
   const size = (rows > 5000 ? 2.4 : 5) * scale, ink = getComputedStyle(document.body).color;
+  let last = "";
   pen.lineWidth = 1.5 * scale;
   pen.strokeStyle = ink;
   for (let at = 0; at < rows + bank.queries.length; at++) {
     const [x, y] = place(at);
     if (x < 0 || y < 0 || x > c.width || y > c.height) continue;
-    if (at < rows) { pen.fillStyle = color(at); pen.fillRect(x - size / 2, y - size / 2, size, size); }
+    if (at < rows) { const fill = filtered && !filtered[at] ? "#9999994d" : color(at); if (fill !== last) pen.fillStyle = last = fill; pen.fillRect(x - size / 2, y - size / 2, size, size); }
     else pen.strokeRect(x - 3 * scale, y - 3 * scale, 6 * scale, 6 * scale);
   }
   const chosen = open === null ? -1 : open.name !== undefined ? bank.ids.findIndex((one) => String(one) === open.name)
@@ -116,7 +117,7 @@ function openPoint(at) {
   const other = bank.queries[at - bank.ids.length];
   return other ? openQuery(String(other.place)) : openRow(String(bank.ids[at]));
 }
-function move(x, y, zoom = 1) { view.x += x / view.zoom; view.y += y / view.zoom; view.zoom = Math.max(0.5, Math.min(400, view.zoom * zoom)); draw(); }
+function move(x, y, zoom = 1) { view.x += x / view.zoom; view.y += y / view.zoom; view.zoom = Math.max(0.5, Math.min(400, view.zoom * zoom)); $("f-view").checked && !$("rows").hidden ? filterRows() : draw(); }
 function listen() {
   const c = $("map"), middle = () => nearest(c.clientWidth / 2, c.clientHeight / 2, Infinity);
   let from = null, moved = false;
@@ -182,7 +183,7 @@ function labelForm(value, text, act) {
 }
 function mostLike(rows) {
   const near = make("div");
-  near.append(make("h3", "Most like it"), ...rows.map((hit) => entry(hit, [number(hit.label), "score " + number(hit.score)])));
+  near.append(make("h3", "Most similar"), ...rows.map((hit) => entry(hit, [number(hit.label), "score " + number(hit.score)])));
   return near;
 }
 // Draws a part of the page again; who was at a button is at it again, or at the part if the button is gone.
@@ -242,11 +243,41 @@ async function tableRows(start = "0", focus = true) {
   if (last && left.some((one) => one.place > last.place)) $("list").append(button("More rows", () => tableRows(String(last.place + 1))));
   if (focus) $("list").focus();
 }
-async function suspects(again = true) {
-  const rows = await ask("suspects"), about = make("p", "", "muted");
-  fill("list", make("h2", "Suspicious labels"), about, ...rows.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `others say ${number(one.said)}`, `doubt ${number(one.score)}`])));
+// The table of all rows, the largest error first. Its filters gray out the other rows of the map, whose view is a filter, too.
+const SHOWN = 100;
+function filterRows() {
+  const words = $("f-words").value.toLowerCase(), error = $("f-error").value, chance = $("f-chance").value, inView = $("f-view").checked;
+  const c = $("map"), found = [];
+  bank.words ??= bank.ids.map((id, at) => `${id} ${label(at)}`.toLowerCase());
+  for (let at = 0; at < bank.ids.length; at++) {
+    if (error !== "" && !(bank.error[at] !== null && bank.error[at] >= Number(error))) continue;
+    if (chance !== "" && !(bank.chance[at] !== null && 100 * bank.chance[at] >= Number(chance))) continue;
+    if (inView) { const [x, y] = place(at); if (x < 0 || y < 0 || x > c.width || y > c.height) continue; }
+    if (words && !bank.words[at].includes(words)) continue;
+    found.push(at);
+  }
+  filtered = found.length < bank.ids.length ? new Uint8Array(bank.ids.length) : null;
+  if (filtered) for (const at of found) filtered[at] = 1;
+  found.sort((a, b) => (bank.error[b] ?? -1) - (bank.error[a] ?? -1));
+  $("f-count").textContent = `${found.length} of ${bank.ids.length} rows` + (found.length > SHOWN ? `; the ${SHOWN} of largest error are listed` : "");
+  const head = make("tr");
+  for (const name of ["id", bank.target, "error", "wrong with"]) head.append(make("th", name));
+  $("f-table").replaceChildren(head, ...found.slice(0, SHOWN).map((at) => {
+    const line = make("tr"), id = make("td");
+    id.append(button(String(bank.ids[at]), () => openRow(String(bank.ids[at]))));
+    line.append(id, make("td", label(at)), make("td", bank.error[at] === null ? "" : number(bank.error[at]), "num"), make("td", bank.chance[at] ? `${Math.round(100 * bank.chance[at])} %` : "", "num"));
+    return line;
+  }));
+  draw();
+}
+// Labels that are more probably wrong than right; the others that look most suspicious stand behind a button.
+async function suspects(again = true, all = false) {
+  const rows = await ask("suspects"), about = make("p", "", "muted"), worth = rows.filter((one) => one.chance >= 0.5);
+  const expected = worth.reduce((sum, one) => sum + one.chance, 0), listed = all ? rows : worth;
+  fill("list", make("h2", "Labels worth checking"), about, ...listed.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `predicted ${number(one.said)}`, one.chance ? `wrong with ${Math.round(100 * one.chance)} %` : `suspicion ${number(one.score)}`])));
+  if (!all && worth.length < rows.length) $("list").append(button(`Show the ${rows.length} most suspicious`, () => keepFocus(() => suspects(false, true))));
   if (again) await load();
-  about.textContent = `Rows whose label fits least what all other rows say, most doubtful first, of ${bank.doubted} that were looked at.`;
+  about.textContent = (worth.length ? `${worth.length} labels, of them ${number(expected)} expected to be wrong.` : "None: no clear sign of wrong labels.") + ` ${bank.doubted} rows were checked.`;
 }
 // A row by one field a column; what is not said is left empty.
 function base64(file) {
@@ -289,14 +320,14 @@ function rowForm() {
     await openRow(String(done.id));
   }));
   form.addEventListener("submit", (event) => { event.preventDefault(); attempt(async () => { const { row, files } = await typed(form); await search(row, files); }); });
-  fill("new", make("h2", "A row of yours"), form);
+  fill("new", make("h2", "Try a row"), form);
   form.querySelector("[data-column]").focus();
 }
 async function search(query, files = {}, again = false) {
   if (!again) without.clear();
   const one = await ask("search", { query, files, without: [...without] });
   if (one.id !== undefined) return openRow(String(one.id));
-  fill("list", make("h2", "Most like it"), ...one.hits.map((hit) => entry(hit, [number(hit.label), "score " + number(hit.score)])));
+  fill("list", make("h2", "Similarity search"), ...one.hits.map((hit) => entry(hit, [number(hit.label), "score " + number(hit.score)])));
   if (!one.behind) return $("list").focus();
   show({ query, files }, () => search(query, files, true));
   fill("detail", make("h2", "This row"), prediction(one), behind(one, open.show));
@@ -322,6 +353,7 @@ async function load() {
   $("show-table").hidden = bank.table === null;
   $("show-table").textContent = bank.table === null ? "" : "Rows of " + bank.table.name;
   recolor();
+  if (!$("rows").hidden) filterRows();
 }
 async function follow() {
   try {
@@ -342,6 +374,9 @@ addEventListener("DOMContentLoaded", () => attempt(async () => {
   $("show-suspects").addEventListener("click", () => attempt(() => suspects()));
   $("show-table").addEventListener("click", () => attempt(() => tableRows()));
   $("show-add").addEventListener("click", rowForm);
+  $("show-rows").addEventListener("click", () => { $("rows").hidden = !$("rows").hidden; if ($("rows").hidden) { filtered = null; draw(); } else { filterRows(); $("f-words").focus(); } });
+  $("filter").addEventListener("input", filterRows);
+  $("filter").addEventListener("submit", (event) => event.preventDefault());
   $("undo").addEventListener("click", () => attempt(() => change("undo", {}, "taken back")));
   $("export").addEventListener("click", () => attempt(async () => {
     const { csv } = await ask("changed"), link = make("a");

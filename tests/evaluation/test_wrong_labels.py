@@ -1,0 +1,71 @@
+"""Which labels are probably wrong: the mixture's own definition, no false alarm, and edge cases."""
+
+import numpy as np
+import pytest
+
+from vicinal.evaluation import wrong_classes, wrong_labels
+
+
+def spoiled(rows=600, wrong=30, noise=0.1, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.uniform(-1, 1, rows)
+    labels = truth + noise * rng.standard_t(5, rows)
+    at = rng.choice(rows, wrong, replace=False)
+    labels[at] = rng.permutation(labels)[:wrong]
+    return labels, truth, at
+
+
+def test_wrong_numbers_are_named_and_as_many_as_are_expected_to_be():
+    labels, expected, at = spoiled()
+    found = wrong_labels(labels, expected)
+    named = np.flatnonzero(found.chance >= 0.5)
+    right = np.isin(named, at).sum()
+    assert found.worth == len(named) >= 15
+    assert right >= 0.7 * len(named)
+    assert found.expected == pytest.approx(found.chance[named].sum())
+    assert abs(found.expected - right) < 6
+    assert 0.02 < found.share < 0.1
+
+
+def test_the_chance_is_bayes_rule_of_ratio_and_share():
+    labels, expected, _ = spoiled()
+    found = wrong_labels(labels, expected)
+    odds = found.share / (1 - found.share) * np.exp(found.ratio)
+    assert found.chance == pytest.approx(odds / (1 + odds), abs=1e-9)
+
+
+@pytest.mark.parametrize("freedom", [3, 30])
+def test_a_table_without_wrong_labels_has_none_to_check(freedom):
+    rng = np.random.default_rng(1)
+    truth = rng.normal(size=500)
+    scale = 0.1 + 0.2 * (truth > 0)  # errors depend on the prediction
+    found = wrong_labels(truth + scale * rng.standard_t(freedom, 500), truth)
+    assert found.worth == found.expected == found.share == 0
+    assert len(found.ratio) == 500
+
+
+def test_classes_are_named_by_bayes_rule_and_only_where_there_is_a_sign():
+    rng = np.random.default_rng(2)
+    chance = rng.beta(0.2, 0.2, 500)
+    shares = np.column_stack([1 - chance, chance])
+    places = (rng.random(500) < chance).astype(int)
+    assert wrong_classes(places, shares).worth == 0
+    at = np.argsort(-np.abs(chance - 0.5))[:20]
+    places[at] = 1 - places[at]
+    found = wrong_classes(places, shares)
+    assert np.isin(at, np.flatnonzero(found.chance >= 0.5)).all()
+    assert set(np.argsort(-found.ratio)[:20]) == set(at)
+    assert ((found.chance >= 0) & (found.chance <= 1)).all()
+
+
+@pytest.mark.parametrize("labels", [[], [1.0], [2.0] * 50, [0.0, 1.0] * 10])
+def test_few_or_equal_labels_give_no_sign(labels):
+    found = wrong_labels(labels, np.zeros(len(labels)))
+    assert found.worth == 0
+    assert len(found.chance) == len(labels)
+    assert np.isfinite(found.ratio).all()
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ValueError, match=r"expected: expected the shape of the labels \(3,\), got \(2,\)"):
+        wrong_labels([1.0, 2.0, 3.0], [1.0, 2.0])
