@@ -170,7 +170,7 @@ def dedupe(
             help="components: whatever links join; consistent: of components of up to 200 rows, the clusters for which "
             "most speaks."
         ),
-    ] = "components",
+    ] = "consistent",
     **_: Any,
 ) -> None:
     """Find the rows of one table that are copies of one another.
@@ -182,7 +182,7 @@ def dedupe(
 
 
 def _run(
-    context: typer.Context, left: str, right: str | None, *, links: str, default: str, clusters: str = "components"
+    context: typer.Context, left: str, right: str | None, *, links: str, default: str, clusters: str = "consistent"
 ) -> None:
     from vicinal.core import check_choice
     from vicinal.core.checks import local_path

@@ -549,7 +549,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in sides)
         return np.asarray(np.isin(places, known))
 
-    def clusters(self, kind: str = "components") -> tuple[pd.DataFrame, pd.DataFrame]:
+    def clusters(self, kind: str = "consistent") -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows of one table that are the same thing, by the links between them, and what speaks against it.
 
         Args:

@@ -63,7 +63,7 @@ class MatchJob:
     use: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     root: Path | None = None
-    clusters: str = "components"
+    clusters: str = "consistent"
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
