@@ -5,6 +5,7 @@ from vicinal.calibration.classes import ConformalClasses, class_scores
 from vicinal.calibration.covariate_shift import ShiftedQuantile
 from vicinal.calibration.cross import cross_conformal_interval, cross_conformal_sets
 from vicinal.calibration.density import DensityIntervals, neighbor_density
+from vicinal.calibration.density_ratio import DensityRatio, density_ratio, effective_rows
 from vicinal.calibration.groups import group_mass
 from vicinal.calibration.label_shift import (
     ClassWeights,
@@ -12,6 +13,7 @@ from vicinal.calibration.label_shift import (
     class_weights,
     clopper_pearson,
     clopper_pearson_upper,
+    likely_class_weights,
     point_class_weights,
 )
 from vicinal.calibration.online import ScaleFreeOGD, StronglyAdaptive, online_radii
@@ -34,6 +36,7 @@ __all__ = [
     "ClassWeights",
     "ConformalClasses",
     "DensityIntervals",
+    "DensityRatio",
     "LabelShiftSets",
     "LevelSetBoosting",
     "RelevanceFilter",
@@ -49,10 +52,13 @@ __all__ = [
     "conformal_quantile",
     "cross_conformal_interval",
     "cross_conformal_sets",
+    "density_ratio",
     "distance_scores",
+    "effective_rows",
     "f1_thresholds",
     "group_mass",
     "interval_quality",
+    "likely_class_weights",
     "multicalibration_error",
     "neighbor_density",
     "neighbor_spread",

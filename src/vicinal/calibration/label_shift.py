@@ -137,6 +137,42 @@ def point_class_weights(labels: ArrayLike, predicted: ArrayLike, target: ArrayLi
     return weights
 
 
+def likely_class_weights(predicted: ArrayLike, target: ArrayLike, *, prior: float = 0.02, steps: int = 1000) -> Floats:
+    r"""The class weights under which the target's predictions are most likely, by expectation maximization.
+
+    With q the mean of ``predicted``, shares $\pi$ maximize the mean of $\log \sum_k p_{ik}\, \pi_k / q_k$ over target
+    rows plus $\alpha \sum_k q_k \log \pi_k$, which counts as rows without a shift. A step is $\pi_k \leftarrow
+    (\mathrm{mean}_i\, t_{ik} + \alpha q_k) / (1 + \alpha)$ with $t_{ik} \propto p_{ik} \pi_k / q_k$, from $\pi = q$;
+    weights are $\pi / q$. Saerens, Latinne and Decaestecker 2002, with a prior. Where classes are hard to tell apart it
+    errs less than :func:`point_class_weights`, if the probabilities are calibrated.
+
+    Args:
+        predicted: ``[n, C]`` probabilities of source rows.
+        target: ``[m, C]`` of target rows.
+        prior: alpha, >= 0.
+        steps: at most, >= 1; it ends when no share moves by 1e-9.
+
+    Returns:
+        ``[C]``, >= 0.
+
+    >>> sure = np.eye(2)
+    >>> likely_class_weights(sure[[0, 1]], sure[[0, 1, 1, 1]], prior=0.0).round(6)
+    array([0.5, 1.5])
+    """
+    source = check_probabilities("predicted", predicted)
+    goal = check_probabilities("target", target, columns=source.shape[1])
+    check_integer("steps", steps), check_between("prior", prior, 0, np.inf, closed=True)
+    before = np.maximum(source.mean(axis=0), 1e-12)
+    shares: Floats = before / before.sum()
+    for _ in range(steps):
+        mass = goal * (shares / before)
+        share = (mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-300)).mean(axis=0)
+        former, shares = shares, (share + prior * before) / (1 + prior)
+        if np.abs(shares - former).max() <= 1e-9:
+            break
+    return np.asarray(shares / before, dtype=np.float64)
+
+
 def _class_shares(name: str, predicted: ArrayLike, classes: int) -> Floats:
     """Probabilities ``[n, C]``, of classes 1 for each."""
     if np.ndim(predicted) == 1:

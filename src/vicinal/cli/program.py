@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from vicinal.cli import (
+    adapt,
     bank,
     compare,
     compress,
@@ -55,6 +56,7 @@ COMMANDS = (
     evaluate,
     compare,
     bank,
+    adapt,
     refit,
     export,
     serve,

@@ -111,7 +111,7 @@ def _meant(model: FittedModel, said: Tensor) -> Tensor:
     """Which of the outputs of a trend an explanation is about ``[b]``: the predicted class, of numbers the only one."""
     if model.codec.kind != "classes":
         return torch.zeros(len(said), dtype=torch.int64)
-    return model.limited_transform().inverse(said).argmax(dim=1)
+    return model.in_label_units(said).argmax(dim=1)
 
 
 def _of_few(

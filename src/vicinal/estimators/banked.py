@@ -19,6 +19,18 @@ from vicinal.core.checks import check_integer, warn_caller
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings
+from vicinal.estimators.adaptation import (
+    Adaptation,
+    Shift,
+    check_effective,
+    check_new_rows,
+    class_adaptation,
+    class_shares,
+    explained_by_classes,
+    numbers_of,
+    ratio_adaptation,
+    shifted_columns,
+)
 from vicinal.estimators.attention import attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import Bank, check_known
 from vicinal.estimators.elements import with_elements
@@ -26,7 +38,7 @@ from vicinal.estimators.explanation import Explanation, Explanations
 from vicinal.estimators.fitting import fit_network, with_index
 from vicinal.estimators.forgetting import forget_cells, rescale
 from vicinal.estimators.importance import importance_of
-from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
+from vicinal.estimators.inputs import FEWEST_ROWS, EmbeddedRows, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.label_codec import LabelCodec, label_frame
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
@@ -253,6 +265,132 @@ class BankedEstimator(TunedEstimator):
         """
         check_is_fitted(self, "bank_")
         return importance_of(self.fitted_)
+
+    # Rows of another population.
+
+    def adapt(self, X: Any) -> Shift:
+        """Adapt the model to new rows without labels, if they differ from those of the fit; nothing is trained.
+
+        First every column, and what the model says of the rows, is tested for a shift, all tests together at 1 %.
+        Without one the model is as it was fitted. With one, rows that calibrate are weighted so that intervals and sets
+        hold for the new rows:
+
+        - of classes that have become more or less frequent, by these frequencies, which then also multiply the
+          probabilities (the bank's rows count as much more or less; Saerens, Latinne and Decaestecker 2002). They are
+          estimated from the predictions. This is chosen where it explains at least half of how the
+          columns differ, and lowers the log-loss of the weighted calibrating rows;
+        - else by the density ratio of what the model says of a row: its prediction (and the width of its range where
+          rows were held out), or the probabilities. Predictions stay: labels are taken to depend on the columns as
+          before.
+
+        Each call starts from the fit, and replaces an earlier adaptation. It is saved with the model.
+
+        Args:
+            X: at least 30 new rows; None takes an adaptation back.
+
+        Returns:
+            a :class:`vicinal.estimators.adaptation.Shift`: what differs, and what was done. ``lines()`` says it.
+
+        Raises:
+            ValueError: for too few rows, rows that are like fewer than 20 of the calibrating rows, a model of several
+                targets or of several classes a row, or one whose members are folds.
+
+        >>> from vicinal.estimators import NeighborRegressor
+        >>> x = np.linspace(0, 6, 200)[:, None]
+        >>> model = NeighborRegressor(metric="kernel").fit(x, np.sin(x[:, 0]) + x[:, 0] * np.cos(40 * x[:, 0]) / 9)
+        >>> model.adapt(x[::4]).kind, model.adapt(x[100:]).kind
+        ('none', 'columns')
+        """
+        shift, adaptation = self.shift_of(X)
+        if adaptation != self.fitted_.adaptation:
+            self.fitted_ = replace(self.fitted_, adaptation=adaptation)
+        return shift
+
+    @usual_settings()
+    @torch.no_grad()
+    def shift_of(self, X: Any) -> tuple[Shift, Adaptation | None]:
+        """How rows have shifted, and the adaptation to them, which is not made: see :meth:`adapt`."""
+        check_is_fitted(self, "bank_")
+        if X is None:
+            return Shift(0, "none"), None
+        self._check_adapts()
+        plain = copy.copy(self)
+        plain.fitted_ = replace(self.opened(), adaptation=None)
+        return plain.shift_of_embedded(plain.query_rows(X, look=False))
+
+    def shift_of_embedded(self, rows: EmbeddedRows) -> tuple[Shift, Adaptation | None]:
+        """The same of embedded rows, for a model that is not adapted."""
+        check_new_rows(len(rows.frame))
+        bank, at, who, _ = self._calibrating_rows()
+        labels, nobody = bank.labels[at], {"ids": None, "groups": None}
+        said = self.shift_features(bank.vectors[at].double(), who), self.shift_features(rows.vectors, nobody)
+        tables = self.bank_.rows, rows.frame, self.kinds_
+        columns = shifted_columns(*tables, said, self.shift_names())
+        if not columns:
+            return Shift(len(rows.frame), "none"), None
+        adaptation, before = ratio_adaptation(*said), self.calibrating_errors()
+        if self.fitted_.codec.kind == "classes":
+            by_class = class_adaptation(*said)
+            of_rows = by_class.calibrating_weights(said[0], self.bank_.labels).numpy()
+            if by_class.lowers_log_loss(said[0], labels) and explained_by_classes(*numbers_of(*tables), of_rows):
+                adaptation = by_class
+        weights = adaptation.calibrating_weights(said[0], labels)
+        effective, mass = check_effective(weights), bank.mass[at] * weights
+        covered = self.calibrating_coverage(mass)
+        self.fitted_ = replace(self.fitted_, adaptation=adaptation)
+        share, names = mass / mass.sum(), self.fitted_.codec.classes.tolist()
+        shift = Shift(
+            rows=len(rows.frame),
+            kind="classes" if adaptation.class_weights else "columns",
+            columns=columns,
+            effective_rows=effective,
+            error="share wrong" if names else "mean squared error",
+            error_before=float(before @ share),
+            error_after=float(self.calibrating_errors() @ share),
+            covered_before=covered,
+            shares=class_shares(said[0], adaptation, names),
+        )
+        return shift, adaptation
+
+    def _check_adapts(self) -> None:
+        """Raise ValueError, which begins with ``adapt``, if the model cannot be adapted: see there."""
+        for wrong, reason in (
+            (not hasattr(self, "predict"), "a model of similarity, which predicts nothing"),
+            (getattr(self, "targets_", None) is not None, "several targets; fit one model for each"),
+            (getattr(self, "multilabel_", False), "several classes a row; fit a model for each class"),
+            (self.folds_ is not None, "members that are folds; fit with validation_fraction=0.15"),
+        ):
+            if wrong:
+                raise ValueError(
+                    f"adapt: expected a model of one number or class a row, with rows held out, got {reason}"
+                )
+
+    def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
+        """What the model says of embedded rows ``[n, p]``, by which populations are told apart."""
+        raise TypeError(f"adapt: expected a model that predicts, got {type(self).__name__}")
+
+    def shift_names(self) -> list[str]:
+        """Names of the first of these features, which are tested for a shift."""
+        raise TypeError(f"adapt: expected a model that predicts, got {type(self).__name__}")
+
+    def calibrating_errors(self) -> Tensor:
+        """Error of each calibrating row ``[n]``: squared, or whether its class is wrong."""
+        raise TypeError(f"adapt: expected a model that predicts, got {type(self).__name__}")
+
+    def calibrating_coverage(self, mass: Tensor) -> float | None:
+        """Share of the calibrating rows, by ``mass [n]``, within 90 % intervals or sets; None if too few calibrate."""
+        raise TypeError(f"adapt: expected a model that predicts, got {type(self).__name__}")
+
+    def _adapted_mass(self, rows: Bank, at: Tensor, identity: dict[str, Any]) -> Tensor | None:
+        """As how many rows each calibrating row counts ``[n]``; None: one each."""
+        adaptation, weights = self.fitted_.adaptation, rows.weights
+        if adaptation is None:
+            return None if weights is None else weights[at]
+        plain = copy.copy(self)
+        codec = self.fitted_.codec
+        plain.fitted_ = replace(self.fitted_, adaptation=None, codec=replace(codec, transform=codec.transform.base))
+        features = plain.shift_features(rows.vectors[at].double(), identity)
+        return rows.mass[at] * adaptation.calibrating_weights(features, rows.labels[at])
 
     # Adding and forgetting rows.
 
@@ -536,6 +674,8 @@ class BankedEstimator(TunedEstimator):
             names = canonical_ids("ids", change.ids, distinct=True)
             check_known(self.bank_, self.calibration_, names)
             self._relabel(names, change.labels)
+        elif change.what == "adapt":
+            self.fitted_ = replace(self.fitted_, adaptation=change.adaptation)
         else:
             self.forget(change.ids)
         self.changes_ = self.changes_.with_change(change)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import query_rows
+from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
 from vicinal.estimators.inputs import Ids
@@ -75,6 +76,7 @@ class FittedModel:
         near: the head over its index; None without one.
         learned: the kernel as its likelihood has it, which that of more rows may begin with; None for other metrics.
         optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
+        adaptation: to rows that differ from those of the fit; None: there was none.
     """
 
     codec: LabelCodec
@@ -89,6 +91,7 @@ class FittedModel:
     near: NearBank | None = None
     learned: TableKernel | None = None
     optimism: float = 1.0
+    adaptation: Adaptation | None = None
     _computed: list[Computed] = field(default_factory=list, init=False, repr=False)
 
     def with_head(self, head: nn.Module) -> Self:
@@ -172,7 +175,8 @@ class FittedModel:
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels; for classes probabilities."""
-        return self.limited_transform().inverse(self.on_label_scale(prediction))
+        values = self.limited_transform().inverse(self.on_label_scale(prediction))
+        return values if self.adaptation is None else self.adaptation.reweighed(values)
 
     def answer(self, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         """Predictions ``[b]`` or ``[b, K]``, and ``[b]`` how far each may be from that over the whole bank."""

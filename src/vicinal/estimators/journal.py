@@ -24,6 +24,7 @@ from torch import Tensor
 from vicinal.core import files
 from vicinal.core.folders import CHANGES, kept_modes, open_mode
 from vicinal.core.untrusted import Saved, open_regular
+from vicinal.estimators.adaptation import Adaptation
 
 _START = b'{"crc32":"'
 _REST = len(_START) + 8 + 2
@@ -37,7 +38,7 @@ class Change(Saved):
         sequence: number of the change, one above that of the change before.
         time: when, in UTC.
         who: user or token.
-        what: "add", "relabel" or "forget".
+        what: "add", "relabel", "forget" or "adapt".
         ids: of the rows.
         labels: of added rows, and the new ones of relabelled rows, as users give them.
         before: the old labels of relabelled rows.
@@ -47,12 +48,13 @@ class Change(Saved):
         vectors: embeddings of added rows, float32 ``[n, d]``, little-endian, in base64: nothing is embedded again.
         rows: cells of added rows by column, as explanations show them: a sound by its path, an image as
             a thumbnail, ``{"base64": ...}``.
+        adaptation: of "adapt" to which rows; None: it is taken back.
     """
 
     sequence: PositiveInt
     time: Annotated[str, Field(max_length=40)]
     who: Annotated[str, Field(max_length=200)]
-    what: Literal["add", "relabel", "forget"]
+    what: Literal["add", "relabel", "forget", "adapt"]
     ids: list[int | str]
     labels: list[JsonValue] | None = None
     before: list[JsonValue] | None = None
@@ -61,6 +63,7 @@ class Change(Saved):
     new_classes: bool = False
     vectors: str | None = None
     rows: dict[str, list[JsonValue]] | None = None
+    adaptation: Adaptation | None = None
 
     def line(self) -> bytes:
         """The record as a line: its checksum, the CRC-32 of all that follows it, stands first."""

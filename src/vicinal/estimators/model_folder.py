@@ -17,6 +17,7 @@ from vicinal.core import check_choice, files
 from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
+from vicinal.estimators.adaptation import Shift
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import Ids, with_weight
 from vicinal.estimators.journal import Change, append_change, now, read_changes, vectors_as_text
@@ -163,6 +164,19 @@ class ModelFolder:
         with self._turn():
             self.model.apply_change(self._change({"what": "forget", "ids": gone.tolist()}, who))
             self._rewrite(())
+
+    def adapt(self, X: Any, *, who: str | None = None) -> Shift:
+        """Adapt to rows that differ from the fit, or take that back: see :meth:`NeighborRegressor.adapt`.
+
+        Raises:
+            ValueError: for rows that cannot be adapted to; nothing is changed then.
+            OSError: if the journal cannot be written; likewise.
+        """
+        with self._turn():
+            shift, adaptation = self.model.shift_of(X)
+            if adaptation != self.model.fitted_.adaptation:
+                self._write({"what": "adapt", "ids": [], "adaptation": adaptation}, who)
+            return shift
 
     def compact(self) -> None:
         """Write the folder anew if there are changes in the journal that its files do not hold yet."""

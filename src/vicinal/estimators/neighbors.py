@@ -38,6 +38,9 @@ from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads import conformal_margin
 from vicinal.heads.kinds import weighs_locally
 
+_SHIFTED = 0.9
+"""Coverage that the report of an adaptation is about."""
+
 
 def _shares(prediction: Tensor) -> Ids:
     """Predictions as probabilities: rows of float64 that sum to 1, but for rounding."""
@@ -576,18 +579,52 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         rows, at, known, codes = self._calibrating_rows()
         if len(at) == 0:
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-        model, computed = self.fitted_, self.fitted_.computed
+        computed = self.fitted_.computed
         if coverage not in computed.margins:
-            misses = computed.misses
-            if misses is None:
-                labels = model.codec.transform.base.forward(rows.labels[at])
-                low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
-                misses = torch.maximum(low - labels, labels - high) / unit
-            if weighs_locally(model.network.head):  # whose range is that of all coverages
-                computed.misses = misses
-            mass = None if rows.weights is None else rows.weights[at]
-            computed.margins[coverage] = conformal_margin(misses, coverage, mass, codes)
+            mass = self._adapted_mass(rows, at, known)
+            computed.margins[coverage] = conformal_margin(self._misses(coverage), coverage, mass, codes)
         return computed.margins[coverage]
+
+    def _misses(self, coverage: float) -> Tensor:
+        """By how much the range of each calibrating row misses its label ``[n]``, in units of its margin."""
+        rows, at, known, _ = self._calibrating_rows()
+        model, computed = self.fitted_, self.fitted_.computed
+        if computed.misses is not None:
+            return computed.misses
+        labels = model.codec.transform.base.forward(rows.labels[at])
+        low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
+        misses = torch.maximum(low - labels, labels - high) / unit
+        if weighs_locally(model.network.head):  # whose range is that of all coverages
+            computed.misses = misses
+        return misses
+
+    def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
+        """Prediction, and logarithm of the width of the range where rows were held out ``[n, 2]``; else ``[n, 1]``.
+
+        On the scale of the fit. Rows that a metric of folds has left out have wider ranges than new rows of their kind.
+        """
+        low, high, unit = (part.detach().double() for part in self._range(queries, identity, _SHIFTED))
+        width = torch.where(high > low, high - low, unit).clamp(min=torch.finfo(torch.float64).tiny)
+        both = torch.stack([(low + high) / 2, width.log()], dim=1)
+        return both[:, :1] if self.network_.cross_fitted else both
+
+    def shift_names(self) -> list[str]:
+        """Names of the features that are tested for a shift: the prediction."""
+        return ["prediction"]
+
+    def calibrating_errors(self) -> Tensor:
+        """Squared error of each calibrating row ``[n]``."""
+        rows, at, known, _ = self._calibrating_rows()
+        model = self.opened()
+        said = model.in_label_units(model.answer(rows.vectors[at].double(), known)[0]).double()
+        return (said - rows.labels[at]).square()
+
+    def calibrating_coverage(self, mass: Tensor) -> float | None:
+        """Share of the calibrating rows, by ``mass [n]``, within 90 % intervals; None if too few calibrate."""
+        if not self.calibrates(_SHIFTED):
+            return None
+        inside = self._misses(_SHIFTED) <= self._margin(_SHIFTED)
+        return float((inside.double() @ mass) / mass.sum())
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
         """Uncalibrated range of each query, and in which unit its margin counts, on the scale of labels."""
@@ -822,13 +859,38 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     def _calibrating(self) -> tuple[Tensor, Tensor, Ids | None, Ids | None]:
         """Honest predictions ``[n, K]`` of at most 4,096 rows, their labels, weights and codes of groups."""
         rows, at, known, codes = self._calibrating_rows()
-        weights = None if rows.weights is None else rows.weights[at].numpy()
+        mass = self._adapted_mass(rows, at, known) if self.folds_ is None else rows.weights
+        weights = None if mass is None else mass.numpy() if self.folds_ is None else mass[at].numpy()
         own_groups = None if codes is None else codes.numpy()
         if self.folds_ is not None:
             return out_of_fold(self.fitted_, at), rows.labels[at], weights, own_groups
         model = self.opened()
         said = model.in_label_units(model.answer(rows.vectors[at].double(), known)[0])
         return said, rows.labels[at], weights, own_groups
+
+    def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
+        """Probabilities of classes ``[n, K]``."""
+        model = self.opened()
+        return torch.from_numpy(_shares(model.in_label_units(model.answer(queries, identity)[0])))
+
+    def shift_names(self) -> list[str]:
+        """Names of these features, all of which are tested for a shift."""
+        return [f"probability of {short(name)}" for name in self.classes_.tolist()]
+
+    def calibrating_errors(self) -> Tensor:
+        """Whether the predicted class of each calibrating row is wrong ``[n]``."""
+        said, labels, _, _ = self._calibrating()
+        return (said.argmax(dim=1) != labels.long()).double()
+
+    def calibrating_coverage(self, mass: Tensor) -> float | None:
+        """Share of the calibrating rows, by ``mass [n]``, whose 90 % set has their class; None if too few calibrate."""
+        if not self.calibrates(_SHIFTED):
+            return None
+        said, truth, weights, own_groups = self._calibrating()
+        sets = ConformalClasses("lac", coverage=_SHIFTED, seed=0)
+        sets.fit(_shares(said), truth.long().numpy(), weights, own_groups)
+        inside = sets.predict(_shares(said))[np.arange(len(truth)), truth.long().numpy()]
+        return float((torch.from_numpy(inside).double() @ mass) / mass.sum())
 
     @property
     @usual_settings()

@@ -16,6 +16,7 @@ from vicinal.data import TableForm
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.base import KIND_NAMES, Size
 from vicinal.encoders.names import check_encoder, chosen_encoder, reaches_out
+from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.kernel_metric import WHOLE
 from vicinal.estimators.network import (
@@ -134,6 +135,7 @@ class SavedConfig(Saved):
     plan: TuningPlan | None = None
     weight_unit: _Positive = 1.0
     sequence: NonNegativeInt = 0
+    adaptation: Adaptation | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property

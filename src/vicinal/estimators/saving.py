@@ -207,6 +207,7 @@ def _load(
         config.parameters.members,
         config.folds,
         fold_heads(config, attention),
+        adaptation=config.adaptation,
     )
     return model
 
@@ -292,6 +293,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "plan": model.plan_,
             "weight_unit": model.weight_unit_,
             "sequence": model.changes_.sequence,
+            "adaptation": None if model.fitted_.adaptation is None else model.fitted_.adaptation.model_dump(),
             "notes": notes,
         }
     )

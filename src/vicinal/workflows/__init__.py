@@ -4,6 +4,7 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from vicinal.workflows.adapt import adapt_table
     from vicinal.workflows.bank import add_table
     from vicinal.workflows.compare import HEADS, compare_tables
     from vicinal.workflows.compress import compress_model
@@ -21,6 +22,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.review import Reviewer
 
 _FILES = {
+    "adapt": ("adapt_table",),
     "bank": ("add_table"),
     "compare": ("HEADS", "compare_tables"),
     "compress": ("compress_model"),
@@ -49,6 +51,7 @@ __all__ = [
     "Explorer",
     "Reviewer",
     "TableJob",
+    "adapt_table",
     "add_table",
     "audit_table",
     "compare_tables",

@@ -1,0 +1,72 @@
+"""``vicinal adapt``: a fitted model for rows of another population, without their labels."""
+
+from typing import Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress
+
+
+@app.command(
+    epilog="Example: vicinal adapt houses-model this-year.csv --out houses-model-new  |  "
+    "vicinal adapt houses-model --undo --out houses-model"
+)
+def adapt(
+    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
+    data: Annotated[
+        str | None, typer.Argument(help="Table of new rows with the columns that the model reads.", metavar="DATA")
+    ] = None,
+    *,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder of the adapted model; MODEL itself: change it in place. Default: only report.",
+            metavar="FOLDER",
+        ),
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Take an earlier adaptation back.")] = False,
+    who: Annotated[str | None, typer.Option(help="Name for the journal; default: the user.")] = None,
+    root: o.Root = None,
+    database: o.Database = None,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Test whether new rows differ from the fit, and correct the model for them without labels.
+
+    Without a shift nothing changes. With one, probabilities follow the new class shares, and intervals and sets are
+    calibrated again by weighted rows. Nothing is trained.
+    """
+    from vicinal.core.checks import local_path
+    from vicinal.data.sources import table_source
+    from vicinal.workflows import adapt_table
+
+    if undo == (data is not None) or (undo and out is None):
+        got = "neither" if data is None and not undo else "--undo without --out" if data is None else "both"
+        raise ValueError(f"data: expected a table of new rows, or --undo with --out, got {got}")
+    shift = adapt_table(
+        local_path("model", model),
+        None if data is None else table_source("data", data, database),
+        None if out is None else local_path("--out", out),
+        root=o.root_of(root),
+        who=who,
+        index=index,
+        encoders=o.parse_encoders(encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    if as_json:
+        print_json(shift.record())
+        return
+    if undo:
+        output.print(f"{out} is as it was fitted, with the rows added, relabelled and forgotten since", markup=False)
+        return
+    for line in shift.lines():
+        output.print(line, markup=False)
+    if out is None:
+        output.print("Nothing was written; say --out to keep an adapted model.", markup=False)
+    elif shift.kind != "none":
+        output.print(f"Adapted model in {out}; to take it back: vicinal adapt {out} --undo --out {out}", markup=False)

@@ -1,0 +1,54 @@
+"""``vicinal adapt``: a fitted model for rows of another population, without their labels."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from vicinal.core import files
+from vicinal.estimators.adaptation import Shift
+from vicinal.estimators.model_folder import ModelFolder
+from vicinal.estimators.saving import save_model
+from vicinal.workflows.predict import features_of, load_predictor, read_rows
+
+
+def adapt_table(
+    folder: Path,
+    source: Path | pd.DataFrame | None,
+    out: Path | None = None,
+    *,
+    root: Path | None = None,
+    who: str | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Shift:
+    """Test whether rows have shifted from those of the fit, and adapt the model to them if they have.
+
+    Args:
+        folder: of the model.
+        source: file of the new rows, or the table itself; None: take an earlier adaptation back.
+        out: folder of the adapted model; None: only report. ``folder`` itself: one line in its journal, which a server
+            of that folder takes over, and which can be taken back. Without a shift nothing is written into another
+            folder.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        who: name for the journal; None: the user.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
+        encoders: by column or kind.
+        log: gets the columns that are passed over.
+
+    Returns:
+        what has shifted, and what was done; see :meth:`NeighborRegressor.adapt`.
+
+    Raises:
+        ValueError: for missing columns, fewer than 30 rows, or rows that are like fewer than 20 rows of the fit;
+            nothing is written then.
+    """
+    model = load_predictor(folder, index=index, encoders=encoders)
+    features = None if source is None else features_of(model, read_rows(model, source, root, log), log)
+    if out is not None and files.resolved(out) == files.resolved(folder):
+        return ModelFolder(folder, index=index, encoders=encoders, who=who).adapt(features)
+    shift = model.adapt(features)
+    if out is not None and (shift.kind != "none" or source is None):
+        save_model(model, out)
+    return shift
