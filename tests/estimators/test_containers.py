@@ -266,7 +266,10 @@ def test_explanations_read_well_in_a_terminal_and_in_a_notebook():
     assert len(repr(model.explain(frame))) < 3000
     assert repr(model.explain(frame)).endswith("... and 50 more")
     page = shown._repr_html_()
-    assert page.count("<tr>") == 4
+    assert page.count("<table>") == 3
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
+    assert shown[0].usual == pytest.approx(float(model.bank_.labels.mean()))
+    assert shown[0].query == frame.iloc[0].to_dict()
+    assert sum(step for _, step in shown[0].steps()) == pytest.approx(shown[0].total)
     assert repr(model.explain(frame[:0].reindex([0]).fillna(0.0))).count("\n") == 0

@@ -105,7 +105,7 @@ def test_a_table_and_a_notebook_show_them(place):
         assert part["weight"].sum() == pytest.approx(1, abs=1e-9)
         assert part["contribution"].sum() == pytest.approx(part["prediction"].iloc[0], rel=1e-9)
     assert lines["adjusted"].iloc[0] == explanations[0].neighbors[0].adjusted
-    assert "<th>trend by columns</th>" in explanations._repr_html_()
+    assert "The trend by columns says" in explanations._repr_html_()
 
 
 def test_served_explanations_have_them(place):

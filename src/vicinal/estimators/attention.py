@@ -336,7 +336,7 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
     said = model.in_label_units(top.prediction)
     best = top.prediction if classes is None else said.argmax(dim=-1)
     others = [len(bank)] * len(best) if top.carriers is None else top.carriers.tolist()
-    explanations = []
+    explanations, usual = [], model.usual()
     for i, prediction in enumerate(best.tolist()):
         neighbors = []
         each = zip(top.weights[i].tolist(), slots[i].tolist(), strict=True)
@@ -361,6 +361,9 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
         total = float(prediction if classes is None else top.prediction[i, prediction])
         total = total if top.below is None else float(top.below[i])
         trend = None if top.trend is None or top.trend.shared is not None else _trend(entries, top.trend, i)
+        if trend is not None and transform.name not in ("none", "power"):
+            value = limited.inverse(torch.tensor([trend.value], dtype=torch.float64))
+            trend = replace(trend, label=float(value[0]))
         of_trend = (0.0, 0.0) if trend is None else (trend.weight, trend.weight * trend.value)
         rest = 1.0 - of_trend[0] - sum(n.weight for n in neighbors)
         explanations.append(
@@ -375,6 +378,7 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
                 probability=None if classes is None else float(said[i, prediction]),
                 trend=trend,
                 constant=transform.constant,
+                usual=0.0 if top.below is not None else float(usual if classes is None else usual[prediction]),
             )
         )
     return explanations

@@ -32,6 +32,9 @@ _COMPARED = 256
 _MANY = 1 << 15
 """Rows from which on a bank is large."""
 
+_ROWS = 8
+"""Rows that a notebook shows."""
+
 _SHOWN = 10_000
 """Ids among which the nearest to one that is not there is looked for."""
 
@@ -82,6 +85,18 @@ class Bank:
 
     def __len__(self) -> int:
         return len(self.store)
+
+    def __repr__(self) -> str:
+        return f"Bank({len(self):,} rows, {self.vectors.shape[1]} numbers each)"
+
+    def _repr_html_(self) -> str:
+        from vicinal.report.notebook import notebook_html, plain_table
+
+        rows = self.store.rows_at(torch.arange(min(len(self), _ROWS)))
+        cells = zip(self.ids, self.labels.tolist(), *(rows[name] for name in rows), strict=False)
+        headings = ["id", "label", *map(str, rows.columns)]
+        more = [f"{len(self) - _ROWS:,} more rows"] if len(self) > _ROWS else []
+        return notebook_html(plain_table(headings, [*cells], repr(self), *more))
 
     @property
     def ids(self) -> Ids:

@@ -19,6 +19,7 @@ from vicinal.core.checks import check_integer, warn_caller
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings
+from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.adaptation import (
     Adaptation,
     Shift,
@@ -45,7 +46,7 @@ from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.saving import read_model, save_model
-from vicinal.estimators.search import Hit, query_table, search_rows
+from vicinal.estimators.search import SearchHits, query_table, search_rows
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.heads.kinds import adjusts
 from vicinal.training.rows import spread
@@ -207,7 +208,7 @@ class BankedEstimator(TunedEstimator):
     @usual_settings()
     def explain(
         self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
-    ) -> list[Explanation]:
+    ) -> Explanations:
         """Which bank rows made each prediction.
 
         Args:
@@ -219,8 +220,9 @@ class BankedEstimator(TunedEstimator):
                 for each of its elements (vectors of frozen encoders are known).
 
         Returns:
-            one :class:`Explanation` a row: weights sum to 1, contributions to the prediction (for classes: to the
-            probability of the predicted class). Of comparables the trend has its part in both.
+            one :class:`Explanation` a row, in a list that a notebook shows as tables and that ``to_frame()`` makes a
+            table of: weights sum to 1, contributions to the prediction (for classes: to the probability of the
+            predicted class). Of comparables the trend has its part in both.
         """
         rows = self.query_rows(X, ids, groups)
         frame, queries = rows.frame, rows.vectors
@@ -232,10 +234,12 @@ class BankedEstimator(TunedEstimator):
         explanations: list[Explanation] = []
         for part in attended(model, queries, query_identity, k):
             explanations += explain_rows(part, model, text)
+        cells: list[dict[str, Any]] = frame[[name for name in self.kinds_ if name in frame]].to_dict("records")  # type: ignore[assignment]
+        explanations = [replace(one, query=row) for one, row in zip(explanations, cells, strict=True)]
         return Explanations(with_elements(self, frame, explanations, query_identity) if elements else explanations)
 
     @usual_settings()
-    def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:
+    def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> SearchHits:
         """The bank rows that are most like each query, best first.
 
         Args:
@@ -249,8 +253,12 @@ class BankedEstimator(TunedEstimator):
             ValueError: for an empty text, or queries without any column that the model reads.
         """
         check_is_fitted(self, "bank_")
-        vectors = self._embed(query_table(self, queries)[0])[1]
-        return search_rows(self, vectors, check_integer("k", k), ids, groups)
+        frame, vectors = self._embed(query_table(self, queries)[0])
+        hits = search_rows(self, vectors, check_integer("k", k), ids, groups)
+        hits.queries = [
+            {str(name): cell for name, cell in row.items() if not is_gap(cell)} for row in frame.to_dict("records")
+        ]
+        return hits
 
     def importance(self) -> dict[str, float]:
         """How much each column matters to the model as a whole: shares that sum to 1, the largest first.

@@ -1,14 +1,21 @@
 """What made a prediction: its rows, by what they are adjusted, and what each counts; also in words."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
+if TYPE_CHECKING:
+    from vicinal.report.records import Cell, NeighborPanel
+
 _LINES = 10
-"""Explanations that are shown of a list."""
+"""Explanations that are shown of a list, as lines."""
+
+_TABLES = 3
+"""The same as tables, which are larger."""
 
 _SHOWN = 3
 """Rows that are told of one by one."""
@@ -69,12 +76,14 @@ class Trend:
         base: what every row gets.
         columns: what each column adds; with ``base`` they sum to ``value``.
         value: what the trend alone would predict.
+        label: the value in the unit of the labels, where contributions are on another scale.
     """
 
     weight: float
     base: float
     columns: Mapping[str, float]
     value: float
+    label: float | None = None
 
     @property
     def contribution(self) -> float:
@@ -128,6 +137,9 @@ class Explanation:
         trend: of comparables; its weight times its value is in ``total`` with the contributions, each of which is then
             the weight times the adjusted label. None: labels are taken as they are, and weights sum to 1.
         constant: what is added to the sum of the contributions, of a model that reads out the mean and a constant.
+        query: cells of the row that is explained.
+        usual: what all rows of the bank would add with equal weights, on the scale of the contributions: of classes the
+            share that is of the predicted one.
     """
 
     prediction: Any
@@ -141,6 +153,8 @@ class Explanation:
     probability: float | None = None
     trend: Trend | None = None
     constant: float = 0.0
+    query: Mapping[str, Any] = field(default_factory=dict)
+    usual: float = 0.0
 
     @property
     def plain(self) -> bool:
@@ -175,39 +189,117 @@ class Explanation:
         """
         return _in_words(self, unit)
 
+    def steps(self, columns: int = 4) -> list[tuple[str, float]]:
+        """From what is usual to ``total``: steps with names, which add up to it.
+
+        With a trend these are its base, what its ``columns`` largest columns add, and the others; then by how much each
+        row pulls the prediction away from the trend, weight times (adjusted label - trend). Without one: ``usual``, and
+        by how much each row pulls away from that.
+
+        >>> one = Neighbor(7, 0.75, 280.0, 210.0, {}, "row 7")
+        >>> Explanation(260.0, 260.0, (one,), 0.25, 50.0, 9, usual=150.0).steps()
+        [('all rows alike', 150.0), ('row 7', 97.5), ('9 other rows', 12.5)]
+        """
+        start, trend = self.usual, self.trend
+        said = [("all rows alike", start)]
+        if trend is not None:
+            start = trend.value
+            falling = sorted(trend.columns.items(), key=lambda one: -abs(one[1]))
+            rest = sum(value for _, value in falling[columns:])
+            said = [("trend: start", trend.base), *((f"trend: {name}", value) for name, value in falling[:columns])]
+            said += [("trend: other columns", rest)] * bool(rest)
+        said += [(n.name or f"row {n.id}", n.contribution - n.weight * start) for n in self.neighbors]
+        if self.other_count:
+            rest = self.other_contribution - self.other_weight * start
+            said.append((f"{self.other_count:,} other rows", rest))
+        return said + [("constant", self.constant)] * bool(self.constant)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows, the trend and the others as a table: see :func:`explanation_table`."""
+        return explanation_table([self])
+
+    def panel(
+        self,
+        title: str,
+        cells: "Callable[[Mapping[str, Any]], dict[str, Cell]]",
+        *,
+        target: Any = None,
+        row_id: str = "",
+        said: str = "",
+    ) -> "NeighborPanel":
+        """The same for reports and notebooks.
+
+        Args:
+            title: above it.
+            cells: makes cells of a row that can be shown.
+            target: the truth, if known.
+            row_id: id of the row that is predicted.
+            said: for rows with several classes, the predicted ones.
+        """
+        from vicinal.report.records import Neighbor as Listed  # predictions need no reports
+        from vicinal.report.records import NeighborPanel, TrendLine
+
+        trend = self.trend
+        is_scaled = self.transform != "none" or self.constant != 0
+        is_scaled |= self.probability is None and not math.isclose(self.total, self.prediction)
+        return NeighborPanel(
+            title=title,
+            query=cells(self.query),
+            prediction=_label(self.prediction),
+            target=None if target is None else _label(target),
+            said=said,
+            neighbors=[
+                Listed(cells(n.row), _label(n.label), n.weight, n.contribution, str(n.id), n.adjusted, n.adjustments)
+                for n in self.neighbors
+            ],
+            other_weight=self.other_weight,
+            other_contribution=self.other_contribution,
+            other_rows=self.other_count,
+            probability=self.probability,
+            scale=self.transform,
+            scaled=self.total - self.constant if is_scaled else None,
+            id=row_id,
+            trend=None if trend is None else TrendLine(trend.weight, trend.value, trend.columns, trend.label),
+        )
+
+    def _repr_html_(self) -> str:
+        return _tables([self])
+
 
 class Explanations(list[Explanation]):
-    """Explanations of several rows, a list that reads well: a line for each in a terminal, a table in a notebook."""
+    """Explanations of several rows, a list that reads well: a line for each in a terminal, tables in a notebook."""
 
     def __repr__(self) -> str:
         """The first lines, and how many more there are."""
         more = [f"... and {len(self) - _LINES} more"] if len(self) > _LINES else []
         return "\n".join([*map(str, self[:_LINES]), *more])
 
+    def to_frame(self) -> pd.DataFrame:
+        """One line a row, trend and rest of each: see :func:`explanation_table`."""
+        return explanation_table(self)
+
     def _repr_html_(self) -> str:
-        """A table of predictions, neighbors and trends, which takes its colors from the page."""
-        width = max((len(one.neighbors) for one in self[:_LINES]), default=0)
-        trends = [_trend_cell(one) for one in self[:_LINES]]
-        heads = ["prediction", *(f"neighbor {place + 1}" for place in range(width))]
-        heads += ["trend by columns"] * any(trends) + ["others"]
-        rows = [
-            [_short(one.prediction), *([*map(_cell, one.neighbors)] + [""] * width)[:width]]
-            + [trend] * any(trends)
-            + [f"{one.other_weight:.2f}"]
-            for one, trend in zip(self[:_LINES], trends, strict=True)
-        ]
-        lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        more = f"<p>and {len(self) - _LINES} more</p>" if len(self) > _LINES else ""
-        return f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{lines}</table>{more}"
+        return _tables(self)
 
 
-def _cell(neighbor: Neighbor) -> str:
-    return f"{neighbor.name or neighbor.id}: {_labels(neighbor)} ({neighbor.weight:.2f})"
+def _tables(explanations: list[Explanation]) -> str:
+    """Each row beside its comparables, with differences marked; the colors are those of the page."""
+    from vicinal.report.notebook import Part, cells_of, notebook_html, panel_part
+
+    parts = [
+        panel_part(one.panel("" if len(explanations) == 1 else f"row {place}", cells_of))
+        for place, one in enumerate(explanations[:_TABLES])
+    ]
+    if len(explanations) > _TABLES:
+        parts.append(Part(sentences=[f"{len(explanations) - _TABLES} more; to_frame() has all of them."]))
+    return notebook_html(*parts)
 
 
-def _trend_cell(one: Explanation) -> str:
-    """What the trend says and counts; "" without one."""
-    return "" if one.trend is None else f"{_short(one.trend.value)} ({one.trend.weight:.2f})"
+def _label(value: Any) -> float | str:
+    """A label as reports have it: a number, or the name of a class; of several classes their names."""
+    if isinstance(value, float | np.floating):
+        return float(value)
+    return (", ".join(map(str, value)) or "(none)") if isinstance(value, tuple) else str(value)
 
 
 def _labels(neighbor: Neighbor) -> str:

@@ -45,6 +45,7 @@ class Computed:
         targets: estimators of single targets.
         errors: of honest predictions, and the weights of their rows.
         of_all: mean error of rows that are each predicted from all others.
+        usual: mean label, on the scale of the transform, or the share of each class.
     """
 
     state: tuple[object, ...]
@@ -54,6 +55,7 @@ class Computed:
     targets: dict[str, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None
     of_all: float | None = None
+    usual: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +138,18 @@ class FittedModel:
     def bank_labels(self) -> Tensor:
         """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
         return self.codec.as_predicted(self.bank.labels)
+
+    def usual(self) -> Tensor:
+        """What all rows predict with equal weights, on the scale of the transform: a number, or shares ``[K]``."""
+        computed, mass = self.computed, self.bank.mass
+        if computed.usual is None:
+            if self.codec.kind == "classes" and self.bank.labels.ndim == 1:
+                count = self.bank.labels.long().bincount(mass, minlength=len(self.codec.classes))
+            else:
+                labels = self.bank.labels
+                count = mass @ (labels if self.codec.kind == "classes" else self.codec.transform.forward(labels))
+            computed.usual = count / mass.sum()
+        return computed.usual
 
     def read_out_by(self, transform: TargetTransform) -> Self:
         """The same weights of rows, read out by another transform; over the whole bank, as an index adds up labels."""

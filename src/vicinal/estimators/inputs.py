@@ -39,7 +39,8 @@ def as_table(name: str, value: Any) -> Any:
     """Rows in memory of any library that narwhals reads (polars, Arrow, ...) as pandas; arrays and lists as they are.
 
     A Series or an Arrow array becomes a table of one column, "x0" if it has no name; a Dataset of Hugging Face a table;
-    a sparse matrix of scipy a dense one. Columns are in buffers that pandas can count and torch can read.
+    a sparse matrix of scipy a dense one; a list of dictionaries a table, and texts alone one column "x0". Columns are
+    in buffers that pandas can count and torch can read.
 
     >>> import pyarrow
     >>> as_table("X", pyarrow.table({"size": [1, 2]}))["size"].tolist()
@@ -47,8 +48,18 @@ def as_table(name: str, value: Any) -> Any:
     """
     if isinstance(value, pd.DataFrame | pa.Table | pa.RecordBatch):
         _check_names(name, value.columns if isinstance(value, pd.DataFrame) else value.schema.names)
-    table = _as_pandas(name, value)
+    table = _as_pandas(name, _listed_rows(value))
     return _with_plain_buffers(table) if isinstance(table, pd.DataFrame) else table
+
+
+def _listed_rows(value: Any) -> Any:
+    """A list of dictionaries as a table, texts alone as a column; anything else as it is."""
+    is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    if not is_list or len(value) == 0:
+        return value
+    if all(isinstance(row, dict) for row in value):
+        return pd.DataFrame(list(value))
+    return pd.Series(list(value), dtype=object) if all(isinstance(row, str) for row in value) else value
 
 
 def _as_pandas(name: str, value: Any) -> Any:

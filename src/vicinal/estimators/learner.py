@@ -31,7 +31,7 @@ from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.label_codec import LabelCodec, LikenessCodec
 from vicinal.estimators.labels import label_cells, read_numbers
 from vicinal.estimators.network import embedding_width, similarity_network, training_settings
-from vicinal.estimators.search import Hit, search_rows
+from vicinal.estimators.search import SearchHits, search_rows
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork
 from vicinal.training.rows import Rows, RowSubset
@@ -246,7 +246,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         return self.fitted_.codec.as_predicted(codes)
 
     @usual_settings()
-    def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:  # type: ignore[override]
+    def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> SearchHits:  # type: ignore[override]
         """The ``k`` nearest bank rows of each row, and what each of its columns adds to their scores.
 
         The score is a cosine, and the map to the vectors is linear, so the score is the sum of what the columns add. A
@@ -272,10 +272,13 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             parts = projector.parts(features, [part.dim for part in encoder.encoders])
         hits = search_rows(self, parts.sum(dim=1), check_integer("k", k), ids, groups)
         names = [", ".join(part.columns) for part in encoder.encoders]
-        return [
-            [replace(hit, shares=dict(zip(names, (part @ self._vector(hit.id)).tolist(), strict=True))) for hit in some]
-            for some, part in zip(hits, parts, strict=True)
-        ]
+        for some, part in zip(hits, parts, strict=True):
+            for place, hit in enumerate(some):
+                shares = (part @ self._vector(hit.id)).tolist()
+                some[place] = replace(hit, shares=dict(zip(names, shares, strict=True)))
+        cells: list[dict[str, Any]] = frame.to_dict("records")  # type: ignore[assignment]
+        hits.queries = cells
+        return hits
 
     def _vector(self, name: Any) -> Tensor:
         store = self.bank_.store

@@ -56,7 +56,7 @@ from vicinal.estimators.match_tables import (
     installed_encoders,
 )
 from vicinal.estimators.match_training import TEMPERATURES, correct_hubs, turn_candidates
-from vicinal.estimators.pair_explanation import PairExplanation, explained_cells
+from vicinal.estimators.pair_explanation import PairExplanation, PairExplanations, explained_cells
 from vicinal.estimators.pair_reader import check_reader
 from vicinal.estimators.pair_scorers import SCORERS
 from vicinal.estimators.plan import read_plan
@@ -672,7 +672,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         )
         return pd.concat([pd.DataFrame(head), cells], axis=1)
 
-    def explain(self, pairs: Any, k: int = 3) -> list[PairExplanation]:
+    def explain(self, pairs: Any, k: int = 3) -> PairExplanations:
         """Why each pair is taken for a match or not: its cells side by side, and the labelled pairs it resembles.
 
         Args:
@@ -681,17 +681,17 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """
         at = self._pair_positions(pairs)
         if len(at) == 0:
-            return []
+            return PairExplanations()
         things = self.tables_.things(at)
         chances = self._as_labelled(things, self._chances(things)) if self.learned_ is None else self._chances(things)
         cells, start, refined = explained_cells(self.tables_, self.linkage_, at, chances)
         resembles = self._resembling(at, things, check_integer("k", k))
         names = self._named(at)
         sides = zip(names["left"], names["right"], strict=True)
-        return [
+        return PairExplanations(
             PairExplanation(left, right, float(chances[row]), cells[row], resembles[row], start, float(refined[row]))
             for row, (left, right) in enumerate(sides)
-        ]
+        )
 
     def estimated_recall(self) -> float | None:
         """Estimated share of the matches among the candidates, of tables of more than 20,000 rows; else None.

@@ -17,7 +17,7 @@ from vicinal.core.seeding import usual_settings
 from vicinal.estimators.attention import inward, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
-from vicinal.estimators.explanation import Explanation
+from vicinal.estimators.explanation import Explanations
 from vicinal.estimators.fitted import Part
 from vicinal.estimators.forces import RowForces, row_forces
 from vicinal.estimators.inputs import Ids, as_series
@@ -667,7 +667,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def explain(
         self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
-    ) -> list[Explanation]:
+    ) -> Explanations:
         """Which bank rows made each prediction; of several targets say ``of_target(name).explain(...)``.
 
         See :meth:`BankedEstimator.explain`.

@@ -2,12 +2,20 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from vicinal.estimators.match_linkage import DIGITS, Linkage
 from vicinal.estimators.match_tables import Floats, Ids, MatchedTables
 from vicinal.estimators.pair_features import AGREES, ALIKE, DIFFERS, EMPTY, shown_text
 from vicinal.index.lexical import codes
+
+if TYPE_CHECKING:
+    from vicinal.report.pairs import ShownPair
+
+_SHOWN = 5
+"""Pairs that a notebook shows of a list."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,57 @@ class PairExplanation:
         known = ", ".join(f"{a} and {b} ({'match' if same else 'no match'})" for a, b, same, _ in self.resembles)
         like = f"; like {known}" if known else ""
         return f"{self.left} and {self.right}: match with probability {self.probability:.2f}; {cells}{like}"
+
+    def steps(self) -> list[tuple[str, float]]:
+        """Bits from even odds to the log2 odds of the probability: the start, each column, and what is beyond them."""
+        known = [(cell.column, cell.weight) for cell in self.cells if not math.isnan(cell.weight)]
+        return [("before any column", self.start), *known, ("beyond columns", self.refined)]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The cells side by side, with their likeness, verdict, level and weight."""
+        return pd.DataFrame([vars(cell) for cell in self.cells])
+
+    def shown(self, others: Any = ({}, {})) -> "ShownPair":
+        """The pair for reports and notebooks, with cells of either row that are not compared as text."""
+        from vicinal.report.pairs import ShownCell, ShownPair
+
+        return ShownPair(
+            str(self.left),
+            str(self.right),
+            self.probability,
+            [ShownCell(c.column, c.left, c.right, c.verdict, c.level, c.weight) for c in self.cells],
+            [f"{one} and {other} ({'match' if match else 'no match'})" for one, other, match, _ in self.resembles],
+            self.start,
+            self.refined,
+            others=others,
+        )
+
+    def _repr_html_(self) -> str:
+        return _tables([self])
+
+
+class PairExplanations(list[PairExplanation]):
+    """Explanations of several pairs: a line for each in a terminal, their cells side by side in a notebook."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The cells of all pairs, with the ids of the pair before them."""
+        tables = [one.to_frame().assign(left_id=one.left, right_id=one.right) for one in self]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def _repr_html_(self) -> str:
+        return _tables(self)
+
+
+def _tables(pairs: list[PairExplanation]) -> str:
+    """The cells of the first pairs side by side, with their weights; the colors are those of the page."""
+    from vicinal.report.notebook import Part, notebook_html, pair_part
+
+    more = len(pairs) - _SHOWN
+    parts = [pair_part(one.shown()) for one in pairs[:_SHOWN]]
+    return notebook_html(*parts, *[Part(sentences=[f"{more} more; to_frame() has all of them."])] * (more > 0))
 
 
 def explained_cells(

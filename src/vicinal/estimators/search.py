@@ -20,6 +20,9 @@ from vicinal.estimators.inputs import EmbeddedRows, as_table
 CHECKED = ("image", "audio", "vector")
 """Kinds of columns in which a row cannot go without a cell."""
 
+_TABLES = 3
+"""Queries whose hits a notebook shows."""
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -38,6 +41,32 @@ class Hit:
     label: Any
     row: dict[str, Any]
     shares: Mapping[str, float] = field(default_factory=dict)
+
+
+class SearchHits(list[list[Hit]]):
+    """The hits of each query, best first; a notebook shows each query beside its hits, with differences marked.
+
+    Attributes:
+        queries: cells of each query.
+    """
+
+    queries: Sequence[Mapping[str, Any]] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line a hit: query (its place), rank, id, score and label."""
+        return hit_table(self)
+
+    def _repr_html_(self) -> str:
+        from vicinal.report.notebook import Part, cells_of, hits_part, notebook_html
+
+        parts = []
+        for place, hits in enumerate(self[:_TABLES]):
+            query = cells_of(self.queries[place]) if self.queries else {}
+            listed_hits = [(hit.id, hit.score, hit.label, cells_of(hit.row)) for hit in hits]
+            parts.append(hits_part("" if len(self) == 1 else f"query {place}", query, listed_hits))
+        if len(self) > _TABLES:
+            parts.append(Part(sentences=[f"{len(self) - _TABLES} more; to_frame() has all of them."]))
+        return notebook_html(*parts)
 
 
 def query_table(model: NeighborEstimator, queries: Any, column: str | None = None) -> tuple[Any, list[str]]:
@@ -95,9 +124,7 @@ def _text_column(model: NeighborEstimator, column: str | None) -> str:
     return texts[0]
 
 
-def search_rows(
-    model: NeighborEstimator, queries: Tensor, k: int, ids: Any = None, groups: Any = None
-) -> list[list[Hit]]:
+def search_rows(model: NeighborEstimator, queries: Tensor, k: int, ids: Any = None, groups: Any = None) -> SearchHits:
     """The ``k`` bank rows nearest to each embedded query ``[n, d]``, best first; of a smaller bank all that may be.
 
     Args:
@@ -111,7 +138,7 @@ def search_rows(
     itself = ids is not None and bool(bank.has(identity["ids"]).any())
     most = min(k, len(bank) - itself)
     if most < 1:
-        return [[] for _ in range(len(queries))]
+        return SearchHits([] for _ in range(len(queries)))
     distances, positions = nearest_rows(model, queries, most, identity)
     places = torch.from_numpy(np.ascontiguousarray(positions)).flatten()
     rows: list[dict[str, Any]] = bank.store.rows_at(places).to_dict("records")  # type: ignore[assignment]
@@ -119,7 +146,7 @@ def search_rows(
     labels = list(map(model.fitted_.codec.named, bank.labels[places].tolist()))
     scores = (-distances).ravel().tolist()
     hits = [Hit(*each) for each in zip(named, scores, labels, rows, strict=True)]
-    return [hits[start : start + most] for start in range(0, len(hits), most)]
+    return SearchHits(hits[start : start + most] for start in range(0, len(hits), most))
 
 
 def vectors_of(model: NeighborEstimator, ids: Sequence[Any]) -> tuple[Tensor, Any]:

@@ -1,25 +1,35 @@
 """Comparables as appraisers show them: a row beside those it is compared with, column by column."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from vicinal.report.differences import Piece, differences
 from vicinal.report.records import Cell, Neighbor, NeighborPanel
 from vicinal.report.text import decimals_for, fixed, number, one_line, percent, round_to_sum
 
 _REASONS = 2
 """Columns that an adjustment is said to come from."""
 
-_COLUMNS = 12
+COLUMNS = 12
 """Columns of a grid, at most; what the others adjust is summed in one line."""
+
+WEIGHT = "weight in the prediction"
+
+_CELL, _CLIPPED = 40, 160
+"""Letters of a cell that are shown: in a grid of columns that adjust, and of any."""
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """A cell of a comparable row: its text, whether that differs from the row beside it, and what it adjusts."""
+    """A cell of a comparable row: its text, whether that differs from the row beside it, and what it adjusts.
+
+    Of two texts the words are marked that the row beside it lacks, of all else the whole cell: ``pieces``.
+    """
 
     text: str
     differs: bool
-    adds: str
+    adds: str = ""
+    pieces: list[Piece] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,12 @@ class Grid:
     others: list[str]
     adjusted: list[str]
     weights: list[str]
+
+    @property
+    def below(self) -> list[tuple[str, str, list[str]]]:
+        """Lines below those of the columns: name, nothing of the row itself, and what each comparable has."""
+        lines = [("all other columns", "", self.others)] if self.others else []
+        return [*lines, ("adjusted label", "", self.adjusted), (WEIGHT, "", self.weights)]
 
 
 def signed(value: float, decimals: int | None = None) -> str:
@@ -83,7 +99,7 @@ def grid_view(panel: NeighborPanel) -> Grid | None:
         return None
     names = list(dict.fromkeys(name for one in rows for name in one.adjustments))
     names.sort(key=lambda name: -max(abs(one.adjustments.get(name, 0.0)) for one in rows))
-    first, rest = names[:_COLUMNS], names[_COLUMNS:]
+    first, rest = names[:COLUMNS], names[COLUMNS:]
     decimals = decimals_for([value for one in rows for value in one.adjustments.values()])
     added = [_added(one, first, rest, decimals) for one in rows]
     plain = panel.scale in ("none", "power")
@@ -104,6 +120,25 @@ def grid_view(panel: NeighborPanel) -> Grid | None:
     )
 
 
+def beside(query: Mapping[str, Cell], rows: Sequence[Mapping[str, Cell]]) -> list[GridLine]:
+    """The first 12 columns of a row and of others, each with its cells; of a column that the row lacks none differs."""
+    names = list(dict.fromkeys([*query, *(name for row in rows for name in row)]))
+    return [
+        GridLine(
+            one_line(name, 40),
+            _text(query[name], _CLIPPED) if name in query else "",
+            [_beside(query.get(name, row.get(name, "")), row.get(name, "")) for row in rows],
+        )
+        for name in names[:COLUMNS]
+    ]
+
+
+def _beside(one: Cell, other: Cell, limit: int = _CLIPPED) -> GridCell:
+    known, text = _text(one, limit), _text(other, limit)
+    are_texts = min(len(text.split()), len(known.split())) > 1
+    return GridCell(text, one != other, pieces=differences(known, text)[1] if are_texts else [(text, one != other)])
+
+
 def _added(one: Neighbor, first: list[str], rest: list[str], decimals: int) -> list[str]:
     """What each of the first columns adds, and the others together, rounded so that they add up."""
     values = [one.adjustments.get(name, 0.0) for name in first]
@@ -119,12 +154,11 @@ def _adjusted(one: Neighbor, decimals: int | None) -> str:
 
 
 def _cell(one: Neighbor, name: str, query: Mapping[str, Cell], adds: str) -> GridCell:
-    cell = one.row.get(name, "")
-    return GridCell(_text(cell), cell != query.get(name, ""), adds)
+    return replace(_beside(query.get(name, ""), one.row.get(name, ""), _CELL), adds=adds)
 
 
-def _text(cell: Cell) -> str:
-    return "…" if isinstance(cell, bytes) else one_line(cell, 40) or "(empty)"
+def _text(cell: Cell, limit: int = _CELL) -> str:
+    return "…" if isinstance(cell, bytes) else one_line(cell, limit) or "(empty)"
 
 
 def _label(label: float | str) -> str:

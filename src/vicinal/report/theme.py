@@ -162,7 +162,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["number"] = number
-    templates.filters["minus"] = lambda text: str(text).replace("-", "\N{MINUS SIGN}")
+    templates.filters["minus"] = lambda text: re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", str(text))
     templates.filters["duration"] = duration
     templates.filters["shown"] = shown
     return templates

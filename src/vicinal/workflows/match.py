@@ -21,7 +21,7 @@ from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.matching import DEPTHS, RowMatcher
 from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, write_match_page
-from vicinal.report.pairs import ShownCell, ShownPair
+from vicinal.report.pairs import ShownPair
 from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
@@ -313,16 +313,7 @@ def _spread(links: pd.DataFrame) -> pd.DataFrame:
 
 def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ShownPair]:
     return [
-        ShownPair(
-            str(pair.left),
-            str(pair.right),
-            pair.probability,
-            [ShownCell(c.column, c.left, c.right, c.verdict, c.level, c.weight) for c in pair.cells],
-            [f"{one} and {other} ({'match' if match else 'no match'})" for one, other, match, _ in pair.resembles],
-            pair.start,
-            pair.refined,
-            others=(_others(matcher, 0, pair.left), _others(matcher, -1, pair.right)),
-        )
+        pair.shown((_others(matcher, 0, pair.left), _others(matcher, -1, pair.right)))
         for pair in matcher.explain(pairs)
     ]
 

@@ -1,6 +1,7 @@
 """Parts of a model for its report: the rows behind some predictions, thumbnails, learned masks."""
 
-import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,11 @@ from vicinal.encoders.kinds import elements_of
 from vicinal.encoders.media import read_cell
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.explanation import Explanation
-from vicinal.estimators.explanation import Neighbor as Explained
 from vicinal.estimators.saving import shown_cell
 from vicinal.heads.kinds import member_heads
 from vicinal.masks import SoftStep
-from vicinal.report.records import Neighbor, NeighborPanel, TrendLine
-from vicinal.workflows.measured import Measured, MeasuredSeveral, shown_label
+from vicinal.report.records import NeighborPanel
+from vicinal.workflows.measured import Measured, MeasuredSeveral
 
 Array = np.ndarray[Any, Any]
 
@@ -76,57 +76,16 @@ def _panel(
 ) -> NeighborPanel:
     images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
     kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
-    neighbors = [_listed(n, shown_cells(n.row, kinds, root)) for n in explanation.neighbors]
-    return NeighborPanel(
-        title=title,
-        query=shown_cells(row, kinds, root),
-        prediction=_label(explanation.prediction),
-        target=_label(target),
-        said=said,
-        neighbors=neighbors,
-        other_weight=explanation.other_weight,
-        other_contribution=explanation.other_contribution,
-        other_rows=explanation.other_count,
-        probability=explanation.probability,
-        scale=explanation.transform,
-        scaled=explanation.total if _is_scaled(explanation) else None,
-        id=identity,
-        trend=_trend_line(model, explanation),
+    return replace(explanation, query=row).panel(
+        title, lambda cells: shown_cells(cells, kinds, root), target=target, row_id=identity, said=said
     )
-
-
-def _trend_line(model: BankedEstimator, explanation: Explanation) -> TrendLine | None:
-    trend = explanation.trend
-    if trend is None:
-        return None
-    if explanation.plain:
-        return TrendLine(trend.weight, trend.value, trend.columns)
-    value = torch.tensor([trend.value], dtype=torch.float64)
-    label = float(model.fitted_.limited_transform().inverse(value)[0])
-    return TrendLine(trend.weight, trend.value, trend.columns, label)
-
-
-def _is_scaled(explanation: Explanation) -> bool:
-    """Whether the contributions sum to something else than the prediction, also where that is at its limit."""
-    numbers = explanation.probability is None
-    return explanation.transform != "none" or (numbers and not math.isclose(explanation.total, explanation.prediction))
-
-
-def _listed(one: Explained, cells: dict[str, str | bytes]) -> Neighbor:
-    """A row of an explanation as a panel lists it."""
-    adjusted = None if one.adjusted is None else float(one.adjusted)
-    return Neighbor(cells, _label(one.label), one.weight, one.contribution, str(one.id), adjusted, one.adjustments)
 
 
 _SHOWN = 6
 """Most images of a set that a report shows."""
 
 
-def _label(value: Any) -> float | str:
-    return float(value) if isinstance(value, float | np.floating) else shown_label(value)
-
-
-def shown_cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:
+def shown_cells(row: Mapping[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:
     """Cells of a row for display: thumbnails of images, names of sounds, all else as text."""
     shown: dict[str, str | bytes] = {}
     for name, cell in row.items():

@@ -1,0 +1,126 @@
+"""What a notebook shows of a value: tables in the colors of the page around them, all cells escaped."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from vicinal.core.checks import short_text
+from vicinal.report.comparables import COLUMNS, WEIGHT, GridLine, beside, grid_view, reasons
+from vicinal.report.pairs import ShownPair, pair_view
+from vicinal.report.records import Cell, NeighborPanel
+from vicinal.report.text import number, one_line, percent
+from vicinal.report.theme import environment
+
+_LETTERS = 60
+"""Of a cell of a plain table, at most."""
+
+_KEY = "Marked: what differs from this row. Small: what the trend adds for the difference."
+
+_WIDTH = 10
+"""Rows beside a query, at most."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of what is shown, from top to bottom: a title, a table or a drawing, and sentences.
+
+    Attributes:
+        title: above it; may be empty.
+        grid: heads of the rows beside this row, figures above, columns, and figures below.
+        headings: of a plain table.
+        rows: its cells, as text.
+        pair: as :func:`vicinal.report.pairs.pair_view` gives it.
+        drawing: an SVG.
+        alt: the drawing in words.
+        sentences: below.
+    """
+
+    title: str = ""
+    grid: tuple[Any, ...] = ()
+    headings: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    pair: Mapping[str, Any] | None = None
+    drawing: Markup | None = None
+    alt: str = ""
+    sentences: Sequence[str] = ()
+
+
+def notebook_html(*parts: Part) -> str:
+    """The parts as one piece of HTML, which brings its style and takes ink and ground from the page around it."""
+    return environment().get_template("notebook.html").render(shown=parts)
+
+
+def cell_of(value: Any) -> Cell:
+    """A cell of a table as it is shown: bytes as they are, gaps as "", numbers in four digits, lists by their length.
+
+    >>> cell_of(3.14159), cell_of(float("nan")), cell_of([1, 2]), cell_of("a")
+    ('3.142', '', '(2 elements)', 'a')
+    """
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else number(float(value))
+    if isinstance(value, list | tuple | dict | np.ndarray):
+        return f"({len(value)} elements)"
+    return "" if value is None or str(value) in ("NaT", "<NA>") else str(value)
+
+
+def cells_of(row: Mapping[str, Any]) -> dict[str, Cell]:
+    """The cells of a row as they are shown."""
+    return {str(name): cell_of(value) for name, value in row.items()}
+
+
+def plain_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "", *sentences: str) -> Part:
+    """A table of whatever values."""
+    cells = [
+        [one_line(shown if isinstance(shown := cell_of(one), str) else "…", _LETTERS) for one in row] for row in rows
+    ]
+    return Part(one_line(title, 80), headings=[*map(str, headings)], rows=cells, sentences=sentences)
+
+
+def panel_part(panel: NeighborPanel) -> Part:
+    """A prediction: the row beside its comparables, column by column, and what is beside these in the prediction."""
+    listed, trend, grid = panel.listed[:_WIDTH], panel.trend, grid_view(panel)
+    heads = [f"row {one_line(one.id, 24)}" for one in listed]
+    predicted = panel.said or panel.prediction
+    said = one_line(predicted, 60) if isinstance(predicted, str) else number(float(predicted))
+    labels = [one_line(one.label, 60) if isinstance(one.label, str) else number(float(one.label)) for one in listed]
+    above, below = [("label", f"predicted {said}", labels)], [(WEIGHT, "", [percent(one.weight) for one in listed])]
+    lines: Sequence[GridLine]
+    if grid is None:
+        lines = beside(panel.query, [one.row for one in listed])
+    else:
+        lines, below = grid.lines, [(name, query, texts[:_WIDTH]) for name, query, texts in grid.below]
+        lines = [GridLine(line.column, line.query, line.cells[:_WIDTH]) for line in lines]
+    sentences = [] if grid is None else [_KEY]
+    if trend is not None:
+        value = number(trend.value if trend.label is None else trend.label)
+        by = f" (most from {reasons(trend.columns)})" if any(trend.columns.values()) else ""
+        sentences.append(f"The trend by columns says {value}{by}; weight {percent(trend.weight)}.")
+    if panel.other_weight and panel.other_rows != 0:
+        rows = f"{panel.other_rows:,} other rows" if panel.other_rows else "All other rows"
+        sentences.append(f"{rows}: weight {percent(panel.other_weight)}.")
+    left_out = len(panel.query) - len(lines)
+    if left_out > 0 and grid is None:
+        sentences.append(f"The first {COLUMNS} of {len(panel.query)} columns.")
+    return Part(one_line(panel.title, 80), grid=(heads, above, lines, below), sentences=sentences)
+
+
+def pair_part(pair: ShownPair) -> Part:
+    """Why two rows match or not: cells side by side, and the waterfall of their weights."""
+    return Part(pair=pair_view(pair))
+
+
+def hits_part(
+    title: str, query: Mapping[str, Cell], hits: Sequence[tuple[Any, float, Any, Mapping[str, Cell]]]
+) -> Part:
+    """The hits of one query beside it."""
+    some = hits[:_WIDTH]
+    heads = [f"row {short_text(hit[0], 24)}" for hit in some]
+    labels = [number(hit[2]) if isinstance(hit[2], float) else one_line(hit[2], 60) for hit in some]
+    above = [("label", "", labels)] if any(hit[2] is not None for hit in some) else []
+    below = [("score", "", [number(hit[1], 3) for hit in some])]
+    return Part(one_line(title, 80), grid=(heads, above, beside(query, [hit[3] for hit in some]), below))

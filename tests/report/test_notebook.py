@@ -1,0 +1,114 @@
+"""What a notebook shows: the query's cells beside its comparables, differences marked, everything escaped."""
+
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from vicinal.estimators import Bank, CellComparison, Explanation, Hit, Neighbor, PairExplanation
+from vicinal.estimators.explanation import Explanations, Trend
+from vicinal.estimators.pair_explanation import PairExplanations
+from vicinal.estimators.search import SearchHits
+
+BAD = "<script>alert(1)</script>"
+QUERY = {"title": "red lamp of 1970", "size": 12.0, "note": BAD}
+ROW = {"title": "red lamp of 1971", "size": 12.0, "note": "none"}
+
+
+def text_of(page):
+    """The page without its style and marks, spaces as one."""
+    return " ".join(re.sub(r"<style>.*?</style>|</?(mark|bdi)>", "", page, flags=re.DOTALL).split())
+
+
+def explanation(**changes):
+    """One row of weight 3/4, and nine others that add 50."""
+    one = Neighbor(7, 0.75, 280.0, 210.0, ROW, "row 7")
+    return Explanation(260.0, 260.0, (one,), 0.25, 50.0, 9, query=QUERY, usual=150.0, **changes)
+
+
+def with_trend():
+    """A row of weight 1/2 whose label is adjusted from 300 to 250, and a trend that says 200."""
+    trend = Trend(0.5, 180.0, {"size": 25.0, "title": -5.0}, 200.0)
+    one = Neighbor(7, 0.5, 300.0, 125.0, ROW, "row 7", {"size": -50.0, "title": 0.0, "note": 0.0}, 250.0)
+    return Explanation(225.0, 225.0, (one,), 0.0, 0.0, 0, trend=trend, query=QUERY)
+
+
+def hits():
+    found = SearchHits([[Hit(7, -0.5, "a-b", ROW)]])
+    found.queries = [QUERY]
+    return found
+
+
+def pair():
+    cell = CellComparison("title", "red lamp 1970", BAD, 0.5, "differs", "differs", -2.0)
+    return PairExplanation("a", "b", 1 / 9, [cell], [], start=-4.0, refined=3.0)
+
+
+SHOWN = {
+    "explanation": explanation,
+    "trend": with_trend,
+    "explanations": lambda: Explanations([explanation()] * 5),
+    "hits": hits,
+    "pair": pair,
+    "pairs": lambda: PairExplanations([pair()] * 7),
+    "bank": lambda: Bank(np.arange(20), torch.zeros(20, 2), torch.arange(20.0), pd.DataFrame([QUERY] * 20)),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_each_shows_the_cells_of_the_query_and_escapes_them(name):
+    page = SHOWN[name]()._repr_html_()
+    assert page.startswith('<div class="vicinal">')
+    assert page.count("<div") == page.count("</div>")
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "red lamp" in text_of(page)
+
+
+def test_a_row_stands_beside_its_comparables_with_what_differs_marked():
+    page = explanation()._repr_html_()
+    for part in ("row 7", "predicted 260", "<mark>1</mark>", "75 %", "9 other rows: weight 25 %."):
+        assert part in page
+    assert "<mark>12</mark>" not in page
+    page = text_of(with_trend()._repr_html_())
+    for part in ("adjusted label", "250.0", "(most from size +25, title -5); weight 50 %.", "\N{MINUS SIGN}50.0"):
+        assert part in page
+
+
+def test_of_many_the_first_are_shown_and_the_number_of_the_others_is_said():
+    assert "2 more; to_frame() has all of them." in SHOWN["explanations"]()._repr_html_()
+    assert "2 more; to_frame() has all of them." in SHOWN["pairs"]()._repr_html_()
+    assert "12 more rows" in SHOWN["bank"]()._repr_html_()
+    assert repr(SHOWN["bank"]()) == "Bank(20 rows, 2 numbers each)"
+
+
+def test_a_query_that_lacks_a_column_is_not_marked_there():
+    found = hits()
+    found.queries = [{"title": "red lamp of 1970"}]
+    page = found._repr_html_()
+    assert page.count("<mark>") == 1
+    assert "a-b" in page  # a hyphen of a name is no minus
+
+
+def test_all_are_tables_too():
+    table = with_trend().to_frame()
+    assert table["id"].tolist() == [7, "trend"]
+    assert table["contribution"].sum() == 225.0
+    assert Explanations([explanation(), with_trend()]).to_frame()["query"].tolist() == [0, 0, 1, 1]
+    assert hits().to_frame().iloc[0].tolist() == [0, 1, 7, -0.5, "a-b"]
+    assert SHOWN["pairs"]().to_frame()["left_id"].tolist() == ["a"] * 7
+
+
+def test_steps_add_up_to_what_is_predicted():
+    assert with_trend().steps(columns=1) == [
+        ("trend: start", 180.0),
+        ("trend: size", 25.0),
+        ("trend: other columns", -5.0),
+        ("row 7", 25.0),  # half of the way from 200 to 250
+    ]
+    assert explanation().steps() == [("all rows alike", 150.0), ("row 7", 97.5), ("9 other rows", 12.5)]
+    assert explanation(constant=3.0).steps()[-1] == ("constant", 3.0)
+    assert sum(bits for _, bits in pair().steps()) == pytest.approx(math.log2(1 / 9 / (8 / 9)))
