@@ -124,7 +124,7 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
     error = error_name(record)
     if record.by_class and whole:
         print_rows("Class by class", [*CLASS_HEADINGS[:-1], "AP"], class_rows(record.by_class), names=True)
-    if record.periods and whole:
+    if record.periods:  # asked for by --time
         headings = ["from", "to", "rows", error, "times average", "90 % cover", "width needed"]
         print_rows(f"By {record.time}", headings, [period_cells(period) for period in record.periods])
     if record.fairness:

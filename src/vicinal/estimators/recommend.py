@@ -24,7 +24,6 @@ from vicinal.estimators.click_sides import Side
 from vicinal.estimators.column_kernel import ColumnKernel, NearRows
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.recommend_files import read_recommender, write_recommender
-from vicinal.evaluation import nuclear_representers
 from vicinal.factorization import als, fold_in, fold_in_shares
 from vicinal.metrics import recall_at_k
 
@@ -466,6 +465,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def _people(self, place: int, at: int, score: float) -> pd.DataFrame:
         """Shares of the users who clicked an item in a score of it, and what they lack to it."""
+        from vicinal.evaluation import nuclear_representers  # scikit-learn, which predictions need not import
+
         everybody = self.user_vectors(np.arange(len(self.users_)))
         clicks = self.clicks_[:, [at]].toarray()[:, 0] / self.unit_
         confidence, ridge = self.settings_
