@@ -38,6 +38,21 @@ def search(
         str | None,
         typer.Option(help="Column to search for texts; default: the first column of texts.", metavar="COL"),
     ] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="Also find rows by the words and letters of their texts.")
+    ] = False,
+    rerank: Annotated[
+        str | None,
+        typer.Option(help="Model of `vicinal fit --query` that orders the candidates by its grades.", metavar="RANKER"),
+    ] = None,
+    calls: Annotated[int, typer.Option(help="With --rerank: candidates of each query that it reads.")] = 50,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of hits that must be right (of the query's class), promised with 95 % confidence by rows held "
+            "out; a query may have none."
+        ),
+    ] = None,
     out: Annotated[
         str | None, typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite.", metavar="FILE")
     ] = None,
@@ -71,6 +86,10 @@ def search(
         local_path("model", model),
         k,
         column=column,
+        words=words,
+        rerank=None if rerank is None else local_path("--rerank", rerank),
+        calls=calls,
+        precision=precision,
         root=o.root_of(root),
         index=index,
         encoders=o.parse_encoders(encoder),

@@ -45,8 +45,9 @@ from vicinal.estimators.label_codec import LabelCodec, label_frame
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.readout import predicted_over
+from vicinal.estimators.refined_search import Refinement, refined_search
 from vicinal.estimators.saving import read_model, save_model
-from vicinal.estimators.search import SearchHits, query_table, search_rows
+from vicinal.estimators.search import SearchHits, query_table
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.heads.kinds import adjusts
 from vicinal.training.rows import spread
@@ -239,7 +240,18 @@ class BankedEstimator(TunedEstimator):
         return Explanations(with_elements(self, frame, explanations, query_identity) if elements else explanations)
 
     @usual_settings()
-    def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> SearchHits:
+    def search(
+        self,
+        queries: Any,
+        k: int = 10,
+        *,
+        ids: Any = None,
+        groups: Any = None,
+        words: bool = False,
+        rerank: Any = None,
+        calls: int = 50,
+        precision: float | None = None,
+    ) -> SearchHits:
         """The bank rows that are most like each query, best first.
 
         Args:
@@ -248,13 +260,22 @@ class BankedEstimator(TunedEstimator):
             k: how many for each.
             ids: ids of the queries; a query does not get the row of its own id.
             groups: groups of the queries, nor one of its group.
+            words: also find rows by the words and letters of their texts; scores are then sums of reciprocal ranks.
+            rerank: a model of grades, fitted with queries, that orders the first ``calls`` candidates; its grades are
+                the scores. It may read columns of the rows, ``query`` (the text that is looked for) and ``score``.
+            calls: candidates of each query that ``rerank`` reads.
+            precision: show only hits that are right, of the query's class, at least this share of them with 95 %
+                confidence, for queries like the rows held out (see :func:`vicinal.calibration.precision_threshold`).
+                A query may have no hits then.
 
         Raises:
-            ValueError: for an empty text, or queries without any column that the model reads.
+            ValueError: for an empty text, queries without any column that the model reads, a ranker of other columns,
+                or a promise beyond the rows held out, saying how many more would do.
         """
         check_is_fitted(self, "bank_")
         frame, vectors = self._embed(query_table(self, queries)[0])
-        hits = search_rows(self, vectors, check_integer("k", k), ids, groups)
+        by = Refinement(words, rerank, calls, precision)
+        hits = SearchHits(refined_search(self, frame, vectors, check_integer("k", k), ids, groups, by))
         hits.queries = [
             {str(name): cell for name, cell in row.items() if not is_gap(cell)} for row in frame.to_dict("records")
         ]

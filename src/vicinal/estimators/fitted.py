@@ -46,6 +46,7 @@ class Computed:
         errors: of honest predictions, and the weights of their rows.
         of_all: mean error of rows that are each predicted from all others.
         usual: mean label, on the scale of the transform, or the share of each class.
+        searches: words of the rows, and cuts of what is found.
     """
 
     state: tuple[object, ...]
@@ -56,6 +57,7 @@ class Computed:
     errors: tuple[Tensor, Tensor] | None = None
     of_all: float | None = None
     usual: Tensor | None = None
+    searches: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

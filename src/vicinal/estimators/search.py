@@ -141,12 +141,17 @@ def search_rows(model: NeighborEstimator, queries: Tensor, k: int, ids: Any = No
         return SearchHits([] for _ in range(len(queries)))
     distances, positions = nearest_rows(model, queries, most, identity)
     places = torch.from_numpy(np.ascontiguousarray(positions)).flatten()
+    hits = hits_at(model, places, (-distances).ravel().tolist())
+    return SearchHits(hits[start : start + most] for start in range(0, len(hits), most))
+
+
+def hits_at(model: NeighborEstimator, places: Tensor, scores: Sequence[float]) -> list[Hit]:
+    """The bank rows at these places ``[m]`` as hits of these scores."""
+    bank = model.bank_
     rows: list[dict[str, Any]] = bank.store.rows_at(places).to_dict("records")  # type: ignore[assignment]
     named = bank.store.ids_of_keys(bank.store.keys[places]).tolist()
     labels = list(map(model.fitted_.codec.named, bank.labels[places].tolist()))
-    scores = (-distances).ravel().tolist()
-    hits = [Hit(*each) for each in zip(named, scores, labels, rows, strict=True)]
-    return SearchHits(hits[start : start + most] for start in range(0, len(hits), most))
+    return [Hit(*each) for each in zip(named, scores, labels, rows, strict=True)]
 
 
 def vectors_of(model: NeighborEstimator, ids: Sequence[Any]) -> tuple[Tensor, Any]:

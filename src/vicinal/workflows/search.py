@@ -15,8 +15,9 @@ from vicinal.core.folders import kind_of
 from vicinal.data import read_table
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.matching import RowMatcher
+from vicinal.estimators.refined_search import Refinement, refined_search
 from vicinal.estimators.saving import shown_cell
-from vicinal.estimators.search import Hit, hit_table, query_table, search_rows, vectors_of
+from vicinal.estimators.search import Hit, hit_table, query_table, rows_of
 from vicinal.workflows.predict import read_rows
 
 Log = Callable[[str], None]
@@ -56,6 +57,9 @@ def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def open_searcher(folder: Path, k: int = 10, **settings: Any) -> "Searcher | MatcherSearcher":
     """A :class:`Searcher` for the folder of a model, or a :class:`MatcherSearcher` for a match (without ``index``)."""
     if kind_of(folder) == "matcher":
+        for name in ("rerank", "precision"):
+            if settings.get(name) is not None:
+                raise ValueError(f"{name}: expected the folder of a model of learn or fit, got that of a match")
         if settings.get("index") is not None:
             raise ValueError("index: expected none with the folder of a match, which is searched whole, got one")
         return MatcherSearcher(folder, k, settings.get("encoders"), settings.get("column"), settings.get("root"))
@@ -125,7 +129,11 @@ class Searcher:
         root: folder that paths of images and sounds start from; None: that of a table of queries.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
-        log: gets which columns were left empty.
+        words: see :meth:`vicinal.estimators.NeighborRegressor.search`, as for the next three.
+        rerank: the folder of a ranker.
+        calls: candidates that it reads.
+        precision: of what is shown.
+        log: gets which columns were left empty, and how many hits a promise leaves.
     """
 
     def __init__(
@@ -133,6 +141,10 @@ class Searcher:
         folder: Path,
         k: int = 10,
         *,
+        words: bool = False,
+        rerank: Path | None = None,
+        calls: int = 50,
+        precision: float | None = None,
         column: str | None = None,
         root: Path | None = None,
         index: str | None = None,
@@ -142,6 +154,9 @@ class Searcher:
         self.k, self.column, self.root, self.log = check_integer("k", k), column, root, log
         self.model: BankedEstimator = load_model(folder, index=index, encoders=encoders)
         self.model.root = root
+        self.by: dict[str, Any] = {"words": words, "rerank": None, "calls": calls, "precision": precision}
+        if rerank is not None:
+            self.by["rerank"] = load_model(rerank)
 
     def texts(self, texts: Sequence[str]) -> Searched:
         """Search for texts in one column."""
@@ -161,12 +176,24 @@ class Searcher:
 
     def ids(self, ids: Sequence[str]) -> Searched:
         """Search for bank rows, without themselves."""
-        vectors, known = vectors_of(self.model, ids)
-        return Searched(list(ids), search_rows(self.model, vectors, self.k, known))
+        rows, who = rows_of(self.model, ids)
+        by = Refinement(**self.by)
+        hits = refined_search(self.model, rows.frame, rows.vectors, self.k, who["ids"], None, by)
+        return Searched(list(ids), self._promised(hits))
 
     def _hits(self, queries: Any, ids: Any = None) -> list[list[Hit]]:
         table, empty = query_table(self.model, queries, self.column)
         if empty:
             self.log(f"left empty in the query: {', '.join(short_text(name) for name in empty[:8])}")
             self.log = lambda line: None  # once is enough
-        return self.model.search(table, self.k, ids=ids)
+        return self._promised(self.model.search(table, self.k, ids=ids, **self.by))
+
+    def _promised(self, hits: list[list[Hit]]) -> list[list[Hit]]:
+        """The hits; what a promise means for them is said."""
+        if self.by["precision"] is not None:
+            shown, none = sum(map(len, hits)), sum(not some for some in hits)
+            self.log(
+                f"{shown} hits shown: {self.by['precision']:.0%} of them are right, promised with 95 % confidence for "
+                f"queries like the rows held out; {none} of {len(hits)} queries have none"
+            )
+        return hits
