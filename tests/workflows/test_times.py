@@ -87,7 +87,7 @@ def test_the_command_shows_periods_and_a_page(fitted, tmp_path, capsys):
     assert run(["evaluate", str(place / "model"), str(tmp_path / "plain.csv"), *options]) == 0
     said = capsys.readouterr().out
     assert "By week" in said
-    assert "Along week neither error nor coverage change more than chance has them do." in said
+    assert "No significant change of error or coverage along week." in said
     assert "width needed" in (tmp_path / "audit.html").read_text()
     assert run(["evaluate", str(place / "model"), str(tmp_path / "plain.csv"), "-q"]) == 2
     assert "time: expected one of the columns" in capsys.readouterr().err
