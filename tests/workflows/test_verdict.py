@@ -9,7 +9,7 @@ from vicinal.report.records import Doubted
 from vicinal.report.tables import verdict_sentence
 from vicinal.workflows import TableJob, fit_table
 from vicinal.workflows.measured import Measured, MeasuredClasses, Measurements
-from vicinal.workflows.verdict import Covering, verdict
+from vicinal.workflows.verdict import Covering, thirds, verdict
 
 
 def judged(errors, others, *, groups=None, inside=None):
@@ -100,3 +100,18 @@ def test_without_test_rows_all_members_together_are_judged():
     assert record.scores["model"]["r2"] == pytest.approx(1 - model.out_of_fold_error() / np.var(record.truth))
     assert record.scores["model"]["mae"] == pytest.approx(np.mean(np.abs(errors)) * share**0.5)
     assert record.verdict.typical.value == pytest.approx(np.median(np.abs(errors)) * share**0.5)
+
+
+def test_thirds_of_numbers_and_dates():
+    numbers = pd.Series([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, np.nan, np.inf])
+    assert thirds(numbers) == ["0 to 1.667"] * 2 + ["1.667 to 3.333"] * 2 + ["3.333 to 5"] * 2 + [None] * 2
+    days = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04", None]))
+    assert thirds(days) == [
+        "2020-01-01 to 2020-01-02",
+        "2020-01-02 to 2020-01-03",
+        "2020-01-03 to 2020-01-04",
+        "2020-01-03 to 2020-01-04",
+        None,
+    ]
+    assert thirds(days[:4].dt.tz_localize("UTC")) == thirds(days[:4])
+    assert thirds(pd.Series([7, 7, 7])) == [None] * 3

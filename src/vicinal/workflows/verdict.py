@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from vicinal.calibration import clopper_pearson
 from vicinal.data import Split
@@ -176,13 +177,24 @@ def worst_groups(opened: OpenTable, rows: Array, measured: Measured) -> list[Sli
     for name, kind in opened.kinds.items():
         cells = part.frame[name]
         if kind == "number" and cells.nunique() > _THIRDS:
-            ends = np.unique(np.nanquantile(cells.astype(float), np.linspace(0, 1, _THIRDS + 1)))
-            names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends.tolist())]
-            places = np.clip(np.searchsorted(ends, cells.astype(float), side="right") - 1, 0, len(names) - 1)
-            columns[name] = [None if gap else names[at] for at, gap in zip(places.tolist(), cells.isna(), strict=True)]
+            columns[name] = thirds(cells)
         elif kind in ("number", "category"):
             columns[name] = cells.tolist()
     return error_slices(measured.losses, columns)[:_WORST] if len(rows) else []
+
+
+def thirds(cells: pd.Series) -> list[str | None]:
+    """In which third of a column of numbers or dates each cell is; None: in none, as it is empty or infinite."""
+    dates = pd.api.types.is_datetime64_any_dtype(cells)
+    start = pd.Timestamp(0, tz=cells.dt.tz) if dates else 0.0
+    numbers = (cells - start).dt.total_seconds() if dates else pd.to_numeric(cells, errors="coerce")
+    values = numbers.to_numpy(dtype=float, na_value=np.nan)
+    known = np.isfinite(values)
+    ends = np.unique(np.quantile(values[known], np.linspace(0, 1, _THIRDS + 1))) if known.any() else np.zeros(0)
+    shown = [f"{pd.Timestamp(end, unit='s'):%Y-%m-%d}" if dates else f"{end:.4g}" for end in ends.tolist()]
+    names = [f"{low} to {high}" for low, high in pairwise(shown)]
+    places = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, max(0, len(names) - 1))
+    return [names[at] if is_known and names else None for at, is_known in zip(places.tolist(), known, strict=True)]
 
 
 _THIRDS, _WORST = 3, 6
