@@ -3,15 +3,18 @@
 Each number has a 95 % interval; the rows behind them are listed for the report's search.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from pandas.api.types import is_datetime64_any_dtype
 
 from vicinal.calibration import clopper_pearson
 from vicinal.data import Split
+from vicinal.data.cells import as_dates
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.evaluation.audit import Slice, coverage_curve, error_slices
@@ -176,16 +179,29 @@ def worst_groups(opened: OpenTable, rows: Array, measured: Measured) -> list[Sli
     for name, kind in opened.kinds.items():
         cells = part.frame[name]
         if kind == "number" and cells.nunique() > _THIRDS:
-            ends = np.unique(np.nanquantile(cells.astype(float), np.linspace(0, 1, _THIRDS + 1)))
-            names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends.tolist())]
-            places = np.clip(np.searchsorted(ends, cells.astype(float), side="right") - 1, 0, len(names) - 1)
+            numbers, words = _numbers(cells)
+            ends = np.unique(np.nanquantile(numbers, np.linspace(0, 1, _THIRDS + 1)))
+            names = [f"{words(low)} to {words(high)}" for low, high in pairwise(ends.tolist())]
+            places = np.clip(np.searchsorted(ends, numbers, side="right") - 1, 0, len(names) - 1)
             columns[name] = [None if gap else names[at] for at, gap in zip(places.tolist(), cells.isna(), strict=True)]
         elif kind in ("number", "category"):
             columns[name] = cells.tolist()
     return error_slices(measured.losses, columns)[:_WORST] if len(rows) else []
 
 
+def _numbers(cells: pd.Series) -> tuple[Array, Callable[[float], str]]:
+    """Cells of a column as numbers, of dates as days, NaN where there is none; and how such a number is written."""
+    if not is_datetime64_any_dtype(cells.dtype):
+        return cells.to_numpy(dtype=np.float64, na_value=np.nan), lambda number: f"{number:.4g}"
+    dates = as_dates(cells)
+    days = np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / _DAY)
+    return days, lambda day: str(np.datetime64(int(day // 1), "D"))
+
+
 _THIRDS, _WORST = 3, 6
+
+_DAY = 86_400_000_000
+"""Microseconds of a day."""
 
 
 def _share(hits: Array, codes: Array, mass: Array) -> Doubted:
