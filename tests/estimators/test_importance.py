@@ -112,12 +112,14 @@ def record(**changes):
 def test_report_and_card_show_the_shares():
     one = record(importance={"bmi": 0.7, "<b>": 0.3})
     page, card = page_html(one), card_text(one)
-    assert "Columns that matter" in page
+    assert "Importance of the columns" in page
     assert "adds to the trend" in page
     assert "| bmi | 70 % |" in card
     assert "&lt;b&gt;" in card
     assert "mean squared distance" in card_text(record(importance={"a": 1.0}, importance_by="distance"))
-    assert "Columns that matter" not in page_html(record()) + card_text(record())
+    page, card = page_html(record()), card_text(record())
+    assert "Importance of the columns" not in page + card
+    assert "Columns that matter" not in card
 
 
 def test_columns_of_small_shares_are_shown_together():

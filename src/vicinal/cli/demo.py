@@ -21,7 +21,7 @@ def demo(
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Predict how far cars go on a gallon, beside other models, and say from which cars.
+    """Predict how far cars go on a gallon, beside other models, say from which cars, and find a wrong label.
 
     The data are 398 cars of 1970 to 1982, which come with vicinal; nothing is downloaded.
     """
@@ -33,7 +33,11 @@ def demo(
         print_json(result.as_json())
         return
     print_scores(f"Miles per gallon of {result.test_rows} test cars", result.scores)
+    output.print(result.verdict, markup=False)
     output.print("Test cars (miles per gallon), and what predicts them:")
     for line in result.lines:
+        output.print(f"  {line}", markup=False)
+    output.print("A wrong label, found and corrected:")
+    for line in result.correction.sentences():
         output.print(f"  {line}", markup=False)
     output.print(f"report  {out / 'report.html'}", markup=False)

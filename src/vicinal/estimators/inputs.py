@@ -35,12 +35,12 @@ FEWEST_ROWS = 10
 """Fewer labelled rows than this are refused: nothing can be held out of them."""
 
 
-def as_table(name: str, value: Any) -> Any:
+def as_table(name: str, value: Any, *, listed: bool = True) -> Any:
     """Rows in memory of any library that narwhals reads (polars, Arrow, ...) as pandas; arrays and lists as they are.
 
     A Series or an Arrow array becomes a table of one column, "x0" if it has no name; a Dataset of Hugging Face a table;
-    a sparse matrix of scipy a dense one; a list of dictionaries a table, and texts alone one column "x0". Columns are
-    in buffers that pandas can count and torch can read.
+    a sparse matrix of scipy a dense one; if ``listed`` (labels are not) a list of dictionaries a table, and texts alone
+    one column "x0". Columns are in buffers that pandas can count and torch can read.
 
     >>> import pyarrow
     >>> as_table("X", pyarrow.table({"size": [1, 2]}))["size"].tolist()
@@ -48,7 +48,7 @@ def as_table(name: str, value: Any) -> Any:
     """
     if isinstance(value, pd.DataFrame | pa.Table | pa.RecordBatch):
         _check_names(name, value.columns if isinstance(value, pd.DataFrame) else value.schema.names)
-    table = _as_pandas(name, _listed_rows(value))
+    table = _as_pandas(name, _listed_rows(value) if listed else value)
     return _with_plain_buffers(table) if isinstance(table, pd.DataFrame) else table
 
 
@@ -243,7 +243,7 @@ def rows_at(rows: Any, at: Ids) -> Any:
     if isinstance(rows, Tensor):
         return rows[torch.from_numpy(at)]
     rows = as_series("y", rows)
-    rows = rows if isinstance(rows, pd.Series) else as_table("y", rows)
+    rows = rows if isinstance(rows, pd.Series) else as_table("y", rows, listed=False)
     if isinstance(rows, list | tuple):
         return [rows[place] for place in at]
     return rows.iloc[at] if hasattr(rows, "iloc") else rows[at]

@@ -137,7 +137,7 @@ def _column(y: Any) -> Ids:
         raise TypeError(f"y: expected labels, one a row, got {short(y)}")
     if isinstance(y, np.ma.MaskedArray):
         y = np.where(np.ma.getmaskarray(y), np.array(None), y.astype(object).data)
-    table = as_table("y", y)
+    table = as_table("y", y, listed=False)
     if isinstance(table, pd.DataFrame):
         if table.shape[1] != 1 or isinstance(y, pd.DataFrame):
             column_or_1d(np.zeros(table.shape), warn=True)  # says what scikit-learn says

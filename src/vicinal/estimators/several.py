@@ -122,7 +122,7 @@ def target_names(y: Any) -> list[str] | None:
     >>> target_names(pd.DataFrame({"price": [1.0], "size": [2.0]})), target_names([[1, 2, 3]]), target_names([1, 2])
     (['price', 'size'], ['y0', 'y1', 'y2'], None)
     """
-    table = as_table("y", y)
+    table = as_table("y", y, listed=False)
     if isinstance(table, pd.DataFrame):
         names = [str(name) for name in table.columns]
         if len(set(names)) < len(names):
@@ -142,7 +142,7 @@ def several_numbers(y: Any, names: Sequence[str], rows: int | None = None) -> Id
         ValueError: for other columns, or another number of them, or a cell that is no number, see
             :func:`vicinal.estimators.labels.read_numbers`.
     """
-    table = as_table("y", y)
+    table = as_table("y", y, listed=False)
     if isinstance(table, pd.DataFrame):
         table = table.rename(columns=str)
         if sorted(table.columns) != sorted(names):

@@ -1,20 +1,80 @@
-"""``vicinal demo``: the default on a small real table, beside other models, and reasons in words."""
+"""``vicinal demo``: the default on a small real table, reasons in words, and a wrong label that is found and mended."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from vicinal.data import cars_table
-from vicinal.workflows.fit import FitOutcome, fit_table
+from vicinal.estimators import load_model
+from vicinal.report.tables import verdict_sentence
+from vicinal.workflows.bank import relabel_table
+from vicinal.workflows.evaluate import audit_table
+from vicinal.workflows.fit import FitOutcome, fit_table, plan_fit
 from vicinal.workflows.opening import TableJob
 
 Log = Callable[[str], None]
 
 EXAMPLES = 3
 """Predictions that are explained."""
+
+FAR = 0.75
+"""Place of the car whose label is made wrong among the cars to train on, by how far they go."""
+
+LITERS = 235.215
+"""Miles per gallon times liters per 100 km."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A label that was made wrong on purpose, and what its correction does.
+
+    Attributes:
+        car: whose label it is.
+        right: miles per gallon.
+        wrong: the label that the model was fitted with, liters per 100 km.
+        neighbors: the model's prediction without this car.
+        place: of the car in the list of labels to check, from 1.
+        chance: probability that its label is wrong; 0 without a clear sign of wrong labels.
+        query: the test car whose prediction changes most.
+        truth: its miles per gallon.
+        before: its prediction with the wrong label.
+        after: its prediction with the right one, without training.
+    """
+
+    car: str
+    right: float
+    wrong: float
+    neighbors: float
+    place: int
+    chance: float
+    query: str
+    truth: float
+    before: float
+    after: float
+
+    def sentences(self) -> list[str]:
+        """What was done and what came of it.
+
+        >>> one = Correction("fiat x1.9 1973", 31.0, 7.6, 29.0, 1, 0.0, "fiat 128 1974", 29.0, 22.5, 28.75)
+        >>> for line in one.sentences():
+        ...     print(line)
+        Made wrong on purpose before the fit: fiat x1.9 1973 had 7.6, its liters per 100 km, for 31 miles per gallon.
+        vicinal evaluate -v: number 1 in its list of labels to check. Similar cars say 29.
+        vicinal relabel, without training: fiat 128 1974 (29) was predicted 22.5 before and 28.75 after.
+        """
+        sure = f", wrong with probability {100 * self.chance:.0f} %" if self.chance else ""
+        return [
+            f"Made wrong on purpose before the fit: {self.car} had {self.wrong:g}, its liters per 100 km, for "
+            f"{self.right:g} miles per gallon.",
+            f"vicinal evaluate -v: number {self.place} in its list of labels to check{sure}. Similar cars say "
+            f"{self.neighbors:.4g}.",
+            f"vicinal relabel, without training: {self.query} ({self.truth:g}) was predicted {self.before:.4g} before "
+            f"and {self.after:.4g} after.",
+        ]
 
 
 @dataclass(frozen=True)
@@ -23,13 +83,17 @@ class DemoResult:
 
     Attributes:
         scores: method -> metric -> value.
+        verdict: how good the model is.
         lines: test cars with their prediction and its rows, in words.
+        correction: of the label that was made wrong.
         test_rows: number of test cars.
         outcome: of the fit.
     """
 
     scores: Mapping[str, Mapping[str, float]]
+    verdict: str
     lines: list[str]
+    correction: Correction
     test_rows: int
     outcome: FitOutcome
 
@@ -38,16 +102,51 @@ class DemoResult:
         return {
             "model": str(self.outcome.folder),
             "scores": self.scores,
+            "verdict": self.verdict,
             "examples": self.lines,
+            "correction": asdict(self.correction),
             "test_rows": self.test_rows,
             "seconds": self.outcome.record.duration_s,
         }
 
 
 def run_demo(out: Path, *, seed: int = 0, log: Log = lambda line: None) -> DemoResult:
-    """Fit the default to how far cars go on a gallon, write the model to ``out``, and explain a few test cars."""
-    outcome = fit_table(TableJob(source=cars_table(), target="mpg", id="car", name="cars", seed=seed), out, log)
-    return DemoResult(outcome.record.scores, _lines(outcome), len(outcome.split.test), outcome)
+    """Fit the default to how far cars go on a gallon, one label wrong; write it to ``out``, explain, find and mend."""
+    table = cars_table()
+    job = TableJob(source=table, target="mpg", id="car", name="cars", seed=seed)
+    train = plan_fit(job).split.train
+    row = int(train[np.argsort(table["mpg"].to_numpy()[train], kind="stable")[round(FAR * (len(train) - 1))]])
+    wrong = table.copy()
+    wrong.loc[row, "mpg"] = round(LITERS / table["mpg"][row], 1)
+    outcome = fit_table(replace(job, source=wrong), out, log)
+    lines = _lines(outcome)
+    log("looking for wrong labels")
+    correction = _corrected(out, outcome, wrong, str(table["car"][row]), float(table["mpg"][row]))
+    record = outcome.record
+    return DemoResult(record.scores, verdict_sentence(record), lines, correction, len(outcome.split.test), outcome)
+
+
+def _corrected(out: Path, outcome: FitOutcome, wrong: pd.DataFrame, name: str, right: float) -> Correction:
+    """Search all rows for wrong labels, and correct that of ``name``."""
+    suspects = audit_table(out, wrong, suspects=len(wrong)).suspects
+    place = next(at for at, one in enumerate(suspects) if one.row == name)
+    test = outcome.opened.table.select(outcome.split.test)
+    before = outcome.model.predict(test.frame)
+    relabel_table(out, pd.DataFrame({"car": [name], "mpg": [right]}))
+    after = load_model(out).predict(test.frame)
+    most = int(np.abs(after - before).argmax())
+    return Correction(
+        car=name,
+        right=right,
+        wrong=float(suspects[place].label),
+        neighbors=float(suspects[place].neighbors),
+        place=place + 1,
+        chance=suspects[place].chance or 0.0,
+        query=str(np.asarray(test.ids)[most]),
+        truth=float(test.target[most]),
+        before=float(before[most]),
+        after=float(after[most]),
+    )
 
 
 def _lines(outcome: FitOutcome) -> list[str]:
