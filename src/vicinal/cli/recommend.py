@@ -111,9 +111,10 @@ def recommend(
             print_reasons(explain_recommendation(folder, people[0], why, people=by_users), why, as_json=as_json)
         return
     if people or why is not None:
+        got = "a table of clicks" if local_path("data", data).exists() else f"{data}, which is not there"
         raise ValueError(
-            f"{'--for' if people else '--why'}: expected the folder of a recommender with it, got a table of clicks; "
-            "fit first, then give the folder"
+            f"{'--for' if people else '--why'}: expected the folder of a recommender with it, got {got}; fit "
+            "first, then give the folder"
         )
     source = table_source("clicks", data, database)
     kinds = o.named_kinds({**context.params, **dict.fromkeys(("image", "audio", "vector", "sets"))})
