@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from vicinal.evaluation import query_ndcg, ranking_scores
 from vicinal.evaluation.ranking import lambdarank_baseline
@@ -36,5 +37,8 @@ def test_lambdarank_orders_new_queries_and_refuses_what_is_no_grade():
     grades, queries = np.digitize(x[:, 0], [-1, 0, 1]), np.repeat(np.arange(24), 10)
     found = lambdarank_baseline(x[:160], grades[:160], queries[:160], x[160:])
     assert ranking_scores(grades[160:], found.prediction, queries[160:])["ndcg@10"] > 0.9
+    sparse = lambdarank_baseline(csr_array(x[:160]), grades[:160], queries[:160], csr_array(x[160:]))
+    np.testing.assert_allclose(sparse.prediction, found.prediction)
+    assert sparse.rows == found.rows == 160
     assert lambdarank_baseline(x, x[:, 0], queries, x) is None
     assert lambdarank_baseline(x[:40], grades[:40], queries[:40], x) is None

@@ -95,7 +95,7 @@ def lambdarank_baseline(
     data = lightgbm.Dataset(rows, grades, group=sizes, params={"verbosity": -1})
     model = lightgbm.train(settings | {"num_leaves": leaves}, data, trees)
     said = np.asarray(model.predict(test), dtype=np.float64)
-    return Baseline("LambdaRank", said, {"num_leaves": leaves, "trees": trees}, validation=1 - value, rows=len(rows))
+    return Baseline("LambdaRank", said, {"num_leaves": leaves, "trees": trees}, validation=1 - value, rows=len(grades))
 
 
 def _are_grades(values: NDArray[np.float64]) -> bool:
