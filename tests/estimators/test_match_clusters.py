@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vicinal.data import cars_table
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.linking import assigned
-from vicinal.estimators.match_clusters import AGAINST, LARGEST, consistent_clusters, cut, total_gain
+from vicinal.estimators.match_clusters import AGAINST, LARGEST, closure, consistent_clusters, cut, total_gain
 from vicinal.linkage.competition import partners
 
 
@@ -125,3 +126,12 @@ def test_rows_that_stand_there_more_than_once_are_told_where_only_one_of_them_is
         told[links] = ["3 rows of the" in " ".join(each.notes_) for each in (model, other)]
         assert len(other.link()) == {"one-to-one": 30, "one-to-many": 33, "1:2": 33}.get(links, 0)
     assert told == {"one-to-one": [True, True], "one-to-many": [True, False], "1:2": [True, False], "many": [False] * 2}
+
+
+def test_rows_that_are_merely_alike_are_no_copies():
+    """Cars of a table are like other cars, which are not like one another."""
+    model = RowMatcher().fit(cars_table().rename_axis("id").reset_index()[:150], None)
+    assert len(model.link()) == 0
+    assert any(note.startswith("no sign of copies") for note in model.notes_)
+    assert np.isnan(closure(np.array([[0, 1], [2, 3]])))
+    assert closure(np.array([[0, 1], [1, 2]])) == 0

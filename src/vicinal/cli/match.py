@@ -325,5 +325,5 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
         )
 
 
-_WARNINGS = ("fewer than", "unsure", "different in each row")
+_WARNINGS = ("fewer than", "no sign", "unsure", "different in each row")
 """How notes begin that are printed in any case."""

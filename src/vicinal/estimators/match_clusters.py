@@ -1,6 +1,7 @@
 """Clusters that do not contradict themselves: components of links, cut where more speaks against a cluster than for."""
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from vicinal.data.nearest_metric import nearest_metric
 from vicinal.estimators.linking import Floats, Ids
@@ -11,6 +12,25 @@ LARGEST = 200
 AGAINST = 3.0
 """Log odds against a cluster that a pair counts with, at most, as pairs of three rows are no independent evidence. On
 five tuning sets the B-cubed F1 of 2 to 5 is within .0005 of each other."""
+
+
+def closure(pairs: Ids) -> float:
+    """The share of two links of one row whose other ends are linked, too: 1 where links are copies of one another.
+
+    Copies of one thing are copies of each other; rows that are merely alike need not be. NaN without such a pair.
+
+    Args:
+        pairs: links ``[m, 2]``, each once.
+
+    >>> closure(np.array([[0, 1], [1, 2], [0, 2], [2, 3]]))
+    0.6
+    """
+    count = int(pairs.max(initial=-1)) + 1
+    ends = np.concatenate([pairs, pairs[:, ::-1]])
+    linked = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(count, count))
+    of_row = linked.sum(axis=1)
+    two = float((of_row * (of_row - 1)).sum())
+    return float((linked @ linked).multiply(linked).sum()) / two if two else float("nan")
 
 
 def consistent_clusters(gains: Floats) -> Ids:

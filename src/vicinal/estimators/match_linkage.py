@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from vicinal.core import listed
+from vicinal.estimators.match_clusters import closure
 from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables
 from vicinal.estimators.pair_features import ROW
 from vicinal.estimators.pair_refinement import LEARNED, Refinement
@@ -48,6 +49,10 @@ _TOO_MANY = 1.02
 _FOLLOWS = 0.5
 """Share of the pairs with one column equal, of which the rest speaks against a match, that have another one equal, too,
 from which on that follows from the first."""
+
+_CLOSED = 0.75
+"""Share of two links of one row whose other ends are linked, too, below which links of one table are no copies: with
+copies it is .94 to 1 on four sets, on 398 models of cars that are merely alike .3 to .6."""
 
 _ONE = 0.95
 """Share of the links that would be none without a column, from which on it decides alone; where fewer than
@@ -288,7 +293,15 @@ class Linkage:
         self.is_sure = checked or (named >= _SURE * expected and not self.among)
         self.has_sign = checked or (expected >= 1 and named >= _NAMED * expected)
         self.has_sign &= checked or expected >= FEWEST or max(self._alone_deciding(tables).values(), default=0) <= _ONE
+        self.has_sign &= checked or self._closes(tables)
         return self.has_sign
+
+    def _closes(self, tables: MatchedTables) -> bool:
+        """Whether rows of one table that are linked to the same row are linked to one another."""
+        if not tables.is_single:
+            return True
+        pairs, _, chances = self._scored(tables)
+        return not closure(pairs[chances >= 0.5]) < _CLOSED
 
     def _alone_deciding(self, tables: MatchedTables) -> dict[str, float]:
         """The share of the links, but for equal rows, that would be none without a column."""
@@ -309,6 +322,8 @@ class Linkage:
             f"{self.expected(tables):.0f} matches are expected; their probabilities are estimates, checked by "
             + (f"{len(labels[1])} label" + "s" * (len(labels[1]) > 1) if len(labels[1]) else "no label")
         ]
+        if not self.has_sign and not self._closes(tables):
+            return [*notes, "no sign of copies: rows that are like one row are not like one another; none is linked"]
         if not self.has_sign:
             return [*notes, "no sign of matches: no pair stands out, so none is linked; label pairs of the review"]
         if self.expected(tables) < FEWEST:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix, issparse
 
 from vicinal.evaluation.baselines import Baseline
 from vicinal.metrics import ndcg
@@ -80,6 +81,8 @@ def lambdarank_baseline(
     if not _are_grades(grades) or number < _FOLDS:
         return None
     order = np.argsort(codes, kind="stable")
+    if issparse(train):  # LightGBM reads sparse matrices, no sparse arrays
+        train, test = csr_matrix(train), csr_matrix(test)
     rows, grades, sizes = train[order], grades[order], np.bincount(codes)
     fold = np.repeat(np.random.default_rng(seed).permutation(number) % _FOLDS, sizes)
     parts = [(np.flatnonzero(fold != one), np.flatnonzero(fold == one)) for one in range(_FOLDS)]
