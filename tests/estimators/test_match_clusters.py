@@ -9,7 +9,7 @@ import pytest
 from vicinal.data import cars_table
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.linking import assigned
-from vicinal.estimators.match_clusters import AGAINST, LARGEST, closure, consistent_clusters, cut, total_gain
+from vicinal.estimators.match_clusters import AGAINST, LARGEST, consistent_clusters, cut, drawn_wedges, total_gain
 from vicinal.linkage.competition import partners
 
 
@@ -133,5 +133,29 @@ def test_rows_that_are_merely_alike_are_no_copies():
     model = RowMatcher().fit(cars_table().rename_axis("id").reset_index()[:150], None)
     assert len(model.link()) == 0
     assert any(note.startswith("no sign of copies") for note in model.notes_)
-    assert np.isnan(closure(np.array([[0, 1], [2, 3]])))
-    assert closure(np.array([[0, 1], [1, 2]])) == 0
+
+
+def test_many_copies_of_one_thing_are_linked_though_few_pairs_of_them_are_candidates():
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 7)) for _ in range(200)]
+    things = np.repeat(np.arange(8), 30)
+    texts = np.array([" ".join(rng.choice(words, 4)) for _ in range(8)])[things]
+    places = np.sort(rng.integers(0, 30, (240, 2)), axis=1).tolist()
+    names = [text[:at] + text[at + 1 : to] + text[to + 1 :] for text, (at, to) in zip(texts, places, strict=True)]
+    frame = pd.DataFrame({"id": range(240), "name": names, "born": 1900 + 7 * things})
+    model = RowMatcher().fit(frame, None)
+    links = model.link()
+    assert len(links) > 1000
+    assert (things[links["left"]] == things[links["right"]]).all()
+
+
+def test_wedges_are_drawn_with_equal_chances():
+    pairs = np.array([[0, 1], [0, 2], [0, 3], [4, 5], [5, 6], [7, 8]])
+    ends, count = drawn_wedges(pairs, 4000)
+    assert count == 4  # three of row 0, one of row 5
+    shares = {
+        tuple(pair): times / 4000 for pair, times in zip(*np.unique(ends, axis=0, return_counts=True), strict=True)
+    }
+    assert shares == {pair: pytest.approx(0.25, abs=0.03) for pair in ((1, 2), (1, 3), (2, 3), (4, 6))}
+    assert drawn_wedges(pairs[-1:], 5)[1] == 0
+    assert len(drawn_wedges(np.zeros((0, 2), dtype=np.int64), 5)[0]) == 0
