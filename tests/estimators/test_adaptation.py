@@ -11,7 +11,7 @@ import torch
 from vicinal.calibration import conformal_quantile, density_ratio, effective_rows, likely_class_weights
 from vicinal.cli.program import run
 from vicinal.estimators import ModelFolder, NeighborClassifier, NeighborRegressor, load_model
-from vicinal.estimators.adaptation import Adaptation, explained_by_classes, shifted_columns
+from vicinal.estimators.adaptation import Adaptation, explained_by_classes, numbers_of, shifted_columns
 
 
 def test_the_ratio_of_two_normals_is_that_of_their_densities():
@@ -60,6 +60,21 @@ def test_shifts_that_classes_explain():
     assert explained_by_classes(old, new, weights)
     assert not explained_by_classes(old, new, weights[::-1].copy())
     assert not explained_by_classes(old, old[:400] + np.array([0, 3]), weights)
+
+
+def test_columns_of_dates_with_gaps_are_compared_by_days():
+    days = pd.Series(pd.date_range("2020-01-01", periods=60))
+    days[::7] = pd.NaT
+    nothing = torch.zeros(60, 0), torch.zeros(60, 0)
+    others = days.sample(frac=1, random_state=0), days + pd.Timedelta("90D")
+    tables = [pd.DataFrame({"sold": cells}) for cells in (days, *others)]
+    assert shifted_columns(*tables[:2], {"sold": "number"}, nothing, ()) == ()
+    (found,) = shifted_columns(tables[0], tables[2], {"sold": "number"}, nothing, ())
+    assert found.how == "mean 2020-01-30 -> 2020-04-29"
+    old, new = numbers_of(tables[0], tables[2], {"sold": "number"})  # in deviations of the old
+    whole = np.arange(60.0)[days.notna()]
+    filled = np.where(days.notna(), np.arange(60.0), np.median(whole))
+    np.testing.assert_allclose((new - old)[days.notna(), 0], 90 / filled.std())
 
 
 def test_columns_are_tested_together():

@@ -1,5 +1,6 @@
 """What a model knows of a population that differs from its fit, and what it says of how rows have shifted."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -15,6 +16,7 @@ from vicinal.calibration.label_shift import likely_class_weights
 from vicinal.core.checks import short_text
 from vicinal.core.untrusted import Saved
 from vicinal.data.cells import missing_cells
+from vicinal.encoders.numeric import is_dates, to_numbers
 
 FEWEST_NEW = 30
 """New rows, at least."""
@@ -184,10 +186,13 @@ def shifted_columns(
     tests = []
     for name, kind in kinds.items():
         if kind == "number" and name in old and name in new:
-            pair = [pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float) for table in (old, new)]
-            a, b = (values[np.isfinite(values)] for values in pair)
+            pair = [to_numbers(table[name], name) for table in (old, new)]
+            a, b = (values[~np.isnan(values)] for values in pair)
             if len(a) and len(b):
-                how = f"mean {a.mean():.4g} -> {b.mean():.4g}"
+                means = (float(a.mean()), float(b.mean()))
+                days = is_dates(old[name])
+                shown = [str(np.datetime64(math.floor(at), "D")) if days else f"{at:.4g}" for at in means]
+                how = f"mean {' -> '.join(shown)}"
                 tests.append(ShiftedColumn(short_text(name, 40), float(ks_2samp(a, b).pvalue), how))
         elif kind == "category" and name in old and name in new:
             tests.append(_category_test(name, old[name], new[name]))
@@ -208,8 +213,7 @@ def _category_test(name: str, old: "pd.Series[Any]", new: "pd.Series[Any]") -> S
 
     a, b = _levels(old), _levels(new)
     common = pd.concat([a, b]).value_counts().index[:_LEVELS]
-    counts = np.array([[*(side == level).to_numpy().sum(keepdims=True)] for side in (a, b) for level in common])
-    counts = counts.reshape(2, -1).astype(float)
+    counts = np.array([[(side == level).sum() for level in common] for side in (a, b)], dtype=float)
     rest = np.array([[len(a)], [len(b)]]) - counts.sum(axis=1, keepdims=True)
     counts = np.hstack([counts, rest])
     counts = counts[:, counts.sum(axis=0) > 0]
@@ -227,9 +231,9 @@ def numbers_of(old: pd.DataFrame, new: pd.DataFrame, kinds: dict[str, Any]) -> t
     columns = []
     for name, kind in kinds.items():
         if kind == "number" and name in old and name in new:
-            pair = [pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float) for table in (old, new)]
-            middle = float(np.nanmedian(pair[0])) if np.isfinite(pair[0]).any() else 0.0
-            columns.append([np.where(np.isfinite(values), values, middle) for values in pair])
+            pair = [to_numbers(table[name], name) for table in (old, new)]
+            middle = 0.0 if np.isnan(pair[0]).all() else float(np.nanmedian(pair[0]))
+            columns.append([np.where(np.isnan(values), middle, values) for values in pair])
         elif kind == "category" and name in old and name in new:
             levels = _levels(old[name]), _levels(new[name])
             columns += [

@@ -3,6 +3,7 @@
 Each number has a 95 % interval; the rows behind them are listed for the report's search.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +14,7 @@ import pandas as pd
 
 from vicinal.calibration import clopper_pearson
 from vicinal.data import Split
+from vicinal.encoders.numeric import is_dates, to_numbers
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.evaluation.audit import Slice, coverage_curve, error_slices
@@ -184,16 +186,13 @@ def worst_groups(opened: OpenTable, rows: Array, measured: Measured) -> list[Sli
 
 
 def thirds(cells: pd.Series) -> list[str | None]:
-    """In which third of a column of numbers or dates each cell is; None: in none, as it is empty or infinite."""
-    dates = pd.api.types.is_datetime64_any_dtype(cells)
-    start = pd.Timestamp(0, tz=cells.dt.tz) if dates else 0.0
-    numbers = (cells - start).dt.total_seconds() if dates else pd.to_numeric(cells, errors="coerce")
-    values = numbers.to_numpy(dtype=float, na_value=np.nan)
-    known = np.isfinite(values)
-    ends = np.unique(np.quantile(values[known], np.linspace(0, 1, _THIRDS + 1))) if known.any() else np.zeros(0)
-    shown = [f"{pd.Timestamp(end, unit='s'):%Y-%m-%d}" if dates else f"{end:.4g}" for end in ends.tolist()]
+    """In which third of a column of numbers or dates each cell is; None: empty, or one of a column without thirds."""
+    numbers, dates = to_numbers(cells, str(cells.name)), is_dates(cells)
+    known = ~np.isnan(numbers)
+    ends = np.unique(np.quantile(numbers[known], np.linspace(0, 1, _THIRDS + 1))) if known.any() else np.zeros(0)
+    shown = [str(np.datetime64(math.floor(end), "D")) if dates else f"{end:.4g}" for end in ends.tolist()]
     names = [f"{low} to {high}" for low, high in pairwise(shown)]
-    places = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, max(0, len(names) - 1))
+    places = np.clip(np.searchsorted(ends, numbers, side="right") - 1, 0, max(0, len(names) - 1))
     return [names[at] if is_known and names else None for at, is_known in zip(places.tolist(), known, strict=True)]
 
 
