@@ -11,7 +11,8 @@ import torch
 from vicinal.calibration import conformal_quantile, density_ratio, effective_rows, likely_class_weights
 from vicinal.cli.program import run
 from vicinal.estimators import ModelFolder, NeighborClassifier, NeighborRegressor, load_model
-from vicinal.estimators.adaptation import Adaptation, explained_by_classes, numbers_of, shifted_columns
+from vicinal.estimators.adaptation import Adaptation
+from vicinal.estimators.shift import adapted_mass, explained_by_classes, numbers_of, shifted_columns
 
 
 def test_the_ratio_of_two_normals_is_that_of_their_densities():
@@ -130,6 +131,21 @@ def test_new_shares_of_classes_raise_accuracy_and_are_undone(classes, tmp_path):
     np.testing.assert_allclose(model.predict_proba(moved), probabilities)
 
 
+def test_an_adapted_attention_is_explained_and_shown(classes, tmp_path, capsys):
+    _, table, words = classes
+    settings = {"metric": "network", "readout": "attention", "members": 1, "hidden": (4,), "max_epochs": 1}
+    model = NeighborClassifier(validation_fraction=0.3, **settings).fit(table[:300], words[:300])
+    model.adapt(table[300:][words[300:] == "yes"])
+    (one,) = model.explain(table[:1], k=300)
+    contributed = sum(each.contribution for each in one.neighbors) + one.other_contribution
+    assert one.total == pytest.approx(contributed)
+    assert one.probability > one.total + 0.01  # which are before the shares of classes
+    assert "yes" in one._repr_html_()
+    model.save(tmp_path / "m")
+    assert run(["show", str(tmp_path / "m")]) == 0
+    assert f"to {int((words[300:] == 'yes').sum())} new rows" in capsys.readouterr().out
+
+
 @pytest.fixture(scope="module")
 def numbers():
     random = np.random.default_rng(5)
@@ -145,14 +161,14 @@ def test_margins_are_weighted_by_the_density_ratio(numbers):
     plain, queries = model.predict(x[:5]), x[120:][x[120:, 0] > 1.5]
     assert model.adapt(queries).kind == "columns"
     np.testing.assert_allclose(model.predict(x[:5]), plain)
-    bank, at, who, _ = model._calibrating_rows()
+    bank, at, who, _ = model.rows_that_calibrate()
     features = model.shift_features(bank.vectors[at].double(), who)
     new = model.shift_features(model.query_rows(queries).vectors, {"ids": None, "groups": None})
     weights = density_ratio(features.numpy(), new.numpy()).weights(features.numpy())
     expected = conformal_quantile(model._misses(0.9).numpy(), 0.9, weights=weights)
     assert model._margin(0.9) == pytest.approx(expected)
     quantile = model.for_loss(quantile=0.5)
-    np.testing.assert_allclose(quantile._adapted_mass(bank, at, who), weights)
+    np.testing.assert_allclose(adapted_mass(quantile), weights)
     model.adapt(None)
     assert model._margin(0.9) == pytest.approx(conformal_quantile(model._misses(0.9).numpy(), 0.9))
 

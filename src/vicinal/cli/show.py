@@ -48,6 +48,8 @@ def _print_folder(shown: dict[str, Any]) -> None:
     if shown["kind"] == "model":
         lines += [["vectors", f"of {shown['dim']} numbers ({shown['storage']})"]]
     lines += [[role, shown[role]] for role in ("id", "group", "time", "weight") if shown.get(role)]
+    if shown.get("adapted"):
+        lines += [["adapted", f"to {shown['adapted']:,} new rows; to take it back: vicinal adapt --undo"]]
     if shown.get("journal"):
         journal = shown["journal"]
         count = f"{journal['records']} changes, {size_words(journal['bytes'])}; --changes lists them"

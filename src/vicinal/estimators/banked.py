@@ -20,18 +20,7 @@ from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.encoders.kinds import is_gap
-from vicinal.estimators.adaptation import (
-    Adaptation,
-    Shift,
-    check_effective,
-    check_new_rows,
-    class_adaptation,
-    class_shares,
-    explained_by_classes,
-    numbers_of,
-    ratio_adaptation,
-    shifted_columns,
-)
+from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.attention import attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import Bank, check_known
 from vicinal.estimators.elements import with_elements
@@ -39,7 +28,7 @@ from vicinal.estimators.explanation import Explanation, Explanations
 from vicinal.estimators.fitting import fit_network, with_index
 from vicinal.estimators.forgetting import forget_cells, rescale
 from vicinal.estimators.importance import importance_of
-from vicinal.estimators.inputs import FEWEST_ROWS, EmbeddedRows, HeldOut, Ids, LabelledRows, hold_out, with_weight
+from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.label_codec import LabelCodec, label_frame
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
@@ -48,6 +37,7 @@ from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.refined_search import Refinement, refined_search
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import SearchHits, query_table
+from vicinal.estimators.shift import Shift, shift_of, with_adaptation
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.heads.kinds import adjusts
 from vicinal.training.rows import spread
@@ -161,11 +151,11 @@ class BankedEstimator(TunedEstimator):
 
     def calibrating_rows(self) -> int:
         """How many rows calibrate intervals or sets: see :meth:`calibrates` for which."""
-        return len(self._calibrating_rows()[1])
+        return len(self.rows_that_calibrate()[1])
 
     def calibrating_groups(self) -> int | None:
         """How many groups those rows are of; None of a model that was fitted without groups."""
-        codes = self._calibrating_rows()[3]
+        codes = self.rows_that_calibrate()[3]
         return None if codes is None else len(set(codes.tolist()))
 
     def calibrates(self, coverage: float) -> bool:
@@ -197,7 +187,7 @@ class BankedEstimator(TunedEstimator):
         )
         return False
 
-    def _calibrating_rows(self) -> tuple[Bank, Tensor, dict[str, Ids | None], Tensor | None]:
+    def rows_that_calibrate(self) -> tuple[Bank, Tensor, dict[str, Ids | None], Tensor | None]:
         """The bank whose rows calibrate, their positions ``[n]``, 4,096 at most, who they are, and codes of groups."""
         grouped = self.bank_.grouped
         of_all = self.folds_ is not None or self.network_.cross_fitted or (grouped and self.metric_ == "kernel")
@@ -318,7 +308,7 @@ class BankedEstimator(TunedEstimator):
             X: at least 30 new rows; None takes an adaptation back.
 
         Returns:
-            a :class:`vicinal.estimators.adaptation.Shift`: what differs, and what was done. ``lines()`` says it.
+            a :class:`vicinal.estimators.shift.Shift`: what differs, and what was done. ``lines()`` says it.
 
         Raises:
             ValueError: for too few rows, rows that are like fewer than 20 of the calibrating rows, a model of several
@@ -342,47 +332,6 @@ class BankedEstimator(TunedEstimator):
         check_is_fitted(self, "bank_")
         if X is None:
             return Shift(0, "none"), None
-        self._check_adapts()
-        plain = copy.copy(self)
-        plain.fitted_ = replace(self.opened(), adaptation=None)
-        return plain.shift_of_embedded(plain.query_rows(X, look=False))
-
-    def shift_of_embedded(self, rows: EmbeddedRows) -> tuple[Shift, Adaptation | None]:
-        """The same of embedded rows, for a model that is not adapted."""
-        check_new_rows(len(rows.frame))
-        bank, at, who, _ = self._calibrating_rows()
-        labels, nobody = bank.labels[at], {"ids": None, "groups": None}
-        said = self.shift_features(bank.vectors[at].double(), who), self.shift_features(rows.vectors, nobody)
-        tables = self.bank_.rows, rows.frame, self.kinds_
-        columns = shifted_columns(*tables, said, self.shift_names())
-        if not columns:
-            return Shift(len(rows.frame), "none"), None
-        adaptation, before = ratio_adaptation(*said), self.calibrating_errors()
-        if self.fitted_.codec.kind == "classes":
-            by_class = class_adaptation(*said)
-            of_rows = by_class.calibrating_weights(said[0], self.bank_.labels).numpy()
-            if by_class.lowers_log_loss(said[0], labels) and explained_by_classes(*numbers_of(*tables), of_rows):
-                adaptation = by_class
-        weights = adaptation.calibrating_weights(said[0], labels)
-        effective, mass = check_effective(weights), bank.mass[at] * weights
-        covered = self.calibrating_coverage(mass)
-        self.fitted_ = replace(self.fitted_, adaptation=adaptation)
-        share, names = mass / mass.sum(), self.fitted_.codec.classes.tolist()
-        shift = Shift(
-            rows=len(rows.frame),
-            kind="classes" if adaptation.class_weights else "columns",
-            columns=columns,
-            effective_rows=effective,
-            error="share wrong" if names else "mean squared error",
-            error_before=float(before @ share),
-            error_after=float(self.calibrating_errors() @ share),
-            covered_before=covered,
-            shares=class_shares(said[0], adaptation, names),
-        )
-        return shift, adaptation
-
-    def _check_adapts(self) -> None:
-        """Raise ValueError, which begins with ``adapt``, if the model cannot be adapted: see there."""
         for wrong, reason in (
             (not hasattr(self, "predict"), "a model of similarity, which predicts nothing"),
             (getattr(self, "targets_", None) is not None, "several targets; fit one model for each"),
@@ -393,33 +342,10 @@ class BankedEstimator(TunedEstimator):
                 raise ValueError(
                     f"adapt: expected a model of one number or class a row, with rows held out, got {reason}"
                 )
-
-    def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
-        """What the model says of embedded rows ``[n, p]``, by which populations are told apart."""
-        raise TypeError(f"adapt: expected a model that predicts, got {type(self).__name__}")
-
-    def shift_names(self) -> list[str]:
-        """Names of the first of these features, which are tested for a shift."""
-        raise TypeError(f"adapt: expected a model that predicts, got {type(self).__name__}")
-
-    def calibrating_errors(self) -> Tensor:
-        """Error of each calibrating row ``[n]``: squared, or whether its class is wrong."""
-        raise TypeError(f"adapt: expected a model that predicts, got {type(self).__name__}")
-
-    def calibrating_coverage(self, mass: Tensor) -> float | None:
-        """Share of the calibrating rows, by ``mass [n]``, within 90 % intervals or sets; None if too few calibrate."""
-        raise TypeError(f"adapt: expected a model that predicts, got {type(self).__name__}")
-
-    def _adapted_mass(self, rows: Bank, at: Tensor, identity: dict[str, Any]) -> Tensor | None:
-        """As how many rows each calibrating row counts ``[n]``; None: one each."""
-        adaptation, weights = self.fitted_.adaptation, rows.weights
-        if adaptation is None:
-            return None if weights is None else weights[at]
-        plain = copy.copy(self)
-        codec = self.fitted_.codec
-        plain.fitted_ = replace(self.fitted_, adaptation=None, codec=replace(codec, transform=codec.transform.base))
-        features = plain.shift_features(rows.vectors[at].double(), identity)
-        return rows.mass[at] * adaptation.calibrating_weights(features, rows.labels[at])
+        self.opened()
+        plain: Any = with_adaptation(self, None)
+        rows = plain.query_rows(X, look=False)
+        return shift_of(plain, rows.frame, rows.vectors)
 
     # Adding and forgetting rows.
 

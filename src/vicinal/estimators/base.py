@@ -92,10 +92,10 @@ OF_COMMANDS = frozenset(
         "next_ids",
         "opened",
         "query_rows",
+        "rows_that_calibrate",
         "shift_features",
         "shift_names",
         "shift_of",
-        "shift_of_embedded",
         "start_",
         "trained_by",
     }

@@ -122,7 +122,7 @@ class Explanation:
     Attributes:
         prediction: a number, or the predicted class; where rows may have several, the most probable one.
         total: what the contributions sum to: the number, on the scale of ``target_transform`` (its logarithm, say); for
-            classes their probability, or with a kernel the score behind it.
+            classes their probability, or with a kernel, or after ``adapt``, the score behind it.
         neighbors: the rows with the largest weights (in absolute value), largest first.
         other_weight: weight of all rows that are not listed; together with the listed weights it sums to 1.
         other_contribution: what those rows add; together with the listed contributions it sums to ``total``.
@@ -241,7 +241,7 @@ class Explanation:
 
         trend = self.trend
         is_scaled = self.transform != "none" or self.constant != 0
-        is_scaled |= self.probability is None and not math.isclose(self.total, self.prediction)
+        is_scaled |= not math.isclose(self.total, self.prediction if self.probability is None else self.probability)
         return NeighborPanel(
             title=title,
             query=cells(self.query),

@@ -17,11 +17,11 @@ from vicinal.core import check_choice, files
 from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
-from vicinal.estimators.adaptation import Shift
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import Ids, with_weight
 from vicinal.estimators.journal import Change, append_change, now, read_changes, vectors_as_text
 from vicinal.estimators.saving import CONFIG, shown_cell, write_model
+from vicinal.estimators.shift import Shift
 
 PAGES = ("README.md", "report.html", "splits.json", "plan.json")
 """Files of a fit that a bank with other rows leaves true: they tell of the fit."""

@@ -34,6 +34,7 @@ from vicinal.estimators.out_of_fold import (
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.queries import of_ranked_queries
 from vicinal.estimators.several import is_multilabel
+from vicinal.estimators.shift import adapted_mass
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads import conformal_margin
 from vicinal.heads.kinds import weighs_locally
@@ -576,18 +577,18 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def _margin(self, coverage: float) -> float:
         """By how much ranges are widened, from at most 4,096 rows; the same until the rows change."""
-        rows, at, known, codes = self._calibrating_rows()
+        _, at, _, codes = self.rows_that_calibrate()
         if len(at) == 0:
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
         computed = self.fitted_.computed
         if coverage not in computed.margins:
-            mass = self._adapted_mass(rows, at, known)
+            mass = adapted_mass(self)
             computed.margins[coverage] = conformal_margin(self._misses(coverage), coverage, mass, codes)
         return computed.margins[coverage]
 
     def _misses(self, coverage: float) -> Tensor:
         """By how much the range of each calibrating row misses its label ``[n]``, in units of its margin."""
-        rows, at, known, _ = self._calibrating_rows()
+        rows, at, known, _ = self.rows_that_calibrate()
         model, computed = self.fitted_, self.fitted_.computed
         if computed.misses is not None:
             return computed.misses
@@ -614,7 +615,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def calibrating_errors(self) -> Tensor:
         """Squared error of each calibrating row ``[n]``."""
-        rows, at, known, _ = self._calibrating_rows()
+        rows, at, known, _ = self.rows_that_calibrate()
         model = self.opened()
         said = model.in_label_units(model.answer(rows.vectors[at].double(), known)[0]).double()
         return (said - rows.labels[at]).square()
@@ -858,8 +859,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
     def _calibrating(self) -> tuple[Tensor, Tensor, Ids | None, Ids | None]:
         """Honest predictions ``[n, K]`` of at most 4,096 rows, their labels, weights and codes of groups."""
-        rows, at, known, codes = self._calibrating_rows()
-        mass = self._adapted_mass(rows, at, known) if self.folds_ is None else rows.weights
+        rows, at, known, codes = self.rows_that_calibrate()
+        mass = adapted_mass(self) if self.folds_ is None else rows.weights
         weights = None if mass is None else mass.numpy() if self.folds_ is None else mass[at].numpy()
         own_groups = None if codes is None else codes.numpy()
         if self.folds_ is not None:

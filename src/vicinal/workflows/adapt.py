@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 
 from vicinal.core import files
-from vicinal.estimators.adaptation import Shift
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.saving import save_model
+from vicinal.estimators.shift import Shift
 from vicinal.workflows.predict import features_of, load_predictor, read_rows
 
 

@@ -70,6 +70,7 @@ class _Model(_Summary):
     neighbors: int | None = None
     whole_up_to: int = 0
     metric: str | None = None
+    adaptation: dict[str, JsonValue] | None = None
     notes: _Notes = Field(default_factory=_Notes)
 
 
@@ -124,7 +125,8 @@ def show_folder(folder: Path) -> dict[str, Any]:
         for both "model" (the folder), "kind", "task", "vicinal" (the version that wrote it), "written" (time, UTC),
         "rows", "columns" (each with its kind and encoder), "settings", "scores", "bytes" and "files" (bytes by name);
         for a matcher "notes"; for a model "target", "name", "id", "group", "time", "weight", "labels", "dim",
-        "storage", "torch" (None in older folders), "distilled_from", and "journal" (None without one).
+        "storage", "torch" (None in older folders), "distilled_from", "adapted" (to how many rows,
+        or None), and "journal" (None without one).
 
     Raises:
         ValueError: if there is no such folder, or its settings are damaged, edited, or of a newer version.
@@ -188,6 +190,7 @@ def _model(folder: Path) -> dict[str, Any]:
         "columns": columns,
         "settings": _settings(config),
         "scores": notes.scores,
+        "adapted": (config.adaptation or {}).get("rows"),
         "journal": _journal(folder / CHANGES),
     }
 
