@@ -49,7 +49,8 @@ def _print_folder(shown: dict[str, Any]) -> None:
         lines += [["vectors", f"of {shown['dim']} numbers ({shown['storage']})"]]
     lines += [[role, shown[role]] for role in ("id", "group", "time", "weight") if shown.get(role)]
     if shown.get("adapted"):
-        lines += [["adapted", f"to {shown['adapted']:,} new rows; to take it back: vicinal adapt --undo"]]
+        undo = f"vicinal adapt {shown['model']} --undo --out {shown['model']}"
+        lines += [["adapted", f"to {shown['adapted']:,} new rows; to take it back: {undo}"]]
     if shown.get("journal"):
         journal = shown["journal"]
         count = f"{journal['records']} changes, {size_words(journal['bytes'])}; --changes lists them"
