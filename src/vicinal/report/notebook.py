@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from vicinal.core.checks import short_text
 from vicinal.report.comparables import COLUMNS, WEIGHT, GridLine, beside, grid_view, reasons
@@ -25,7 +24,7 @@ _WIDTH = 10
 
 @dataclass(frozen=True)
 class Part:
-    """A part of what is shown, from top to bottom: a title, a table or a drawing, and sentences.
+    """A part of what is shown, from top to bottom: a title, a table, and sentences.
 
     Attributes:
         title: above it; may be empty.
@@ -33,8 +32,6 @@ class Part:
         headings: of a plain table.
         rows: its cells, as text.
         pair: as :func:`vicinal.report.pairs.pair_view` gives it.
-        drawing: an SVG.
-        alt: the drawing in words.
         sentences: below.
     """
 
@@ -43,8 +40,6 @@ class Part:
     headings: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     pair: Mapping[str, Any] | None = None
-    drawing: Markup | None = None
-    alt: str = ""
     sentences: Sequence[str] = ()
 
 
