@@ -13,6 +13,7 @@ from torch import Tensor
 from vicinal.calibration import RelevanceFilter
 from vicinal.core import listed, short
 from vicinal.core.checks import check_between, check_integer
+from vicinal.core.identity import IdentityWarning
 from vicinal.core.seeding import seeded
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.search import Hit, hits_at, search_rows
@@ -186,7 +187,7 @@ def _reranked(by: Refinement, texts: Sequence[str], hits: list[list[Hit]]) -> li
     names = [str(name) for name in by.rerank.feature_names_in_]
     groups = [f"search {place}" for place, some in enumerate(each) for _ in some]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rows that are found again and again
+        warnings.simplefilter("ignore", IdentityWarning)  # of rows that are found again and again
         grades = by.rerank.predict(pd.DataFrame(rows)[names], groups=groups if by.rerank.bank_.grouped else None)
     graded, done = [], 0
     for some in each:
