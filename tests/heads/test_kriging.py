@@ -217,6 +217,16 @@ def test_copies_of_a_row_share_the_weight_that_it_has_alone():
         torch.testing.assert_close(shares.sum(1), alone[:, 0], rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("away", [0.0, 1e7, 1e9])
+def test_rows_far_from_the_query_are_as_far_from_each_other_as_they_are(away):
+    """A wild cell in a query: rows that are near each other are told apart all the same, and have weights."""
+    query, rows = np.array([-1.0]), np.array([[0.0], [0.125], [0.25], [0.25], [4.0]]) + away
+    solved = Kriging(5, noise=0.03).local_weights(torch.from_numpy(query[None]), torch.from_numpy(rows))
+    covariance, near = kernel_problem(query, rows[solved.positions[0].numpy()], 1.0)
+    want = all_subsets(covariance + 0.030001 * np.eye(5), near)
+    np.testing.assert_allclose(solved.weights[0].detach().numpy(), want, rtol=0, atol=1e-8)
+
+
 def test_little_noise_gives_a_row_its_own_label_and_much_noise_the_mean_of_the_nearest():
     _, bank, labels = drawn(7)
     exact = Kriging(10, noise=0.0).double()

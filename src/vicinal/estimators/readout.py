@@ -239,7 +239,8 @@ def errors_of(
     positions = heads[0].nearest(queries, bank, Identity(**identity))
     error, shares = torch.zeros(2, len(heads), len(queries), dtype=torch.float64)
     mass = mass.double()
-    for some in neighborhoods(queries, bank, positions, bank_weight=identity.get("bank_weight")):
+    scale = torch.stack([one.log_scale for one in heads]).amin().exp()
+    for some in neighborhoods(queries, bank, positions, scale, bank_weight=identity.get("bank_weight")):
         for number, (weights, variance) in enumerate(solve_each(heads, *some[1:])):
             local = KrigingWeights(weights, positions[some.part], variance)
             prediction = heads[number].with_trend(local, queries[some.part], bank).mean(labels)

@@ -24,6 +24,9 @@ _LEAST = 1e-6
 _NO_WEIGHT = 1e-6
 """Weight of all rows together below which none of them counts more than another."""
 
+_FAR = 1e8
+"""Squared distance, in squared lengths, from which differences of squares lose what tells near rows apart."""
+
 _MOST_TIES = 1024
 """Rows that are looked at for those of lowest rank among equally near ones; of trees thousands may be alike."""
 
@@ -115,16 +118,23 @@ class Neighborhoods(NamedTuple):
 
 
 def neighborhoods(
-    queries: Tensor, bank: Tensor, positions: Tensor, linear: int = 0, bank_weight: Tensor | None = None
+    queries: Tensor,
+    bank: Tensor,
+    positions: Tensor,
+    scale: Tensor,
+    linear: int = 0,
+    bank_weight: Tensor | None = None,
 ) -> Iterator[Neighborhoods]:
     """Squared distances, in float64, among queries ``[b, d]`` and the rows at ``positions [b, k]``; -1 for none.
 
-    As many queries at a time as fit the block policy.
+    As many queries at a time as fit the block policy. Products give all distances between rows but where a query is
+    very far from them: there each is computed by itself.
 
     Args:
         queries: ``[b, d]``.
         bank: ``[N, d]``.
         positions: ``[b, k]``.
+        scale: the least length of the kernels that read them.
         linear: how many of the last entries enter by inner products and not by distances.
         bank_weight: ``[N]`` or None.
     """
@@ -136,6 +146,10 @@ def neighborhoods(
         apart = apart[..., : apart.shape[-1] - linear]
         near = apart.square().sum(dim=-1)
         between = torch.baddbmm(near[:, :, None] + near[:, None, :], apart, apart.mT, alpha=-2)
+        far = near.detach().amax(dim=1) > _FAR * scale.square()
+        if bool(far.any()):
+            exact = torch.cdist(apart[far], apart[far], compute_mode="donot_use_mm_for_euclid_dist").square()
+            between = between.index_put((far,), exact)
         weight = None if bank_weight is None else bank_weight.double()[at.clamp(min=0)]
         yield Neighborhoods(part, near, between, at >= 0, line @ line.mT if linear else None, weight)
 
@@ -340,7 +354,8 @@ class Kriging(nn.Module):
         A position is -1 where a query has fewer rows; each query needs at least one. See :meth:`local_weights`.
         """
         with torch.autocast(queries.device.type, enabled=False):
-            near = neighborhoods(queries, bank, positions, self.linear, bank_weight)
+            scale = self.log_scale.detach().exp()
+            near = neighborhoods(queries, bank, positions, scale, self.linear, bank_weight)
             solved = [self.solve(*some[1:]) for some in near]
         weights, variances = zip(*solved, strict=True)
         return self.with_trend(KrigingWeights(torch.cat(weights), positions, torch.cat(variances)), queries, bank)
