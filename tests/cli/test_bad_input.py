@@ -221,6 +221,11 @@ def test_unseen_category_and_missing_number_are_predicted(saved, tmp_path, capsy
     assert len(capsys.readouterr().out.splitlines()) == 6
 
 
+def test_an_option_that_is_missing_is_said_with_what_it_is_for(capsys):
+    assert run(["learn", "photos.csv"]) == 2
+    assert one_sentence(capsys.readouterr().err).startswith("Missing option '--same': Column that says which rows are")
+
+
 def test_unknown_command_and_option(capsys):
     assert run(["fti"]) == 2
     assert "fti" in one_sentence(capsys.readouterr().err)

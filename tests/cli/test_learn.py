@@ -101,7 +101,7 @@ def test_numbers_several_classes_and_seen_ones_are_learned_too(folder, tmp_path,
     [
         (["--same", "knd"], "--same: expected one of 'id', 'a', 'b', 'c', 'kind'"),
         (["--same", "kind", "--id", "kind"], "--same: expected a column that is not the id or group too"),
-        (["--same", "note"], "--same: expected at least 4 classes of two rows and more"),
+        (["--same", "note", "--unseen"], "--same: expected at least 4 classes of two rows and more"),
         (["--same", "note", "--labels", "numbers"], "row 1, column note: expected a number, got"),
         (["--same", "kind", "--labels", "some"], "--labels: expected one of 'classes', 'several', 'numbers'"),
         (["--same", "kind", "--loss", "supco"], "--loss: expected the name of a loss"),

@@ -163,11 +163,20 @@ def test_training_that_gains_nothing_leaves_the_start():
     assert model.transform(X) == pytest.approx(start.transform(X), abs=1e-12)
 
 
+@pytest.mark.parametrize(("classes", "known"), [(3, 3), (7, 7), (8, 6)])
+def test_of_few_classes_all_are_learned_from_and_of_8_two_are_held_out(classes, known):
+    model = EmbeddingLearner(max_epochs=1, dim=2).fit(*shapes(classes))
+    labels, held_out = model.bank_.labels.numpy(), model.bank_.has(model.calibration_.ids)
+    apart = ~np.isin(model.bank_.ids, model.calibration_.ids)
+    assert len(np.unique(labels[apart])) == known
+    assert held_out.all()
+
+
 @pytest.mark.parametrize(
     ("settings", "y", "words"),
     [
         ({}, [1] * 30, "y: expected at least two classes, got one class, 1"),
-        ({}, [1, 2, 3] * 10, "expected at least 4 classes of two rows and more"),
+        ({"unseen": True}, [1, 2, 3] * 10, "expected at least 4 classes of two rows and more"),
         ({}, [1] * 29, "y: expected 30 labels, one a row of X .*, got 29"),
         ({"labels": "numbers"}, ["a"] * 30, "y: expected numbers, got 'a'"),
         ({"labels": "several"}, ["a"] * 30, "y: expected a list of classes in row 0, got 'a'"),

@@ -50,13 +50,14 @@ def learn(
     ] = 0,
     dim: Annotated[int, typer.Option(help="Largest width of the learned vectors.", rich_help_panel=o.LEARN)] = 128,
     unseen: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--unseen/--seen",
-            help="Test on classes that training has not seen, or on rows of all classes.",
+            help="Test on classes that training has not seen, or on rows of all classes; default: the former from 8 "
+            "classes on.",
             rich_help_panel=o.TRAIN,
         ),
-    ] = True,
+    ] = None,
     test: Annotated[float, typer.Option(help="Share of classes (or rows) to test on.", rich_help_panel=o.TRAIN)] = 0.2,
     validation: Annotated[
         float, typer.Option(help="Share of the others held out for early stopping.", rich_help_panel=o.TRAIN)

@@ -130,7 +130,9 @@ def _warnings_as_sentences() -> Iterator[None]:
 def _sentence(wrong: BaseException) -> str:
     """The message of an error in one line."""
     if isinstance(wrong, UsageError):  # typer's errors of use name the option
-        return " ".join(wrong.format_message().split())  # type: ignore[attr-defined]
+        sentence = " ".join(wrong.format_message().split())  # type: ignore[attr-defined]
+        missing = getattr(getattr(wrong, "param", None), "help", None) if sentence.startswith("Missing") else None
+        return f"{sentence.removesuffix('.')}: {missing}" if missing else sentence
     from vicinal.core.checks import ECHO, short_text
 
     if isinstance(wrong, OSError) and wrong.filename is not None:

@@ -78,7 +78,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         per_class: at least so many rows of a class in a batch.
         memory: how many rows of recent batches each batch is also compared with (cross-batch memory); 0: none.
         dim: width of the learned vector, at most.
-        unseen: hold out whole classes; False: hold out rows of every class.
+        unseen: hold out whole classes; False: hold out rows of every class; None: the former from 8 classes on.
         columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``form``, ``root``, ``cache_dir``,
             ``checkpoint_dir``, ``precision``, ``accelerator``, ``logger`` and ``progress``.
         encoders: encoder by column or by kind, see there. Images, sounds and texts that are not named get the
@@ -153,7 +153,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         per_class: int = 4,
         memory: int = 0,
         dim: int = 128,
-        unseen: bool = True,
+        unseen: bool | None = None,
         columns: Mapping[str, Kind] | None = None,
         form: TableForm | None = None,
         encoders: Mapping[str, str] | None = None,
@@ -382,11 +382,13 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     def _held_out(
         self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
     ) -> HeldOut:
-        if validation is None and self.unseen and self.labels_ == "classes" and classes is not None:
-            from vicinal.evaluation.alike import hold_out_classes
+        if validation is None and self.labels_ == "classes" and classes is not None:
+            from vicinal.evaluation.alike import hold_out_classes, holds_out_classes
 
-            held_out = hold_out_classes(classes.astype(np.int64), self.validation_fraction, seed)
-            return HeldOut(np.setdiff1d(np.arange(rows), held_out), held_out)
+            codes = classes.astype(np.int64)
+            if holds_out_classes(codes, self.unseen):
+                held_out = hold_out_classes(codes, self.validation_fraction, seed)
+                return HeldOut(np.setdiff1d(np.arange(rows), held_out), held_out)
         return hold_out(rows, validation, self.validation_fraction, groups, None, seed)
 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:

@@ -23,6 +23,9 @@ NEAREST = 10
 _SCORES = 1 << 22
 _FEWEST_CLUSTERS = 10
 
+_FEWEST_UNSEEN = 8
+"""Classes from which two are tested on, two stop the training, and four and more are learned from."""
+
 
 class Estimate(NamedTuple):
     """A mean over rows with the ends of its bootstrap interval of 95 %."""
@@ -146,6 +149,15 @@ def _estimate(
 def main_measure(scores: Mapping[str, Estimate]) -> str:
     """The measure that a fit stops by: "map@r" of classes, "r2@10" of numbers."""
     return next(iter(scores))
+
+
+def holds_out_classes(labels: NDArray[np.int64], unseen: bool | None) -> bool:  # noqa: FBT001  # a setting, as it is
+    """Whether whole classes are held out, rather than rows of each; None: from 8 classes of two rows and more on.
+
+    >>> holds_out_classes(np.repeat(np.arange(8), 2), None), holds_out_classes(np.repeat(np.arange(7), 2), None)
+    (True, False)
+    """
+    return int((np.bincount(labels) >= 2).sum()) >= _FEWEST_UNSEEN if unseen is None else unseen
 
 
 def hold_out_classes(labels: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:

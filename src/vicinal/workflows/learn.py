@@ -32,7 +32,14 @@ from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.learner import LABELS, EmbeddingLearner
 from vicinal.estimators.saving import write_model
-from vicinal.evaluation.alike import NEAREST, alike_scores, hold_out_classes, number_values, retrieval_values
+from vicinal.evaluation.alike import (
+    NEAREST,
+    alike_scores,
+    hold_out_classes,
+    holds_out_classes,
+    number_values,
+    retrieval_values,
+)
 from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page
 from vicinal.version import __version__
 from vicinal.workflows.opening import rows_of_the_table
@@ -66,7 +73,7 @@ class LearnJob:
         drop: columns to leave out.
         name: of the data; "" for the name of the file.
         seed: of splits and training.
-        test: share of the classes to test on; of rows, if ``unseen`` is False or labels are not "classes".
+        test: share of the classes to test on; of rows, if classes are few or labels are of another kind.
         parameters: of :class:`vicinal.estimators.EmbeddingLearner`.
         decimal: see :class:`vicinal.workflows.TableJob`, as for ``day_first``.
         day_first: whether dates such as 03/04/2021 have the day first.
@@ -143,6 +150,9 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
         opened = open_labelled(job, log)
         settings = {"random_state": job.seed, "root": opened.table.root, **job.parameters}
         kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
+        if job.labels == "classes":
+            codes = np.unique(opened.labels, return_inverse=True)[1]
+            settings["unseen"] = holds_out_classes(codes, settings.get("unseen"))
         model = EmbeddingLearner(labels=job.labels, columns=kinds, form=opened.table.form, **settings)
         test = _test_rows(job, opened, model)
         train = np.setdiff1d(np.arange(len(opened.table)), test)
@@ -151,7 +161,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
         if work.take_up(json.dumps([__version__, torch.__version__, facts, shown], default=str, sort_keys=True)):
             log("taking up the run that was interrupted")
         cache = None if work.folder is None else work.folder / CACHE
-        model.set_params(**{"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder})
+        model.set_params(**{"cache_dir": cache, **settings, "checkpoint_dir": work.folder})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LeakWarning)  # a column that tells the class is what is looked for here
             warnings.simplefilter("ignore", IdentityWarning)
