@@ -48,6 +48,7 @@ from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.kinds import adjusts, weighs_locally
+from vicinal.settings import NeighborSettings
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import NeighborNetwork
 from vicinal.training.history import TrainingHistory
@@ -114,9 +115,11 @@ def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
         raise
 
 
-class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc]  # scikit-learn has no types
     """Base of :class:`NeighborRegressor` and :class:`NeighborClassifier`; see there for the parameters."""
 
+    columns: Mapping[str, Kind] | None
+    form: TableForm | None
     fitted_: FittedModel
     network_ = Part[NeighborNetwork]("network")
     bank_ = Part[Bank]("bank")
@@ -137,99 +140,6 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     changes_: Changes = Changes()
     weight_unit_: float = 1.0
     _near_saved: SavedNear | None = None
-
-    def __init__(
-        self,
-        *,
-        preset: str | None = None,
-        head: str = "nona",
-        metric: str = "auto",
-        similarity: str = "l2",
-        mask: str | None = "s2",
-        mask_parameters: str = "pointwise",
-        mask_extent: str = "admissible",
-        simplex: str = "auto",
-        readout: str = "auto",
-        max_neighbors: int | None = None,
-        target_transform: str = "none",
-        loss: Any = None,
-        fair: str | None = None,
-        fair_weight: float | None = None,
-        fair_rate: str = "positive",
-        n_neighbors: int = 5,
-        index: str | None = None,
-        index_tolerance: float = 1e-3,
-        columns: Mapping[str, Kind] | None = None,
-        form: TableForm | None = None,
-        encoders: Mapping[str, str] | None = None,
-        tune: str = "none",
-        minutes: float = 10.0,
-        plan: Any = None,
-        hidden: tuple[int, ...] = (200, 25),
-        members: int = 8,
-        final_tanh: bool = False,
-        dropout: float = 0.2,
-        max_epochs: int = 200,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        encoder_learning_rate: float = 2e-5,
-        weight_decay: float = 0.0,
-        patience: int = 10,
-        validation_fraction: float = 0.15,
-        precision: str = "32-true",
-        accelerator: str = "auto",
-        devices: int | str = 1,
-        logger: str | None = None,
-        progress: bool = False,
-        root: str | Path | None = None,
-        cache_dir: str | Path | None = None,
-        checkpoint_dir: str | Path | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.preset = preset
-        self.head = head
-        self.metric = metric
-        self.similarity = similarity
-        self.mask = mask
-        self.mask_parameters = mask_parameters
-        self.mask_extent = mask_extent
-        self.simplex = simplex
-        self.readout = readout
-        self.max_neighbors = max_neighbors
-        self.target_transform = target_transform
-        self.loss = loss
-        self.fair = fair
-        self.fair_weight = fair_weight
-        self.fair_rate = fair_rate
-        self.n_neighbors = n_neighbors
-        self.index = index
-        self.index_tolerance = index_tolerance
-        self.columns = columns
-        self.form = form
-        self.encoders = encoders
-        self.tune = tune
-        self.minutes = minutes
-        self.plan = plan
-        self.hidden = hidden
-        self.members = members
-        self.final_tanh = final_tanh
-        self.dropout = dropout
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.encoder_learning_rate = encoder_learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.precision = precision
-        self.accelerator = accelerator
-        self.devices = devices
-        self.logger = logger
-        self.progress = progress
-        self.root = root
-        self.cache_dir = cache_dir
-        self.checkpoint_dir = checkpoint_dir
-        self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: X may be sparse; it is made dense."""

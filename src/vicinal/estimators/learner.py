@@ -2,7 +2,6 @@
 
 import copy
 import numbers
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,9 +16,8 @@ from vicinal.core import check_choice, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.core.seeding import usual_settings
-from vicinal.data import TableForm
 from vicinal.data.target import SEPARATOR
-from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder
+from vicinal.encoders import EmbeddingCache, PrincipalProjector, TableEncoder
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
@@ -33,9 +31,10 @@ from vicinal.estimators.labels import label_cells, read_numbers
 from vicinal.estimators.network import embedding_width, similarity_network, training_settings
 from vicinal.estimators.search import SearchHits, search_rows
 from vicinal.index import NeighborBank
+from vicinal.settings import LikenessSettings
 from vicinal.training import NeighborNetwork
 from vicinal.training.rows import Rows, RowSubset
-from vicinal.training.settings import TrainingSettings
+from vicinal.training.settings import TrainingSettings, check_limits
 
 if TYPE_CHECKING:
     from vicinal.evaluation.alike import Estimate
@@ -55,7 +54,7 @@ _ROUNDING = 1e-6
 """Of errors, which are logged in float32."""
 
 
-class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  # type: ignore[misc]  # scikit-learn has no types
+class EmbeddingLearner(LikenessSettings, TransformerMixin, BankedEstimator, task="similarity"):  # type: ignore[misc]  # scikit-learn has no types
     r"""Learns vectors of rows, such that near ones are alike, from any table and a column that says what is alike.
 
     The encoders' vectors of a row go through a linear map to unit length (see
@@ -143,63 +142,6 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     labels_: str
     start_: float
     learned_: bool
-
-    def __init__(
-        self,
-        *,
-        loss: str | None = None,
-        labels: str = "auto",
-        sampler: str = "auto",
-        per_class: int = 4,
-        memory: int = 0,
-        dim: int = 128,
-        unseen: bool | None = None,
-        columns: Mapping[str, Kind] | None = None,
-        form: TableForm | None = None,
-        encoders: Mapping[str, str] | None = None,
-        tune: str = "none",
-        max_epochs: int = 100,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        encoder_learning_rate: float = 2e-5,
-        weight_decay: float = 0.0,
-        patience: int = 10,
-        validation_fraction: float = 0.15,
-        root: Any = None,
-        cache_dir: Any = None,
-        checkpoint_dir: Any = None,
-        precision: str = "32-true",
-        accelerator: str = "auto",
-        logger: str | None = None,
-        progress: bool = False,
-        random_state: Any = 0,
-    ) -> None:
-        self.loss = loss
-        self.labels = labels
-        self.sampler = sampler
-        self.per_class = per_class
-        self.memory = memory
-        self.dim = dim
-        self.unseen = unseen
-        self.columns = columns
-        self.form = form
-        self.encoders = encoders
-        self.tune = tune
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.encoder_learning_rate = encoder_learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.root = root
-        self.cache_dir = cache_dir
-        self.checkpoint_dir = checkpoint_dir
-        self.precision = precision
-        self.accelerator = accelerator
-        self.logger = logger
-        self.progress = progress
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
         """Learn from rows and what makes them alike.
@@ -290,9 +232,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     def _check_settings(self) -> None:
         check_choice("labels", self.labels, LABELS)
         check_choice("sampler", self.sampler, SAMPLERS)
-        check_integer("per_class", self.per_class, 2)
-        check_integer("memory", self.memory, 0)
-        check_integer("dim", self.dim, 2, 1 << 16)
+        check_limits(self.get_params(deep=False), LikenessSettings)
         check_tune(self.tune)
         check_between("validation_fraction", self.validation_fraction, 0, 1)
         self._training(0)

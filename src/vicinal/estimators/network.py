@@ -1,6 +1,5 @@
 """From an estimator's settings to the parts of its network."""
 
-import math
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -16,8 +15,10 @@ from vicinal.estimators.plan import read_plan
 from vicinal.estimators.target_transform import TRANSFORMS
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
 from vicinal.masks import RankStep, RejectingStep, SoftStep, TopK
+from vicinal.settings import LARGEST_SIZE, NeighborSettings
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import NeighborNetwork, TrainingSettings
+from vicinal.training.settings import check_limits
 
 MASKS = ("s1", "s2", "s1-ranks", "s2-ranks", "s2-reject", "topk")
 
@@ -30,14 +31,8 @@ METRICS = ("auto", "network", "kernel", "trees")
 NEIGHBORS = 30
 """Rows that a kriging readout of a network looks at where ``max_neighbors`` is None."""
 
-MOST_NEIGHBORS = 1024
-"""Rows that a kriging readout looks at, at most: their kernel is a matrix of so many rows for each query."""
-
 PAPER_EPS = 1e-12
 """What keeps the numbers of SoftStep inside (0, 1) in the paper's public code, which ``mask_extent="all"`` follows."""
-
-_LARGEST = 1 << 20
-"""Units of a layer, and members: beyond it no machine holds the network."""
 
 
 def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
@@ -83,7 +78,6 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         classes: whether classes are predicted.
 
     Raises:
-        TypeError: if ``max_neighbors`` is no whole number.
         ValueError: naming a readout that does not exist, or a setting that it does not go with.
     """
     readout = check_choice("readout", settings["readout"], READOUTS)
@@ -95,8 +89,6 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         raise ValueError(
             f"readout: expected 'attention' or 'rows' for {got}, got 'comparables', which has no trend there"
         )
-    if settings["max_neighbors"] is not None:
-        check_integer("max_neighbors", settings["max_neighbors"], high=MOST_NEIGHBORS)
     if readout == "attention":
         if settings["max_neighbors"] is not None:
             raise ValueError(
@@ -201,6 +193,7 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
         ValueError: naming the parameter that is none of its choices or out of its range.
     """
     training_settings(settings, 0)
+    check_limits(settings, NeighborSettings)
     if isinstance(settings["random_state"], int):
         check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
     check_choice("head", settings["head"], HEADS)
@@ -214,11 +207,8 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     check_choice("mask_parameters", settings["mask_parameters"], ("pointwise", "global"))
     check_choice("mask_extent", settings["mask_extent"], ("admissible", "all"))
     _check_fair(settings, classes=classes)
-    check_between("index_tolerance", settings["index_tolerance"], 0, 1, closed=True)
     check_tune(settings["tune"], auto=True)
-    check_between("minutes", settings["minutes"], 0, math.inf)
     read_plan(settings["plan"])
-    check_integer("members", settings["members"], high=_LARGEST)
     if settings["dropout"] != 0:
         check_between("dropout", settings["dropout"], 0, 1)
     layer_sizes(settings["hidden"])
@@ -236,8 +226,6 @@ def _check_transform(settings: dict[str, Any], *, classes: bool) -> None:
 
 def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:
     """Raise ValueError for settings of ``fair`` that are wrong, or that train nothing by a gradient of predictions."""
-    if settings["fair_weight"] is not None:
-        check_between("fair_weight", settings["fair_weight"], 0, math.inf, closed=True)
     rate = check_choice("fair_rate", settings["fair_rate"], RATES)
     if settings["fair"] is None:
         return
@@ -260,7 +248,7 @@ def layer_sizes(hidden: Any) -> tuple[int, ...]:
     """Sizes of the projector's layers, checked."""
     if not isinstance(hidden, tuple | list) or not hidden:
         raise ValueError(f"hidden: expected the sizes of at least one layer, as (200, 25), got {short(hidden)}")
-    return tuple(check_integer("hidden", size, high=_LARGEST) for size in hidden)
+    return tuple(check_integer("hidden", size, high=LARGEST_SIZE) for size in hidden)
 
 
 def training_settings(settings: dict[str, Any], seed: int) -> TrainingSettings:

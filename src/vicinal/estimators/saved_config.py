@@ -19,13 +19,11 @@ from vicinal.encoders.names import check_encoder, chosen_encoder, reaches_out
 from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.kernel_metric import WHOLE
-from vicinal.estimators.network import (
-    MOST_NEIGHBORS,
-    READOUTS,
-)
+from vicinal.estimators.network import READOUTS
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.index import FaissIndex
+from vicinal.settings import MOST_NEIGHBORS
 
 VERSION = 2
 """Version of the folder's layout; folders of other versions are refused."""

@@ -1,6 +1,8 @@
 """Settings of training."""
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import torch
 
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer, check_number
+from vicinal.settings import BaseTraining
 
 LOGGERS = {
     "csv": "CSVLogger",
@@ -17,12 +20,9 @@ LOGGERS = {
 }
 """Loggers by name, with their classes of ``lightning.pytorch.loggers``."""
 
-_LARGEST = 1e6
-"""Largest learning rate and decay: far above useful ones, far below the range of float32."""
 
-
-@dataclass(frozen=True)
-class TrainingSettings:
+@dataclass(kw_only=True)
+class TrainingSettings(BaseTraining):
     """Settings of one training run, checked when made.
 
     Attributes:
@@ -56,31 +56,17 @@ class TrainingSettings:
     ValueError: batch_size: expected a whole number of at least 2, got 1
     """
 
-    max_epochs: int = 200
     batch_size: int = 32
-    learning_rate: float = 1e-3
-    encoder_learning_rate: float = 2e-5
-    weight_decay: float = 0.0
     layer_decay: float = 1.0
     schedule: str = "constant"
-    patience: int = 10
     seed: int = 0
-    precision: str = "32-true"
-    accelerator: str = "auto"
     devices: int | str = 1
     timeout: float = 1800.0
-    logger: str | None = None
-    progress: bool = False
     folder: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        check_integer("max_epochs", self.max_epochs)
-        check_integer("batch_size", self.batch_size, low=2)
-        check_integer("patience", self.patience)
+        check_limits(vars(self), BaseTraining)
         check_integer("seed", self.seed, low=0)
-        check_between("learning_rate", self.learning_rate, 0, _LARGEST)
-        check_between("encoder_learning_rate", self.encoder_learning_rate, 0, _LARGEST)
-        check_between("weight_decay", self.weight_decay, 0, _LARGEST, closed=True)
         if not 0 < check_number("layer_decay", self.layer_decay) <= 1:  # 0 would leave lower layers as they are
             raise ValueError(f"layer_decay: expected a number above 0 and at most 1, got {self.layer_decay}")
         check_choice("schedule", self.schedule, ("constant", "linear"))
@@ -93,6 +79,28 @@ class TrainingSettings:
             check_integer("devices", self.devices)
         if self.logger is not None:
             check_choice("logger", self.logger, LOGGERS)
+
+
+def check_limits(values: Mapping[str, Any], *kinds: type) -> None:
+    """Check the numbers among ``values`` by the limits of the settings of these kinds; None is none.
+
+    Raises:
+        TypeError: naming a setting that is no number.
+        ValueError: naming a setting out of its range.
+
+    >>> check_limits({"patience": 0}, BaseTraining)
+    Traceback (most recent call last):
+    ValueError: patience: expected a whole number of at least 1, got 0
+    """
+    for one in (one for kind in kinds for one in fields(kind)):
+        limits, value = one.metadata.get("limits"), values.get(one.name)
+        if limits is None or (value is None and one.default is None):
+            continue
+        if one.type in (int, int | None):
+            check_integer(one.name, value, int(limits.low), None if limits.high is None else int(limits.high))
+        else:
+            high = math.inf if limits.high is None else limits.high
+            check_between(one.name, value, limits.low, high, closed=limits.closed)
 
 
 def check_accelerator(name: object) -> str:

@@ -1,0 +1,171 @@
+"""Settings of estimators, each typed here alone: its name, default, range, and sentence of the command line.
+
+Estimators, training and commands are made of them, and a model folder keeps them. Nothing is imported here but
+``dataclasses``, so that help need not wait for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LARGEST = 1e6
+"""Largest learning rate and decay: far above useful ones, far below the range of float32."""
+
+MOST_NEIGHBORS = 1024
+"""Rows that a kriging readout looks at, at most: their kernel is a matrix of so many rows for each query."""
+
+LARGEST_SIZE = 1 << 20
+"""Units of a layer, and members: beyond it no machine holds the network."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The least and the largest value of a number, and whether they are allowed themselves."""
+
+    low: int | float = 1
+    high: int | float | None = None
+    closed: bool = True
+
+
+def setting(default: Any, sentence: str = "", limits: Limits | None = None, metavar: str | None = None) -> Any:
+    """A field with its default, what the help of commands says of it, the range of a number, and what a text names."""
+    return field(default=default, metadata={"sentence": sentence, "limits": limits, "metavar": metavar})
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BaseTraining:
+    """How anything is trained; see :class:`vicinal.training.TrainingSettings`."""
+
+    max_epochs: int = setting(200, "Most passes over the training rows.", Limits(1))
+    batch_size: int = setting(128, "Rows per training step.", Limits(2))
+    learning_rate: float = setting(1e-3, "Learning rate of new weights.", Limits(0, LARGEST, closed=False))
+    encoder_learning_rate: float = setting(
+        2e-5, "Learning rate of tuned pretrained encoders.", Limits(0, LARGEST, closed=False)
+    )
+    weight_decay: float = setting(0.0, "Decoupled weight decay.", Limits(0, LARGEST))
+    patience: int = setting(10, "Epochs without a better validation error before training stops.", Limits(1))
+    precision: str = setting("32-true", "Precision: 32-true, 64-true, bf16-mixed or 16-mixed.")
+    accelerator: str = setting("auto", "Accelerator: cpu, gpu, mps or auto, as in Lightning.")
+    logger: str | None = setting(None, "Training log: csv, tensorboard, wandb or mlflow.")
+    progress: bool = False
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class EstimatorSettings(BaseTraining):
+    """What all estimators of tables have; see :class:`vicinal.estimators.NeighborRegressor`."""
+
+    columns: Mapping[str, Any] | None = None
+    form: Any = None
+    encoders: Mapping[str, str] | None = None
+    tune: str = setting(
+        "none",
+        "Trained part of pretrained encoders: none, last-N, lora, all, or auto (as much as --minutes allow, if it "
+        "predicts the held-out rows better).",
+    )
+    validation_fraction: float = 0.15
+    root: str | Path | None = None
+    cache_dir: str | Path | None = None
+    checkpoint_dir: str | Path | None = None
+    random_state: Any = 0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NeighborSettings(EstimatorSettings):
+    """Settings of estimators that predict; see :class:`vicinal.estimators.NeighborRegressor`."""
+
+    preset: str | None = setting(
+        None,
+        "Settings by one name: nona (the NONA paper's model and training; its encoders are trained, too, unless "
+        "--tune none). Options that are named go before it.",
+    )
+    head: str = setting("nona", "Head: nona (neighbors) or dense.")
+    metric: str = setting(
+        "auto",
+        "What makes rows near: trees (boosted), kernel (with learned lengths of columns; for classes "
+        "also of frozen encoders), network (trained), or auto (what predicts best; a network only if clearly better).",
+    )
+    similarity: str = setting("l2", "Similarity: l2, l1, cosine, dot, scaled_dot, snr, squared_l2.")
+    mask: str | None = setting("s2", "Rejection of far neighbors: s2, s1, s2-ranks, s1-ranks, s2-reject, topk or none.")
+    mask_parameters: str = setting("pointwise", "Parameters of s1 and s2: pointwise or global.")
+    mask_extent: str = "admissible"
+    simplex: str = setting(
+        "auto", "Weights: softmax, sparsemax, entmax15; auto: entmax15 for numbers, softmax for classes."
+    )
+    readout: str = setting(
+        "auto",
+        "How neighbors are combined: rows (a weighted mean of few), comparables (few, each adjusted by a trend "
+        "by columns), dense (many, weights also below 0), attention (all, of a network), or auto (the fewest rows that "
+        "do nearly as well).",
+    )
+    max_neighbors: int | None = setting(
+        None,
+        "Most neighbors of a prediction; default: 10 to 120, chosen; 30 of a network; for dense weights all of "
+        "up to 2,048, 256 of more rows, 128 of over 5,000.",
+        Limits(1, MOST_NEIGHBORS),
+    )
+    target_transform: str = setting(
+        "none",
+        "Scale that numbers are learned on: none, log (for positive numbers such as prices; predictions are "
+        "weighted geometric means), rank (normal scores), or auto (log if a kernel predicts better with it).",
+    )
+    loss: Any = setting(
+        None,
+        "Losses and regularizers of the embeddings to add: supcon(temperature=.1) + 0.05*energy_confusion (see "
+        "vicinal losses); or the loss of predictions: matching:sigmoid(scale=2,shift=0.7) in label units, "
+        "comp_sum(tau=1.7) for classes; or both, with + between them. Default: squared error, log-loss.",
+    )
+    fair: str | None = setting(
+        None,
+        "Column of an attribute such as sex or age, whose groups should be treated alike. It is not a feature "
+        "unless --use or a kind names it. The metric is then the network.",
+        metavar="COL",
+    )
+    fair_weight: float | None = setting(
+        None,
+        "Weight of --fair in the loss; 0: only measure. Default: 0.1 for classes, 1 for numbers.",
+        Limits(0),
+    )
+    fair_rate: str = setting(
+        "positive",
+        "For classes, the rate that --fair makes equal: positive, true_positive, false_positive or accuracy.",
+    )
+    n_neighbors: int = 5
+    index: str | None = setting(
+        None,
+        "Index to find neighbors: exact, faiss:IVF1024,Flat, milvus:./bank.db, milvus:http://host:19530; default: "
+        "none, the whole bank is read. It is saved with the model; a database stays where it is.",
+        metavar="NAME",
+    )
+    index_tolerance: float = setting(
+        1e-3,
+        "With --index: most weight allowed for rows that were not fetched; else the whole bank is read.",
+        Limits(0, 1),
+    )
+    minutes: float = setting(10.0, "Most minutes for --tune auto.", Limits(0, closed=False))
+    plan: Any = setting(None, "plan.json of an earlier model, to tune the same way.")
+    hidden: tuple[int, ...] = setting((200, 25), "Sizes of the projector's layers; the last is the embedding's.")
+    members: int = setting(
+        8, "Number of projectors with heads, whose predictions are averaged.", Limits(1, LARGEST_SIZE)
+    )
+    final_tanh: bool = setting(default=False, sentence="End the projector with a tanh, as in the NONA paper.")
+    dropout: float = setting(0.2, "Dropout before each projector layer.")
+    devices: int | str = setting(1, "Number of processes that train together, each on its own device.")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LikenessSettings(EstimatorSettings):
+    """Settings of :class:`vicinal.estimators.EmbeddingLearner`."""
+
+    loss: str | None = setting(
+        None,
+        "Losses of pairs or proxies, with regularizers: multi_similarity(miner=hard), proxy_anchor + "
+        "0.05*energy_confusion (see vicinal losses).",
+    )
+    labels: str = "auto"
+    sampler: str = setting("auto", "Sampler of batches: auto, classes, random, strata, groups, clusters.")
+    per_class: int = setting(4, "Rows of a class in a batch.", Limits(2))
+    memory: int = setting(0, "Rows of earlier batches to compare each batch with.", Limits(0))
+    dim: int = setting(128, "Largest width of the learned vectors.", Limits(2, 1 << 16))
+    unseen: bool | None = None
+    max_epochs: int = setting(100, "Most passes over the training rows.", Limits(1))
