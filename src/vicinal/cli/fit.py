@@ -9,6 +9,7 @@ from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_columns, print_json, print_scores, progress
 from vicinal.cli.progress import shown_progress
+from vicinal.settings import NeighborSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,13 +22,22 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
-@o.with_options(o.TABLE, o.LABELS, o.TRAINING, o.NEIGHBORS, o.FIT, o.RUN)
+@o.with_options(
+    o.TABLE,
+    o.LABELS,
+    o.TRAINING,
+    o.NEIGHBORS,
+    o.FIT,
+    o.of_settings(NeighborSettings, o.LEARN, "head"),
+    o.RUN,
+    tune="auto",
+    target_transform="auto",
+)
 def fit(
     context: typer.Context,
     data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
     target: o.Targets,
     *,
-    head: Annotated[str, typer.Option(help="Head: nona (neighbors) or dense.", rich_help_panel=o.LEARN)] = "nona",
     out: Annotated[
         str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
     ] = None,
@@ -48,7 +58,7 @@ def fit(
 
     source = table_source("data", data, options["database"])
     folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
-    o.check_method("--head", "head", head)
+    o.check_method("--head", "head", options["head"])
     parameters = o.estimator_parameters(context)
     job = TableJob(source=source, target=target[0], also=target[1:], parameters=parameters, **o.table_settings(options))
     quiet, as_json = options["quiet"], options["as_json"]

@@ -9,13 +9,21 @@ from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_columns, print_json, print_rows
 from vicinal.cli.progress import shown_progress
+from vicinal.settings import LikenessSettings
 
 if TYPE_CHECKING:
     from vicinal.workflows.learn import LearnOutcome
 
 
+LEARNING: o.Options = {
+    **o.of_settings(LikenessSettings, o.TRAIN, "max_epochs"),
+    **o.of_settings(LikenessSettings, o.LEARN, "loss", "sampler", "per_class", "memory", "dim"),
+}
+"""What only this command has of the settings of a learner."""
+
+
 @app.command(epilog="Example: vicinal learn photos.csv --same product --image photo")
-@o.with_options(o.TABLE, o.TRAINING, o.RUN, tune="none", max_epochs=100)
+@o.with_options(o.TABLE, o.TRAINING, LEARNING, o.RUN)
 def learn(
     data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
     *,
@@ -30,25 +38,6 @@ def learn(
     out: Annotated[
         str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
     ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            help="Losses of pairs or proxies, with regularizers: multi_similarity(miner=hard), proxy_anchor + "
-            "0.05*energy_confusion (see vicinal losses).",
-            rich_help_panel=o.LEARN,
-        ),
-    ] = None,
-    sampler: Annotated[
-        str,
-        typer.Option(
-            help="Sampler of batches: auto, classes, random, strata, groups, clusters.", rich_help_panel=o.LEARN
-        ),
-    ] = "auto",
-    per_class: Annotated[int, typer.Option(help="Rows of a class in a batch.", rich_help_panel=o.LEARN)] = 4,
-    memory: Annotated[
-        int, typer.Option(help="Rows of earlier batches to compare each batch with.", rich_help_panel=o.LEARN)
-    ] = 0,
-    dim: Annotated[int, typer.Option(help="Largest width of the learned vectors.", rich_help_panel=o.LEARN)] = 128,
     unseen: Annotated[
         bool | None,
         typer.Option(
@@ -76,8 +65,8 @@ def learn(
     source = table_source("data", data, options["database"])
     folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
     parameters: dict[str, Any] = {name: options[name] for name in o.PLAIN if name in options}
-    parameters |= {"encoders": o.parse_encoders(options["encoder"]), "loss": loss, "sampler": sampler, "dim": dim}
-    parameters |= {"per_class": per_class, "memory": memory, "unseen": unseen, "max_epochs": options["max_epochs"]}
+    parameters |= {name: options[name] for name in LEARNING}
+    parameters |= {"encoders": o.parse_encoders(options["encoder"]), "unseen": unseen}
     parameters |= {"validation_fraction": validation}
     parameters |= {} if options["cache"] is None else {"cache_dir": options["cache"]}
     of_table = o.table_settings(options | {"separator": separator, "group": group, "test": test})

@@ -18,112 +18,58 @@ if TYPE_CHECKING:
     from vicinal.workflows.match import Log, MatchJob, MatchOutcome
 
 MATCHING: o.Options = {
-    "pairs": (
-        Annotated[
-            str | None,
-            typer.Option(
-                help="Table of labelled pairs: columns left and right (ids), and match (0 or 1; without it all match).",
-                metavar="FILE",
-            ),
-        ],
+    "pairs": o.option(
+        o.Name,
+        "Table of labelled pairs: columns left and right (ids), and match (0 or 1; without it all match).",
+        metavar="FILE",
+    ),
+    **{name: o.TABLE[name] for name in ("use", "drop", "root")},
+    "precision": o.option(
+        float | None,
+        "Share of links that must be right, promised with 95 % confidence by labelled pairs held out; "
+        "default: the threshold of best F1.",
+    ),
+    "candidates": o.option(int, "Rows that each row is compared with; see the report.", o.LEARN, default=10),
+    "scorer": o.option(str, "What tells matches: boosting, neighbors or auto.", o.LEARN, default="auto"),
+    "tune": o.option(
+        str,
+        "What of the pretrained encoder of texts is trained to read both rows of a pair at once: none, "
+        "last-N, lora, all, or auto (what --minutes have time for); it is used if pairs held out are told better.",
+        o.LEARN,
+        default="none",
+    ),
+    **{name: o.FIT[name] for name in ("minutes", "plan")},
+    "hub_correction": o.option(
+        bool, "Try whether rows that are near to everything should lose score.", o.LEARN, default=True
+    ),
+    "learn_candidates": o.option(
+        bool,
+        "Try whether vectors give better candidates after a linear map learned from pairs that match.",
+        o.LEARN,
+        default=False,
+    ),
+    **{name: o.TRAINING[name] for name in ("encoder", "seed")},
+    "validation": o.option(float, "Share of the labelled pairs that choose the threshold.", o.LEARN, default=0.25),
+    "index": o.option(
+        str,
+        "What searches the vectors, for this run: exact, faiss:IVF1024,Flat, milvus:./rows.db or "
+        "milvus:http://host:19530.",
+        o.ALSO,
+        default="exact",
+        metavar="NAME",
+    ),
+    "out": o.option(o.Name, "Folder to write.", metavar="FOLDER"),
+    "review": o.option(
+        bool,
+        "Then serve a page on this computer to label the pairs of review.csv one by one; the labels are "
+        "written as they are given, and the next match learns from them.",
         None,
+        "--review",
+        default=False,
     ),
-    "use": (o.Use, None),
-    "drop": (o.Drop, None),
-    "root": (o.Root, None),
-    "precision": (
-        Annotated[
-            float | None,
-            typer.Option(
-                help="Share of links that must be right, promised with 95 % confidence by labelled pairs held out; "
-                "default: the threshold of best F1.",
-            ),
-        ],
-        None,
-    ),
-    "candidates": (
-        Annotated[
-            int, typer.Option(help="Rows that each row is compared with; see the report.", rich_help_panel=o.LEARN)
-        ],
-        10,
-    ),
-    "scorer": (
-        Annotated[str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=o.LEARN)],
-        "auto",
-    ),
-    "tune": (
-        Annotated[
-            str,
-            typer.Option(
-                help="What of the pretrained encoder of texts is trained to read both rows of a pair at once: none, "
-                "last-N, lora, all, or auto (what --minutes have time for); it is used if pairs held out are told "
-                "better.",
-                rich_help_panel=o.LEARN,
-            ),
-        ],
-        "none",
-    ),
-    "minutes": (o.Minutes, 10.0),
-    "plan": (o.Plan, None),
-    "hub_correction": (
-        Annotated[
-            bool,
-            typer.Option(
-                help="Try whether rows that are near to everything should lose score.", rich_help_panel=o.LEARN
-            ),
-        ],
-        True,
-    ),
-    "learn_candidates": (
-        Annotated[
-            bool,
-            typer.Option(
-                help="Try whether vectors give better candidates after a linear map learned from pairs that match.",
-                rich_help_panel=o.LEARN,
-            ),
-        ],
-        False,
-    ),
-    "encoder": (o.Encoder, None),
-    "validation": (
-        Annotated[
-            float, typer.Option(help="Share of the labelled pairs that choose the threshold.", rich_help_panel=o.LEARN)
-        ],
-        0.25,
-    ),
-    "seed": (o.Seed, 0),
-    "index": (
-        Annotated[
-            str,
-            typer.Option(
-                help="What searches the vectors, for this run: exact, faiss:IVF1024,Flat, milvus:./rows.db or "
-                "milvus:http://host:19530.",
-                rich_help_panel=o.ALSO,
-                metavar="NAME",
-            ),
-        ],
-        "exact",
-    ),
-    "out": (Annotated[str | None, typer.Option(help="Folder to write.", metavar="FOLDER")], None),
-    "review": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--review",
-                help="Then serve a page on this computer to label the pairs of review.csv one by one; the labels are "
-                "written as they are given, and the next match learns from them.",
-            ),
-        ],
-        False,
-    ),
-    "port": (
-        Annotated[int, typer.Option(help="Port of the page of --review; 0: a free one.", metavar="PORT")],
-        0,
-    ),
-    "database": (o.Database, None),
-    "as_json": (o.AsJson, False),
-    "quiet": (o.Quiet, False),
-    "verbose": (o.Verbose, False),
+    "port": o.option(int, "Port of the page of --review; 0: a free one.", default=0, metavar="PORT"),
+    "database": o.TABLE["database"],
+    **o.RUN,
 }
 """What both commands have."""
 

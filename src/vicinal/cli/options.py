@@ -1,15 +1,49 @@
 """Options that several commands share, and their parsing."""
 
 import inspect
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
+from vicinal.settings import EstimatorSettings, NeighborSettings
+
 DATA, LEARN, TRAIN = (f"Advanced: {what}" for what in ("the table", "what is learned", "training"))
 ALSO = "Advanced: also"
 """Panels of ``--help``; options without a panel are the basic ones, and come first."""
+
+Options: TypeAlias = dict[str, tuple[Any, Any]]
+"""Options by the names of their parameters: what they are, and their defaults."""
+
+Names: TypeAlias = list[str] | None
+Name: TypeAlias = str | None
+
+
+def option(
+    kind: Any, sentence: str, panel: str | None = None, *names: str, default: Any = None, **further: Any
+) -> tuple[Any, Any]:
+    """An option of a type, as typer takes it, and its default."""
+    return Annotated[kind, typer.Option(*names, help=sentence, rich_help_panel=panel, **further)], default
+
+
+def of_settings(kind: type, panel: str, *names: str, **kinds: Any) -> Options:
+    """Options that are settings of estimators, with defaults and sentences of :mod:`vicinal.settings`.
+
+    Args:
+        kind: the settings.
+        panel: of ``--help``.
+        *names: of the settings.
+        **kinds: types of those that a text stands for.
+    """
+    chosen = [(one, kinds.get(one.name, one.type), dict(one.metadata)) for one in fields(kind) if one.name in names]
+    return {
+        one.name: option(taken, its["sentence"], panel, default=one.default, metavar=its["metavar"])
+        for one, taken, its in sorted(chosen, key=lambda each: names.index(each[0].name))
+    }
+
 
 Database: TypeAlias = Annotated[
     str | None,
@@ -19,225 +53,15 @@ Database: TypeAlias = Annotated[
         metavar="FILE|URL",
     ),
 ]
-Target: TypeAlias = Annotated[str, typer.Option(help="Column to predict.")]
 Targets: TypeAlias = Annotated[
     list[str], typer.Option("--target", help="Column to predict; repeat it for several columns of numbers.")
 ]
-
-
-def _columns(kind: str) -> Any:
-    """Option that names columns of one kind."""
-    help_text = f"Treat this column as {kind} (repeatable)."
-    return typer.Option(help=help_text, rich_help_panel=DATA, metavar="COL")
-
-
-Text: TypeAlias = Annotated[list[str] | None, _columns("text")]
-Image: TypeAlias = Annotated[list[str] | None, _columns("images: paths, or bytes in parquet")]
-Audio: TypeAlias = Annotated[list[str] | None, _columns("audio: paths, or bytes in parquet")]
-Number: TypeAlias = Annotated[list[str] | None, _columns("numbers")]
-Category: TypeAlias = Annotated[list[str] | None, _columns("categories")]
-Vector: TypeAlias = Annotated[list[str] | None, _columns("fixed vectors")]
-Sets: TypeAlias = Annotated[
-    list[str] | None,
+Root: TypeAlias = Annotated[
+    str | None,
     typer.Option(
-        "--set",
-        help="Treat this column of lists as sets, or combine columns of one kind into a set: photos=a,b,c,d.",
+        help="Folder that paths of images and sounds start from, and must stay in; default: that of the table.",
         rich_help_panel=DATA,
-        metavar="COL[=COL,...]",
-    ),
-]
-Long: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="Long texts: cut (a pretrained encoder reads the beginning) or chunks (a text is the set of its chunks).",
-        rich_help_panel=LEARN,
-    ),
-]
-Drop: TypeAlias = Annotated[list[str] | None, typer.Option(help="Leave out this column (repeatable).", metavar="COL")]
-Use: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="Learn only from this column (repeatable).", rich_help_panel=DATA, metavar="COL"),
-]
-Id: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--id", help="Column that names each row; a row never predicts itself."),
-]
-Group: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Column of groups (patient, house): kept together in splits."),
-]
-Query: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of queries (searches, users, sessions): rows are ranked within each by their target, a grade. It "
-        "is the group, too.",
-        metavar="COL",
-    ),
-]
-Time: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of dates or numbers: the latest rows are test rows, those before them serve early stopping.",
-        rich_help_panel=DATA,
-        metavar="COL",
-    ),
-]
-Weight: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of numbers: a row of weight 2 counts as two in training, as a neighbor, and in errors.",
-        rich_help_panel=DATA,
-        metavar="COL",
-    ),
-]
-Task: TypeAlias = Annotated[
-    str | None, typer.Option(help="regression or classification; default: from the target.", rich_help_panel=DATA)
-]
-Separator: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help='Separator of several classes in a cell of the target, such as ";". Cells that are lists need none.',
-        rich_help_panel=DATA,
-        metavar="TEXT",
-    ),
-]
-DayFirst: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(
-        "--day-first/--month-first",
-        help="Order of day and month in dates such as 03/04/2021. Default: detected from all cells of the column.",
-        rich_help_panel=DATA,
-        show_default=False,
-    ),
-]
-Decimal: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help='Mark before decimals in texts such as 1,234: "." or ",". Default: detected from all cells of the column.',
-        rich_help_panel=DATA,
-        metavar="MARK",
-    ),
-]
-Encoder: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Encoder of a column or a kind: text=minilm, photo=efficientnet-lite0, text=hub:NAME, text=folder:PATH; "
-        "of a set and its elements: photos=set_transformer:efficientnet-lite0.",
-        metavar="COL=NAME",
-    ),
-]
-Tune: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="Trained part of pretrained encoders: none, last-N, lora, all, or auto (as much as --minutes allow, if it "
-        "predicts the held-out rows better).",
-        rich_help_panel=LEARN,
-    ),
-]
-Minutes: TypeAlias = Annotated[float, typer.Option(help="Most minutes for --tune auto.", rich_help_panel=TRAIN)]
-Plan: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="plan.json of an earlier model, to tune the same way.", rich_help_panel=TRAIN, metavar="FILE"),
-]
-Preset: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Settings by one name: nona (the NONA paper's model and training; its encoders are trained, too, unless "
-        "--tune none). Options that are named go before it.",
-        rich_help_panel=LEARN,
-    ),
-]
-Similarity: TypeAlias = Annotated[
-    str, typer.Option(help="Similarity: l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=LEARN)
-]
-Mask: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="Rejection of far neighbors: s2, s1, s2-ranks, s1-ranks, s2-reject, topk or none.", rich_help_panel=LEARN
-    ),
-]
-MaskParameters: TypeAlias = Annotated[
-    str, typer.Option(help="Parameters of s1 and s2: pointwise or global.", rich_help_panel=LEARN)
-]
-Simplex: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="Weights: softmax, sparsemax, entmax15; auto: entmax15 for numbers, softmax for classes.",
-        rich_help_panel=LEARN,
-    ),
-]
-Metric: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="What makes rows near: trees (boosted), kernel (with learned lengths of columns; for classes "
-        "also of frozen encoders), network (trained), or auto (what predicts best; a network only if clearly better).",
-        rich_help_panel=LEARN,
-    ),
-]
-Readout: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="How neighbors are combined: rows (a weighted mean of few), comparables (few, each adjusted by a trend "
-        "by columns), dense (many, weights also below 0), attention (all, of a network), or auto (the fewest rows that "
-        "do nearly as well).",
-        rich_help_panel=LEARN,
-    ),
-]
-MaxNeighbors: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        help="Most neighbors of a prediction; default: 10 to 120, chosen; 30 of a network; for dense weights all of "
-        "up to 2,048, 256 of more rows, 128 of over 5,000.",
-        rich_help_panel=LEARN,
-    ),
-]
-TargetTransform: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="Scale that numbers are learned on: none, log (for positive numbers such as prices; predictions are "
-        "weighted geometric means), rank (normal scores), or auto (log if a kernel predicts better with it).",
-        rich_help_panel=LEARN,
-    ),
-]
-Loss: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Losses and regularizers of the embeddings to add: supcon(temperature=.1) + 0.05*energy_confusion (see "
-        "vicinal losses); or the loss of predictions: matching:sigmoid(scale=2,shift=0.7) in label units, "
-        "comp_sum(tau=1.7) for classes; or both, with + between them. Default: squared error, log-loss.",
-        rich_help_panel=LEARN,
-    ),
-]
-Fair: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of an attribute such as sex or age, whose groups should be treated alike. It is not a feature "
-        "unless --use or a kind names it. The metric is then the network.",
-        rich_help_panel=LEARN,
-        metavar="COL",
-    ),
-]
-FairWeight: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        help="Weight of --fair in the loss; 0: only measure. Default: 0.1 for classes, 1 for numbers.",
-        rich_help_panel=LEARN,
-    ),
-]
-FairRate: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="For classes, the rate that --fair makes equal: positive, true_positive, false_positive or accuracy.",
-        rich_help_panel=LEARN,
-    ),
-]
-Index: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Index to find neighbors: exact, faiss:IVF1024,Flat, milvus:./bank.db, milvus:http://host:19530; default: "
-        "none, the whole bank is read. It is saved with the model; a database stays where it is.",
-        rich_help_panel=ALSO,
-        metavar="NAME",
+        metavar="FOLDER",
     ),
 ]
 IncludeOwn: TypeAlias = Annotated[
@@ -267,80 +91,7 @@ EncoderAgain: TypeAlias = Annotated[
         metavar="COL=NAME",
     ),
 ]
-IndexTolerance: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        help="With --index: most weight allowed for rows that were not fetched; else the whole bank is read.",
-        rich_help_panel=ALSO,
-    ),
-]
-Hidden: TypeAlias = Annotated[
-    str, typer.Option(help="Sizes of the projector's layers; the last is the embedding's.", rich_help_panel=LEARN)
-]
-Members: TypeAlias = Annotated[
-    int, typer.Option(help="Number of projectors with heads, whose predictions are averaged.", rich_help_panel=LEARN)
-]
-FinalTanh: TypeAlias = Annotated[
-    bool, typer.Option(help="End the projector with a tanh, as in the NONA paper.", rich_help_panel=LEARN)
-]
-Dropout: TypeAlias = Annotated[float, typer.Option(help="Dropout before each projector layer.", rich_help_panel=LEARN)]
-MaxEpochs: TypeAlias = Annotated[int, typer.Option(help="Most passes over the training rows.", rich_help_panel=TRAIN)]
-Epochs: TypeAlias = Annotated[int | None, typer.Option("--epochs", help="As --max-epochs.", hidden=True)]
-BatchSize: TypeAlias = Annotated[int, typer.Option(help="Rows per training step.", rich_help_panel=TRAIN)]
-LearningRate: TypeAlias = Annotated[float, typer.Option(help="Learning rate of new weights.", rich_help_panel=TRAIN)]
-EncoderLearningRate: TypeAlias = Annotated[
-    float, typer.Option(help="Learning rate of tuned pretrained encoders.", rich_help_panel=TRAIN)
-]
-WeightDecay: TypeAlias = Annotated[float, typer.Option(help="Decoupled weight decay.", rich_help_panel=TRAIN)]
-Patience: TypeAlias = Annotated[
-    int, typer.Option(help="Epochs without a better validation error before training stops.", rich_help_panel=TRAIN)
-]
-Test: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        help="Share of rows to test on. 0: train on all rows; scores are from members on rows that they never saw.",
-        rich_help_panel=TRAIN,
-    ),
-]
-Validation: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        help="Share of the others held out for early stopping and calibration. 0: none; each member leaves out a fold.",
-        rich_help_panel=TRAIN,
-    ),
-]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of all random choices.")]
-Precision: TypeAlias = Annotated[
-    str, typer.Option(help="Precision: 32-true, 64-true, bf16-mixed or 16-mixed.", rich_help_panel=TRAIN)
-]
-Accelerator: TypeAlias = Annotated[
-    str, typer.Option(help="Accelerator: cpu, gpu, mps or auto, as in Lightning.", rich_help_panel=TRAIN)
-]
-Devices: TypeAlias = Annotated[
-    int, typer.Option(help="Number of processes that train together, each on its own device.", rich_help_panel=TRAIN)
-]
-Logger: TypeAlias = Annotated[
-    str | None, typer.Option(help="Training log: csv, tensorboard, wandb or mlflow.", rich_help_panel=TRAIN)
-]
-Root: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Folder that paths of images and sounds start from, and must stay in; default: that of the table.",
-        rich_help_panel=DATA,
-        metavar="FOLDER",
-    ),
-]
-Cache: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(help="Folder that keeps vectors of frozen encoders between runs.", rich_help_panel=ALSO),
-]
-Baselines: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        help="Also measure ridge, kernel ridge, support vectors, k-NN and boosting, tuned on the training rows.",
-        rich_help_panel=ALSO,
-    ),
-]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
 Verbose: TypeAlias = Annotated[
     bool,
@@ -350,87 +101,145 @@ Verbose: TypeAlias = Annotated[
 ]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
-
-Options: TypeAlias = dict[str, tuple[Any, Any]]
-"""Options by the names of their parameters: what they are, and their defaults."""
+_KINDS = {
+    "text": "text",
+    "image": "images: paths, or bytes in parquet",
+    "audio": "audio: paths, or bytes in parquet",
+    "number": "numbers",
+    "category": "categories",
+    "vector": "fixed vectors",
+}
+"""What the columns hold that an option of this name lists."""
 
 TABLE: Options = {
-    "text": (Text, None),
-    "image": (Image, None),
-    "audio": (Audio, None),
-    "number": (Number, None),
-    "category": (Category, None),
-    "vector": (Vector, None),
-    "sets": (Sets, None),
-    "use": (Use, None),
-    "drop": (Drop, None),
-    "id_column": (Id, None),
-    "day_first": (DayFirst, None),
-    "decimal": (Decimal, None),
+    kind: option(Names, f"Treat this column as {what} (repeatable).", DATA, metavar="COL")
+    for kind, what in _KINDS.items()
+} | {
+    "sets": option(
+        Names,
+        "Treat this column of lists as sets, or combine columns of one kind into a set: photos=a,b,c,d.",
+        DATA,
+        "--set",
+        metavar="COL[=COL,...]",
+    ),
+    "use": option(Names, "Learn only from this column (repeatable).", DATA, metavar="COL"),
+    "drop": option(Names, "Leave out this column (repeatable).", metavar="COL"),
+    "id_column": option(Name, "Column that names each row; a row never predicts itself.", None, "--id"),
+    "day_first": option(
+        bool | None,
+        "Order of day and month in dates such as 03/04/2021. Default: detected from all cells of the column.",
+        DATA,
+        "--day-first/--month-first",
+        show_default=False,
+    ),
+    "decimal": option(
+        Name,
+        'Mark before decimals in texts such as 1,234: "." or ",". Default: detected from all cells of the column.',
+        DATA,
+        metavar="MARK",
+    ),
     "root": (Root, None),
     "database": (Database, None),
 }
 """How a table is read."""
 
 LABELS: Options = {
-    "long": (Long, "cut"),
-    "group": (Group, None),
-    "time": (Time, None),
-    "weight": (Weight, None),
-    "task": (Task, None),
-    "separator": (Separator, None),
-    "baselines": (Baselines, True),
+    "long": option(
+        str,
+        "Long texts: cut (a pretrained encoder reads the beginning) or chunks (a text is the set of its chunks).",
+        LEARN,
+        default="cut",
+    ),
+    "group": option(Name, "Column of groups (patient, house): kept together in splits."),
+    "time": option(
+        Name,
+        "Column of dates or numbers: the latest rows are test rows, those before them serve early stopping.",
+        DATA,
+        metavar="COL",
+    ),
+    "weight": option(
+        Name,
+        "Column of numbers: a row of weight 2 counts as two in training, as a neighbor, and in errors.",
+        DATA,
+        metavar="COL",
+    ),
+    "task": option(Name, "regression or classification; default: from the target.", DATA),
+    "separator": option(
+        Name,
+        'Separator of several classes in a cell of the target, such as ";". Cells that are lists need none.',
+        DATA,
+        metavar="TEXT",
+    ),
+    "baselines": option(
+        bool,
+        "Also measure ridge, kernel ridge, support vectors, k-NN and boosting, tuned on the training rows.",
+        ALSO,
+        default=True,
+    ),
 }
 """What its rows are, and what they are measured by."""
 
 TRAINING: Options = {
-    "encoder": (Encoder, None),
-    "tune": (Tune, "auto"),
-    "max_epochs": (MaxEpochs, 200),
-    "batch_size": (BatchSize, 128),
-    "learning_rate": (LearningRate, 1e-3),
-    "encoder_learning_rate": (EncoderLearningRate, 2e-5),
-    "weight_decay": (WeightDecay, 0.0),
-    "patience": (Patience, 10),
+    "encoder": option(
+        Names,
+        "Encoder of a column or a kind: text=minilm, photo=efficientnet-lite0, text=hub:NAME, text=folder:PATH; "
+        "of a set and its elements: photos=set_transformer:efficientnet-lite0.",
+        metavar="COL=NAME",
+    ),
+    **of_settings(EstimatorSettings, LEARN, "tune"),
+    **of_settings(
+        EstimatorSettings,
+        TRAIN,
+        *("max_epochs", "batch_size", "learning_rate", "encoder_learning_rate", "weight_decay", "patience"),
+        *("precision", "accelerator"),
+    ),
     "seed": (Seed, 0),
-    "precision": (Precision, "32-true"),
-    "accelerator": (Accelerator, "auto"),
-    "cache": (Cache, None),
+    "cache": option(Path | None, "Folder that keeps vectors of frozen encoders between runs.", ALSO),
 }
 """How anything is trained."""
 
 NEIGHBORS: Options = {
-    "preset": (Preset, None),
-    "similarity": (Similarity, "l2"),
-    "mask": (Mask, "s2"),
-    "mask_parameters": (MaskParameters, "pointwise"),
-    "simplex": (Simplex, "auto"),
-    "metric": (Metric, "auto"),
-    "readout": (Readout, "auto"),
-    "max_neighbors": (MaxNeighbors, None),
-    "target_transform": (TargetTransform, "auto"),
-    "loss": (Loss, None),
-    "hidden": (Hidden, "200,25"),
-    "members": (Members, 8),
-    "final_tanh": (FinalTanh, False),
-    "dropout": (Dropout, 0.2),
-    "epochs": (Epochs, None),
+    **of_settings(
+        NeighborSettings,
+        LEARN,
+        *("preset", "similarity", "mask", "mask_parameters", "simplex", "metric", "readout", "max_neighbors"),
+        *("target_transform", "loss", "members", "final_tanh", "dropout"),
+        loss=Name,
+    ),
+    "hidden": option(
+        str,
+        "Sizes of the projector's layers; the last is the embedding's.",
+        LEARN,
+        default=",".join(map(str, NeighborSettings.hidden)),
+    ),
+    "epochs": (Annotated[int | None, typer.Option("--epochs", help="As --max-epochs.", hidden=True)], None),
 }
 """What a model of neighbors is."""
 
 FIT: Options = {
-    "query": (Query, None),
-    "minutes": (Minutes, 10.0),
-    "plan": (Plan, None),
-    "fair": (Fair, None),
-    "fair_weight": (FairWeight, None),
-    "fair_rate": (FairRate, "positive"),
-    "test": (Test, 0.2),
-    "validation": (Validation, 0.15),
-    "devices": (Devices, 1),
-    "logger": (Logger, None),
-    "index": (Index, None),
-    "index_tolerance": (IndexTolerance, 1e-3),
+    "query": option(
+        Name,
+        "Column of queries (searches, users, sessions): rows are ranked within each by their target, a grade. It "
+        "is the group, too.",
+        metavar="COL",
+    ),
+    **of_settings(NeighborSettings, TRAIN, "minutes"),
+    "plan": option(Name, "plan.json of an earlier model, to tune the same way.", TRAIN, metavar="FILE"),
+    **of_settings(NeighborSettings, LEARN, "fair", "fair_weight", "fair_rate"),
+    "test": option(
+        float,
+        "Share of rows to test on. 0: train on all rows; scores are from members on rows that they never saw.",
+        TRAIN,
+        default=0.2,
+    ),
+    "validation": option(
+        float,
+        "Share of the others held out for early stopping and calibration. 0: none; each member leaves out a fold.",
+        TRAIN,
+        default=0.15,
+    ),
+    **of_settings(NeighborSettings, TRAIN, "devices", "logger", devices=int),
+    **of_settings(NeighborSettings, ALSO, "index", "index_tolerance"),
 }
 """What only ``vicinal fit`` has."""
 
@@ -461,8 +270,7 @@ def with_options(*groups: Options, **defaults: Any) -> Callable[[Command], Comma
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, default), annotation=option
             )
-            for group in groups
-            for name, (option, default) in group.items()
+            for name, (option, default) in ChainMap(*reversed(groups)).items()
         ]
         first = [one for one in declared if one.kind is not inspect.Parameter.KEYWORD_ONLY]
         every = [*first, *shared, *declared[len(first) :]]
@@ -471,9 +279,6 @@ def with_options(*groups: Options, **defaults: Any) -> Callable[[Command], Comma
         return command
 
     return add
-
-
-_KINDS = ("text", "image", "audio", "number", "category", "vector")
 
 
 def named_kinds(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,8 +23,12 @@ _SHOWN = 5
     "vicinal recommend clicks-recommender --for ann -k 5  |  "
     'vicinal recommend clicks-recommender --for ann --why "The Third Man"'
 )
+@o.with_options(
+    {name: o.TABLE[name] for name in ("text", "number", "category", "database")},
+    {name: o.TRAINING[name] for name in ("encoder", "seed")},
+    {name: o.RUN[name] for name in ("as_json", "quiet")},
+)
 def recommend(
-    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(help="Table of clicks to learn from, or the folder of a recommender.", metavar="CLICKS|MODEL"),
@@ -56,10 +60,6 @@ def recommend(
     out: Annotated[
         str | None, typer.Option(help="Folder to write; default: NAME-recommender beside the clicks.", metavar="FOLDER")
     ] = None,
-    text: o.Text = None,
-    number: o.Number = None,
-    category: o.Category = None,
-    encoder: o.Encoder = None,
     rank: Annotated[int, typer.Option(help="Numbers in the vector of an item.", rich_help_panel=o.LEARN)] = 64,
     confidence: Annotated[
         float | None,
@@ -74,10 +74,7 @@ def recommend(
     neighbors: Annotated[
         int, typer.Option(help="Known items that a new one is a mean of, at most.", rich_help_panel=o.LEARN)
     ] = 50,
-    seed: o.Seed = 0,
-    database: o.Database = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    **options: Any,
 ) -> None:
     """Recommend items to users, new items included, and say why.
 
@@ -99,6 +96,7 @@ def recommend(
     )
 
     check_integer("-k", k)
+    as_json = options["as_json"]
     if is_recommender(local_path("data", data)):
         folder = local_path("data", data)
         if not people:
@@ -116,8 +114,8 @@ def recommend(
             f"{'--for' if people else '--why'}: expected the folder of a recommender with it, got {got}; fit "
             "first, then give the folder"
         )
-    source = table_source("clicks", data, database)
-    kinds = o.named_kinds({**context.params, **dict.fromkeys(("image", "audio", "vector", "sets"))})
+    source = table_source("clicks", data, options["database"])
+    kinds = o.named_kinds({**options, **dict.fromkeys(("image", "audio", "vector", "sets"))})
     parameters = {
         "user": user,
         "item": item,
@@ -127,8 +125,8 @@ def recommend(
         "ridge": ridge,
         "n_neighbors": neighbors,
         "kinds": kinds or None,
-        "encoders": o.parse_encoders(encoder) or None,
-        "random_state": seed,
+        "encoders": o.parse_encoders(options["encoder"]) or None,
+        "random_state": options["seed"],
     }
     columns = {
         name: None if path is None else table_source(f"--{name}", path)
@@ -136,7 +134,7 @@ def recommend(
     }
     folder = beside(source, "recommender") if out is None else local_path("--out", out, written=True)
     job = RecommendJob(source, columns["items"], columns["users"], k, among, parameters)
-    model, lines = recommend_tables(job, folder, (lambda line: None) if quiet else print_progress)
+    model, lines = recommend_tables(job, folder, (lambda line: None) if options["quiet"] else print_progress)
     if as_json:
         print_json({"folder": str(folder), "scores": model.scores_, "report": lines})
         return
