@@ -1,19 +1,20 @@
 """``vicinal adapt``: a fitted model for rows of another population, without their labels."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress
+from vicinal.cli.output import print_json
 
 
 @app.command(
     epilog="Example: vicinal adapt houses-model this-year.csv --out houses-model-new  |  "
     "vicinal adapt houses-model --undo --out houses-model"
 )
+@o.with_options(o.MODEL, o.ANSWER)
 def adapt(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     data: Annotated[
@@ -29,12 +30,7 @@ def adapt(
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Take an earlier adaptation back.")] = False,
     who: Annotated[str | None, typer.Option(help="Name for the journal; default: the user.")] = None,
-    root: o.Root = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    **options: Any,
 ) -> None:
     """Test whether new rows differ from the fit, and correct the model for them without labels.
 
@@ -50,15 +46,12 @@ def adapt(
         raise ValueError(f"data: expected a table of new rows, or --undo with --out, got {got}")
     shift = adapt_table(
         local_path("model", model),
-        None if data is None else table_source("data", data, database),
+        None if data is None else table_source("data", data, options["database"]),
         None if out is None else local_path("--out", out),
-        root=o.root_of(root),
         who=who,
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
+        **o.opened(options),
     )
-    if as_json:
+    if options["as_json"]:
         print_json(shift.record())
         return
     if undo:

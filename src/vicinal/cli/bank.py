@@ -1,12 +1,12 @@
 """``vicinal embed``, ``add``, ``relabel`` and ``forget``: vectors of rows, and changes of a model's bank."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import label_words, print_json, print_progress
+from vicinal.cli.output import label_words, print_json
 from vicinal.cli.output import out as output
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
@@ -15,6 +15,7 @@ _LISTED = 20
 
 
 @app.command(epilog="Example: vicinal embed houses-model new.csv --out vectors.parquet")
+@o.with_options(o.MODEL, {"quiet": o.RUN["quiet"]})
 def embed(
     model: Model,
     data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
@@ -26,11 +27,7 @@ def embed(
         ),
     ],
     collection: Annotated[str, typer.Option(help="Collection of milvus:URI.")] = "vicinal",
-    root: o.Root = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    quiet: o.Quiet = False,
+    **options: Any,
 ) -> None:
     """Write the vectors of a table's rows, which are near for rows that are alike to the model."""
     from vicinal.core import counted
@@ -40,18 +37,16 @@ def embed(
 
     rows, width = embed_table(
         local_path("model", model),
-        table_source("data", data, database),
+        table_source("data", data, options["database"]),
         out,
         collection=collection,
-        root=o.root_of(root),
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
+        **o.opened(options),
     )
     output.print(f"{counted(rows, 'vector')} of {counted(width, 'number')} in {out}", markup=False)
 
 
 @app.command(epilog="Example: vicinal add houses-model sold-this-week.csv")
+@o.with_options(o.MODEL, o.ANSWER)
 def add(
     model: Model,
     data: Annotated[str, typer.Argument(help="Table with the columns of the fit, and labels.", metavar="DATA")],
@@ -78,12 +73,7 @@ def add(
         bool, typer.Option("--new-classes", help="Accept classes that the model does not know yet.")
     ] = False,
     epochs: Annotated[int | None, typer.Option(help="Then train at most so many more epochs; default: none.")] = None,
-    root: o.Root = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    **options: Any,
 ) -> None:
     """Add labelled rows to a model's bank without training; the next prediction uses them.
 
@@ -97,7 +87,7 @@ def add(
 
     change = add_table(
         local_path("model", model),
-        table_source("data", data, database),
+        table_source("data", data, options["database"]),
         target=target,
         id=id_column,
         group=group,
@@ -105,12 +95,9 @@ def add(
         names=None if names is None else table_source("--names", names),
         new_classes=new_classes,
         epochs=epochs,
-        root=o.root_of(root),
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
+        **o.opened(options),
     )
-    if as_json:
+    if options["as_json"]:
         print_json({"added": change.changed, "rows": change.rows})
     else:
         output.print(

@@ -2,17 +2,18 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows
+from vicinal.cli.output import print_json, print_rows
 
 
 @app.command(epilog="Example: vicinal discover letters-model new.csv")
+@o.with_options(o.MODEL, o.ANSWER)
 def discover(
     model: Annotated[
         str, typer.Argument(help="Model folder of `vicinal fit` or `learn`, for classes.", metavar="MODEL")
@@ -28,12 +29,7 @@ def discover(
     ] = 0.05,
     groups: Annotated[int | None, typer.Option(help="Number of groups; default: chosen.")] = None,
     seed: o.Seed = 0,
-    root: o.Root = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    **options: Any,
 ) -> None:
     """Find rows that fit no class of a model, and group them, each group with its most typical rows and words.
 
@@ -43,7 +39,7 @@ def discover(
     from vicinal.data.sources import table_name, table_source
     from vicinal.workflows import discover_table
 
-    source = table_source("data", data, database)
+    source = table_source("data", data, options["database"])
     name = table_name(source) if isinstance(source, Path) else "table"
     outcome = discover_table(
         local_path("model", model),
@@ -52,13 +48,10 @@ def discover(
         error=error,
         groups=groups,
         seed=seed,
-        root=o.root_of(root),
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
+        **o.opened(options),
     )
     record = outcome.record
-    if as_json:
+    if options["as_json"]:
         listed = [
             {"group": each.name, "rows": each.rows, "nearest": each.nearest[0], "words": list(each.words)}
             for each in record.groups

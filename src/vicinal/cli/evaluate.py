@@ -1,6 +1,6 @@
 """``vicinal evaluate``: where a saved model errs, whether its intervals hold, and what is wrong with its data."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")
+@o.with_options(o.MODEL, o.RUN)
 def evaluate(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     data: Annotated[str, typer.Argument(help="Labelled table: the one it was fitted on, or new rows.", metavar="DATA")],
@@ -27,8 +28,6 @@ def evaluate(
     out: Annotated[
         str | None, typer.Option(help="Page to write (html); audit.json goes beside it.", metavar="FILE")
     ] = None,
-    root: o.Root = None,
-    database: o.Database = None,
     time: Annotated[
         str | None,
         typer.Option(help="Column of dates or numbers, for errors by period; default: that of the fit.", metavar="COL"),
@@ -42,11 +41,7 @@ def evaluate(
         typer.Option(help="Column of an attribute, for rates by group; default: that of the fit.", metavar="COL"),
     ] = None,
     suspects: Annotated[int, typer.Option(help="Number of suspicious labels to list.")] = 50,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Audit a model: errors by slice, coverage of intervals, hubs, suspicious labels, and copies of its rows."""
     import json
@@ -64,33 +59,30 @@ def evaluate(
             raise ValueError(f"--out: expected a name that ends in .html, got {short_text(page)}")
         if not page.absolute().parent.is_dir():
             raise ValueError(f"--out: expected a file in a folder that is there, got {short_text(page, 200)}")
-    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+    with shown_progress(**{name: options[name] for name in o.RUN}) as shown:
         records = audit_targets(
             local_path("model", model),
-            table_source("data", data, database),
+            table_source("data", data, options["database"]),
             target=target,
-            root=o.root_of(root),
             suspects=suspects,
             time=time,
             weight=weight,
             fair=fair,
-            index=index,
-            encoders=o.parse_encoders(encoder),
-            log=shown.log,
+            **o.opened(options) | {"log": shown.log},
         )
     audits = [record.as_json() for record in records]
     pages = [] if page is None else [page, *(_further(page, place) for place in range(2, len(records) + 1))]
     for record, audit, one in zip(records, audits, pages, strict=False):
         write_audit_page(record, one)
         replace_text(one.with_suffix(".json"), json.dumps(finite(audit), default=str, allow_nan=False, indent=1))
-    if as_json:
+    if options["as_json"]:
         several = {record.target_name: audit for record, audit in zip(records, audits, strict=True)}
         print_json(audits[0] if len(audits) == 1 else {"targets": several})
         return
     for record in records:
         if len(records) > 1:
             output.print(record.target_name, style="bold", markup=False)
-        _print_audit(record, whole=verbose)
+        _print_audit(record, whole=options["verbose"])
     for one in pages:
         output.print(f"page in {one}, all figures in {one.with_suffix('.json')}", markup=False)
 

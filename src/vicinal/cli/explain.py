@@ -6,7 +6,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import cell_words, label_words, print_json, print_progress, print_rows
+from vicinal.cli.output import cell_words, label_words, print_json, print_rows
 from vicinal.cli.output import out as output
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _CELLS, _CLASSES = 3, 5
     epilog="Examples: vicinal explain houses-model --id h12  |  vicinal explain houses-model --row "
     "'{\"area\": 900}'  |  vicinal explain houses-model --file new.csv -k 3"
 )
+@o.with_options(o.MODEL, o.ANSWER)
 def explain(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     *,
@@ -34,12 +35,7 @@ def explain(
     ] = 0.9,
     target: Annotated[str | None, typer.Option(help="For a model of several targets, the one to explain.")] = None,
     include_own: o.IncludeOwn = False,
-    root: o.Root = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    **options: Any,
 ) -> None:
     """Show the rows behind a prediction, how much each adds, and how uncertain the prediction is.
 
@@ -54,23 +50,20 @@ def explain(
         raise ValueError(f"query: expected one of --id, --row and --file, got {' and '.join(chosen) or 'none'}")
     check_integer("-k", k)
     check_between("--interval", interval, 0, 1)
-    source = None if file is None else table_source("--file", file, database)
+    source = None if file is None else table_source("--file", file, options["database"])
     explainer = Explainer(
         local_path("model", model),
         k,
         coverage=interval,
         target=target,
         include_own=include_own,
-        root=o.root_of(root),
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
+        **o.opened(options),
     )
     if row is not None:
         rows = explainer.row(row)
     else:
         rows = explainer.ids(row_id or []) if source is None else explainer.table(source)
-    if as_json:
+    if options["as_json"]:
         print_json([explained_record(one) for one in rows])
         return
     for one in rows:

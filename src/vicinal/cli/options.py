@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
+from vicinal.cli.output import print_progress
 from vicinal.settings import EstimatorSettings, NeighborSettings
 
 DATA, LEARN, TRAIN = (f"Advanced: {what}" for what in ("the table", "what is learned", "training"))
@@ -243,8 +244,19 @@ FIT: Options = {
 }
 """What only ``vicinal fit`` has."""
 
+MODEL: Options = {
+    "root": (Root, None),
+    "database": (Database, None),
+    "index": (IndexAgain, None),
+    "encoder": (EncoderAgain, None),
+}
+"""How a model is opened, and the rows that it is asked about."""
+
 RUN: Options = {"as_json": (AsJson, False), "quiet": (Quiet, False), "verbose": (Verbose, False)}
 """How a run reports."""
+
+ANSWER: Options = {name: RUN[name] for name in ("as_json", "quiet")}
+"""How a command reports that shows lines of progress and no display."""
 
 _PARSED = frozenset(
     {"preset", "encoder", "similarity", "mask", "simplex", "hidden", "max_epochs", "epochs", "seed", "cache"}
@@ -260,7 +272,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def with_options(*groups: Options, **defaults: Any) -> Callable[[Command], Command]:
     """A command with all options of these groups, which it gets as ``**options``; ``defaults`` are its own.
 
-    They stand in the help before those that the command itself declares.
+    They stand in the help behind those that the command itself declares.
     """
 
     def add(command: Command) -> Command:
@@ -272,8 +284,7 @@ def with_options(*groups: Options, **defaults: Any) -> Callable[[Command], Comma
             )
             for name, (option, default) in ChainMap(*reversed(groups)).items()
         ]
-        first = [one for one in declared if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-        every = [*first, *shared, *declared[len(first) :]]
+        every = [*declared, *shared]
         command.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in every}
         return command
@@ -363,6 +374,16 @@ def _is_named(context: typer.Context, option: str) -> bool:
     """Whether the user has named the option, rather than left it at its default."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def opened(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What workflows that open a model take, of the options ``MODEL`` and ``ANSWER``."""
+    return {
+        "root": root_of(options["root"]),
+        "index": options["index"],
+        "encoders": parse_encoders(options["encoder"]),
+        "log": (lambda line: None) if options["quiet"] else print_progress,
+    }
 
 
 def plan_of(name: str | None) -> Any:

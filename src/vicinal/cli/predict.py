@@ -16,6 +16,7 @@ from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal predict houses-model new.csv --explain 3 --interval 0.9 --out prices.csv")
+@o.with_options(o.MODEL, o.RUN)
 def predict(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
@@ -64,8 +65,6 @@ def predict(
     workers: Annotated[
         int | None, typer.Option(help="Workers of the engine; default: one per processor.", rich_help_panel=o.ALSO)
     ] = None,
-    root: o.Root = None,
-    database: o.Database = None,
     no_escape: Annotated[
         bool,
         typer.Option(
@@ -73,11 +72,7 @@ def predict(
             help="In CSV, no apostrophe before cells that a spreadsheet might run as formulas (=, +, -, @).",
         ),
     ] = False,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Predict new rows, with the bank rows behind each prediction and an interval, if requested."""
     from vicinal.core.checks import check_between, check_integer, local_path
@@ -91,23 +86,21 @@ def predict(
     if interval is not None:
         check_between("--interval", interval, 0, 1)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
-    folder, source = local_path("model", model), table_source("data", data, database)
+    folder, source = local_path("model", model), table_source("data", data, options["database"])
     settings: dict[str, Any] = {
-        "root": o.root_of(root),
         "explain": explain,
         "elements": explain_elements,
         "coverage": interval,
         "keep": keep or (),
         "include_own": include_own,
         "aim": _aim(link, cost, quantile, cap),
-        "index": index,
-        "encoders": o.parse_encoders(encoder),
     }
-    if as_json:
+    settings |= o.opened(options)
+    if options["as_json"]:
         if engine is not None or workers is not None:
             raise ValueError("engine: expected none with --json, which is one list, got one; say --out FILE.jsonl")
-        with shown_progress(quiet=quiet, verbose=verbose) as shown:
-            result = predict_table(folder, source, **settings, log=shown.log)
+        with shown_progress(quiet=options["quiet"], verbose=options["verbose"]) as shown:
+            result = predict_table(folder, source, **settings | {"log": shown.log})
         if path is not None:
             write_table(result.flat(), path, escape=not no_escape)
         print_json(result.records())
@@ -115,8 +108,8 @@ def predict(
     with tempfile.TemporaryDirectory(prefix="vicinal-") as scratch:
         written = Path(scratch, "predictions.csv") if path is None else path
         shared: dict[str, Any] = {"engine": engine, "workers": workers, "escape": not no_escape}
-        with shown_progress(quiet=quiet, verbose=verbose) as shown:
-            rows = predict_file(folder, source, written, **shared, **settings, log=shown.log)
+        with shown_progress(quiet=options["quiet"], verbose=options["verbose"]) as shown:
+            rows = predict_file(folder, source, written, **shared, **settings | {"log": shown.log})
         if path is None:
             with written.open(encoding="utf-8", newline="") as file:
                 shutil.copyfileobj(file, sys.stdout)

@@ -1,7 +1,7 @@
 """``vicinal refit``: fit a model again on all rows, and replace it unless that is worse."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal refit houses-model  |  vicinal refit houses-model sold-until-june.csv")
+@o.with_options(o.MODEL, o.RUN)
 def refit(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     data: Annotated[
@@ -21,13 +22,7 @@ def refit(
     ] = None,
     *,
     even_if_worse: Annotated[bool, typer.Option("--even-if-worse", help="Replace the old model in any case.")] = False,
-    root: o.Root = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Fit a model's settings again on all rows, and replace the model unless the new one is worse.
 
@@ -37,17 +32,14 @@ def refit(
     from vicinal.data.sources import table_source
     from vicinal.workflows import refit_model
 
-    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+    with shown_progress(**{name: options[name] for name in o.RUN}) as shown:
         outcome = refit_model(
             local_path("model", model),
-            None if data is None else table_source("data", data, database),
+            None if data is None else table_source("data", data, options["database"]),
             even_if_worse=even_if_worse,
-            root=o.root_of(root),
-            index=index,
-            encoders=o.parse_encoders(encoder),
-            log=shown.log,
+            **o.opened(options) | {"log": shown.log},
         )
-    if as_json:
+    if options["as_json"]:
         print_json(asdict(outcome))
         return
     for sentence in (outcome.basis, *outcome.notes):

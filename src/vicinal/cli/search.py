@@ -1,13 +1,13 @@
 """``vicinal search``: the bank rows most similar to a text or a row."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import cell_words, label_words, print_json, print_progress, print_rows
+from vicinal.cli.output import cell_words, label_words, print_json, print_rows
 from vicinal.cli.output import out as output
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _CELLS = 3
     epilog='Examples: vicinal search shop-model "usb c hub 7 ports" -k 10  |  vicinal search shop-model --id b17  |  '
     "vicinal search shop-model --file queries.csv --out hits.csv"
 )
+@o.with_options(o.MODEL, o.ANSWER)
 def search(
     model: Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")],
     query: Annotated[str | None, typer.Argument(help="Text to search for.", metavar="TEXT", show_default=False)] = None,
@@ -56,12 +57,7 @@ def search(
     out: Annotated[
         str | None, typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite.", metavar="FILE")
     ] = None,
-    root: o.Root = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    **options: Any,
 ) -> None:
     """Find the rows of a model's bank that are most similar to a text, a row, or each row of a table.
 
@@ -81,7 +77,7 @@ def search(
         )
     check_integer("-k", k)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
-    source = None if file is None else table_source("--file", file, database)
+    source = None if file is None else table_source("--file", file, options["database"])
     searcher = open_searcher(
         local_path("model", model),
         k,
@@ -90,13 +86,10 @@ def search(
         rerank=None if rerank is None else local_path("--rerank", rerank),
         calls=calls,
         precision=precision,
-        root=o.root_of(root),
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
+        **o.opened(options),
     )
     if interactive:
-        _answer_lines(searcher, as_json=as_json)
+        _answer_lines(searcher, as_json=options["as_json"])
         return
     if query is not None:
         result = searcher.texts([query])
@@ -107,7 +100,7 @@ def search(
     if path is not None:
         write_table(result.flat(), path)
         output.print(f"{sum(map(len, result.hits))} hits of {len(result.queries)} queries in {out}", markup=False)
-    if as_json:
+    if options["as_json"]:
         print_json(result.records())
     elif path is None:
         print_hits(result)
