@@ -80,7 +80,9 @@ NeighborRegressor(index=f"milvus:{Path('bank.db').absolute()}", max_epochs=1).fi
 """,
     "files": """
 frame.to_excel("rows.xlsx", index=False)
-frame.to_csv("rows.csv.zst", index=False)
+import pyarrow as pa
+with pa.CompressedOutputStream("rows.csv.zst", "zstd") as packed:
+    packed.write(frame.to_csv(index=False).encode())
 for name in ("rows.xlsx", "rows.csv.zst"):
     assert run(["predict", "model", name, "--out", "out.sqlite", "-q"]) == 0
 assert run(["predict", "model", "select * from out", "--database", "out.sqlite", "--out", "o.csv", "-q"]) == 2  # no a

@@ -300,13 +300,16 @@ def far_offset(path):
 WRONG = {
     "empty.xlsx": (b"", r"expected a whole Excel file, got: "),
     "binary.csv": (bytes(range(256)) * 9, r"expected text, got NUL bytes; the file is damaged"),
-    "torn.csv.gz": (gzip.compress(b"a\n1\n" * 999)[:40], r"expected a whole gzip file, got: Compressed file ended"),
-    "no.csv.gz": (b"a,b\n1,2\n", r"expected a whole gzip file, got: Not a gzipped file"),
+    "torn.csv.gz": (
+        gzip.compress(b"a\n1\n" * 999)[:40],
+        r"expected a whole gzip file, got: Truncated compressed stream",
+    ),
+    "no.csv.gz": (b"a,b\n1,2\n", r"expected a whole gzip file, got: zlib inflate failed: incorrect header"),
     "torn.csv.zst": (
         ZSTD.compress(bytes(range(250)) * 99)[:-9],
-        r"expected a whole zstandard file, got one that ends ea",
+        r"expected a whole zstandard file, got: Truncated compressed stream",
     ),
-    "no.csv.zst": (b"a,b\n1,2\n", r"expected a whole zstandard file, got: zstd decompress"),
+    "no.csv.zst": (b"a,b\n1,2\n", r"expected a whole zstandard file, got: ZSTD decompress failed"),
     "bomb.csv.gz": (gzip.compress(b"a" * (1 << 22)), r"unpacks to at most 1 MiB, got at least [23] MiB"),
     "bomb.csv.zst": (ZSTD.compress(b"a" * (1 << 22)), r"unpacks to at most 1 MiB, got at least [234] MiB"),
     "table.parquet.gz": (
@@ -354,9 +357,7 @@ def test_what_is_wrong_gets_one_sentence_before_it_fills_the_memory(tmp_path, mo
         assert str(wrong.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    ("module", "name"), [("openpyxl", "t.xlsx"), ("zstandard", "t.csv.zst"), ("duckdb", "t.duckdb")]
-)
+@pytest.mark.parametrize(("module", "name"), [("openpyxl", "t.xlsx"), ("duckdb", "t.duckdb")])
 def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch, module, name):
     WRITERS[name](tmp_path / name)
     monkeypatch.setitem(sys.modules, module, None)

@@ -3,23 +3,22 @@
 import atexit
 import functools
 import glob
-import gzip
 import itertools
 import os
 import re
 import shutil
 import sys
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import pyarrow as pa
 from pyarrow import parquet
 
 from vicinal.core import short
-from vicinal.core.checks import ECHO, local_path, optional_import, short_text
+from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.untrusted import check_unpacked, most_unpacked, open_regular
 from vicinal.data.databases import QUERY, query_tables
 from vicinal.data.formats import other_format
@@ -30,7 +29,7 @@ TEXTS = (".csv", ".tsv", ".json", ".jsonl")
 PACKED = (".gz", ".zst")
 
 _PATTERN = re.compile(r"[*?\[]")
-_STEP, _PACKED_STEP = 1 << 20, 1 << 12
+_STEP, _START = 1 << 20, 1 << 12
 _SNIFFED = {
     "a parquet file": ".parquet",
     "an Excel file": ".xlsx",
@@ -105,7 +104,7 @@ def _ending_of(path: Path) -> str:
     if what:
         return _SNIFFED.get(what, "")
     with path.open("rb") as file:
-        start = file.read(_PACKED_STEP).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        start = file.read(_START).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     return {b"[": ".json", b"{": ".jsonl"}.get(start, ".csv")
 
 
@@ -170,36 +169,20 @@ def unpacked(path: Path, ending: str = "") -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="vicinal-") as folder:
         plain = Path(folder) / (path.stem if path.suffix.lower() in PACKED else path.name)
         most, size = most_unpacked(path.stat().st_size), 0
-        blocks = _gzip_blocks if ending == ".gz" else _zstandard_blocks
         with open_regular(path) as packed, plain.open("wb") as file:
-            for block in blocks(packed, path.name):
+            for block in _blocks(packed, "gzip" if ending == ".gz" else "zstd", path.name):
                 size += len(block)
                 check_unpacked(path.name, size, most)
                 file.write(block)
         yield plain
 
 
-def _gzip_blocks(packed: BinaryIO, name: str) -> Iterator[bytes]:
+def _blocks(packed: BinaryIO, form: str, name: str) -> Iterator[bytes]:
+    """What is packed, a little at a time, as it may be much."""
+    what = {"gzip": "gzip", "zstd": "zstandard"}[form]
     try:
-        with gzip.open(packed) as stream:
+        with pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), form) as stream:
             while block := stream.read(_STEP):
                 yield block
-    except (OSError, EOFError, zlib.error) as wrong:
-        raise ValueError(f"{name}: expected a whole gzip file, got: {short_text(wrong, ECHO)}") from None
-
-
-def _zstandard_blocks(packed: BinaryIO, name: str) -> Iterator[bytes]:
-    zstandard = optional_import(name, "zstandard", "files")
-    whole, rest = True, b""
-    stream = zstandard.ZstdDecompressor().decompressobj()
-    try:
-        while piece := rest or packed.read(_PACKED_STEP):  # a little at a time, as it may unpack to much
-            whole, rest = False, b""
-            yield stream.decompress(piece)
-            if stream.eof:
-                whole, rest = True, stream.unused_data
-                stream = zstandard.ZstdDecompressor().decompressobj()
-    except zstandard.ZstdError as wrong:
-        raise ValueError(f"{name}: expected a whole zstandard file, got: {short_text(wrong, ECHO)}") from None
-    if not whole:
-        raise ValueError(f"{name}: expected a whole zstandard file, got one that ends early")
+    except OSError as wrong:
+        raise ValueError(f"{name}: expected a whole {what} file, got: {short_text(wrong, ECHO)}") from None
