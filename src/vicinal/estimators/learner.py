@@ -118,26 +118,15 @@ class EmbeddingLearner(LikenessSettings, TransformerMixin, BankedEstimator, task
     ((120, 8), 3, True)
     """
 
-    # What the estimators that predict let choose.
-    head = "nona"
+    # Of what the estimators that predict let choose, where it is not their default.
     metric = "network"
     similarity = "cosine"
     mask = None
-    mask_parameters = "pointwise"
-    mask_extent = "admissible"
     simplex = "softmax"
     readout = "attention"
-    max_neighbors = None
     n_neighbors = 10
-    index = None
-    index_tolerance = 1e-3
-    fair = None
     members = 1
-    final_tanh = False
     dropout = 0.0
-    devices = 1
-    plan = None
-    minutes = 10.0
     hidden = (128,)
     labels_: str
     start_: float
