@@ -5,7 +5,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,15 @@ from vicinal.core.checks import check_between
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.seeding import seeded
-from vicinal.data import LeakWarning, Table, TableForm, prepare_table, read_cells
+from vicinal.data import LeakWarning, Table, prepare_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.duplicates import table_fingerprint
 from vicinal.data.sets import join_columns
-from vicinal.data.sources import root_of, table_name
 from vicinal.data.table import table_kinds
 from vicinal.data.target import SEPARATOR, alike_labels
-from vicinal.encoders import Kind, PrincipalProjector
+from vicinal.encoders import PrincipalProjector
 from vicinal.encoders.kinds import ColumnKind
-from vicinal.estimators.inputs import as_table, left_out
+from vicinal.estimators.inputs import left_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.learner import LABELS, EmbeddingLearner
 from vicinal.estimators.saving import write_model
@@ -42,7 +41,7 @@ from vicinal.evaluation.alike import (
 )
 from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page
 from vicinal.version import __version__
-from vicinal.workflows.opening import rows_of_the_table
+from vicinal.workflows.opening import ReadJob, read_source, rows_of_the_table
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
 
@@ -56,46 +55,19 @@ APART = 10
 
 
 @dataclass(frozen=True)
-class LearnJob:
-    """What to learn from which table.
+class LearnJob(ReadJob):
+    """What to learn from which table; rows of a ``group`` are not pairs, such as takes of one session.
 
     Attributes:
-        source: file of the table, or the table itself.
         same: the column that says what is alike.
-        labels: what it holds: "classes" (also groups), "several" classes with ``separator`` between them, "numbers".
+        labels: what it holds: "classes" (also groups), "several" classes with ``separator`` between them, "numbers";
+            of "classes" ``test`` is a share of them, or of rows, if classes are few.
         separator: between several classes.
-        kinds: kind of a column, where it should not be detected.
-        id: column of ids, or None.
-        group: column of groups whose rows are not pairs (such as takes of one session), or None.
-        root: folder that paths of images and sounds start from; None: that of the file.
-        sets: by the name of a column of sets, the columns of one kind that are its elements.
-        use: columns to learn from; None: all that can be used.
-        drop: columns to leave out.
-        name: of the data; "" for the name of the file.
-        seed: of splits and training.
-        test: share of the classes to test on; of rows, if classes are few or labels are of another kind.
-        parameters: of :class:`vicinal.estimators.EmbeddingLearner`.
-        decimal: see :class:`vicinal.workflows.TableJob`, as for ``day_first``.
-        day_first: whether dates such as 03/04/2021 have the day first.
     """
 
-    source: Path | pd.DataFrame
     same: str
     labels: str = "classes"
     separator: str = SEPARATOR
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
-    id: str | None = None
-    group: str | None = None
-    root: Path | None = None
-    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    use: Sequence[str] | None = None
-    drop: Sequence[str] = ()
-    name: str = ""
-    seed: int = 0
-    test: float = 0.2
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    decimal: str | None = None
-    day_first: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -193,18 +165,8 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
     """
     notes: list[str] = []
     check_choice("labels", job.labels, LABELS[1:])
-    root: Path | None
-    exact = [name for name in (job.id, job.group, job.same) if name is not None and name not in (job.use or ())]
-    exact = [name for name in exact if name != job.same or job.labels != "numbers"]
-    if isinstance(job.source, Path):
-        log(f"reading {job.source.name}")
-        frame = read_cells(job.source, ids=exact, log=notes.append)
-        root, name = job.root or root_of(job.source), job.name or table_name(job.source)
-    else:
-        frame, root, name = as_table("data", job.source), job.root, job.name or "table"
-    frame = frame.rename(columns=str)
-    known: dict[str, Any] = {"kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
-    form = TableForm.of(frame, aside=exact, **known, log=notes.append)
+    exact = [job.id, job.group, None if job.labels == "numbers" else job.same]
+    frame, form, root, name = read_source(job, exact, log, notes.append)
     frame = join_columns(form.read(frame), job.sets, of_one_kind=True)
     check_choice("same", job.same, frame.columns)
     if job.same in (job.id, job.group):

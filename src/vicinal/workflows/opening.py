@@ -3,7 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -58,61 +58,71 @@ def rows_of_the_table() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class TableJob:
-    """What to learn from which table.
+class ReadJob:
+    """Which table to learn from, and how it is read: what all jobs have.
 
     Attributes:
         source: file of the table, see :func:`vicinal.data.read_table`, or the table itself.
-        target: the column to predict.
-        also: further columns of numbers to predict with the same model.
         kinds: kind of a column, where it should not be detected.
         id: column of ids, or None.
         group: column of groups, or None.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        use: feature columns; None: all that can be used.
+        drop: columns to leave out.
+        sets: by the name of a column of sets, the columns of one kind that are its elements.
+        name: of the data; "" for the name of the file.
+        seed: of the split and of training.
+        test: share of rows to test on.
+        parameters: of the estimator.
+        decimal: the mark before decimals in texts, "." or ","; None: detected, column by column.
+        day_first: whether dates such as 03/04/2021 have the day first; None: detected.
+    """
+
+    source: Path | pd.DataFrame
+    _: KW_ONLY
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    id: str | None = None
+    group: str | None = None
+    root: Path | None = None
+    use: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    name: str = ""
+    seed: int = 0
+    test: float = 0.2
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    decimal: str | None = None
+    day_first: bool | None = None
+
+
+@dataclass(frozen=True)
+class TableJob(ReadJob):
+    """What to predict from which table; ``test`` 0: all rows are trained on, members are folds, scores are out of fold.
+
+    Attributes:
+        target: the column to predict.
+        also: further columns of numbers to predict with the same model.
         query: column of queries, or None: rows are ranked within each by the target, and queries are the groups.
         time: column of dates or numbers, or None; the latest rows are the test rows, those before them are held out.
         weight: column of numbers: how much each row counts, or None; rows of weight 0 are left out.
         task: "regression", "classification", or None to detect it from the target.
         separator: between several classes in cells of the target; None: a text is one class. Cells that are lists are
             several classes in either case.
-        root: folder that paths of images and sounds start from; None: that of the file.
-        use: feature columns; None: all that can be used.
-        drop: columns to leave out.
-        sets: by the name of a column of sets, the columns of one kind that are its elements.
         long: "cut": a pretrained encoder reads the beginning of long texts; "chunks": a text is the set of its chunks.
-        name: of the data; "" for the name of the file.
-        seed: of the split and of training.
-        test: share of rows to test on; 0: all rows are trained on, members are folds, and scores are out of fold.
         validation: share of the remaining rows held out for early stopping and intervals; 0: members are folds.
-        parameters: of the estimator, see :class:`NeighborRegressor`.
         baselines: also measure :func:`vicinal.evaluation.tuned_baselines`.
-        decimal: the mark before decimals in texts, "." or ","; None: detected, column by column.
-        day_first: whether dates such as 03/04/2021 have the day first; None: detected.
     """
 
-    source: Path | pd.DataFrame
     target: str
     also: Sequence[str] = ()
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
-    id: str | None = None
-    group: str | None = None
     query: str | None = None
     time: str | None = None
     weight: str | None = None
     task: str | None = None
     separator: str | None = None
-    root: Path | None = None
-    use: Sequence[str] | None = None
-    drop: Sequence[str] = ()
-    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
     long: str = "cut"
-    name: str = ""
-    seed: int = 0
-    test: float = 0.2
     validation: float = 0.15
-    parameters: Mapping[str, Any] = field(default_factory=dict)
     baselines: bool = True
-    decimal: str | None = None
-    day_first: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -161,27 +171,10 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     check_choice("long", job.long, ("cut", "chunks"))
     settings = settings_of(NeighborRegressor(**job.parameters))
     check_settings(settings | {"fair_rate": "positive"})  # what else there is depends on the task
-    root: Path | None
-    if isinstance(job.source, Path):
-        report("reading")
-        log(f"reading {job.source.name}")
-        frame = read_cells(job.source, ids=_exact_columns(job), log=notes.append)
-        root = job.root or root_of(job.source)
-        name = job.name or table_name(job.source)
-    else:
-        frame, root, name = as_table("data", job.source), job.root, job.name or "table"
+    frame, form, root, name = read_source(job, [job.id, job.group, job.query], log, notes.append)
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
-    frame = frame.rename(columns=str)
     if job.query is not None:
         check_column("query", job.query, list(frame.columns))
-    form = TableForm.of(
-        frame,
-        kinds=job.kinds,
-        aside=_exact_columns(job),
-        decimal=job.decimal,
-        day_first=job.day_first,
-        log=notes.append,
-    )
     frame, left = without_weightless(form.read(frame), job.weight)
     notes += [f"{left}."] if left else []
     frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
@@ -237,6 +230,31 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     return OpenTable(table, columns, leaks, notes, chunked, also)
 
 
+def read_source(
+    job: ReadJob, exact: Sequence[str | None], log: Log, note: Log
+) -> tuple[pd.DataFrame, TableForm, Path | None, str]:
+    """The cells of the table of a job as they are stored, how they are written, the folder of its files, its name.
+
+    Args:
+        job: of the table.
+        exact: columns of ids and groups, which are read as they are written unless they are also features.
+        log: gets a line when a file is read.
+        note: gets notes on how the table is read.
+    """
+    root: Path | None
+    aside = [name for name in exact if name is not None and name not in (job.use or ())]
+    if isinstance(job.source, Path):
+        report("reading")
+        log(f"reading {job.source.name}")
+        frame = read_cells(job.source, ids=aside, log=note)
+        root, name = job.root or root_of(job.source), job.name or table_name(job.source)
+    else:
+        frame, root, name = as_table("data", job.source), job.root, job.name or "table"
+    frame = frame.rename(columns=str)
+    known: dict[str, Any] = {"kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
+    return frame, TableForm.of(frame, aside=aside, **known, log=note), root, name
+
+
 def _check_query(job: TableJob) -> None:
     """Raise ValueError for a setting that does not go with ranking within queries."""
     if job.query is None:
@@ -289,11 +307,6 @@ def _long_note(name: str, share: float, long: str) -> str:
     if long == "chunks":
         return f"{what}; all are sets of chunks of at most so many"
     return f"{what}, of which a pretrained encoder reads the beginning; --long chunks reads all of them"
-
-
-def _exact_columns(job: TableJob) -> list[str]:
-    """Columns of ids and groups, unless they are also features."""
-    return [name for name in (job.id, job.group, job.query) if name is not None and name not in (job.use or ())]
 
 
 def groups_sentence(table: Table) -> str:
