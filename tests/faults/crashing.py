@@ -175,7 +175,6 @@ def add_runs(root, splits=(1, 2, 3)):
     store = RunStore(root / "c" / "runs.json", {"epochs": 5})
     for split in splits:
         store.add([Run("houses", split, 7, "nona", {"mse": split / 8}, 1.5, "abc", (68, 12, 20))])
-    store.write_csv(root / "c" / "runs.csv")
 
 
 def compare(root):

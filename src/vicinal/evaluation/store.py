@@ -6,19 +6,17 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from pydantic import JsonValue
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic.dataclasses import dataclass
 
 from vicinal.core import check_choice
 from vicinal.core.files import clear_target, locked, replace_text, resolved
-from vicinal.core.formulas import escape_formula
 from vicinal.core.untrusted import Saved, read_saved
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 
@@ -27,8 +25,11 @@ VERSION = 1
 Json: TypeAlias = Any
 """What JSON holds: None, bool, int, float, str, lists and dicts of these."""
 
+Score = Annotated[float, Field(allow_inf_nan=True), BeforeValidator(lambda value: math.nan if value is None else value)]
+"""A score; one that is not finite is null in the file."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
 class Run:
     """One method's result on one split of one data set.
 
@@ -47,28 +48,10 @@ class Run:
     split: int
     seed: int
     method: str
-    metrics: dict[str, float]
+    metrics: dict[str, Score]
     seconds: float
     rows: str
     sizes: tuple[int, int, int]
-
-
-class SavedRun(Saved):
-    """A run as the file holds it; a score that is not finite is None there."""
-
-    dataset: str
-    split: int
-    seed: int
-    method: str
-    metrics: dict[str, float | None]
-    seconds: float
-    rows: str
-    sizes: tuple[int, int, int]
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The metrics, NaN where a score is not finite."""
-        return {name: math.nan if value is None else value for name, value in self.metrics.items()}
 
 
 class SavedRuns(Saved):
@@ -77,7 +60,7 @@ class SavedRuns(Saved):
     version: int
     settings: dict[str, JsonValue]
     datasets: dict[str, dict[str, JsonValue]]
-    runs: list[SavedRun]
+    runs: list[Run]
 
 
 class RunStore:
@@ -131,38 +114,8 @@ class RunStore:
             self._reload()  # keep what another process has added meanwhile
             for run in runs:
                 self._runs[run.dataset, run.split, run.method] = run
-            stored = {
-                "version": VERSION,
-                "settings": self.settings,
-                "datasets": self._datasets,
-                "runs": [_run_to_json(run) for run in self._runs.values()],
-            }
-            replace_text(self.path, json.dumps(stored, indent=1, allow_nan=False))
-
-    def frame(self) -> pd.DataFrame:
-        """One row for each run: dataset, split, seed, method, a column for each metric, seconds, row counts."""
-        return pd.DataFrame(
-            [
-                {
-                    "dataset": run.dataset,
-                    "split": run.split,
-                    "seed": run.seed,
-                    "method": run.method,
-                    **run.metrics,
-                    "seconds": run.seconds,
-                    "train_rows": run.sizes[0],
-                    "validation_rows": run.sizes[1],
-                    "test_rows": run.sizes[2],
-                }
-                for run in self.runs
-            ]
-        )
-
-    def write_csv(self, path: str | Path) -> None:
-        """Write ``frame`` to a csv file."""
-        frame = self.frame()
-        frame["dataset"] = frame["dataset"].map(escape_formula)
-        replace_text(path, frame.to_csv(index=False))
+            stored = SavedRuns(version=VERSION, settings=self.settings, datasets=self._datasets, runs=self.runs)
+            replace_text(self.path, stored.model_dump_json(indent=1))
 
     def _reload(self) -> None:
         """Take over the runs in the file, after checking that they belong here."""
@@ -175,8 +128,7 @@ class RunStore:
         for dataset, known in stored.datasets.items():
             self._datasets.setdefault(dataset, known)
             _check_same(f"{name}: expected runs on {dataset!r} with", known, self._datasets[dataset])
-        runs = [Run(**run.model_dump() | {"metrics": run.scores}) for run in stored.runs]
-        self._runs = {(run.dataset, run.split, run.method): run for run in runs} | self._runs
+        self._runs = {(run.dataset, run.split, run.method): run for run in stored.runs} | self._runs
 
 
 def _check_writable(folder: Path) -> None:
@@ -198,11 +150,6 @@ def _check_same(sentence: str, stored: Mapping[str, Json], new: Mapping[str, Jso
                 f"{sentence} {key} = {new.get(key)!r}, got stored ones with {stored.get(key)!r}; "
                 "go back to those settings, or choose another --out"
             )
-
-
-def _run_to_json(run: Run) -> dict[str, Json]:
-    metrics = {name: value if math.isfinite(value) else None for name, value in run.metrics.items()}
-    return asdict(run) | {"metrics": metrics}
 
 
 class SplitLike(Protocol):
