@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -227,47 +227,40 @@ def bounded(values: Array, low: Sequence[float], high: Sequence[float]) -> tuple
     return inside, np.where((values != inside) & (np.array(low) < np.array(high)), np.nan_to_num(excess), 0.0)
 
 
-def _ends_without(ends: Array, gone: Array, left: Callable[[], Array], mean: Array) -> Array:
-    """Both ends ``[2, d]``, of which those that only forgotten cells had are those of the cells that are left.
-
-    Rows that were added after the fit move no end outwards. Where no number is left, both ends are ``mean [d]``: the
-    column says nothing any more.
-
-    Args:
-        ends: lowest and highest numbers.
-        gone: the forgotten numbers ``[m, d]``, NaN where one is missing.
-        left: reads all others ``[n, d]``.
-        mean: of the fit.
-    """
-    if not (ends[:, None] == gone).any():
-        return ends
-    others = left()
-    others = np.where(np.isnan(others).all(axis=0), mean, others)
-    new: Array = np.clip([np.nanmin(others, axis=0), np.nanmax(others, axis=0)], *ends)
-    return new
-
-
 def _where_any(excess: Array) -> Tensor | None:
     """How far cells lie beyond ``[n, c]``, or None in the usual case that none does."""
     return torch.from_numpy(excess) if excess.any() else None
 
 
-class SavedNumbers(SavedEncoder):
-    """See :meth:`NumberEncoder.config`; encoders that were saved before there were ends, or dates, have none."""
+class SavedVectors(SavedEncoder):
+    """See :meth:`VectorEncoder.config`; encoders that were saved before there were ends have none."""
 
-    mean: list[float]
+    mean: list[float] = Field(min_length=1)
     factor: list[NonNegativeFloat]
-    flagged: list[str]
     low: list[float] = Field(default_factory=list)
     high: list[float] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_an_entry(self) -> Self:
+        width, low, high = len(self.mean), self.low, self.high
+        if width != len(self.factor):
+            raise ValueError(f"{width} means and {len(self.factor)} factors")
+        if not len(low) == len(high) in (0, width) or any(a > b for a, b in zip(low, high, strict=True)):
+            raise ValueError(f"{len(low)} low and {len(high)} high ends of {width} columns")
+        return self
+
+
+class SavedNumbers(SavedVectors):
+    """See :meth:`NumberEncoder.config`; encoders that were saved before there were dates have none."""
+
+    flagged: list[str]
     dates: list[str] = Field(default_factory=list)
     timed: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_a_column(self) -> Self:
-        if not len(self.mean) == len(self.factor) == len(self.columns):
-            raise ValueError(f"{len(self.mean)} means and {len(self.factor)} factors of {len(self.columns)} columns")
-        _check_ends(self.low, self.high, len(self.mean))
+        if len(self.mean) != len(self.columns):
+            raise ValueError(f"{len(self.mean)} means of {len(self.columns)} columns")
         if not set(self.flagged) <= set(self.columns) or len(set(self.flagged)) < len(self.flagged):
             raise ValueError("flags of other columns than there are")
         if not set(self.timed) <= set(self.dates) <= set(self.columns) or len(set(self.dates)) < len(self.dates):
@@ -275,14 +268,58 @@ class SavedNumbers(SavedEncoder):
         return self
 
 
-def _check_ends(low: list[float], high: list[float], width: int) -> None:
-    """Raise ValueError for saved ends of other columns."""
-    if not len(low) == len(high) in (0, width) or any(a > b for a, b in zip(low, high, strict=True)):
-        raise ValueError(f"{len(low)} low and {len(high)} high ends of {width} columns")
+class StandardEncoder(ColumnEncoder):
+    """An encoder of numbers that are standardized, and count as far as half their range beyond their ends."""
+
+    statistics: ClassVar[tuple[str, ...]] = ("mean", "factor", "low", "high")
+
+    def __init__(self, columns: str | Sequence[str]) -> None:
+        super().__init__(columns)
+        self.mean: list[float] = []
+        self.factor: list[float] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """The prepared numbers, in the dtype in which they come."""
+        return batch
+
+    def take_statistics(self, values: Array) -> None:
+        """Mean, factor and both ends of numbers ``[n, d]``, NaN where one is missing."""
+        mean, factor = standardizer(values)
+        self.mean, self.factor = mean.tolist(), factor.tolist()
+        self.low, self.high = np.nanmin(values, axis=0).tolist(), np.nanmax(values, axis=0).tolist()
+
+    def standardized(self, values: Array) -> tuple[Array, Array]:
+        """Standardized numbers ``[n, d]``, and how far each lies beyond the ends, see :func:`bounded`."""
+        inside, excess = bounded(values, self.low, self.high)
+        return (inside - np.array(self.mean)) * np.array(self.factor), excess
+
+    def forget_numbers(self, gone: Array, left: Callable[[], Array]) -> None:
+        """Let both ends that only forgotten cells had be those of the cells that are left.
+
+        Rows that were added after the fit move no end outwards. Where no number is left, both ends are the mean: the
+        column says nothing any more.
+
+        Args:
+            gone: the forgotten numbers ``[m, d]``, NaN where one is missing.
+            left: reads all others ``[n, d]``.
+        """
+        ends = np.array([self.low, self.high])
+        if self.low and (ends[:, None] == gone).any():
+            others = left()
+            others = np.where(np.isnan(others).all(axis=0), np.array(self.mean), others)
+            ends = np.clip([np.nanmin(others, axis=0), np.nanmax(others, axis=0)], *ends)
+            self.low, self.high = ends.tolist()
+
+    def check_fitted(self) -> None:
+        """Raise ValueError if it is not fitted."""
+        if not self.mean:
+            raise ValueError(f"{type(self).__name__}: expected a fitted encoder, got one without means; call fit first")
 
 
 @register("encoder", "numbers", "number", "parameter-free", family="numeric columns")
-class NumberEncoder(ColumnEncoder):
+class NumberEncoder(StandardEncoder):
     """Standardized numbers; a missing one is the mean, with a flag where the training rows had missing values.
 
     The vectors are float64: the standardized columns, then a 0/1 flag for each column in ``flagged``. Numbers count as
@@ -307,15 +344,11 @@ class NumberEncoder(ColumnEncoder):
     name = "numbers"
     several = True
     saved = SavedNumbers
-    statistics = ("mean", "factor", "flagged", "low", "high", "dates", "timed")
+    statistics = (*StandardEncoder.statistics, "flagged", "dates", "timed")
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)
-        self.mean: list[float] = []
-        self.factor: list[float] = []
         self.flagged: list[str] = []
-        self.low: list[float] = []
-        self.high: list[float] = []
         self.dates: list[str] = []
         self.timed: list[str] = []
 
@@ -327,7 +360,7 @@ class NumberEncoder(ColumnEncoder):
     @property
     def entries(self) -> list[str]:
         """The columns, then those with flags."""
-        self._check_fitted()
+        self.check_fitted()
         return [*self.columns, *self.flagged]
 
     @property
@@ -349,9 +382,7 @@ class NumberEncoder(ColumnEncoder):
                     f"{short_text(column)}: expected at least one number, got {len(values)} rows all missing; "
                     "leave the column out"
                 )
-        mean, factor = standardizer(values)
-        self.mean, self.factor = mean.tolist(), factor.tolist()
-        self.low, self.high = np.nanmin(values, axis=0).tolist(), np.nanmax(values, axis=0).tolist()
+        self.take_statistics(values)
         self.flagged = [column for column, count in zip(self.columns, missing, strict=True) if count]
         self.dates = [column for column in self.columns if is_dates(frame[column])]
         self.timed = [column for column in self.dates if has_times(to_numbers(frame[column], column))]
@@ -360,11 +391,10 @@ class NumberEncoder(ColumnEncoder):
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize; infinite or non-numeric cells are refused."""
         del root
-        self._check_fitted()
+        self.check_fitted()
         values = self._read(frame)
         missing = np.isnan(values)
-        filled, excess = bounded(np.where(missing, np.array(self.mean), values), self.low, self.high)
-        standard = (filled - np.array(self.mean)) * np.array(self.factor)
+        standard, excess = self.standardized(np.where(missing, np.array(self.mean), values))
         places = {column: place for place, column in enumerate(self.columns)}
         flags = missing[:, [places[column] for column in self.flagged]]
         return RowInputs(torch.from_numpy(np.concatenate([standard, flags], axis=1)), _where_any(excess))
@@ -382,9 +412,7 @@ class NumberEncoder(ColumnEncoder):
         def others() -> Array:
             return np.stack([to_numbers(left(column), column) for column in self.columns], axis=1)
 
-        if self.low:
-            ends = np.array([self.low, self.high])
-            self.low, self.high = _ends_without(ends, self._read(gone), others, np.array(self.mean)).tolist()
+        self.forget_numbers(self._read(gone), others)
 
     def calendar(self, frame: pd.DataFrame) -> tuple[list[str], Array]:
         """Names and values ``[n, m]`` of what :func:`calendar_parts` gives of the columns in ``dates``, NaN if missing.
@@ -399,7 +427,7 @@ class NumberEncoder(ColumnEncoder):
         >>> names[:2], values[:, :2].tolist()
         (['born: month', 'born: weekday'], [[1.0, 0.0], [7.0, 2.0]])
         """
-        self._check_fitted()
+        self.check_fitted()
         self.check_frame(frame)
         names: list[str] = []
         values = [np.zeros((len(frame), 0))]
@@ -408,10 +436,6 @@ class NumberEncoder(ColumnEncoder):
             names += [f"{column}: {part}" for part in (*CALENDAR, *(["hour"] if hours else []))]
             values.append(calendar_parts(to_numbers(frame[column], column), hours=hours))
         return names, np.concatenate(values, axis=1)
-
-    def forward(self, batch: Tensor) -> Tensor:
-        """The prepared numbers, in the dtype in which they come."""
-        return batch
 
     def _read(self, frame: pd.DataFrame) -> Array:
         self.check_frame(frame)
@@ -422,29 +446,9 @@ class NumberEncoder(ColumnEncoder):
                 return values
         return np.stack([to_numbers(frame[column], column) for column in self.columns], axis=1)
 
-    def _check_fitted(self) -> None:
-        if not self.mean:
-            raise ValueError("NumberEncoder: expected a fitted encoder, got one without means; call fit first")
-
-
-class SavedVectors(SavedEncoder):
-    """See :meth:`VectorEncoder.config`, and :class:`SavedNumbers`."""
-
-    mean: list[float] = Field(min_length=1)
-    factor: list[NonNegativeFloat]
-    low: list[float] = Field(default_factory=list)
-    high: list[float] = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _one_an_entry(self) -> Self:
-        if len(self.mean) != len(self.factor):
-            raise ValueError(f"{len(self.mean)} means and {len(self.factor)} factors")
-        _check_ends(self.low, self.high, len(self.mean))
-        return self
-
 
 @register("encoder", "vectors", "vector", "parameter-free", family="numeric columns")
-class VectorEncoder(ColumnEncoder):
+class VectorEncoder(StandardEncoder):
     """Vectors of one length in the cells of a column, each entry standardized and bounded, in float64.
 
     Entries count as far beyond those of the training rows as numbers do, see :func:`bounded`.
@@ -462,20 +466,11 @@ class VectorEncoder(ColumnEncoder):
     kind = "vector"
     name = "vectors"
     saved = SavedVectors
-    statistics = ("mean", "factor", "low", "high")
-
-    def __init__(self, columns: str | Sequence[str]) -> None:
-        super().__init__(columns)
-        self.mean: list[float] = []
-        self.factor: list[float] = []
-        self.low: list[float] = []
-        self.high: list[float] = []
 
     @property
     def dim(self) -> int:
         """Length of the vectors."""
-        if not self.mean:
-            raise ValueError("VectorEncoder: expected a fitted encoder, got one without means; call fit first")
+        self.check_fitted()
         return len(self.mean)
 
     def fit(self, frame: pd.DataFrame) -> Self:
@@ -483,29 +478,21 @@ class VectorEncoder(ColumnEncoder):
         values = to_vectors(self.cells(frame), self.columns[0], None)
         if not len(values):
             raise ColumnError(f"{short_text(self.columns[0])}: expected at least one row, got none")
-        mean, factor = standardizer(values)
-        self.mean, self.factor = mean.tolist(), factor.tolist()
-        self.low, self.high = values.min(axis=0).tolist(), values.max(axis=0).tolist()
+        self.take_statistics(values)
         return self
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize."""
         del root
-        values, excess = bounded(to_vectors(self.cells(frame), self.columns[0], self.dim), self.low, self.high)
-        standard = (values - np.array(self.mean)) * np.array(self.factor)
+        standard, excess = self.standardized(to_vectors(self.cells(frame), self.columns[0], self.dim))
         return RowInputs(torch.from_numpy(standard), _where_any(excess.max(axis=1, keepdims=True)))
 
     def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
         """Let both ends be those of the rows that are left, as far as their cells are known: a saved bank has none."""
         name, cells = self.columns[0], self.cells(gone)
         if self.low and cells.notna().all():
-            ends, numbers = np.array([self.low, self.high]), to_vectors(cells, name, self.dim)
 
             def others() -> Array:
                 return to_vectors(left(name).dropna(), name, self.dim)
 
-            self.low, self.high = _ends_without(ends, numbers, others, np.array(self.mean)).tolist()
-
-    def forward(self, batch: Tensor) -> Tensor:
-        """The prepared vectors, in the dtype in which they come."""
-        return batch
+            self.forget_numbers(to_vectors(cells, name, self.dim), others)
