@@ -45,7 +45,6 @@ from vicinal.workflows.measuring import (
     baseline_names,
     baseline_notes,
     fairness_of,
-    named_sets,
     threshold_notes,
     unknown_classes,
 )
@@ -324,7 +323,8 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table, ours: M
 def _hubs(model: BankedEstimator, seen: BankUse, most: int = 10) -> list[Hub]:
     bank, hubs = model.bank_, []
     for place in np.lexsort((-seen.weight, -seen.served))[:most]:
-        label, shown = _named(model, bank.labels[place]), _shown(bank.rows.iloc[place])
+        label, shown = model.fitted_.codec.named(bank.labels[place].tolist()), _shown(bank.rows.iloc[place])
+        label = shown_label(label) if isinstance(label, tuple) else label
         hubs.append(Hub(bank.ids[place], label, int(seen.served[place]), float(seen.weight[place]), shown))
     return hubs
 
@@ -415,13 +415,6 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
         encoder = TableEncoder([old if old.kind in ("vector", "set") else new.fit(rows) for old, new in pairs])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
     return encoder.features(frame, encoder.cache(encoder.prepare(frame, table.root), store=store))
-
-
-def _named(model: BankedEstimator, label: Tensor) -> Any:
-    classes = getattr(model, "classes_", None)
-    if classes is None:
-        return float(label)
-    return shown_label(named_sets(classes, label[None].numpy())[0]) if model.multilabel_ else classes[int(label)]
 
 
 def _shown(row: "pd.Series[Any]") -> str:

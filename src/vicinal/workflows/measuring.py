@@ -291,17 +291,11 @@ def _classes(model: BankedEstimator) -> Sequence[Any] | None:
 
 def named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
     """Labels of a bank as in a table: numbers, classes, or tuples of classes ``[n]``."""
-    classes = getattr(model, "classes_", None)
-    if classes is None:
+    codec, values = model.fitted_.codec, np.empty(len(labels), dtype=object)
+    if codec.kind == "numbers":
         return labels.numpy()
-    return named_sets(classes, labels.numpy()) if labels.ndim == 2 else classes[labels.long().numpy()]
-
-
-def named_sets(classes: Any, labels: Array) -> Array:
-    """Rows of 0 and 1 ``[n, K]`` as tuples of classes ``[n]``."""
-    values = np.empty(len(labels), dtype=object)
-    values[:] = [tuple(np.asarray(classes)[row > 0].tolist()) for row in labels]
-    return values
+    values[:] = list(map(codec.named, labels.tolist()))
+    return values if codec.multilabel else values.astype(codec.classes.dtype)
 
 
 def _settings_of(baseline: Baseline) -> str:
