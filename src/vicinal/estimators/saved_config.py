@@ -25,6 +25,7 @@ from vicinal.estimators.network import (
 )
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.target_transform import TargetTransform
+from vicinal.estimators.trials import Trial
 from vicinal.index import FaissIndex
 
 VERSION = 2
@@ -136,6 +137,8 @@ class SavedConfig(Saved):
     weight_unit: _Positive = 1.0
     sequence: NonNegativeInt = 0
     adaptation: Adaptation | None = None
+    trials: list[Trial] = Field(default_factory=list, max_length=64)
+    changed: list[str] | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
