@@ -1,11 +1,10 @@
 """What neighbor estimators do with the bank of a fit: search it, explain by it, change it, save and load it."""
 
 import copy
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -36,16 +35,14 @@ from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.refined_search import Refinement, refined_search
-from vicinal.estimators.saving import read_model, save_model, saved_values
+from vicinal.estimators.saving import facts_of, read_model, save_model
 from vicinal.estimators.search import SearchHits, query_table
 from vicinal.estimators.shift import Shift, shift_of, with_adaptation
 from vicinal.estimators.trials import leaderboard
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.heads.kinds import adjusts
+from vicinal.report.summary import Summary, summary
 from vicinal.training.rows import spread
-
-if TYPE_CHECKING:
-    from vicinal.report.summary import Summary
 
 CELLS = ("number", "category", "text")
 """Kinds of columns of which a bank has the cells themselves, and not what is shown of them."""
@@ -290,7 +287,7 @@ class BankedEstimator(TunedEstimator):
         check_is_fitted(self, "bank_")
         return importance_of(self.fitted_)
 
-    def summary(self) -> "Summary":
+    def summary(self) -> Summary:
         """What was fitted, on what, with which settings, and how well it predicts: lines by name.
 
         Errors are those of :meth:`leaderboard`, beside that of a constant prediction; settings are what was
@@ -302,12 +299,8 @@ class BankedEstimator(TunedEstimator):
         >>> summary["rows"], summary["settings"][:13]
         ('60 bank, 9 held out', 'metric kernel')
         """
-        from vicinal.report.summary import ModelSettings, model_facts, summary
-
         check_is_fitted(self, "bank_")
-        values = json.dumps(saved_values(self, getattr(self, "notes_", {})), default=short)  # a loss may be a module
-        settings = ModelSettings.model_validate_json(values)
-        return summary(model_facts(settings, len(self.bank_), len(self.calibration_)))
+        return summary(facts_of(self))
 
     def leaderboard(self) -> pd.DataFrame:
         """What the fit has tried: a line each, the chosen one first, the others by their error.

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vicinal.core import entry
+from vicinal.core import entry, short
 from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.core.seeding import seeded
@@ -48,6 +48,7 @@ from vicinal.estimators.saved_config import (
 from vicinal.estimators.saved_network import fold_heads, fold_readouts, network_weights, read_network, tree_files
 from vicinal.heads.kinds import weighs_locally
 from vicinal.index.bank_files import ROWS
+from vicinal.report.summary import ModelSettings, model_facts
 from vicinal.training.history import TrainingHistory
 from vicinal.version import __version__
 
@@ -301,6 +302,12 @@ def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, A
         "changed": changed,
         "notes": notes,
     }
+
+
+def facts_of(model: NeighborEstimator) -> dict[str, Any]:
+    """What ``vicinal show --json`` says of a fitted model, but for its files; of a loss that is a module its name."""
+    values = json.dumps(saved_values(model, getattr(model, "notes_", {})), default=short)
+    return model_facts(ModelSettings.model_validate_json(values), len(model.bank_), len(model.calibration_))
 
 
 def _ends(label_range: tuple[Any, Any] | None) -> Any:
