@@ -3,10 +3,11 @@
 import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor
+from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor, load_model
 
 QUICK = {"max_epochs": 3, "members": 2, "hidden": (8, 4)}
 
@@ -111,3 +112,70 @@ def test_a_part_of_no_fit_is_not_there():
     model.label_range_ = (-9.0, 9.0)
     assert model.fitted_.codec.ends == (-9.0, 9.0)
     assert torch.equal(model.fitted_.bank.labels, torch.from_numpy(y))
+
+
+@pytest.mark.parametrize("settings", [{}, {"metric": "kernel", "readout": "dense"}])
+def test_a_leaderboard_has_what_was_tried_and_its_errors_by_hand(settings):
+    x, y = rows(120)
+    model = NeighborRegressor(**settings).fit(x, y)
+    tried = model.leaderboard()
+    assert tried["chosen"].tolist() == [True, *[False] * (len(tried) - 1)]
+    assert set(tried["metric"]) == ({"kernel"} if settings else {"kernel", "trees"})
+    assert (model.fitted_.optimism > 1) == bool(settings)
+    assert tried.loc[0, ["metric", "readout"]].tolist() == [model.metric_, model.readout_]
+    assert tried["held_out"][1:].is_monotonic_increasing
+    assert (tried["seconds"] > 0).all()
+    names = model.calibration_.ids
+    missed = model.predict(x[names], ids=names) - y[names]
+    assert tried.loc[0, "held_out"] == pytest.approx(np.sqrt(np.mean(missed**2)), rel=1e-6)
+    missed = model.predict(x, ids=np.arange(120)) - y
+    assert tried.loc[0, "out_of_fold"] == pytest.approx(np.sqrt(np.mean(missed**2) * model.fitted_.optimism), rel=1e-6)
+    assert model.fitted_.trials[0].constant == pytest.approx(np.std(y), rel=1e-6)
+
+
+def test_errors_of_classes_and_of_several_numbers_are_those_of_their_labels():
+    x, y = rows(120)
+    classes = (y > 0.5).astype(int)
+    trial = NeighborClassifier(metric="kernel").fit(x, classes).fitted_.trials[0]
+    share = classes.mean()
+    floored = [1e-4 + (1 - 2e-4) * one for one in (share, 1 - share)]
+    entropy = -share * np.log(floored[0]) - (1 - share) * np.log(floored[1])
+    assert (trial.measure, trial.constant) == ("log_loss", pytest.approx(entropy, rel=1e-6))
+    model = NeighborRegressor(metric="kernel").fit(x, np.c_[y, 1000 * y])
+    (low, _), (high, _) = (end.tolist() for end in model.label_range_)
+    assert model.fitted_.trials[0].constant == pytest.approx(np.std(y) / (high - low), rel=1e-6)  # each in its range
+
+
+def test_a_network_of_folds_has_an_error_out_of_fold_and_none_on_rows_held_out():
+    x, y = rows(60)
+    model = NeighborRegressor(validation_fraction=0, max_epochs=2, members=3, hidden=(8, 4)).fit(x, y)
+    trial = model.fitted_.trials[0]
+    missed = model.out_of_fold_predictions()[1] - y
+    assert trial.held_out is None
+    assert trial.out_of_fold == pytest.approx(np.sqrt(np.mean(missed**2)), rel=0.02)  # readouts by fold are rounded
+
+
+def test_a_summary_says_what_was_fitted_and_what_differs_from_the_defaults(tmp_path):
+    x, y = rows(60)
+    model = NeighborClassifier(metric="network", random_state=1, **QUICK).fit(x, y > 0)
+    said = model.summary()
+    assert said["what"] == "classification of a target without a name (2 classes: False, True)"
+    assert (said["rows"], said["columns"]) == ("60 bank, 9 held out", "2 number")
+    assert said["settings"].startswith("metric network, readout attention, epochs 3, best_epoch ")
+    assert said["settings"].endswith(", hidden 8,4, max_epochs 3, members 2, random_state 1")
+    error = model.leaderboard().loc[0, "held_out"]
+    assert said["error"].startswith(f"log loss {error:.3g} on rows held out, ")
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    assert str(again.summary()) == str(said)
+    pd.testing.assert_frame_equal(again.leaderboard(), model.leaderboard())
+    assert "log loss" in model._repr_html_()
+    assert "sk-" in NeighborClassifier()._repr_html_()
+
+
+def test_a_model_that_does_not_know_what_was_tried_has_an_empty_leaderboard():
+    x, y = rows(60)
+    model = EmbeddingLearner(max_epochs=1, dim=2, unseen=False).fit(x, y > 0)
+    assert model.leaderboard().empty
+    assert "error" not in model.summary()
+    assert model.summary()["what"] == "what is alike by a target without a name (2 classes: False, True)"

@@ -20,7 +20,7 @@ def panel(**changes):
 
 
 def page(*panels, **settings):
-    shown = {"readout": "comparables", "max_neighbors": 10, **settings}
+    shown = {"readout": "comparables", "neighbors": 10, **settings}
     return page_html(FitRecord("d", "y", "regression", shown, scores={"model": {"mse": 1.0}}, panels=panels))
 
 
@@ -87,7 +87,7 @@ def test_another_scale_is_named():
     ],
 )
 def test_limits_say_how_far_comparables_go(scale, end):
-    settings = {"readout": "comparables", "max_neighbors": 10, "target_transform": scale}
+    settings = {"readout": "comparables", "neighbors": 10, "target_transform": scale}
     first = limits(FitRecord("d", "y", "regression", settings, scores={"model": {"mse": 1.0}}))[0]
     assert "labels of at most 10 rows, each adjusted by a trend by columns, and the trend itself" in first
     assert first.endswith(end)

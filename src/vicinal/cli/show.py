@@ -39,31 +39,22 @@ def show(
 
 
 def _print_folder(shown: dict[str, Any]) -> None:
-    from vicinal.workflows.show import setting_words, size_words
+    from vicinal.report.summary import setting_words, summary
+    from vicinal.workflows.show import size_words
 
-    lines = [["what", _what(shown)], *([["learned from", shown["name"]]] if shown.get("name") else [])]
-    version = f"vicinal {shown['vicinal']}" + (f", torch {shown['torch']}" if shown.get("torch") else "")
-    lines += [["written", f"{_moment(shown['written'])} by {version}"]]
-    lines += [["rows", ", ".join(f"{count:,} {use}" for use, count in shown["rows"].items())]]
-    if shown["kind"] == "model":
-        lines += [["vectors", f"of {shown['dim']} numbers ({shown['storage']})"]]
-    lines += [[role, shown[role]] for role in ("id", "group", "time", "weight") if shown.get(role)]
+    lines = summary(shown)
     if shown.get("adapted"):
-        undo = f"vicinal adapt {shown['model']} --undo --out {shown['model']}"
-        lines += [["adapted", f"to {shown['adapted']:,} new rows; to take it back: {undo}"]]
+        lines["adapted"] += f"; to take it back: vicinal adapt {shown['model']} --undo --out {shown['model']}"
     if shown.get("journal"):
         journal = shown["journal"]
-        count = f"{journal['records']} changes, {size_words(journal['bytes'])}; --changes lists them"
-        lines += [["journal", count]]
-    width = max(len(name) for name, _ in lines)
+        lines["journal"] = f"{journal['records']} changes, {size_words(journal['bytes'])}; --changes lists them"
     output.print(str(shown["model"]), style="bold", markup=False)
-    for name, words in lines:
-        output.print(f"{name:<{width}}  {words}", markup=False)
+    output.print(str(lines), markup=False)
     columns = [[name, column["kind"], column["encoder"]] for name, column in shown["columns"].items()]
     print_rows("Columns", ["column", "taken for", "encoder"], columns, numbers=False)
-    settings = [[name, setting_words(value)] for name, value in shown["settings"].items()]
-    print_rows("Settings", ["setting", "value"], settings, numbers=False)
     if shown["kind"] != "model":
+        settings = [[name, setting_words(value)] for name, value in shown["settings"].items()]
+        print_rows("Settings", ["setting", "value"], settings, numbers=False)
         rows = [[name, f"{value:.4g}"] for values in shown["scores"].values() for name, value in values.items()]
         print_rows("Scores, measured when it was made", ["", "value"], rows)
     elif shown["scores"]:
@@ -75,6 +66,8 @@ def _print_folder(shown: dict[str, Any]) -> None:
 
 
 def _print_changes(listed: list[dict[str, Any]]) -> None:
+    from vicinal.report.summary import moment
+
     rows = []
     for one in listed:
         count = len(one["ids"])
@@ -85,33 +78,9 @@ def _print_changes(listed: list[dict[str, Any]]) -> None:
             f"{name}" + ("" if new is None else f": {new}" if old is None else f": {old} to {new}")
             for name, old, new in list(zip(one["ids"], before, labels, strict=True))[:_IDS]
         ]
-        rows.append([str(one["sequence"]), _moment(one["time"]), one["who"], one["what"], ", ".join(names) + more])
+        rows.append([str(one["sequence"]), moment(one["time"]), one["who"], one["what"], ", ".join(names) + more])
     print_rows("Changes, oldest first", ["", "when", "who", "what", "rows"], rows, numbers=False)
 
 
 _IDS = 5
 """Most rows of a change to name."""
-
-
-def _what(shown: dict[str, Any]) -> str:
-    labels = shown.get("labels", {})
-    if shown["kind"] == "matcher":
-        return "a matcher of the rows of two tables" if "left" in shown["rows"] else "a matcher of rows of one table"
-    if shown["kind"] == "recommender":
-        return "a recommender of items to users"
-    target = shown["target"] or "a target without a name"
-    what = f"what is alike by {target}" if shown["task"] == "similarity" else f"{shown['task']} of {target}"
-    if "classes" in labels:
-        more = ", ..." if labels["classes"] > len(labels["names"]) else ""
-        several = ", several a row" if labels.get("several") else ""
-        what += f" ({labels['classes']} classes{several}: {', '.join(map(str, labels['names']))}{more})"
-    elif labels:
-        low, high = (
-            f"{end:.0f}" if end == round(end) else f"{end:.4g}" for end in (labels["lowest"], labels["highest"])
-        )
-        what += f" (numbers from {low} to {high} in training)"
-    return what + (f", distilled from {shown['distilled_from']}" if shown["distilled_from"] else "")
-
-
-def _moment(stamp: str) -> str:
-    return f"{stamp[:10]} {stamp[11:16]} UTC"

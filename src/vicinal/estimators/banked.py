@@ -35,11 +35,13 @@ from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.refined_search import Refinement, refined_search
-from vicinal.estimators.saving import read_model, save_model
+from vicinal.estimators.saving import facts_of, read_model, save_model
 from vicinal.estimators.search import SearchHits, query_table
 from vicinal.estimators.shift import Shift, shift_of, with_adaptation
+from vicinal.estimators.trials import leaderboard
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.heads.kinds import adjusts
+from vicinal.report.summary import Summary, summary
 from vicinal.training.rows import spread
 
 CELLS = ("number", "category", "text")
@@ -284,6 +286,46 @@ class BankedEstimator(TunedEstimator):
         """
         check_is_fitted(self, "bank_")
         return importance_of(self.fitted_)
+
+    def summary(self) -> Summary:
+        """What was fitted, on what, with which settings, and how well it predicts: lines by name.
+
+        Errors are those of :meth:`leaderboard`, beside that of a constant prediction; settings are what was
+        fitted and what differs from the defaults. ``vicinal show`` prints the same of a folder.
+
+        >>> x = np.linspace(0, 6, 60)[:, None]
+        >>> from vicinal.estimators import NeighborRegressor
+        >>> summary = NeighborRegressor(metric="kernel").fit(x, np.sin(x[:, 0])).summary()
+        >>> summary["rows"], summary["settings"][:13]
+        ('60 bank, 9 held out', 'metric kernel')
+        """
+        check_is_fitted(self, "bank_")
+        return summary(facts_of(self))
+
+    def leaderboard(self) -> pd.DataFrame:
+        """What the fit has tried: a line each, the chosen one first, the others by their error.
+
+        Columns are those of :class:`vicinal.estimators.trials.Trial` and ``chosen``. Trees and kernels are compared by
+        ``out_of_fold``, networks with these by ``held_out``, where a network must have 5 % less squared error. Empty
+        for a learner, and for a folder from before it was saved.
+
+        >>> x = np.linspace(0, 6, 60)[:, None]
+        >>> from vicinal.estimators import NeighborRegressor
+        >>> NeighborRegressor(metric="kernel").fit(x, np.sin(x[:, 0])).leaderboard()["metric"].tolist()
+        ['kernel']
+        """
+        check_is_fitted(self, "bank_")
+        return leaderboard(self.fitted_.trials)
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: of a fitted model its summary and what was tried, else scikit-learn's diagram."""
+        if not hasattr(self, "fitted_"):
+            return str(super()._html_repr())
+        from vicinal.report.notebook import notebook_html, plain_table
+
+        tried = self.leaderboard()
+        parts = [plain_table([*tried], tried.to_numpy().tolist(), "Tried")] if len(tried) > 1 else []
+        return notebook_html(self.summary().part(type(self).__name__), *parts)
 
     # Rows of another population.
 

@@ -47,7 +47,7 @@ from vicinal.estimators.network import check_settings, training_settings
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.target_transform import TargetTransform
-from vicinal.heads.kinds import adjusts, weighs_locally
+from vicinal.heads.kinds import weighs_locally
 from vicinal.settings import NeighborSettings
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import NeighborNetwork
@@ -455,12 +455,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     @property
     def readout_(self) -> str:
         """How predictions are read out: "attention", "rows", "comparables" or "dense", whichever was fitted."""
-        head = self.network_.head
-        if not weighs_locally(head):
-            return "attention"
-        if adjusts(head):
-            return "comparables"
-        return "rows" if head.convex else "dense"
+        return self.fitted_.readout
 
     def check_neighbor_head(self, name: str) -> None:
         """Raise ValueError, which begins with ``name``, if the head predicts without neighbors."""

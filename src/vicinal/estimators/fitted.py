@@ -1,6 +1,7 @@
 """What a fit leaves behind: a metric, a readout, and the rows that predictions are made from, as one value."""
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
@@ -18,11 +19,13 @@ from vicinal.estimators.inputs import Ids
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.readout import MOST, local_weights
 from vicinal.estimators.target_transform import TargetTransform
+from vicinal.estimators.trials import Trial
 from vicinal.heads.folds import FoldMembers
 from vicinal.heads.intervals import weighted_quantile
 from vicinal.heads.kinds import adjusts, weighs_locally
 from vicinal.heads.kriging import KrigingWeights
 from vicinal.training import NeighborNetwork
+from vicinal.training.error import error_of
 from vicinal.training.history import TrainingHistory
 from vicinal.training.likelihood import TableKernel
 from vicinal.training.rows import spread
@@ -44,7 +47,7 @@ class Computed:
         thresholds: at which each class is predicted.
         targets: estimators of single targets.
         errors: of honest predictions, and the weights of their rows.
-        of_all: mean error of rows that are each predicted from all others.
+        left_out: predictions of rows spread over the bank, each from all others, and where they stand.
         usual: mean label, on the scale of the transform, or the share of each class.
         searches: words of the rows, and cuts of what is found.
     """
@@ -55,7 +58,7 @@ class Computed:
     thresholds: Ids | None = None
     targets: dict[str, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None
-    of_all: float | None = None
+    left_out: tuple[Tensor, Tensor] | None = None
     usual: Tensor | None = None
     searches: dict[str, Any] = field(default_factory=dict)
 
@@ -81,6 +84,7 @@ class FittedModel:
         learned: the kernel as its likelihood has it, which that of more rows may begin with; None for other metrics.
         optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
         adaptation: to rows that differ from those of the fit; None: there was none.
+        trials: what the fit has tried, this model first.
     """
 
     codec: LabelCodec
@@ -96,6 +100,7 @@ class FittedModel:
     learned: TableKernel | None = None
     optimism: float = 1.0
     adaptation: Adaptation | None = None
+    trials: tuple[Trial, ...] = ()
     _computed: list[Computed] = field(default_factory=list, init=False, repr=False)
 
     def with_head(self, head: nn.Module) -> Self:
@@ -103,11 +108,16 @@ class FittedModel:
         network = NeighborNetwork(self.network.encoder, self.network.projector, head)
         return replace(self, network=network.eval())
 
-    def with_history(self, history: TrainingHistory) -> Self:
-        """The same model with another history, and all that was computed of its rows."""
+    def with_facts(self, **facts: Any) -> Self:
+        """The same model with another history, or other trials, and all that was computed of its rows."""
         model = copy.copy(self)
-        object.__setattr__(model, "history", history)
+        for name, value in facts.items():
+            object.__setattr__(model, name, value)
         return model
+
+    def chosen_over(self, *others: Self) -> Self:
+        """The same model, with what the others have tried behind what it has."""
+        return self.with_facts(trials=tuple(trial for one in (self, *others) for trial in one.trials))
 
     def of_target(self, place: int) -> Self:
         """This model for one of several targets."""
@@ -134,6 +144,16 @@ class FittedModel:
     def uses_bank(self) -> bool:
         """Whether the head predicts from rows, and is no plain layer."""
         return bool(self.network.head.uses_bank)
+
+    @property
+    def readout(self) -> str:
+        """How predictions are read out: "attention", "rows", "comparables" or "dense"."""
+        head = self.network.head
+        if not weighs_locally(head):
+            return "attention"
+        if adjusts(head):
+            return "comparables"
+        return "rows" if head.convex else "dense"
 
     # Labels and predictions.
 
@@ -290,11 +310,16 @@ class FittedModel:
     @torch.no_grad()
     def held_out_errors(self) -> tuple[Tensor, Tensor]:
         """The same of the rows held out, also where others were left out by folds: different metrics are compared."""
-        rows, at = self.held_out, spread(len(self.held_out), MOST)
         if not self.network.cross_fitted:
             return self.honest_errors
-        said = self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at)))
+        said, rows, at = self.held_out_predictions()
         return self.codec.errors(said, self.codec.as_predicted(rows.labels[at]).to(said)).double(), rows.mass[at]
+
+    @torch.no_grad()
+    def held_out_predictions(self) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of rows held out, 1,024 at most, of which bank, and where they stand."""
+        rows, at = self.held_out, spread(len(self.held_out), MOST)
+        return self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at))), rows, at
 
     def surely_below(self, other: Self, *, of_all: bool = False) -> bool:
         """Whether errors of the rows held out are below those of another model by more than the standard error of that.
@@ -318,35 +343,77 @@ class FittedModel:
         """Mean error, as training sees labels, of these predictions."""
         predicted, at = self.left_out(positions)
         unit = self.codec.unit()
-        return self.mean_error(predicted / unit, self.bank_labels()[at] / unit, at)
+        errors = self.codec.errors(predicted / unit, self.bank_labels()[at] / unit)
+        return weighted_mean(errors, self.bank.mass[at].to(errors))
+
+    def all_left_out(self) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of rows spread over the bank, each from all others, the bank, and where they stand in it."""
+        computed = self.computed
+        if computed.left_out is None:
+            computed.left_out = self.left_out(np.arange(len(self.bank)))
+        said, at = computed.left_out
+        return said, self.bank, at
 
     def errors_of_all(self) -> tuple[Tensor, Tensor]:
-        """Errors ``[b]`` of rows spread over the bank, each predicted from all others, and the weights of the rows."""
-        said, at = self.left_out(np.arange(len(self.bank)))
+        """Errors ``[b]`` of these predictions, and the weights of the rows."""
+        said, bank, at = self.all_left_out()
         errors = self.codec.errors(said, self.bank_labels()[at].to(said))
-        return errors, self.bank.mass[at].to(errors)
+        return errors, bank.mass[at].to(errors)
 
     def error_of_all(self) -> float:
         """Their mean, as training has errors.
 
         Where a metric has learned from the labels of these rows it is told higher, by ``optimism``.
         """
-        computed = self.computed
-        if computed.of_all is None:
-            computed.of_all = weighted_mean(*self.errors_of_all())
-        return self.optimism * computed.of_all
+        return self.optimism * weighted_mean(*self.errors_of_all())
 
-    def error_in_label_units(self) -> float:
-        """Mean squared error of labels on [0, 1], of all rows, each predicted from the others."""
-        (low, high), (said, at) = self.codec.ends, self.left_out(np.arange(len(self.bank)))
-        both = self.in_label_units(said), self.bank.labels[at]
+    def error_in_label_units(self, prediction: Tensor, rows: Bank, at: Tensor) -> float:
+        """Mean squared error of labels on [0, 1] of the head's predictions for rows at these places of a bank."""
+        (low, high), both = self.codec.ends, (self.in_label_units(prediction), rows.labels[at])
         said, truth = ((values - low) / (high - low) for values in both)
-        return self.mean_error(said, truth.to(said), at)
+        return weighted_mean(error_of(said, truth.to(said), numbers=True).double(), rows.mass[at])
 
-    def mean_error(self, prediction: Tensor, truth: Tensor, at: Tensor) -> float:
-        """Mean of the errors of rows of the bank at positions ``at [b]``, by their weights."""
-        errors = self.codec.errors(prediction, truth)
-        return weighted_mean(errors, self.bank.mass[at].to(errors))
+    def trial(self, seconds: float, tune: str) -> Trial:
+        """What a leaderboard tells of this model, whose fit took so many seconds."""
+        classes = self.codec.kind == "classes"
+        by_folds, out_of_fold, held_out = self.folds is not None, None, None
+        if by_folds or self.metric != "network":
+            out_of_fold = self._shown_error(*(self.honest_predictions() if by_folds else self.all_left_out()))
+            out_of_fold *= self.optimism if classes else math.sqrt(self.optimism)
+        if len(self.held_out):
+            held_out = self._shown_error(*self.held_out_predictions())
+        errors = {"out_of_fold": out_of_fold, "held_out": held_out, "constant": self._constant_error()}
+        return Trial(
+            metric=self.metric,  # type: ignore[arg-type]  # one of those names
+            readout=self.readout if self.uses_bank else "none",  # type: ignore[arg-type]
+            target_transform=self.codec.transform.base.name,
+            tune=tune,
+            measure="log_loss" if classes else "rmse",
+            seconds=seconds,
+            **{name: None if error is None or not math.isfinite(error) else error for name, error in errors.items()},
+        )
+
+    def _shown_error(self, prediction: Tensor, rows: Bank, at: Tensor) -> float:
+        """Error of the head's predictions for rows at these places of a bank, as a leaderboard has it."""
+        if self.codec.kind == "numbers":
+            return self._label_unit() * math.sqrt(self.error_in_label_units(prediction, rows, at))
+        truth = self.codec.as_predicted(rows.labels[at]).to(prediction)
+        return weighted_mean(self.codec.errors(prediction, truth).double(), rows.mass[at])
+
+    def _constant_error(self) -> float:
+        """The same of the mean label, or of the shares of classes, for all rows of the bank."""
+        if self.codec.kind == "classes":
+            shares = self.usual().double()[None]
+            return float(error_of(shares, shares, multilabel=self.codec.multilabel))
+        low, high = self.codec.ends
+        labels, mass = (self.bank.labels - low) / (high - low), self.bank.mass / self.bank.mass.sum()
+        mean = torch.einsum("n,n...->...", mass, labels)
+        return self._label_unit() * math.sqrt(weighted_mean(error_of(mean, labels, numbers=True), mass))
+
+    def _label_unit(self) -> float:
+        """The range of labels of one number a row; 1 of several, each of which is told in its own."""
+        low, high = self.codec.ends if self.codec.targets is None else (0.0, 1.0)
+        return float(high - low)
 
 
 class Part(Generic[T]):

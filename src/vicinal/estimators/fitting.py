@@ -1,6 +1,9 @@
 """Fits of a metric and its readout to labelled rows: of a network by its error, of a kernel by its likelihood."""
 
 import copy
+import functools
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +74,21 @@ Fit = tuple[FittedModel, list[Index]]
 """A model, and the indexes of its head, which are empty until it is taken."""
 
 
+def _timed(fit: Callable[..., Fit]) -> Callable[..., Fit]:
+    """A fit whose model says how well it predicts and how long it took."""
+
+    @functools.wraps(fit)
+    def timed(
+        rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, *more: Any, **further: Any
+    ) -> Fit:
+        begin = time.perf_counter()
+        model, indexes = fit(rows, codec, encoder, settings, *more, **further)
+        trial = model.trial(time.perf_counter() - begin, settings["tune"])
+        return model.with_facts(trials=(trial,)), indexes
+
+    return timed
+
+
 def device_of(settings: Settings, rows: int) -> torch.device:
     """Where encoders run for so many rows: few are done before weights have come to a GPU."""
     return encoding_device(settings["accelerator"] if rows >= _MANY else "cpu")
@@ -123,8 +141,9 @@ def fit_on_scale(
             for one in ("none", "log"):
                 with seeded():
                     tried[one] = fit_kernel(rows, on(one, rows.labels), copy.deepcopy(part), settings, seed)[0]
-            name = min(tried, key=lambda one: tried[one].error_in_label_units())
-            kernel = tried[name]
+            units = {one: each.error_in_label_units(*each.all_left_out()) for one, each in tried.items()}
+            name = min(units, key=lambda one: units[one])
+            kernel = tried.pop(name).chosen_over(*tried.values())
     scale = on(name, train)
     return fit_best(
         rows, replace(scale, transform=scale.transform.widened(rows.labels)), encoder, settings, seed, kernel
@@ -178,9 +197,9 @@ def fit_best(
     error, least = (weighted_mean(*one.held_out_errors()) for one in (network, first))
     better = error < (1 - PATIENCE) * least
     if better and (frozen is None or network.surely_below(first)):
-        first, indexes, others = network, others, indexes
+        first, network, indexes, others = network, first, others, indexes
     drop_indexes(others)
-    return with_index(first, indexes, settings)
+    return with_index(first.chosen_over(network), indexes, settings)
 
 
 def _better_kernel(
@@ -199,13 +218,18 @@ def _better_kernel(
     """
     if trees.codec.kind == "classes":
         kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)[0]
-        return trees if trees.surely_below(kernel, of_all=True) else kernel
+        pair = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
+        return pair[0].chosen_over(pair[1])
     error = trees.error_of_all()
     for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None else ():
         if kernel is None or (len(rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error):
             start = None if kernel is None else kernel.learned
+            former = () if kernel is None else (kernel,)
             kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed, most, start)[0]
-    return trees if kernel is None or error <= kernel.error_of_all() else kernel
+            kernel = kernel.chosen_over(*former)
+    if kernel is None:
+        return trees
+    return trees.chosen_over(kernel) if error <= kernel.error_of_all() else kernel.chosen_over(trees)
 
 
 def with_index(model: FittedModel, indexes: list[Index], settings: Settings) -> FittedModel:
@@ -217,6 +241,7 @@ def with_index(model: FittedModel, indexes: list[Index], settings: Settings) -> 
     return replace(model, near=NearBank(head, store, indexes, model.codec.class_count, settings["index_tolerance"]))
 
 
+@_timed
 def fit_network(
     rows: LabelledRows,
     codec: LabelCodec,
@@ -344,6 +369,7 @@ def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]
     return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.mass), None
 
 
+@_timed
 def fit_kernel(
     rows: LabelledRows,
     codec: LabelCodec,
@@ -395,7 +421,7 @@ def fit_kernel(
         model = _with_trend(model, rows, inputs, float(learned.log_amplitude.exp()), settings, seed)
     some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
     history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
-    return model.with_history(history), indexes
+    return model.with_facts(history=history), indexes
 
 
 def _with_trend(
@@ -427,6 +453,7 @@ def _with_trend(
     return model
 
 
+@_timed
 def fit_trees(rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, seed: int) -> Fit:
     """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out."""
     for part in encoder.encoders:
@@ -447,7 +474,7 @@ def fit_trees(rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, sett
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
     model = replace(model, codec=_with_scale(model)) if classes else model
     unit = codec.unit() ** 2
-    return model.with_history(TrainingHistory([error / unit], [model.honest_error() / unit])), []
+    return model.with_facts(history=TrainingHistory([error / unit], [model.honest_error() / unit])), []
 
 
 def _with_scale(model: FittedModel) -> LabelCodec:

@@ -85,3 +85,19 @@ def settings_of(estimator: BaseEstimator) -> dict[str, Any]:
         if isinstance(settings[name], type(default)) and settings[name] == default:
             settings[name] = value
     return settings | {"preset": None}
+
+
+def changed_settings(estimator: BaseEstimator) -> list[str]:
+    """Names of parameters whose values differ from the defaults, those of a preset included.
+
+    >>> from vicinal.estimators import NeighborRegressor
+    >>> changed_settings(NeighborRegressor(members=2))
+    ['members']
+    """
+    defaults = {name: one.default for name, one in inspect.signature(type(estimator)).parameters.items()}
+    settings = settings_of(estimator)
+    return [
+        name
+        for name, value in settings.items()
+        if not (type(value) is type(defaults[name]) and bool(value == defaults[name]))
+    ]

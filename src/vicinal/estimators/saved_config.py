@@ -22,6 +22,7 @@ from vicinal.estimators.kernel_metric import WHOLE
 from vicinal.estimators.network import READOUTS
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.target_transform import TargetTransform
+from vicinal.estimators.trials import Trial
 from vicinal.index import FaissIndex
 from vicinal.settings import MOST_NEIGHBORS
 
@@ -134,6 +135,8 @@ class SavedConfig(Saved):
     weight_unit: _Positive = 1.0
     sequence: NonNegativeInt = 0
     adaptation: Adaptation | None = None
+    trials: list[Trial] = Field(default_factory=list, max_length=64)
+    changed: list[str] | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property

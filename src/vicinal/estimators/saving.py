@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vicinal.core import entry
+from vicinal.core import entry, short
 from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.core.seeding import seeded
@@ -35,7 +35,7 @@ from vicinal.estimators.network import (
     check_readout,
     embedding_width,
 )
-from vicinal.estimators.presets import settings_of
+from vicinal.estimators.presets import changed_settings, settings_of
 from vicinal.estimators.saved_config import (
     VERSION,
     SavedConfig,
@@ -48,6 +48,7 @@ from vicinal.estimators.saved_config import (
 from vicinal.estimators.saved_network import fold_heads, fold_readouts, network_weights, read_network, tree_files
 from vicinal.heads.kinds import weighs_locally
 from vicinal.index.bank_files import ROWS
+from vicinal.report.summary import ModelSettings, model_facts
 from vicinal.training.history import TrainingHistory
 from vicinal.version import __version__
 
@@ -90,7 +91,8 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
         stage: empty folder.
         notes: JSON values to keep with the model, as target and task of the command line.
     """
-    (stage / CONFIG).write_text(_config(model, notes or {}).model_dump_json(indent=1) + "\n", encoding="utf-8")
+    config = saved_config(saved_values(model, notes or {}))
+    (stage / CONFIG).write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
     save_file(network_weights(model), stage / MODEL)
     for name, text in tree_files(model.network_.projector).items():
         (stage / name).write_text(text, encoding="utf-8")
@@ -208,6 +210,7 @@ def _load(
         config.folds,
         fold_heads(config, attention),
         adaptation=config.adaptation,
+        trials=tuple(config.trials),
     )
     return model
 
@@ -248,7 +251,8 @@ def _load_bank(folder: Path, config: SavedConfig, width: int, *, verify: bool) -
     return bank
 
 
-def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
+def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, Any]:
+    """What ``config.json`` says of a fitted model, not checked yet."""
     known = [name for name in SavedParameters.model_fields if name not in _LOCAL and hasattr(model, name)]
     settings = settings_of(model)
     parameters = {name: settings.get(name, getattr(model, name)) for name in known}
@@ -260,43 +264,50 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
     parameters["encoders"] = (model.named_encoders() | sets) or None
     codec = model.fitted_.codec
     names = getattr(model, "feature_names_in_", None)
-    return saved_config(
-        {
-            "version": VERSION,
-            "vicinal": __version__,
-            "task": task_of(model),
-            "parameters": parameters,
-            "kinds": dict(model.kinds_),
-            "encoder": model.table_encoder.config(),
-            "features": None if names is None else [str(name) for name in names],
-            "n_features": model.n_features_in_,
-            "classes": codec.classes.tolist() or None,
-            "multilabel": codec.multilabel,
-            "targets": codec.targets,
-            "transform": codec.transform.model_dump(),
-            "form": model.form_.model_dump(exclude_defaults=True),
-            "label_range": _ends(codec.ends) if isinstance(codec, NumberCodec) else None,
-            "train_error": model.history_.train_error,
-            "validation_error": model.history_.validation_error,
-            "best_epoch": model.history_.best_epoch,
-            "folds": model.folds_,
-            "fold_readouts": fold_readouts(model),
-            "kriging": weighs_locally(model.network_.head),
-            "neighbors": model.network_.head.k if weighs_locally(model.network_.head) else None,
-            "whole_up_to": getattr(model.network_.head, "whole_up_to", 0),
-            "rank": getattr(model.network_.projector, "rank", None),
-            "start": getattr(model, "start_", None),
-            "learned": getattr(model, "learned_", None),
-            "metric": model.metric_,
-            "trend": getattr(model.network_.head, "trend", None),
-            "cross_fits": getattr(model.network_.projector, "folds", None) if model.network_.cross_fitted else None,
-            "plan": model.plan_,
-            "weight_unit": model.weight_unit_,
-            "sequence": model.changes_.sequence,
-            "adaptation": None if model.fitted_.adaptation is None else model.fitted_.adaptation.model_dump(),
-            "notes": notes,
-        }
-    )
+    changed = [name for name in changed_settings(model) if name in known and name not in ("columns", "encoders")]
+    return {
+        "version": VERSION,
+        "vicinal": __version__,
+        "task": task_of(model),
+        "parameters": parameters,
+        "kinds": dict(model.kinds_),
+        "encoder": model.table_encoder.config(),
+        "features": None if names is None else [str(name) for name in names],
+        "n_features": model.n_features_in_,
+        "classes": codec.classes.tolist() or None,
+        "multilabel": codec.multilabel,
+        "targets": codec.targets,
+        "transform": codec.transform.model_dump(),
+        "form": model.form_.model_dump(exclude_defaults=True),
+        "label_range": _ends(codec.ends) if isinstance(codec, NumberCodec) else None,
+        "train_error": model.history_.train_error,
+        "validation_error": model.history_.validation_error,
+        "best_epoch": model.history_.best_epoch,
+        "folds": model.folds_,
+        "fold_readouts": fold_readouts(model),
+        "kriging": weighs_locally(model.network_.head),
+        "neighbors": model.network_.head.k if weighs_locally(model.network_.head) else None,
+        "whole_up_to": getattr(model.network_.head, "whole_up_to", 0),
+        "rank": getattr(model.network_.projector, "rank", None),
+        "start": getattr(model, "start_", None),
+        "learned": getattr(model, "learned_", None),
+        "metric": model.metric_,
+        "trend": getattr(model.network_.head, "trend", None),
+        "cross_fits": getattr(model.network_.projector, "folds", None) if model.network_.cross_fitted else None,
+        "plan": model.plan_,
+        "weight_unit": model.weight_unit_,
+        "sequence": model.changes_.sequence,
+        "adaptation": None if model.fitted_.adaptation is None else model.fitted_.adaptation.model_dump(),
+        "trials": [trial.model_dump() for trial in model.fitted_.trials],
+        "changed": changed,
+        "notes": notes,
+    }
+
+
+def facts_of(model: NeighborEstimator) -> dict[str, Any]:
+    """What ``vicinal show --json`` says of a fitted model, but for its files; of a loss that is a module its name."""
+    values = json.dumps(saved_values(model, getattr(model, "notes_", {})), default=short)
+    return model_facts(ModelSettings.model_validate_json(values), len(model.bank_), len(model.calibration_))
 
 
 def _ends(label_range: tuple[Any, Any] | None) -> Any:

@@ -117,7 +117,9 @@ class TunedEstimator(NeighborEstimator):
         before, after = frozen.honest_error(), tuned.honest_error()
         if after < before:
             _logger.info("tuning: error on the rows held out %.4g, of the frozen encoder %.4g", after, before)
+            tuned.fitted_ = tuned.fitted_.chosen_over(frozen.fitted_)
             return tuned
+        frozen.fitted_ = frozen.fitted_.chosen_over(tuned.fitted_)
         _logger.info(
             "tuning gained nothing on the rows held out (error %.4g, of the frozen encoder %.4g): the encoder stays as "
             "published",

@@ -283,7 +283,7 @@ def limits(record: FitRecord) -> list[str]:
 
 def _limit_of_comparables(record: FitRecord) -> str:
     """What bounds a prediction of comparables."""
-    rows = record.settings.get("max_neighbors")
+    rows = record.settings.get("neighbors")
     few = f"at most {rows}" if isinstance(rows, int) else "a few"
     leaves = {
         "rank": "it never leaves the range of the labels",

@@ -30,10 +30,9 @@ from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.loss_readout import readout_sentences
 from vicinal.estimators.presets import settings_of
-from vicinal.estimators.saving import write_model
+from vicinal.estimators.saving import facts_of, write_model
 from vicinal.estimators.tree_metric import may_be_class_trees, may_be_trees
 from vicinal.estimators.tuning import PLAN
-from vicinal.heads.kinds import adjusts
 from vicinal.report import write_page
 from vicinal.report.card import write_card
 from vicinal.report.records import FitRecord
@@ -270,7 +269,8 @@ def fit_record(
     classes = [] if table.classes is None else [str(name) for name in model.classes_]
     encoders = {column: part.encoder for part in model.table_encoder.describe() for column in part.columns}
     reasons = {choice.column: [choice.sentence] for choice in model.encoder_choices_}
-    settings = {"head": model.head, "seed": job.seed, **_shown_settings(model)}
+    settings = {"head": model.head, "seed": job.seed, "target_transform": model.target_transform_.name}
+    settings |= {**facts_of(model)["settings"], **({"encoders": model.encoders} if model.encoders else {})}
     scored = split.test if len(split.test) else np.arange(len(table))
     is_out_of_fold = model.folds_ is not None and not len(split.test)
     held_out = 0 if model.folds_ is not None else len(split.validation)
@@ -317,50 +317,6 @@ def fit_record(
         importance=model.importance() if knows_columns(model.fitted_) else {},
         importance_by="trend" if model.network_.cross_fitted else "distance",
     )
-
-
-_WITHOUT_EPOCHS = frozenset(
-    {
-        "metric",
-        "readout",
-        "max_neighbors",
-        "target_transform",
-        "n_neighbors",
-        "index",
-        "index_tolerance",
-        "encoders",
-        "validation_fraction",
-    }
-)
-"""Settings that kernels and trees read; all others are of networks and their training."""
-
-
-def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
-    hidden = ("head", "columns", "form", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "random_state")
-    neighbor_only = (
-        "similarity",
-        "mask",
-        "mask_parameters",
-        "mask_extent",
-        "simplex",
-        "n_neighbors",
-        "metric",
-        "readout",
-        "max_neighbors",
-    )
-    skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
-    plain = hasattr(model, "classes_") and model.target_transform_.name == "none"
-    skipped = (*skipped, "target_transform") if plain else skipped
-    fitted: dict[str, Any] = {
-        "metric": model.metric_,
-        "readout": model.readout_,
-        "target_transform": model.target_transform_.name,
-    }
-    fitted |= {"constant": model.target_transform_.constant} if model.target_transform_.constant else {}
-    fitted |= {"max_neighbors": model.network_.head.k} if adjusts(model.network_.head) else {}
-    settings = settings_of(model) | fitted
-    shown = _WITHOUT_EPOCHS if model.metric_ != "network" else set(settings) - {"preset"}
-    return {name: value for name, value in settings.items() if name in shown and name not in skipped}
 
 
 def _tuning(model: BankedEstimator) -> list[str]:
