@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -41,8 +41,10 @@ from vicinal.estimators.shift import Shift, shift_of, with_adaptation
 from vicinal.estimators.trials import leaderboard
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.heads.kinds import adjusts
-from vicinal.report.summary import Summary, summary
 from vicinal.training.rows import spread
+
+if TYPE_CHECKING:
+    from vicinal.report.summary import Summary
 
 CELLS = ("number", "category", "text")
 """Kinds of columns of which a bank has the cells themselves, and not what is shown of them."""
@@ -287,7 +289,7 @@ class BankedEstimator(TunedEstimator):
         check_is_fitted(self, "bank_")
         return importance_of(self.fitted_)
 
-    def summary(self) -> Summary:
+    def summary(self) -> "Summary":
         """What was fitted, on what, with which settings, and how well it predicts: lines by name.
 
         Errors are those of :meth:`leaderboard`, beside that of a constant prediction; settings are what was
@@ -300,6 +302,8 @@ class BankedEstimator(TunedEstimator):
         ('60 bank, 9 held out', 'metric kernel')
         """
         check_is_fitted(self, "bank_")
+        from vicinal.report.summary import summary  # pages take a while to import
+
         return summary(facts_of(self))
 
     def leaderboard(self) -> pd.DataFrame:

@@ -48,7 +48,6 @@ from vicinal.estimators.saved_config import (
 from vicinal.estimators.saved_network import fold_heads, fold_readouts, network_weights, read_network, tree_files
 from vicinal.heads.kinds import weighs_locally
 from vicinal.index.bank_files import ROWS
-from vicinal.report.summary import ModelSettings, model_facts
 from vicinal.training.history import TrainingHistory
 from vicinal.version import __version__
 
@@ -306,6 +305,8 @@ def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, A
 
 def facts_of(model: NeighborEstimator) -> dict[str, Any]:
     """What ``vicinal show --json`` says of a fitted model, but for its files; of a loss that is a module its name."""
+    from vicinal.report.summary import ModelSettings, model_facts  # pages take a while to import
+
     values = json.dumps(saved_values(model, getattr(model, "notes_", {})), default=short)
     return model_facts(ModelSettings.model_validate_json(values), len(model.bank_), len(model.calibration_))
 
