@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from vicinal.training import trees
 from vicinal.training.trees import boosted_folds
 
 
@@ -28,3 +29,13 @@ def test_leaves_are_large_where_labels_are_noise():
     texts, _ = boosted_folds(columns, labels, folds)
     counts = [int(n) for line in texts[0][0].splitlines() if line.startswith("leaf_count=") for n in line[11:].split()]
     assert not counts or min(counts) >= 5
+
+
+def test_many_classes_of_few_rows_are_learned_by_more_than_one_tree(monkeypatch):
+    """A leaf of one class would else step by the rate over the share of the class, here by 8, and nothing follow it."""
+    monkeypatch.setattr(trees, "CLASS_LEAVES", (4, 4))
+    monkeypatch.setattr(trees, "ROUNDS", 60)
+    codes = torch.arange(400) % 40
+    places = torch.stack([codes // 8, codes % 8], dim=1) + 0.2 * torch.randn(400, 2, generator=torch.manual_seed(0))
+    texts, _ = boosted_folds(places, torch.nn.functional.one_hot(codes), torch.arange(400) // 40 % 5, classes=True)
+    assert sum(line.startswith("Tree=") for line in texts[0][0].splitlines()) > 1

@@ -181,7 +181,9 @@ def fit_best(
     kernels = settings["metric"] == "auto" and not codec.multilabel
     kernels = kernels and may_be_kernel(settings, encoder.kinds, encoder.dim, frozen=frozen)
     trees = settings["metric"] == "auto" and not codec.multilabel and may_be_trees(settings, encoder.kinds, rows.groups)
-    trees = trees and (codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups))
+    trees = trees and (
+        codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups, len(encoder.kinds))
+    )
     plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
     with seeded():
         first, indexes = kernel_of(copy.deepcopy(encoder)) if kernels and not trees else (None, [])

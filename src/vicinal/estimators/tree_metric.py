@@ -22,7 +22,10 @@ from vicinal.training.stacking import stack_numbers, stack_scores
 from vicinal.training.trees import FOLDS, boosted_folds
 
 MOST_CLASSES = 32
-"""Classes of which trees are boosted for each, at most."""
+"""Classes of which trees are boosted for each, whatever the number of rows."""
+
+_MOST_SCORES, _MOST_PARTS = 2_500_000, 1 << 26
+"""Scores of rows for classes up to which there may be more: minutes of a processor; and what columns add to them."""
 
 _FEWEST = 40
 """Rows from which on trees and logistic regression of classes say more than a kernel."""
@@ -54,13 +57,14 @@ def may_be_trees(settings: Mapping[str, Any], kinds: Mapping[str, Kind], groups:
     )
 
 
-def may_be_class_trees(labels: Ids, groups: Ids | None) -> bool:
-    """Whether ``labels [n]`` are of few enough classes, two of them with rows, or groups, for each fold."""
+def may_be_class_trees(labels: Ids, groups: Ids | None, columns: int) -> bool:
+    """Whether ``labels [n]`` are of few enough classes for them, two of which have rows, or groups, for each fold."""
     if len(labels) < _FEWEST:
         return False
     pairs = pd.DataFrame({"class": labels, "of": np.arange(len(labels)) if groups is None else groups})
     counts = pairs.drop_duplicates()["class"].value_counts()  # the most frequent first
-    return 2 <= len(counts) <= MOST_CLASSES and int(counts.iloc[1]) >= FOLDS
+    few = len(counts) <= MOST_CLASSES or len(counts) * len(labels) <= min(_MOST_SCORES, _MOST_PARTS // columns)
+    return len(counts) >= 2 and few and int(counts.iloc[1]) >= FOLDS
 
 
 def boosted_network(

@@ -366,7 +366,7 @@ def _metrics(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, s
         return [model.metric]
     table, kinds = opened.table, set(opened.kinds.values())
     trees = not table.several and may_be_trees(settings_of(model), opened.kinds, table.groups)
-    trees = trees and (table.task == "regression" or may_be_class_trees(table.target, table.groups))
+    trees = trees and (table.task == "regression" or may_be_class_trees(table.target, table.groups, len(opened.kinds)))
     tried = ["kernel"] * _tries_kernel(model, opened, encoders) + ["trees"] * trees
     return tried if trees and kinds <= {"number", "category"} else [*tried, "network"]
 
