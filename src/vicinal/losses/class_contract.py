@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.row_blocks import values_by_blocks
-from vicinal.blockwise.target_entropy import class_entropy
 from vicinal.core import check_choice, entry, register
 from vicinal.core.checks import check_tensor
 from vicinal.losses.contract import check_reduction, check_valid, own_settings, reduce
@@ -52,7 +51,7 @@ class ClassScores:
 
     def cross_entropy(self, logits: Tensor) -> Tensor:
         r"""$-\log p_y$ of a softmax over the classes that count, ``[r]``."""
-        return class_entropy(self.hidden(logits, -torch.inf), self.target)
+        return nn.functional.cross_entropy(self.hidden(logits, -torch.inf), self.target, reduction="none")
 
     def gaps(self, margin: float, scores: Tensor | None = None) -> Tensor:
         r"""$s_k - s_y + c\,[k \ne y]$, ``[r, K]``; 0 for the target itself, -inf where a class does not count."""
