@@ -160,30 +160,9 @@ class NONA(nn.Module):
             bank_weight: ``[N]`` or None.
         """
         simplex = simplex_name(self.simplex)
-        if simplex is None or numbers is None or bank_weight is not None or not self._has_short_way():
-            return self._weights_of_scores(scores, resolution, allowed, numbers, queries, bank_weight)
-
-        def formula(some: Tensor, b0: Tensor, odds: Tensor) -> Tensor:
-            learned = StepParameters(numbers.a0, b0, numbers.t, odds)
-            return self._weights_of_scores(some, resolution, allowed, learned, queries, None)
-
-        by_query = (value.expand(len(scores), 1) for value in (numbers.b0, numbers.odds))
-        return s2_weights(formula, simplex, scores, resolution, allowed, *by_query)
-
-    def _has_short_way(self) -> bool:
-        """Whether the step is one whose weights, and their gradient, are written by hand."""
-        short = type(self.mask) is SoftStep and self.mask.form[:2] == ("s2", "admissible")
-        return short and not torch.compiler.is_compiling()
-
-    def _weights_of_scores(
-        self,
-        scores: Tensor,
-        resolution: Resolution,
-        allowed: Tensor | None,
-        numbers: StepParameters | None,
-        queries: Tensor,
-        bank_weight: Tensor | None,
-    ) -> Tensor:
+        if simplex is not None and numbers is not None and bank_weight is None and self._has_short_way(scores, numbers):
+            by_query = (value.expand(len(scores), 1) for value in (numbers.b0, numbers.odds))
+            return s2_weights(simplex, scores, resolution, allowed, *by_query)
         masked = settled(scores, resolution, allowed) if self.can_stream else scores
         weight = None if allowed is None else allowed.to(scores.dtype)
         if isinstance(self.mask, SoftStep) and numbers is not None:
@@ -194,6 +173,12 @@ class NONA(nn.Module):
         if allowed is not None:
             masked = masked.masked_fill(~allowed, -torch.inf)
         return self.simplex(masked) if bank_weight is None else of_repeated(self.simplex, masked, bank_weight)
+
+    def _has_short_way(self, scores: Tensor, numbers: StepParameters) -> bool:
+        """Whether no gradient is asked for, and the step is one whose weights have a shorter formula without one."""
+        short = type(self.mask) is SoftStep and self.mask.form[:2] == ("s2", "admissible")
+        learned = any(one.requires_grad for one in (scores, numbers.b0, numbers.odds))
+        return short and not (learned and torch.is_grad_enabled()) and not torch.compiler.is_compiling()
 
     def scores(self, queries: Tensor, bank: Tensor) -> tuple[Tensor, Resolution]:
         """Scores ``[b, N]``, shifted by a constant per query where that changes no weight, and their resolution."""
