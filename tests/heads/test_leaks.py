@@ -9,10 +9,8 @@ from torch import nn
 
 from vicinal.blockwise import block_policy
 from vicinal.estimators.indexing import NearBank
-from vicinal.heads import NONA, ApproximateNONA, Ensemble, streamed_prediction
-from vicinal.heads.intervals import streamed_quantiles
-from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
-from vicinal.heads.streaming import streamed_top_weights
+from vicinal.heads import NONA, ApproximateNONA, Ensemble
+from vicinal.heads.members import ensemble_top_weights, label_quantiles
 from vicinal.index import ExactIndex, NeighborBank
 from vicinal.masks import SoftStep, TopK
 from vicinal.training import NeighborNetwork
@@ -74,7 +72,7 @@ def problem(who, dtype=torch.float64):
 
 def streamed(**settings):
     def call(head, queries, bank, labels, keys):
-        return streamed_prediction(queries, bank, labels, head.similarity, head.mask, head.simplex, **settings, **keys)
+        return NONA(head.similarity, head.mask, head.simplex, **settings)(queries, bank, labels, **keys)
 
     return call
 
@@ -131,10 +129,10 @@ PREDICTIONS = DIFFERENTIABLE | {
 }
 """Of quantiles ``[b, 3]`` the same is asked."""
 QUANTILES = {
-    "quantiles": lambda head, queries, bank, labels, keys: streamed_quantiles(
-        queries, bank, labels, LEVELS, head.similarity, head.mask, head.simplex, chunk_size=20, **keys
+    "quantiles": lambda head, queries, bank, labels, keys: label_quantiles(
+        NONA(head.similarity, head.mask, head.simplex, chunk_size=20), queries, bank, labels, LEVELS, **keys
     ),
-    "quantiles of members": lambda head, queries, bank, labels, keys: ensemble_quantiles(
+    "quantiles of members": lambda head, queries, bank, labels, keys: label_quantiles(
         *twice(head, queries, bank), labels, LEVELS, **keys
     ),
 }
@@ -217,10 +215,7 @@ def of_streamed_members(head, queries, bank, k, keys):
 
 TOP = {
     "dense": lambda head, queries, bank, k, keys: head.top_weights(queries, bank, k, **keys),
-    "streamed": lambda head, queries, bank, k, keys: streamed_top_weights(
-        queries, bank, k, head.similarity, head.mask, head.simplex, chunk_size=20, **keys
-    ),
-    "streamed by the head": lambda head, queries, bank, k, keys: NONA(
+    "streamed": lambda head, queries, bank, k, keys: NONA(
         head.similarity, head.mask, head.simplex, chunk_size=20
     ).top_weights(queries, bank, k, **keys),
     "members": of_members,

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from vicinal.heads import NONA
-from vicinal.heads.intervals import streamed_quantiles, weighted_quantile
+from vicinal.heads.intervals import weighted_quantile
+from vicinal.heads.members import label_quantiles
 from vicinal.masks import SoftStep, TopK
 from vicinal.similarity import NegativeSquaredL2
 
@@ -22,9 +23,8 @@ def test_equal_to_the_quantiles_of_dense_weights(simplex, mask, rows, chunk):
     with torch.no_grad():
         weights = head.weights(queries, bank, **identity)
     levels = [0.0, 0.05, 0.5, 0.95, 1.0]
-    found = streamed_quantiles(
-        queries, bank, labels, levels, head.similarity, made, head.simplex, chunk_size=chunk, **identity
-    )
+    streamed = NONA("l2", made, simplex, chunk_size=chunk)
+    found = label_quantiles(streamed, queries, bank, labels, levels, **identity)
     for level, values in zip(levels[:-1], found.T[:-1], strict=True):
         torch.testing.assert_close(values, weighted_quantile(weights, labels, level), atol=0, rtol=0)
     assert (found[:, -1] <= labels.max()).all()
@@ -41,9 +41,9 @@ def test_the_nearest_row_keeps_its_weight_however_its_distance_rounds(seed):
     who = {"query_groups": groups, "bank_groups": groups}
     weights = NONA(NegativeSquaredL2(), TopK(1)).double().weights(bank.double(), bank, **who)
     expected = torch.stack([weighted_quantile(weights, labels, level) for level in (0.25, 0.75)], dim=1)
-    found = streamed_quantiles(bank.double(), bank, labels, (0.25, 0.75), NegativeSquaredL2(), TopK(1), **who)
+    found = label_quantiles(NONA(NegativeSquaredL2(), TopK(1)), bank.double(), bank, labels, (0.25, 0.75), **who)
     assert torch.equal(found, expected)
-    apart = streamed_quantiles(
-        bank.double(), bank, labels, (0.25, 0.75), NegativeSquaredL2(), TopK(1), chunk_size=7, **who
+    apart = label_quantiles(
+        NONA(NegativeSquaredL2(), TopK(1), chunk_size=7), bank.double(), bank, labels, (0.25, 0.75), **who
     )
     assert torch.equal(apart, expected)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vicinal.core import entries
-from vicinal.heads import NONA, ApproximateNONA, streamed_prediction
+from vicinal.heads import NONA, ApproximateNONA
 from vicinal.index import ExactIndex, NeighborBank
 from vicinal.masks import SoftStep, TopK, log_s1, log_s2
 from vicinal.similarity.factors import relative_scores
@@ -68,7 +68,7 @@ def paths(made, queries, bank, labels):
     """The prediction by every path but the dense one, by name."""
     parts = (made.similarity, made.mask, made.simplex)
     for chunk in CHUNKS:
-        yield f"blocks of {chunk}", streamed_prediction(queries, bank, labels, *parts, chunk_size=chunk)
+        yield f"blocks of {chunk}", NONA(*parts, chunk_size=chunk)(queries, bank, labels)
     order = torch.arange(BANK).roll(5)
     yield "bank in another order", made(queries, bank[order], labels[order])
     yield "one query at a time", torch.cat([made(query[None], bank, labels) for query in queries])

@@ -10,7 +10,8 @@ from torch import nn
 
 from vicinal.blockwise import block_policy
 from vicinal.core import entries
-from vicinal.heads import NONA, streamed_prediction
+from vicinal.heads import NONA
+from vicinal.heads.members import label_quantiles
 from vicinal.masks import SoftStep, TopK
 
 pytestmark = pytest.mark.sweep(6)
@@ -43,14 +44,8 @@ def head(similarity="l2", mask="none", simplex="softmax", seed=0, dtype=torch.fl
 
 
 def streamed(made, chunk):
-    """``made`` as a function that streams."""
-
-    def call(queries, bank, labels, **keys):
-        return streamed_prediction(
-            queries, bank, labels, made.similarity, made.mask, made.simplex, chunk_size=chunk, **keys
-        )
-
-    return call
+    """``made`` as a head that streams."""
+    return NONA(made.similarity, made.mask, made.simplex, chunk_size=chunk)
 
 
 def answers(call, made, inputs, keys, direction):
@@ -224,7 +219,7 @@ def test_ties_with_the_kth_row_are_kept():
     bank = torch.arange(8.0)[:, None].repeat_interleave(50, dim=0) * 10
     labels = torch.arange(400.0)
     made = NONA(mask=TopK(3))
-    got = streamed_prediction(bank[:1], bank, labels, made.similarity, made.mask, chunk_size=50)
+    got = streamed(made, 50)(torch.zeros(1, 1), bank, labels)
     torch.testing.assert_close(got, labels[:50].mean()[None])
 
 
@@ -258,18 +253,20 @@ def test_a_query_without_a_neighbor_is_named():
 
 def test_no_queries_give_no_predictions():
     for labels in (torch.zeros(3), torch.zeros(3, 4)):
-        got = streamed_prediction(torch.zeros(0, 2), torch.zeros(3, 2), labels, NONA().similarity)
+        got = NONA(chunk_size=2)(torch.zeros(0, 2), torch.zeros(3, 2), labels)
         assert got.shape == (0, *labels.shape[1:])
 
 
 def test_the_head_streams_from_a_size_on_and_where_it_is_told_to(monkeypatch):
     calls = []
 
-    def watched(*args, **settings):
-        calls.append(settings["chunk_size"])
-        return streamed_prediction(*args, **settings)
+    by_blocks = NONA.attention
 
-    monkeypatch.setattr("vicinal.heads.nona.streamed_prediction", watched)
+    def watched(head, *args):
+        calls.append(head.chunk_size)
+        return by_blocks(head, *args)
+
+    monkeypatch.setattr(NONA, "attention", watched)
     queries, bank, labels = rows(0, 5, DIM), rows(1, 20, DIM), rows(2, 20)
     with block_policy(streamed_entries=100):
         want = NONA()(queries[:4], bank, labels)
@@ -284,7 +281,9 @@ def test_settings_that_cannot_be_streamed_are_refused():
     with pytest.raises(ValueError, match=r"^chunk_size: expected None for a mask or simplex map of your own"):
         NONA(simplex=lambda scores: scores.softmax(dim=-1), chunk_size=8)
     with pytest.raises(ValueError, match=r"^chunk_size: expected None for a mask or simplex map of your own"):
-        streamed_prediction(rows(0, 2, 3), rows(1, 4, 3), rows(2, 4), NONA().similarity, nn.Identity())
+        NONA(mask=nn.Identity(), chunk_size=8)
+    with pytest.raises(ValueError, match=r"^head: expected a mask and a simplex map of this library .*, got Identity"):
+        label_quantiles(NONA(mask=nn.Identity()), rows(0, 2, 3), rows(1, 4, 3), rows(2, 4), [0.5])
     with pytest.raises(ValueError, match=r"^chunk_size: expected a whole number of at least 1, got 0"):
         NONA(chunk_size=0)
     with pytest.raises(ValueError, match=r"^queries: expected \(2, 5\), got \(2, 3\)$"):

@@ -11,8 +11,6 @@ from torch.nn import functional
 
 from references import class_losses as reference
 from vicinal import losses
-from vicinal.blockwise.blocks import block_policy
-from vicinal.blockwise.row_blocks import row_values
 from vicinal.core import entries, entry
 from vicinal.losses import ALDRKL, ClassLoss, label_phi, label_weights, worst_inputs
 from vicinal.losses.contract import own_settings
@@ -508,26 +506,18 @@ def test_label_correlation_without_its_parts_is_binary_cross_entropy():
 
 
 @each
-def test_blocks_of_rows_give_the_whole_and_its_derivatives(entry):
-    """Values, slopes, slopes taken twice, and slopes of slopes, of one class a row and of shares."""
-    scores, target = batch(entry, b=70, seed=3)
-    valid, weight = normal(70, K, seed=4) > -1, normal(70, seed=5).abs()
-    settings = extra(entry, 70)
-    for labels in (target, functional.one_hot(target, K) * 0.5 if target.ndim == 1 else target * 0.5):
-        results = []
-        for size in (1 << 20, 20):
-            x = scores.clone().requires_grad_()
-            with block_policy(block_entries=size):
-                value = entry.factory(x, labels, weight, None if entry.name == "ensloss" else valid, **settings)
-                (slope,) = torch.autograd.grad(value, x, create_graph=True)
-                curve = torch.autograd.grad(slope.square().sum(), x)[0] if slope.requires_grad else slope
-                value = entry.factory(x, labels, weight, **settings)
-                (plain,) = torch.autograd.grad(value, x, retain_graph=True)
-                (again,) = torch.autograd.grad(value, x)
-            assert torch.equal(plain, again)
-            results.append((value.detach(), slope.detach(), curve.detach(), plain))
-        for one, other in zip(*results, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-13)
+def test_shares_of_one_class_have_the_slopes_of_slopes_of_that_class(entry):
+    """And a derivative that is taken again is the same."""
+    scores, target = batch(entry, b=20, seed=3)
+    if target.ndim > 1:
+        return
+    results = []
+    for labels in (target, functional.one_hot(target, K)):
+        x = scores.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(entry.factory(x, labels, **extra(entry, 20)), x, create_graph=True)
+        curve = torch.autograd.grad(slope.square().sum(), x)[0] if slope.requires_grad else slope
+        results.append((slope.detach(), curve.detach()))
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-13)
 
 
 def test_a_share_that_is_too_small_for_its_logarithm_keeps_its_digits():
@@ -537,20 +527,6 @@ def test_a_share_that_is_too_small_for_its_logarithm_keeps_its_digits():
     torch.testing.assert_close(value.detach(), functional.cross_entropy(scores, target, reduction="none").detach())
     value.sum().backward()
     torch.testing.assert_close(scores.grad, scores.detach().softmax(1) - torch.eye(2)[target])
-
-
-def test_a_loss_that_makes_matrices_sees_some_rows_at_a_time():
-    seen = []
-
-    def rows(scores, part):
-        seen.append(len(scores))
-        return scores.square().sum(-1), scores[:, 0] > 0
-
-    values, counted = row_values(rows, 20, torch.ones(70, K, requires_grad=True))
-    assert seen == [20, 20, 20, 10]
-    assert values.tolist() == [K] * 70
-    assert counted.all()
-    assert not row_values(rows, 20, torch.ones(70, K))[0].requires_grad
 
 
 @pytest.mark.parametrize("t", [1.0, 1.2, 1.7])

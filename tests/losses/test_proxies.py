@@ -1,31 +1,23 @@
 """Losses against proxies, and those that classes give without all scores, are the same by all their ways."""
 
 import itertools
-import math
 
 import pytest
 import torch
 
 from references.memory import LargestTensor
-from vicinal import losses
 from vicinal.blockwise import block_policy, policy
-from vicinal.blockwise import iqr_mass as kernel
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss, ProxyLoss
 from vicinal.losses.kernels import CLASS_KERNELS
 from vicinal.losses.streaming import as_inner_product
-from vicinal.similarity import Cosine, NegativeSquaredL2
+from vicinal.similarity import Cosine
 from vicinal.similarity.base import resolve_similarity
 
 pytestmark = pytest.mark.sweep(4)
 
 WITH_PROXIES = [entry for entry in entries("pair_loss") if {"proxies", "proxy-rows"} & entry.facts]
 named = pytest.mark.parametrize("entry", WITH_PROXIES, ids=lambda entry: entry.name)
-
-
-def mass(similarity, rows, labels, **settings):
-    score, scaled, _ = as_inner_product(similarity, rows, rows)
-    return kernel.iqr_mass(score, scaled, labels, **settings)
 
 
 def batch(seed=0, b=24, d=6, classes=5):
@@ -69,7 +61,7 @@ def test_blocks_are_the_whole(entry, reduction, several):
     torch.testing.assert_close(blocks, whole, rtol=1e-9, atol=1e-12)
 
 
-@named
+@pytest.mark.parametrize("entry", [e for e in WITH_PROXIES if "batch-scores" not in e.facts], ids=lambda e: e.name)
 def test_no_matrix_of_all_scores_is_made(entry):
     b, classes = 2100, 300
     x, labels = batch(b=b, d=4, classes=classes)
@@ -89,84 +81,6 @@ def test_proxies_compile_to_one_graph(entry, size):
         loss = criterion(entry)
         made = slopes(torch.compile(criterion(entry), backend="eager", fullgraph=True), x, labels)
     torch.testing.assert_close(made, slopes(loss, x, labels), rtol=1e-9, atol=1e-12)
-
-
-# --- the pairs of a batch in the denominator of unpg --------------------------------------------------------------
-
-
-def dense_mass(similarity, rows, labels, scale, reach):
-    """The same by a matrix of all scores and a sorted list."""
-    related = labels[:, None] == labels if labels.ndim == 1 else labels @ labels.T > 0
-    values = losses.batch_negatives(similarity(rows, rows), related)
-    values = values[values > -math.inf]
-    ordered = values.sort().values
-    if not len(values):
-        return values.sum() - math.inf
-    first, third = (ordered[part * len(values) // 4].detach() for part in (1, 3))
-    spread = reach * (third - first)
-    kept = (values >= first - spread) & (values <= third + spread)
-    return (scale * values[kept if math.isfinite(reach) else slice(None)]).logsumexp(0)
-
-
-def assert_same_mass(similarity, x, labels, size, scale, reach):
-    leaves = [x.clone().requires_grad_() for _ in range(2)]
-    got = mass(similarity, leaves[0], labels, size=size, scale=scale, reach=reach)
-    want = dense_mass(similarity, leaves[1], labels, scale, reach)
-    torch.testing.assert_close(got, want)
-    if want > -math.inf:
-        want.backward()
-        got.backward()
-        torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
-
-
-@pytest.mark.sweep(5)
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "squared_l2"])
-@pytest.mark.parametrize("reach", [0.0, 0.5, 1.5, math.inf])
-@pytest.mark.parametrize("b", [2, 5, 40, 150])
-def test_mass_within_fences(similarity, reach, b):
-    made = resolve_similarity(similarity)
-    x, labels = batch(b, b, classes=3)
-    shares = (torch.rand(b, 5, generator=torch.Generator().manual_seed(b)) < 0.2).double()
-    for size, scale in itertools.product((1, 7, 200), (0.1, 64.0)):
-        for given in (labels, shares, torch.zeros_like(labels)):
-            assert_same_mass(made, x, given, size, scale, reach)
-
-
-@pytest.mark.parametrize("few", [[], [-9.0, -8.0], [8.0, 9.0], [-9.0, 0.0, 0.01, 9.0], [0.5] * 400])
-def test_quartiles_are_found_with_a_bad_sample(few, monkeypatch):
-    x, labels = batch(b=50)
-    monkeypatch.setattr(kernel._Batch, "sample", lambda _: torch.tensor(few, dtype=torch.float64))
-    assert_same_mass(Cosine(), x, labels, 9, 5.0, 0.5)
-
-
-def test_mass_of_equal_scores_and_of_scores_that_rise_from_block_to_block():
-    x, labels = batch(b=40)
-    assert_same_mass(Cosine(), torch.ones_like(x), labels, 9, 5.0, 1.5)
-    growing = x.abs() * torch.logspace(-2, 2, 40, dtype=torch.float64)[:, None]
-    assert_same_mass(resolve_similarity("dot"), growing, labels, 3, 2.0, math.inf)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_mass_is_finite(dtype):
-    x, labels = batch(b=40)
-    for similarity, size in itertools.product((Cosine(), NegativeSquaredL2()), (1e-4, 1e4)):
-        leaf = (x * size).to(dtype).requires_grad_()
-        value = mass(similarity, leaf, labels, size=7, scale=64.0, reach=1.5)
-        value.backward()
-        assert value.dtype == torch.float32
-        assert value.isfinite()
-        assert leaf.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, 1e300])
-def test_mass_of_scores_that_are_not_finite_is_no_number(wrong):
-    x, labels = batch(b=40)
-    x[3:30] = wrong
-    leaf = x.requires_grad_()
-    value = mass(resolve_similarity("dot"), leaf, labels, size=7, scale=2.0, reach=1.5)
-    value.backward()
-    assert not value.isfinite()
-    assert not leaf.grad.isfinite().all()
 
 
 @named

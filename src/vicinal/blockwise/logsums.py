@@ -54,30 +54,3 @@ def log_sum_exp(logits: Tensor, weight: Tensor | None, *, masks: bool = False) -
 def softplus(x: Tensor) -> Tensor:
     """log(1 + e^x), accurate to the last digit even in float64."""
     return torch.nn.functional.softplus(x, threshold=40.0)
-
-
-class _Hinge(torch.autograd.Function):
-    """Computes its slope by arithmetic, so that a compiled graph keeps no booleans, which are slow to write."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.relu()
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        slope: Tensor = slopes[0] * x.relu().sign()
-        return slope
-
-
-def hinge(x: Tensor) -> Tensor:
-    """max(x, 0), with slope 0 at 0.
-
-    >>> hinge(torch.tensor([-1.0, 2.0]))
-    tensor([0., 2.])
-    """
-    if not torch.compiler.is_compiling():
-        return x.relu()
-    result: Tensor = _Hinge.apply(x)  # type: ignore[no-untyped-call]
-    return result

@@ -6,12 +6,12 @@ A block of rows stays in a processor's cache between the many steps of a formula
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.blocks import block_rows, row_slices
+from vicinal.blockwise.blocks import row_slices
 
 Values = Callable[..., tuple[Tensor, ...]]
 """``(scores [r, N], slice of the rows, *further tensors)``: what is kept of a block."""
@@ -161,83 +161,6 @@ def recomputed(score: Score, values: Values, size: int, *tensors: Tensor) -> tup
     """
     result: tuple[Tensor, ...] = _Recomputed.apply(score, values, size, *_known(tensors))  # type: ignore[no-untyped-call]
     return result
-
-
-Rows = Callable[[Tensor, slice], tuple[Tensor, Tensor]]
-"""``(scores [r, K], slice of the rows)``: a value for each row, from it alone, and whether it counts, ``[r]``."""
-
-
-def _rows_in_turn(scores: Tensor, rows: Rows, size: int, *, slopes: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Values of all rows, which of them count, and the slopes ``[b, K]``."""
-    rise, blocks = torch.empty_like(scores) if slopes else None, []
-    for part in row_slices(len(scores), size):
-        block = scores[part].detach().requires_grad_(slopes)
-        with torch.set_grad_enabled(slopes):
-            values, counted = rows(block, part)
-        if rise is not None:
-            (rise[part],) = torch.autograd.grad(values, block, torch.ones_like(values))
-        blocks.append((values.detach(), counted))
-    values, counted = (torch.cat(each) for each in zip(*blocks, strict=True))
-    return values, counted, rise
-
-
-class _RowValues(torch.autograd.Function):
-    """Values of all rows; keeps their slopes, which become the gradient, once."""
-
-    @staticmethod
-    def forward(scores: Tensor, rows: Rows, size: int, slopes: bool) -> tuple[Tensor, Tensor, Tensor | None]:  # noqa: FBT001
-        return _rows_in_turn(scores, rows, size, slopes=slopes)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        scores, ctx.rows, ctx.size, _ = inputs
-        ctx.save_for_backward(scores)
-        ctx.rise = output[2]
-        ctx.mark_non_differentiable(*(each for each in output[1:] if each is not None))
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
-        (scores,), rise, ctx.rise = ctx.saved_tensors, ctx.rise, None
-        if torch.is_grad_enabled():  # the gradient is differentiated in turn
-            values = torch.cat([ctx.rows(scores[part], part)[0] for part in row_slices(len(scores), ctx.size)])
-            return torch.autograd.grad(values, scores, slopes[0], create_graph=True)[0], None, None, None
-        if rise is None:
-            rise = cast(Tensor, _rows_in_turn(scores, ctx.rows, ctx.size, slopes=True)[2])
-        return rise.mul_(slopes[0][:, None]), None, None, None
-
-
-def row_values(rows: Rows, size: int, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Values of the rows of a matrix and which of them count, ``[b]`` each, a block of rows at a time.
-
-    It keeps one matrix, the slopes, or none without a gradient; a second derivative holds all rows at once.
-
-    Args:
-        rows: takes the scores of a block; only the scores may need a gradient.
-        size: rows of a block.
-        scores: ``[b, K]``.
-
-    >>> x = torch.eye(2, requires_grad=True)
-    >>> values, counted = row_values(lambda s, part: (s.square().sum(-1), s[:, 0] > 0), 1, x)
-    >>> values.sum().backward()
-    >>> x.grad
-    tensor([[2., 0.],
-            [0., 2.]])
-    """
-    slopes = scores.requires_grad and torch.is_grad_enabled()
-    values, counted, _ = _RowValues.apply(scores, rows, size, slopes)  # type: ignore[no-untyped-call]
-    return values, counted
-
-
-def values_by_blocks(rows: Rows, scores: Tensor, *, whole: bool = False) -> tuple[Tensor, Tensor]:
-    """:func:`row_values` with blocks of the policy's size; all rows at once if few, ``whole`` or in a compiled graph.
-
-    >>> values_by_blocks(lambda s, part: (s.sum(-1), s[:, 0] > 0), torch.eye(2))
-    (tensor([1., 1.]), tensor([ True, False]))
-    """
-    size = block_rows(len(scores), scores.shape[1], scores.device, uncut=2)
-    if whole or size >= len(scores) or torch.compiler.is_compiling():
-        return rows(scores, slice(0, len(scores)))
-    return row_values(rows, size, scores)
 
 
 def coded(labels: Tensor, bank_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -107,22 +107,6 @@ class S2Rows(NamedTuple):
         result = torch.log1p(below, out=buffers.like("second side", gap)).sub_(ceiling.log1p())
         return result.mul_(torch.sub(ceiling, below, out=below)).mul_(self.odds)
 
-    def backward(self, gap: Tensor, gradient: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Gradients of ``gap`` and (b, odds) from that of :meth:`log`, which must be 0 where the log is -inf."""
-        ceiling = self.b - 1
-        below = torch.minimum(gap, ceiling, out=buffers.like("first side", gap))
-        log_ratio = torch.log1p(below, out=buffers.like("second side", gap))
-        log_ratio.sub_(ceiling.log1p()).clamp_(min=-200)  # ln x - ln b
-        x = torch.add(below, 1, out=buffers.like("slopes", gap)).clamp_(min=_LEAST)
-        rest = torch.sub(ceiling, below, out=below)  # b - x
-        part = torch.mul(gradient, log_ratio, out=buffers.like("parts", gap))
-        of_logs = part.sum(dim=1, keepdim=True)
-        of_odds = part.mul_(rest).sum(dim=1, keepdim=True)
-        of_rest = torch.mul(gradient, rest, out=part).sum(dim=1, keepdim=True)
-        of_b = self.odds * (of_logs - of_rest / self.b)
-        of_gap = rest.div_(x).sub_(log_ratio).mul_(gradient).mul_(self.odds)
-        return of_gap, [of_b, of_odds]
-
 
 StepRows = S1Rows | S2Rows
 

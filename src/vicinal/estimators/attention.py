@@ -15,10 +15,10 @@ from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import neighbor_range
 from vicinal.heads.admissible import Identity
 from vicinal.heads.comparables import Comparables
-from vicinal.heads.intervals import streamed_quantiles, weighted_quantile
+from vicinal.heads.intervals import weighted_quantile
 from vicinal.heads.kinds import adjusts, attends, has_members, member_heads, weighs_locally
 from vicinal.heads.kriging import Kriging, KrigingWeights
-from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
+from vicinal.heads.members import ensemble_top_weights, label_quantiles
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
 from vicinal.similarity.factors import score_kernel
@@ -229,12 +229,9 @@ def head_range(
     if not streams(head, len(bank), identity.get("bank_weight")):
         weights = head.weights(queries, bank, **identity)  # type: ignore[operator]
         return torch.stack(neighbor_range(weights, labels, coverage), dim=1)
-    if has_members(head):
-        return ensemble_quantiles(head, queries, bank, labels, levels, **identity)
-    if not attends(head):
+    if not (attends(head) or has_members(head)):
         raise TypeError(f"head: expected a head of neighbors, got {type(head).__name__}")
-    parts: dict[str, Any] = {"similarity": head.similarity, "mask": head.mask, "simplex": head.simplex, **identity}
-    return streamed_quantiles(queries, bank, labels, levels, **parts)
+    return label_quantiles(head, queries, bank, labels, levels, **identity)
 
 
 def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any]) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from vicinal.heads.intervals import conformal_margin, neighbor_range
 from vicinal.heads.kriging import Kriging
 from vicinal.heads.members import Ensemble
 from vicinal.heads.multi_head import MultiHead
-from vicinal.heads.nona import NONA, streamed_prediction
+from vicinal.heads.nona import NONA
 from vicinal.heads.selection import MemberSelection
 from vicinal.heads.upstream import IntersampleAttention, NeuralNearest, Refined
 
@@ -53,6 +53,5 @@ __all__ = [
     "frechet_choice",
     "frechet_scores",
     "neighbor_range",
-    "streamed_prediction",
     "welch_bound",
 ]

@@ -3,15 +3,10 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vicinal.blockwise.quantiles import attended_quantiles
 from vicinal.calibration import conformal_quantile
-from vicinal.core.checks import check_between, check_labels, check_matrices
-from vicinal.heads.admissible import Identity
-from vicinal.heads.streaming import evaluate, make_attention
-from vicinal.masks import softmax
-from vicinal.masks.simplex import SimplexMap
+from vicinal.core.checks import check_between, check_labels
 
 
 def weighted_quantile(weights: Tensor, labels: Tensor, level: float) -> Tensor:
@@ -39,59 +34,6 @@ def weighted_quantile(weights: Tensor, labels: Tensor, level: float) -> Tensor:
     limit = level * mass[:, -1:] * (1 - 8 * torch.finfo(mass.dtype).eps)
     position = torch.searchsorted(mass.contiguous(), limit).clamp(max=labels.shape[-1] - 1)
     return ordered[position[:, 0]] if labels.ndim == 1 else ordered.gather(1, position)[:, 0]
-
-
-@torch.no_grad()
-def streamed_quantiles(
-    queries: Tensor,
-    bank: Tensor,
-    labels: Tensor,
-    levels: Sequence[float],
-    similarity: nn.Module,
-    mask: nn.Module | None = None,
-    simplex: SimplexMap = softmax,
-    *,
-    chunk_size: int | None = None,
-    query_ids: Tensor | None = None,
-    bank_ids: Tensor | None = None,
-    query_groups: Tensor | None = None,
-    bank_groups: Tensor | None = None,
-) -> Tensor:
-    r"""For each query and level, the smallest label $v$ with $\sum_{j: y_j \le v} p_{ij} \ge$ level.
-
-    The same as :func:`vicinal.heads.intervals.weighted_quantile` of the head's weights, with memory that grows with
-    the bank by 16 bytes a row only. It takes two passes more than a prediction: one finds the run of labels in
-    which each quantile lies, the other the weights in that run.
-
-    Args:
-        queries: ``[b, d]``.
-        bank: ``[N, d]``.
-        labels: ``[N]``, floating.
-        levels: L numbers from 0 to 1.
-        similarity: see :func:`vicinal.heads.streamed_prediction`, also for all that follows.
-        mask: see there.
-        simplex: see there.
-        chunk_size: see there.
-        query_ids: see there.
-        bank_ids: see there.
-        query_groups: see there.
-        bank_groups: see there.
-
-    Returns:
-        ``[b, L]``, each a label of the bank.
-
-    >>> from vicinal.similarity import NegativeL2
-    >>> bank, labels = torch.tensor([[0.0], [0.1], [9.0]]), torch.tensor([3.0, 1.0, 2.0])
-    >>> streamed_quantiles(torch.zeros(1, 1), bank, labels, [0.1, 0.9], NegativeL2())
-    tensor([[1., 3.]])
-    """
-    check_matrices(queries, bank)
-    check_labels(labels, bank.shape[0])
-    identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
-    attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity)
-    if not len(queries):
-        return labels.new_zeros(0, len(check_levels(levels)))
-    return attended_quantiles([evaluate(attention, queries, mask)], len(queries), labels, check_levels(levels))
 
 
 def check_levels(levels: Sequence[float]) -> list[float]:

@@ -6,19 +6,22 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from vicinal.blockwise.attention import Attention, settled
-from vicinal.blockwise.blocks import block_rows, policy, row_slices
+from vicinal.blockwise.attention import Attended, Attention, settled
+from vicinal.blockwise.blocks import attention_sizes, block_rows, policy, row_slices
+from vicinal.blockwise.exclusion import Exclusion
+from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.resolution import Resolution, lengths
+from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.step_weights import s2_weights
 from vicinal.core import register
 from vicinal.core.checks import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, admissible, check_bank_weight, check_some, warn_of_own_bank
-from vicinal.heads.streaming import can_stream, evaluate, make_attention, simplex_name, streamed_top_weights
-from vicinal.masks import SoftStep, TopK, softmax
+from vicinal.heads.streaming import can_stream, simplex_name
+from vicinal.masks import SoftStep, TopK
 from vicinal.masks.simplex import SimplexMap, of_repeated, resolve_simplex
 from vicinal.masks.softstep import StepParameters
 from vicinal.similarity.base import resolution_of, resolve_similarity
-from vicinal.similarity.factors import factors, relative_scores
+from vicinal.similarity.factors import factors, relative_scores, score_kernel
 
 
 @register(
@@ -37,9 +40,15 @@ class NONA(nn.Module):
             ``sim(queries, bank) -> scores``.
         mask: a module ``mask(scores, queries, weight) -> log_mask``, as :class:`vicinal.masks.SoftStep`, or None.
         simplex: a registered name ("softmax", "sparsemax", "entmax15") or a callable ``map(scores) -> weights``.
-        chunk_size: bank rows per block, to stream every prediction in such blocks (see
-            :func:`vicinal.heads.streamed_prediction`). None: predictions of 262,144 scores or more are streamed in
-            blocks that stay in cache; smaller ones are not, nor are those with your own mask or simplex map.
+        chunk_size: bank rows per block, to stream every prediction in such blocks. None: predictions of 262,144 scores
+            or more are streamed in blocks that stay in cache; smaller ones are not, nor are those with your own mask or
+            simplex map.
+
+    A streamed prediction takes memory that does not grow with the bank. One pass over the bank finds the range of each
+    row of scores, a second adds up masked weights and labels; without a mask one pass does both. Sparse simplex maps
+    close in on their threshold, pass by pass, until few rows can still have weight: a few passes for most banks, ten at
+    worst. Its gradient, which can be taken once, is that of the dense head, computed again for a few queries at a time;
+    it takes the memory of several matrices of the bank's size.
 
     A query never attends to a bank row with its own id or of its own group. If a batch is its own bank and neither ids
     nor groups are given, the head warns once (:class:`vicinal.core.identity.IdentityWarning`). The prediction lies in
@@ -151,30 +160,9 @@ class NONA(nn.Module):
             bank_weight: ``[N]`` or None.
         """
         simplex = simplex_name(self.simplex)
-        if simplex is None or numbers is None or bank_weight is not None or not self._has_short_way():
-            return self._weights_of_scores(scores, resolution, allowed, numbers, queries, bank_weight)
-
-        def formula(some: Tensor, b0: Tensor, odds: Tensor) -> Tensor:
-            learned = StepParameters(numbers.a0, b0, numbers.t, odds)
-            return self._weights_of_scores(some, resolution, allowed, learned, queries, None)
-
-        by_query = (value.expand(len(scores), 1) for value in (numbers.b0, numbers.odds))
-        return s2_weights(formula, simplex, scores, resolution, allowed, *by_query)
-
-    def _has_short_way(self) -> bool:
-        """Whether the step is one whose weights, and their gradient, are written by hand."""
-        short = type(self.mask) is SoftStep and self.mask.form[:2] == ("s2", "admissible")
-        return short and not torch.compiler.is_compiling()
-
-    def _weights_of_scores(
-        self,
-        scores: Tensor,
-        resolution: Resolution,
-        allowed: Tensor | None,
-        numbers: StepParameters | None,
-        queries: Tensor,
-        bank_weight: Tensor | None,
-    ) -> Tensor:
+        if simplex is not None and numbers is not None and bank_weight is None and self._has_short_way(scores, numbers):
+            by_query = (value.expand(len(scores), 1) for value in (numbers.b0, numbers.odds))
+            return s2_weights(simplex, scores, resolution, allowed, *by_query)
         masked = settled(scores, resolution, allowed) if self.can_stream else scores
         weight = None if allowed is None else allowed.to(scores.dtype)
         if isinstance(self.mask, SoftStep) and numbers is not None:
@@ -185,6 +173,12 @@ class NONA(nn.Module):
         if allowed is not None:
             masked = masked.masked_fill(~allowed, -torch.inf)
         return self.simplex(masked) if bank_weight is None else of_repeated(self.simplex, masked, bank_weight)
+
+    def _has_short_way(self, scores: Tensor, numbers: StepParameters) -> bool:
+        """Whether no gradient is asked for, and the step is one whose weights have a shorter formula without one."""
+        short = type(self.mask) is SoftStep and self.mask.form[:2] == ("s2", "admissible")
+        learned = any(one.requires_grad for one in (scores, numbers.b0, numbers.odds))
+        return short and not (learned and torch.is_grad_enabled()) and not torch.compiler.is_compiling()
 
     def scores(self, queries: Tensor, bank: Tensor) -> tuple[Tensor, Resolution]:
         """Scores ``[b, N]``, shifted by a constant per query where that changes no weight, and their resolution."""
@@ -237,10 +231,11 @@ class NONA(nn.Module):
         check_matrices(queries, bank)
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
         k = min(check_integer("k", k), bank.shape[0])
-        if self.streams(queries, bank, bank_weight):
-            return streamed_top_weights(
-                queries, bank, k, self.similarity, self.mask, self.simplex, chunk_size=self.chunk_size, **keys
-            )
+        if self.streams(queries, bank, bank_weight) and len(queries):
+            attention = self.attention(queries, bank, Identity(**keys))
+            nearest = lowest_rows(attention.scores, attention.exclusion, k)
+            weights = self.evaluated(attention, queries).weights_of(nearest.values)
+            return weights, nearest.positions.masked_fill(weights == 0, -1)
         best = self.weights(queries, bank, **keys, bank_weight=bank_weight).topk(k, dim=-1)
         return best.values, best.indices.masked_fill(best.values == 0, -1)
 
@@ -276,19 +271,7 @@ class NONA(nn.Module):
         check_labels(labels, bank.shape[0])
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
         if self.streams(queries, bank, bank_weight):
-            return streamed_prediction(
-                queries,
-                bank,
-                labels,
-                self.similarity,
-                self.mask,
-                self.simplex,
-                chunk_size=self.chunk_size,
-                query_ids=query_ids,
-                bank_ids=bank_ids,
-                query_groups=query_groups,
-                bank_groups=bank_groups,
-            )
+            return self._streamed(queries, bank, labels, Identity(query_ids, bank_ids, query_groups, bank_groups))
         weights = self.weights(
             queries,
             bank,
@@ -302,6 +285,53 @@ class NONA(nn.Module):
         with torch.autocast(queries.device.type, enabled=False):
             return weights.to(dtype) @ labels.to(dtype)
 
+    def _streamed(self, queries: Tensor, bank: Tensor, labels: Tensor, identity: Identity) -> Tensor:
+        attention = self.attention(queries, bank, identity)
+        dtype = torch.promote_types(attention.scores.dtype, labels.dtype)
+        if queries.shape[0] == 0:
+            return queries.new_zeros(0, *labels.shape[1:], dtype=dtype)
+        step = _StreamedStep(attention, self, identity, dtype)
+        parameters = [value for value in self.parameters() if value.requires_grad]
+        result: Tensor = _Streamed.apply(step, queries, bank, labels, *parameters)  # type: ignore[no-untyped-call]
+        return result
+
+    def attention(self, queries: Tensor, bank: Tensor, identity: Identity) -> Attention:
+        """What queries attend to in a bank that is read by blocks, with memory that does not grow with it.
+
+        Raises:
+            ValueError: if mask or simplex map must see whole rows, or the bank is empty.
+        """
+        simplex, mask = simplex_name(self.simplex), self.mask
+        if simplex is None or not self.can_stream:
+            raise ValueError(
+                f"head: expected a mask and a simplex map of this library for a bank that is read by blocks, got "
+                f"{type(mask).__name__} and {self.simplex!r}"
+            )
+        if isinstance(mask, SoftStep) and queries.shape[1] != mask.dim:
+            raise ValueError(f"queries: expected {(len(queries), mask.dim)}, got {tuple(queries.shape)}")
+        keys = identity.keys(len(queries), len(bank))
+        if len(bank) == 0:
+            raise ValueError("bank: expected at least one row, got an empty bank")
+        chunk, tile = attention_sizes(len(queries), queries.shape[1], queries.device)
+        if self.chunk_size is not None:
+            chunk = min(self.chunk_size, len(bank))
+        with torch.no_grad():
+            scores = BlockScores(score_kernel(self.similarity), queries.detach(), bank.detach(), chunk, tile)
+        form = mask.form if isinstance(mask, SoftStep) else None
+        return Attention(scores, Exclusion(keys), simplex, form, mask.k if isinstance(mask, TopK) else None)
+
+    @torch.no_grad()
+    def evaluated(self, attention: Attention, queries: Tensor, labels: Tensor | None = None) -> Attended:
+        """The :meth:`attention` to these queries, evaluated on ``labels [N, T]`` or without any."""
+        scores, numbers = attention.scores, None
+        if labels is None:
+            labels = scores.bank.new_zeros(len(scores.bank), 0, dtype=scores.dtype)
+        with torch.autocast(queries.device.type, enabled=False):
+            if isinstance(self.mask, SoftStep):
+                learned = [value.expand(len(queries), 1) for value in self.mask.step_parameters(queries)]
+                numbers = torch.cat(learned, dim=1).to(scores.dtype)  # a0, b0, t, t / (1 - t)
+            return attention.evaluate(labels, numbers)
+
 
 class _StreamedStep(NamedTuple):
     """What a streamed prediction is made of: the streamed ``attention``, and the dense ``head`` for its gradient."""
@@ -314,7 +344,7 @@ class _StreamedStep(NamedTuple):
     def predict(self, queries: Tensor, labels: Tensor) -> Tensor:
         """``[b]`` or ``[b, T]`` by blocks of the bank."""
         columns = labels.to(self.dtype).reshape(len(labels), -1)  # [N, T]
-        mean = evaluate(self.attention, queries, self.head.mask, columns).sums.mean().to(self.dtype)
+        mean = self.head.evaluated(self.attention, queries, columns).sums.mean().to(self.dtype)
         return mean.reshape(len(queries), *labels.shape[1:])
 
     def formula(self, part: slice, queries: Tensor, bank: Tensor, labels: Tensor) -> Tensor:
@@ -369,62 +399,3 @@ class _Streamed(torch.autograd.Function):
                     (total[part] if number == 0 else total).add_(slope)
         dtypes = [each.dtype for each in (queries, bank, labels, *parameters)]
         return None, *(each if each is None else each.to(dtype) for each, dtype in zip(totals, dtypes, strict=True))
-
-
-def streamed_prediction(
-    queries: Tensor,
-    bank: Tensor,
-    labels: Tensor,
-    similarity: nn.Module,
-    mask: nn.Module | None = None,
-    simplex: SimplexMap = softmax,
-    *,
-    chunk_size: int | None = None,
-    query_ids: Tensor | None = None,
-    bank_ids: Tensor | None = None,
-    query_groups: Tensor | None = None,
-    bank_groups: Tensor | None = None,
-) -> Tensor:
-    """What :class:`vicinal.heads.NONA` predicts, with memory that does not grow with the bank.
-
-    One pass over the bank finds the range of each row of scores, a second adds up masked weights and labels; without a
-    mask one pass does both. Sparse simplex maps close in on their threshold, pass by pass, until few rows can still
-    have weight: a few passes for most banks, ten at worst. The gradient, which can be taken once, is that of the dense
-    head, computed again for a few queries at a time; it takes the memory of several matrices of the bank's size.
-
-    Args:
-        queries: ``[b, d]``.
-        bank: ``[N, d]``.
-        labels: ``[N]`` or ``[N, T]``, floating.
-        similarity: a module ``sim(queries, bank) -> scores`` that can compute any block of columns alone.
-        mask: :class:`vicinal.masks.SoftStep`, :class:`vicinal.masks.TopK` or None.
-        simplex: softmax, sparsemax or entmax15 of :mod:`vicinal.masks`.
-        chunk_size: bank rows of a block; None: as many as stay in cache.
-        query_ids: see :class:`vicinal.heads.NONA`, as are the three below.
-        bank_ids: see there.
-        query_groups: see there.
-        bank_groups: see there.
-
-    Returns:
-        ``[b]`` or ``[b, T]``.
-
-    Raises:
-        ValueError: if mask or simplex map cannot be streamed, or a query has no admissible bank row.
-
-    >>> from vicinal.similarity import NegativeL2
-    >>> bank, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
-    >>> streamed_prediction(torch.tensor([[0.5]]), bank, labels, NegativeL2(), chunk_size=2)
-    tensor([0.5008])
-    """
-    identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
-    check_matrices(queries, bank)
-    check_labels(labels, bank.shape[0])
-    attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity)
-    dtype = torch.promote_types(attention.scores.dtype, labels.dtype)
-    if queries.shape[0] == 0:
-        return queries.new_zeros(0, *labels.shape[1:], dtype=dtype)
-    head = NONA(similarity, mask, simplex)
-    step = _StreamedStep(attention, head, identity, dtype)
-    parameters = [value for value in head.parameters() if value.requires_grad]
-    result: Tensor = _Streamed.apply(step, queries, bank, labels, *parameters)  # type: ignore[no-untyped-call]
-    return result

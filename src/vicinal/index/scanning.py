@@ -1,4 +1,10 @@
-"""The rows of highest score, found a block at a time: exact although products are rounded."""
+r"""The rows of highest score, found a block at a time: exact although products are rounded.
+
+A block is scanned by products $p$ that rise as scores fall (see :mod:`vicinal.similarity.factors`). A float32 product
+of length $d$ is wrong by at most $\gamma_d \sum_k |\phi_k \psi_k|$ with $\gamma_d = d u / (1 - d u)$, $u = 2^{-24}$
+(Higham, Accuracy and Stability of Numerical Algorithms, section 3.1); the sum is at most twice the squared norms, or
+the product of the norms.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -7,8 +13,8 @@ from torch import Tensor, nn
 
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Hits, ordered
-from vicinal.index.bounds import Block, Scan, make_scan
 from vicinal.index.pairs import exact_scores, pair_score
+from vicinal.similarity.factors import factors
 
 BLOCK = 4096
 """Rows of a block."""
@@ -16,11 +22,45 @@ BLOCK = 4096
 _TILE = 256
 """Queries whose products with a block are held at a time."""
 
+_ROUNDED = {"highest": 0.0, "high": 2.0**-10, "medium": 2.0**-8}
+"""How products round what they take, by ``torch.get_float32_matmul_precision()``."""
+
+_SCORE = 2.0**-20
+"""Share by which a product may be off that was made of a score in float32."""
+
 _NONE = torch.iinfo(torch.int64).max
 """Stands for no key, behind all keys."""
 
 Blocks = Iterable[tuple[int, Tensor]]
 """Where each block starts, and its rows ``[n, d]``."""
+
+
+class _Products:
+    """Products of queries ``[b, d]`` with a block, lower = more alike, and by how much they may be wrong."""
+
+    def __init__(self, similarity: nn.Module, queries: Tensor, center: Tensor) -> None:
+        self.similarity, self.queries, self.center = similarity, queries, center
+        self.form = factors(similarity)
+        if self.form is not None:
+            self.features = self.form.of_queries(queries, center)
+            self.share = (2 * queries.shape[1] + 64) * 2.0**-24 + 4 * _ROUNDED[torch.get_float32_matmul_precision()]
+
+    def of(self, tile: slice, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The products ``[r, n]``, and the error ``[r]``: 0 for a similarity that is taken at its word."""
+        if self.form is None:
+            products = -self.similarity(self.queries[tile], rows).float()
+            return products, products.new_zeros(len(products))
+        queries, features = self.features[tile], self.form.of_bank(rows, self.center)
+        if self.form.cancels:
+            error = 2 * self.share * (queries[:, -1] + features[:, -2].amax())
+        else:
+            error = self.share * (1 + 1e-4) * queries.norm(dim=1) * features.norm(dim=1).amax()
+        return queries @ features.T, error
+
+    def of_scores(self, scores: Tensor) -> Tensor:
+        """The highest products that rows of these scores may have, without the error of a block."""
+        costs = scores.square() if self.form is not None and self.form.rooted else -scores
+        return costs if self.form is None else costs + _SCORE * costs.abs()
 
 
 def scan(
@@ -43,7 +83,7 @@ def scan(
         k: >= 1.
         blocks: what is scanned.
         keys: ``[N]`` int64, each once.
-        center: ``[d]``, a point near the rows.
+        center: ``[d]``, a point near the rows, which costs digits if it is far.
 
     Returns:
         keys ``[b, k]``, -1 where there are fewer rows than k, and scores ``[b, k]``, best first.
@@ -52,40 +92,37 @@ def scan(
     best = Hits(
         torch.full((len(queries), k), _NONE, device=device), torch.full((len(queries), k), -torch.inf, device=device)
     )
-    score, scanned = pair_score(similarity), make_scan(similarity, queries, center.to(device))
+    score, products = pair_score(similarity), _Products(similarity, queries, center.to(device))
     tiles = [slice(i, min(i + _TILE, len(queries))) for i in range(0, len(queries), _TILE)]
     for start, stored in blocks:
         rows = stored.to(device)
-        block = scanned.block(rows)
         block_keys = keys[start : start + len(rows)].to(device)
         for tile in tiles:
-            products = scanned.products(tile, block)
-            lines, columns = _candidates(scanned, tile, block, products, best.scores[tile, -1], k)
+            values, error = products.of(tile, rows)
+            lines, columns = _candidates(values, error, products.of_scores(best.scores[tile, -1]), k)
             if len(lines) == 0:
                 continue
-            if scanned.trusted or score is None:
-                scores = -products[lines, columns]
+            if products.form is None or score is None:
+                scores = -values[lines, columns]
             else:
                 scores = exact_scores(score, queries[tile], lines, _reader(rows, columns))
             _merge(best, tile, lines, block_keys[columns], scores)
     return Hits(best.ids.masked_fill_(best.ids == _NONE, -1), best.scores)
 
 
-def _candidates(
-    scanned: Scan, tile: slice, block: Block, products: Tensor, worst: Tensor, k: int
-) -> tuple[Tensor, Tensor]:
-    """Lines and columns ``[p]`` of the entries of ``products [r, n]`` that may belong to the best k."""
-    limit = scanned.reach(tile, block, worst)
-    reached = ~(products.amin(dim=1) > limit)  # so that what is not a number is looked at
-    lines = reached.nonzero()[:, 0]
+def _candidates(products: Tensor, error: Tensor, worst: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Lines and columns ``[p]`` of the entries of ``products [r, n]`` that may belong to the best k.
+
+    Those of the k best so far are at most ``worst [r]``; each product may be wrong by ``error [r]``.
+    """
+    limit = worst + error
+    lines = (~(products.amin(dim=1) > limit)).nonzero()[:, 0]  # so that what is not a number is looked at
     if len(lines) == 0:
         return lines, lines
-    some = products if len(lines) == len(products) else products[lines]
-    limit = limit[lines]
-    if k < products.shape[1] and bool((worst == -torch.inf).any()):
-        kth = torch.full((len(products),), torch.inf, device=products.device)
-        kth[lines] = some.topk(k, dim=1, largest=False, sorted=False).values.amax(dim=1)
-        limit = torch.fmin(limit, scanned.reach(tile, block, scanned.least(tile, block, kth))[lines])
+    some, limit = products if len(lines) == len(products) else products[lines], limit[lines]
+    if k < products.shape[1] and bool((worst == torch.inf).any()):
+        kth = some.topk(k, dim=1, largest=False, sorted=False).values.amax(dim=1)
+        limit = torch.fmin(limit, kth + _SCORE * kth.abs() + 2 * error[lines])
     inside, columns = (some > limit[:, None]).logical_not_().nonzero(as_tuple=True)
     return lines[inside], columns
 
@@ -128,8 +165,5 @@ def rescored(hits: Hits, queries: Tensor, similarity: nn.Module, bank: NeighborB
     at = positions[known]
     scores = torch.full_like(hits.scores, -torch.inf)
     scores[known] = exact_scores(score, queries, lines, lambda run: bank.vectors_at(at[run]))
-    ranked = ordered(torch.where(known, hits.ids, _LAST), scores)
-    return Hits(ranked.ids.masked_fill(ranked.ids == _LAST, -1), ranked.scores)
-
-
-_LAST = torch.iinfo(torch.int64).max
+    ranked = ordered(torch.where(known, hits.ids, _NONE), scores)
+    return Hits(ranked.ids.masked_fill(ranked.ids == _NONE, -1), ranked.scores)

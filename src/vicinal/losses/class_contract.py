@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise.row_blocks import values_by_blocks
-from vicinal.blockwise.target_entropy import class_entropy
 from vicinal.core import check_choice, entry, register
 from vicinal.core.checks import check_tensor
 from vicinal.losses.contract import check_reduction, check_valid, own_settings, reduce
@@ -52,7 +50,7 @@ class ClassScores:
 
     def cross_entropy(self, logits: Tensor) -> Tensor:
         r"""$-\log p_y$ of a softmax over the classes that count, ``[r]``."""
-        return class_entropy(self.hidden(logits, -torch.inf), self.target)
+        return nn.functional.cross_entropy(self.hidden(logits, -torch.inf), self.target, reduction="none")
 
     def gaps(self, margin: float, scores: Tensor | None = None) -> Tensor:
         r"""$s_k - s_y + c\,[k \ne y]$, ``[r, K]``; 0 for the target itself, -inf where a class does not count."""
@@ -71,14 +69,12 @@ def class_loss(
     family: str,
     paper: str,
     verified: str,
-    whole: bool = False,
     of_batch: Callable[[Tensor, Settings], Settings] | None = None,
 ) -> Callable[[Formula], Formula]:
     """Make and register a loss of class scores from its formula, ``(rows, **settings) -> [r]``.
 
     Unless it declares "several-labels", a formula handles one class a row; several labels, or shares of them, become a
-    weighted mean over rows of one class each. Each value depends on its row alone, and a formula sees a block of rows
-    at a time.
+    weighted mean over rows of one class each.
 
     Args:
         name: how users name it.
@@ -86,7 +82,6 @@ def class_loss(
         family: the group of similar losses that it is listed with.
         paper: where it comes from.
         verified: what it was checked against.
-        whole: give the formula all rows at once, because it ranks them or makes no matrix of its own.
         of_batch: makes the settings for a batch from those given and the labels that count ``[b, K]``; for several
             labels only.
     """
@@ -111,13 +106,8 @@ def class_loss(
                 labels = _shares(target, scores)
                 hyper = of_batch(labels if valid is None else labels.masked_fill(~valid, 0.0), hyper)
 
-            def rows(block: Tensor, part: slice) -> Rows:
-                those = block, target[part], None if valid is None else valid[part], part.start
-                with torch.autocast(block.device.type, enabled=False):
-                    return (_of_labels if several else _of_classes)(formula, hyper, *those)
-
-            at_once = whole or _needs_gradient(target, *hyper.values())
-            values, active = values_by_blocks(rows, scores, whole=at_once)
+            with torch.autocast(scores.device.type, enabled=False):
+                values, active = (_of_labels if several else _of_classes)(formula, hyper, scores, target, valid)
             return reduce(values, weight, active, reduction)
 
         signature = inspect.signature(loss, follow_wrapped=False)
@@ -156,10 +146,6 @@ def _ends(target: Tensor) -> tuple[float, float]:
 Rows = tuple[Tensor, Tensor]
 
 
-def _needs_gradient(*values: Any) -> bool:
-    return any(isinstance(value, Tensor) and value.requires_grad for value in values)
-
-
 def _shares(target: Tensor, scores: Tensor) -> Tensor:
     """Of the classes, ``[r, K]``."""
     if target.ndim == 1:
@@ -167,12 +153,10 @@ def _shares(target: Tensor, scores: Tensor) -> Tensor:
     return target.to(torch.promote_types(scores.dtype, torch.float32))
 
 
-def _of_labels(
-    formula: Formula, hyper: Settings, scores: Tensor, target: Tensor, valid: Tensor | None, first: int
-) -> Rows:
+def _of_labels(formula: Formula, hyper: Settings, scores: Tensor, target: Tensor, valid: Tensor | None) -> Rows:
     """Values of rows whose labels count each for itself, and which rows have a class that counts."""
     shares = _shares(target, scores)
-    every = torch.arange(first, first + len(scores), device=scores.device)
+    every = torch.arange(len(scores), device=scores.device)
     if valid is None:
         return formula(ClassScores(scores, shares, None, every), **hyper), every >= 0
     active = valid.any(-1)
@@ -180,9 +164,7 @@ def _of_labels(
     return formula(ClassScores(scores, shares, valid | ~active[:, None], every), **hyper), active
 
 
-def _of_classes(
-    formula: Formula, hyper: Settings, scores: Tensor, target: Tensor, valid: Tensor | None, first: int
-) -> Rows:
+def _of_classes(formula: Formula, hyper: Settings, scores: Tensor, target: Tensor, valid: Tensor | None) -> Rows:
     """Values of rows of one class, or their mean over the shares of a row; and which rows have a class that counts."""
     shares = _shares(target, scores) if target.ndim == 2 else None
     if shares is None:
@@ -197,7 +179,7 @@ def _of_classes(
         active = valid.gather(1, target[:, None])[:, 0]
         scores = scores.masked_fill(~(valid & active[:, None]), 0.0)
         valid = valid | ~active[:, None]
-    values = formula(ClassScores(scores, target, valid, row + first), **hyper)
+    values = formula(ClassScores(scores, target, valid, row), **hyper)
     if mass is None or shares is None:
         return values, active
     empty = shares.new_zeros(len(shares))

@@ -12,7 +12,6 @@ from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.class_contract import ClassScores, bounded_exp, check_row_numbers, class_loss
 
 CLASSES: dict[str, Any] = {"family": "class scores"}
-OF_TARGET: dict[str, Any] = {**CLASSES, "whole": True}
 LDR_CODE = "values of the code of arXiv:2112.14869, value and gradient in float64"
 LDR_PAPER = "arXiv:2112.14869"
 
@@ -29,7 +28,7 @@ def _comp_sum(loss: Tensor, tau: float) -> Tensor:
 @class_loss(
     "comp_sum",
     "score-shift-invariant",
-    **OF_TARGET,
+    **CLASSES,
     paper="arXiv:2304.07288",
     verified=f"numpy in float64; {LDR_CODE}",
 )
@@ -335,7 +334,7 @@ class ALDRKL(nn.Module):
         return value
 
 
-@class_loss("truncated_gce", "score-shift-invariant", **OF_TARGET, paper="arXiv:1805.07836", verified=LDR_CODE)
+@class_loss("truncated_gce", "score-shift-invariant", **CLASSES, paper="arXiv:1805.07836", verified=LDR_CODE)
 def truncated_gce(rows: ClassScores, *, q: float = 0.7, cutoff: float = 0.3) -> Tensor:
     r"""Generalized cross-entropy that leaves rows below a probability alone.
 
@@ -353,7 +352,7 @@ def truncated_gce(rows: ClassScores, *, q: float = 0.7, cutoff: float = 0.3) -> 
     return -(-q * rows.cross_entropy(rows.scores).clamp(max=-math.log(cutoff))).expm1() / q
 
 
-@class_loss("js_loss", "score-shift-invariant", **OF_TARGET, paper="arXiv:2105.04522", verified=LDR_CODE)
+@class_loss("js_loss", "score-shift-invariant", **CLASSES, paper="arXiv:2105.04522", verified=LDR_CODE)
 def js_loss(rows: ClassScores, *, share: float = 0.5) -> Tensor:
     r"""Jensen-Shannon divergence of label and prediction, scaled between cross-entropy and absolute error.
 
@@ -374,7 +373,7 @@ def js_loss(rows: ClassScores, *, share: float = 0.5) -> Tensor:
     return (-share * log_mixed + rest * of_prediction) / (-rest * math.log(rest))
 
 
-@class_loss("symmetric_ce", "score-shift-invariant", **OF_TARGET, paper="arXiv:1908.06112", verified=LDR_CODE)
+@class_loss("symmetric_ce", "score-shift-invariant", **CLASSES, paper="arXiv:1908.06112", verified=LDR_CODE)
 def symmetric_ce(rows: ClassScores, *, alpha: float = 0.5, beta: float = 0.5, scale: float = 4.0) -> Tensor:
     r"""Cross-entropy, and that of the label under the prediction, which noise in the labels moves less.
 

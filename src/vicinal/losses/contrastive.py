@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from vicinal.blockwise.logsums import hinge, softplus
+from vicinal.blockwise.logsums import softplus
 from vicinal.core.checks import check_between, check_number
 from vicinal.losses.contract import (
     NUMPY,
@@ -50,8 +50,8 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     check_number("pos_margin", pos_margin)
     check_number("neg_margin", neg_margin)
     return (
-        pairs.related_terms(lambda score, *_: hinge(pos_margin - score)),
-        pairs.terms(hinge(pairs.scores - neg_margin), pairs.negative),
+        pairs.related_terms(lambda score, *_: torch.relu(pos_margin - score)),
+        pairs.terms(torch.relu(pairs.scores - neg_margin), pairs.negative),
     )
 
 
@@ -74,8 +74,8 @@ def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3)
     tensor(0.1000)
     """
     check_between("margin", margin, 0, float("inf"), closed=True)
-    related = pairs.related_terms(lambda score, *_: hinge(boundary + margin - score))
-    unrelated = pairs.terms(hinge(pairs.scores - boundary + margin), pairs.negative)
+    related = pairs.related_terms(lambda score, *_: torch.relu(boundary + margin - score))
+    unrelated = pairs.terms(torch.relu(pairs.scores - boundary + margin), pairs.negative)
     each = zip(related, unrelated, strict=True)
     return RowTerms(*(one * unrelated.number + other * related.number for one, other in each))
 
@@ -120,8 +120,8 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
     check_between("neg_eps", neg_eps, 0, float("inf"), closed=True)
     high, low = _means(*pairs.stats)
     return (
-        pairs.related_terms(lambda score, *_: hinge((1 - pos_eps) * high - score).square()),
-        pairs.terms(hinge(pairs.scores - (1 + neg_eps) * low).square(), pairs.negative),
+        pairs.related_terms(lambda score, *_: torch.relu((1 - pos_eps) * high - score).square()),
+        pairs.terms(torch.relu(pairs.scores - (1 + neg_eps) * low).square(), pairs.negative),
     )
 
 
@@ -169,7 +169,7 @@ def ranked_list(
 
 def _hard_mean(gap: Tensor, weight: Tensor, temperature: float, smoothing: float) -> Tensor:
     """Mean ``[b]`` of the gaps above 0, weighted by e^(temperature * gap), stable for any gap."""
-    hard = hinge(gap)
+    hard = torch.relu(gap)
     counted = weight * gap.detach().sign().relu_()
     if smoothing or not temperature:  # an absolute amount beside the sum, so it cannot be rescaled by its largest term
         mass = counted * (temperature * hard).exp() if temperature else counted
@@ -228,7 +228,7 @@ def _violations(pairs: Pairs, excess: Tensor, weight: Tensor, factor: float) -> 
     """The pairs whose excess is at least 0."""
     number = row_products((excess >= 0).to(weight.dtype), weight)
     nonzero = row_products((factor * excess > 0).to(weight.dtype), weight) if pairs.counting else number
-    return RowTerms(factor * row_products(hinge(excess), weight), number, nonzero)
+    return RowTerms(factor * row_products(torch.relu(excess), weight), number, nonzero)
 
 
 @pair_loss("nlsh", "row-separable", "soft-relation", family="contrastive", paper="arXiv:2401.18064", verified=NUMPY)

@@ -2,7 +2,6 @@
 
 import functools
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.losses.contract import PML, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
 from vicinal.losses.kernels import kernel, kernels_in_use
 from vicinal.miners import within_fences
-from vicinal.miners.iqr_filter import check_reach, fences
+from vicinal.miners.iqr_filter import check_reach
 
 
 def shifted_cosine(cosine: Tensor, shift: float) -> Tensor:
@@ -450,7 +449,7 @@ def unpg(
     terms = softmax_terms(logits, pairs)
     if negatives is None:
         return terms
-    against = _log_sum(negatives.to(logits.dtype), length, scale)
+    against = log_sum_within(negatives.to(logits.dtype), length, scale)
     return row_terms(torch.logaddexp(terms.total, against - _related_logit(logits, pairs)), terms.number > 0)
 
 
@@ -462,34 +461,10 @@ def _related_logit(logits: Tensor, pairs: Pairs) -> Tensor:
     return row_products(logits, pairs.positive) / torch.where(mass > 0, mass, 1.0)
 
 
-class _LogSumWithin(torch.autograd.Function):
-    """Log of the sum of e^(scale * value) over all values from ``low`` to ``high``; keeps one matrix."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, low: Tensor, high: Tensor, scale: float) -> Tensor:
-        share = (values * scale).masked_fill_((values < low).logical_or_(values > high), -torch.inf)
-        top = share.amax()
-        top = torch.where(top > -torch.inf, top, 0.0)
-        total = share.sub_(top).exp_().sum()
-        ctx.save_for_backward(share, total)
-        ctx.scale = scale
-        return total.log() + top
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
-        share, total = ctx.saved_tensors
-        return share * (slopes[0] * ctx.scale / torch.where(total > 0, total, 1.0)), None, None, None
-
-
-def _log_sum(values: Tensor, reach: float, scale: float) -> Tensor:
+def log_sum_within(values: Tensor, reach: float, scale: float) -> Tensor:
     """Log of the sum of e^(scale * value) over the values within the fences; -inf if there is none."""
     values = values if values.ndim == 2 else values.reshape(1, -1)
     among = values.detach() > -torch.inf
-    if torch.compiler.is_compiling() or not values.numel():
-        inside = within_fences(values.detach(), among, reach).reshape(1, -1)
-        flat = torch.where(inside, values.reshape(1, -1), 0.0)
-        return log_sum_exp(scale * flat, inside.to(flat.dtype))[0]
-    far = values.new_tensor(torch.finfo(values.dtype).max)
-    ends = (-far, far) if math.isinf(reach) else fences(values.detach(), among, reach)
-    result: Tensor = _LogSumWithin.apply(values, *ends, scale)  # type: ignore[no-untyped-call]
-    return result
+    inside = within_fences(values.detach(), among, reach).reshape(1, -1)
+    flat = torch.where(inside, values.reshape(1, -1), 0.0)
+    return log_sum_exp(scale * flat, inside.to(flat.dtype))[0]

@@ -8,15 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.blocks import block_rows
-from vicinal.blockwise.iqr_mass import iqr_mass
 from vicinal.blockwise.row_blocks import equal_codes
 from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.core.gathering import gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction
 from vicinal.losses.embedding import Loss, resolve_loss, with_best
 from vicinal.losses.honesty import with_nan_of
-from vicinal.losses.proxy import REACH, SCALE
-from vicinal.losses.streaming import ScoreBlocks, as_inner_product, blocked_loss, is_inner_product
+from vicinal.losses.proxy import REACH, SCALE, log_sum_within
+from vicinal.losses.streaming import ScoreBlocks, blocked_loss
 from vicinal.miners.iqr_filter import check_reach
 from vicinal.similarity.base import resolve_similarity
 
@@ -123,17 +122,14 @@ class ProxyLoss(nn.Module):
         return tuned or any(isinstance(each, Tensor) for each in self.hyper.values())
 
     def _negatives(self, rows: Tensor, labels: Tensor, hyper: dict[str, Any], size: int) -> Tensor:
-        """Scores of the unrelated pairs of the batch; of a large one a score that weighs as much."""
-        block = block_rows(len(rows), len(rows), rows.device)
-        dense = torch.compiler.is_compiling() and not is_inner_product(self.similarity)
-        if dense or self._tuned() or min(block, size) >= len(rows):
-            return batch_negatives(self.similarity(rows, rows), _shared(labels))
-        scale = check_between("scale", hyper.get("scale", SCALE), 0, math.inf)
-        reach = check_reach(hyper.get("reach", REACH))
-        hyper["reach"] = math.inf  # heeded below
+        """Scores of the unrelated pairs of the batch; for several blocks of rows one score that weighs as much."""
         with torch.autocast(rows.device.type, enabled=False):
-            score, scaled, _ = as_inner_product(self.similarity, rows, rows)
-            return iqr_mass(score, scaled, labels, size=block, scale=scale, reach=reach)[None] / scale
+            negatives = batch_negatives(self.similarity(rows, rows), _shared(labels))
+            if self._tuned() or size >= len(rows):
+                return negatives
+            scale, reach = hyper.get("scale", SCALE), check_reach(hyper.get("reach", REACH))
+            hyper["reach"] = math.inf  # heeded below
+            return log_sum_within(negatives, reach, check_between("scale", scale, 0, math.inf))[None] / scale
 
     def _relation(self, embeddings: Tensor, labels: Tensor) -> Callable[[slice], Tensor]:
         """Rows of the relation: of embeddings with proxies, or of proxies with embeddings where these are the rows."""

@@ -80,7 +80,6 @@ def margin_surrogate(rows: ClassScores, *, form: Form = "logistic") -> Tensor:
     family="several labels",
     paper="arXiv:2409.00908",
     verified=ENSLOSS_CODE,
-    whole=True,
 )
 def ensloss(
     rows: ClassScores,

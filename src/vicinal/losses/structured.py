@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.logsums import hinge, log_sum_exp, softplus
+from vicinal.blockwise.logsums import log_sum_exp, softplus
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_number
 from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, Spread, pair_loss, row_products, row_terms, some
@@ -59,7 +59,7 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
         against = torch.logaddexp(  # of two -inf it would be -inf with a gradient that is not finite
             torch.where(some, one, 0.0), torch.where(some, other, 0.0)
         )
-        return torch.where(some, hinge(against - score + margin).square() / 2, 0.0)
+        return torch.where(some, torch.relu(against - score + margin).square() / 2, 0.0)
 
     return pairs.related_terms(terms)
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from vicinal.blockwise import policy, value_and_grad_op
 from vicinal.blockwise.blocks import row_slices
-from vicinal.blockwise.row_blocks import values_by_blocks
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_number, check_tensor
 from vicinal.losses.class_contract import check_row_numbers
@@ -36,14 +35,9 @@ def _both(scores: Tensor, teacher_scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_rows(student: Tensor, taught: Tensor, value: Callable[[Tensor, Tensor, slice], Tensor]) -> Tensor:
-    """Values ``[b]`` of rows of both, each of its row alone, a block of rows at a time."""
-
-    def rows(block: Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        with torch.autocast(block.device.type, enabled=False):
-            values = value(block, taught[part], part)
-        return values, torch.ones_like(values, dtype=torch.bool)
-
-    return values_by_blocks(rows, student)[0]
+    """Values ``[b]`` of rows of both, each of its row alone."""
+    with torch.autocast(student.device.type, enabled=False):
+        return value(student, taught, slice(0, len(student)))
 
 
 @register(

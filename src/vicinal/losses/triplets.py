@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.blocks import block_rows, row_slices
-from vicinal.blockwise.logsums import hidden, hinge, log_sum, softplus
+from vicinal.blockwise.logsums import hidden, log_sum, softplus
 from vicinal.blockwise.sorting import above, each_positive, first_positives, most_positives, related_columns
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer, check_number
@@ -408,7 +408,7 @@ def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest"
     if wrong == "nearest":
         hardest = torch.where(unrelated, pairs.scores, -torch.inf).amax(-1, keepdim=True)
         hardest = torch.where(some, hardest, 0.0)
-        return pair_terms(hinge(hardest - pairs.scores + margin), counted)
+        return pair_terms(torch.relu(hardest - pairs.scores + margin), counted)
     return pair_terms(_mean_gaps(pairs.scores, pairs.negative, margin), counted)
 
 
