@@ -47,10 +47,6 @@ MATCHING: o.Options = {
         ],
         10,
     ),
-    "scorer": (
-        Annotated[str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=o.LEARN)],
-        "auto",
-    ),
     "tune": (
         Annotated[
             str,
@@ -73,16 +69,6 @@ MATCHING: o.Options = {
             ),
         ],
         True,
-    ),
-    "learn_candidates": (
-        Annotated[
-            bool,
-            typer.Option(
-                help="Try whether vectors give better candidates after a linear map learned from pairs that match.",
-                rich_help_panel=o.LEARN,
-            ),
-        ],
-        False,
     ),
     "encoder": (o.Encoder, None),
     "validation": (
@@ -214,7 +200,7 @@ def _run(
             "links": links,
             "precision": options["precision"],
             "n_candidates": options["candidates"],
-            **{name: options[name] for name in ("scorer", "tune", "minutes", "hub_correction", "learn_candidates")},
+            **{name: options[name] for name in ("tune", "minutes", "hub_correction")},
             "plan": o.plan_of(options["plan"]),
             "encoders": o.parse_encoders(options["encoder"]) or None,
             "index": options["index"],
