@@ -535,17 +535,6 @@ class MatchedTables:
         sides = [self.once(("content", side * (not self.is_single)), partial(make, side)) for side in (0, 1)]
         return np.asarray(sides[0][at[:, 0]] & sides[1][at[:, 1]])
 
-    @property
-    def exact(self) -> list[str]:
-        """The columns whose cells agree only if they are the same: codes, dates and whole numbers."""
-        if self.is_large:
-            return [column.name for column in self.coded() if column.is_exact]
-        sides = self._side(0), self._side(1)
-        names: list[str] = self.once(
-            ("exact",), lambda: [name for name in self.features.columns if all(side.is_exact(name) for side in sides)]
-        )
-        return names
-
     def _two(self, kind: str, side: int) -> Hits:
         """The two best rows of the other side of each row, as far as they were looked for; by "words" or "vectors"."""
 
@@ -583,18 +572,6 @@ class MatchedTables:
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block, _: block)])
-
-    def features_of_few(self, at: Ids) -> Floats:
-        """Features of few pairs; of large tables without their rivals, for which all rows would have to be counted."""
-        if not self.is_large:
-            return self.pair_features(at)
-        sides, places = [], []
-        for side in (0, 1):
-            rows, place = np.unique(at[:, side], return_inverse=True)
-            sides.append(self.features.side(self.words(self._table(side).things.iloc[rows]), None))
-            places.append(place)
-        nobody = [Hits(torch.full((len(side), 2), -1), torch.full((len(side), 2), -torch.inf)) for side in sides]
-        return self.features.of(sides[0], sides[1], np.stack(places, axis=1), Rivals((None, (nobody[0], nobody[1]))))
 
     def row_text(self, side: int, thing: int) -> str:
         """All cells of a thing as one text."""
