@@ -327,7 +327,7 @@ def promised(left: pd.DataFrame, right: pd.DataFrame, pairs: pd.DataFrame, cache
     pairs = pairs.groupby(["left", "right"], as_index=False)["match"].max()
     part = np.random.default_rng(seed).choice(3, len(pairs), p=[0.6, 0.2, 0.2])
     train, valid, test = (pairs[part == number] for number in range(3))
-    model = RowMatcher(precision=0.95, scorer="boosting", random_state=seed, cache_dir=cache)
+    model = RowMatcher(precision=0.95, random_state=seed, cache_dir=cache)
     try:
         model.fit(left, right, train, validation=valid)
     except ValueError:

@@ -202,36 +202,14 @@ def by_matcher(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Da
         if lines.has(name, method, seed):
             continue
         begun = time.process_time()
-        scorer = "auto" if hubs else "boosting"
-        model = RowMatcher(scorer=scorer, hub_correction=hubs, random_state=seed, cache_dir=cache)
+        model = RowMatcher(hub_correction=hubs, random_state=seed, cache_dir=cache)
         model.fit(*tables, parts["train"], validation=parts["valid"])
         values = scored(model.predict_proba(test)[:, 1], test["match"].to_numpy(), float(model.threshold_ or 0))
         values["seconds"] = time.process_time() - begun
         at = pd.DataFrame(positions(model, pairs), columns=["left", "right"]).assign(match=matches)
         values |= {f"recall at {k}": share for k, share in model.candidate_recall(at).items()}
         values["temperature"] = model.tables_.temperature or 0.0
-        values["neighbors"] = float(model.learned_.name == "neighbors")
         lines.put(name, method, seed, values)
-
-
-def by_learned(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame, cache: Path) -> None:
-    """Recall of candidates on matches of the test pairs: by vectors as they are, and by a map learned from others."""
-    parts = dict(iter(pairs.groupby("split")))
-    test = pairs[(pairs["split"] == "test") & (pairs["match"] == 1)]
-    for learn in (False, True):
-        method = f"candidates, {'learned' if learn else 'frozen'}"
-        for seed in range(SEEDS if learn else 1):
-            if lines.has(name, method, seed):
-                continue
-            begun = time.process_time()
-            model = RowMatcher(scorer="boosting", learn_candidates=learn, random_state=seed, cache_dir=cache)
-            model.fit(*tables, parts["train"], validation=parts["valid"])
-            values = {"seconds": time.process_time() - begun, "learned": float(model.tables_.weight is not None)}
-            at = pd.DataFrame(positions(model, test), columns=["left", "right"]).assign(match=1)
-            values |= {f"recall at {k}": share for k, share in model.candidate_recall(at).items()}
-            chances = model.predict_proba(parts["test"])[:, 1]
-            values["f1"] = scored(chances, parts["test"]["match"].to_numpy(), float(model.threshold_ or 0))["f1"]
-            lines.put(name, method, seed, values)
 
 
 def run(data: Path, cache: Path, names: list[str], *, tune: bool = False) -> None:
@@ -250,10 +228,9 @@ def run(data: Path, cache: Path, names: list[str], *, tune: bool = False) -> Non
         by_matcher(lines, name, [left, right], pairs, cache)
     for name, (left, right, pairs) in sets.items():
         parts = dict(iter(pairs.groupby("split")))
-        by_learned(lines, name, [left, right], pairs, cache)
         tfidf(lines, name, [left, right], pairs)
         by_recordlinkage(lines, name, [left, right], pairs)
-        model = RowMatcher(scorer="boosting", hub_correction=False, cache_dir=cache)
+        model = RowMatcher(hub_correction=False, cache_dir=cache)
         model.fit(left, right, parts["train"], validation=parts["valid"])
         by_features(lines, name, model, pairs)
 
@@ -265,7 +242,7 @@ def by_reader(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Dat
     if lines.has(name, READ, 0):
         return
     begun = time.process_time()
-    model = RowMatcher(scorer="boosting", tune="all", plan=PLAN, random_state=0, cache_dir=cache)
+    model = RowMatcher(tune="all", plan=PLAN, random_state=0, cache_dir=cache)
     model.fit(*tables, parts["train"], validation=parts["valid"])
     spent = {"seconds": time.process_time() - begun, "taken": float(model.learned_.reader is not None)}
     chances = model.predict_proba(test)[:, 1]
@@ -335,13 +312,6 @@ def markdown() -> str:
         for method, with_hubs in (("matcher", "with"), ("matcher, no hub correction", "without")):
             share = (f"{mean.loc[(name, method), f'recall at {k}']:.4f}" for name in there)
             rows.append(row_of(f"{k}, {with_hubs} hub correction", *share))
-    rows += ["", row_of("test matches among the first k candidates", *there), head[1]]
-    for k in (1, 2, 5, 10):
-        for what in ("frozen", "learned"):
-            share = (f"{mean.loc[(name, f'candidates, {what}'), f'recall at {k}']:.4f}" for name in there)
-            rows.append(row_of(f"{k}, {what}", *share))
-    taken = (f"{3 * mean.loc[(name, 'candidates, learned'), 'learned']:.0f} of 3" for name in there)
-    rows.append(row_of("the map was taken", *taken))
     rows += ["", row_of("20 splits", "below 95 %", "broken", "refused", "precision", "recall"), row_of(*["---"] * 6)]
     promise = table[table["method"] == "promise"].groupby(["set", "what"])["value"]
     for name in [each for each in SETS if each in table.loc[table["method"] == "promise", "set"].tolist()]:

@@ -11,7 +11,15 @@ from vicinal.cli import run
 from vicinal.estimators import RowMatcher
 
 WORDS = ["lamp", "chair", "table", "red", "blue", "oak", "brass", "large", "small", "garden", "kitchen", "round"]
-QUICK = ["--encoder", "text=none", "--scorer", "boosting", "-q"]
+QUICK = ["--encoder", "text=none", "-q"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_labels_are_scored():
+    """A scorer learns from any labels of both kinds, not from 200 on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vicinal.estimators.matching.FEW", 1)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,21 @@ NO_ENCODER = {"text": "none"}
 WORDS = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "hazel", "ivory", "jade", "kelp", "lemon"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_labels_are_scored():
+    """A scorer learns from any labels of both kinds, not from 200 on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vicinal.estimators.matching.FEW", 1)
+        yield
+
+
 def lamps(rows):
     """Different things with a number each."""
     return [f"{WORDS[i % 12]} {WORDS[i * 5 % 11]} lamp {100 + i * 7}" for i in range(rows)]
 
 
 def matcher(**settings):
-    return RowMatcher(**{"encoders": NO_ENCODER, "scorer": "boosting", **settings})
+    return RowMatcher(**{"encoders": NO_ENCODER, **settings})
 
 
 def copied(name, way):
@@ -260,6 +268,7 @@ def test_a_folder_of_an_earlier_version_is_read(tmp_path):
     read = json.loads((tmp_path / "m" / "matcher.json").read_text())
     for name in ("things", "forms", "labels"):
         del read[name]
+    read["scorer"] = read["parameters"]["scorer"] = "neighbors"  # which boosting takes the place of
     (tmp_path / "m" / "matcher.json").write_text(json.dumps(read))
     state = load_file(tmp_path / "m" / "matcher.safetensors")
     del state["left.thing"]

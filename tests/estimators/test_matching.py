@@ -16,7 +16,7 @@ from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher, pair_scorers
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.pair_features import PairFeatures
-from vicinal.estimators.pair_scorers import BoostedPairs, choose_scorer
+from vicinal.estimators.pair_scorers import BoostedPairs
 
 WORDS = ["lamp", "chair", "table", "red", "blue", "oak", "brass", "large", "small", "garden", "kitchen", "round"]
 NO_ENCODER = {"text": "none"}
@@ -25,6 +25,14 @@ NO_ENCODER = {"text": "none"}
 def typo(text, random):
     at = random.integers(0, len(text) - 1)
     return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_labels_are_scored():
+    """A scorer learns from any labels of both kinds, not from 200 on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vicinal.estimators.matching.FEW", 1)
+        yield
 
 
 def shops(rows=120, seed=0, *, vectors=False):
@@ -59,7 +67,7 @@ def shops(rows=120, seed=0, *, vectors=False):
 
 
 def matcher(**settings):
-    return RowMatcher("sku", "asin", **{"encoders": NO_ENCODER, "scorer": "boosting", **settings})
+    return RowMatcher("sku", "asin", **{"encoders": NO_ENCODER, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -354,43 +362,6 @@ def test_a_promised_precision_is_promised_or_refused():
         matcher(precision=0.99).fit(left, right, few)
 
 
-@pytest.mark.slow
-def test_scorers_are_compared_and_what_tells_matches_is_said():
-    left, right, pairs = shops(40)
-    model = matcher(scorer="auto").fit(left, right, pairs)
-    assert any(note.startswith(f"Scorer: {model.learned_.name}. Log loss on ") for note in model.notes_)
-
-
-def test_many_candidates_are_scored_by_boosting(monkeypatch):
-    monkeypatch.setattr("vicinal.estimators.match_labels.MOST_SCORED", 100)
-    left, right, pairs = shops(40)
-    model = matcher(scorer="auto").fit(left, right, pairs)
-    assert model.learned_.name == "boosting"
-    assert any("too many candidates to try the neighbor scorer" in note for note in model.notes_)
-
-
-def test_neighbors_are_taken_only_if_surely_better():
-    truth = np.array([0, 1] * 50)
-    near = np.where(truth, 0.65, 0.35)
-    moved = 0.65 * np.exp(np.where(np.arange(100) % 4 < 2, 0.1, -0.09))  # a little better on the mean
-    chances = {"boosting": near, "neighbors": np.where(truth, moved, 1 - moved)}
-    name, errors = choose_scorer(chances, truth)
-    assert name == "boosting"
-    assert errors["neighbors"] < errors["boosting"] == pytest.approx(-np.log(0.65))
-    assert choose_scorer(chances | {"neighbors": np.where(truth, 0.9, 0.1)}, truth)[0] == "neighbors"
-
-
-def test_neighbors_score_explain_and_are_saved(tmp_path):
-    left, right, pairs = shops(60)
-    model = matcher(scorer="neighbors").fit(left, right, pairs)
-    assert f1_score(pairs["match"], model.predict(pairs)) > 0.8
-    assert model.explain(pairs.head(1))[0].resembles[0][2]
-    model.save(tmp_path / "m")
-    np.testing.assert_allclose(
-        RowMatcher.load(tmp_path / "m").predict_proba(pairs), model.predict_proba(pairs), atol=1e-6
-    )
-
-
 def test_trees_as_arrays_predict_what_scikit_learn_predicts():
     random = np.random.default_rng(0)
     features, matches = random.normal(size=(300, 5)), random.integers(0, 2, 300)
@@ -449,7 +420,6 @@ def test_wrong_settings_are_told():
     left, right, pairs = shops(30)
     for settings, name in (
         ({"links": "two"}, "links"),
-        ({"scorer": "trees"}, "scorer"),
         ({"n_candidates": 0}, "n_candidates"),
         ({"precision": 95}, "precision"),
         ({"validation_fraction": 1.0}, "validation_fraction"),
@@ -548,27 +518,6 @@ def test_vectors_are_searched_by_the_index_of_that_name(index, tmp_path):
         model.search(left.head(2), 3), matcher().fit(left, right, pairs).search(left.head(2), 3)
     )
     model.close()
-
-
-def test_candidates_are_learned_where_vectors_hold_what_does_not_matter(tmp_path, monkeypatch):
-    monkeypatch.setattr("vicinal.estimators.match_training.RATE", 0.01)  # of so few matches
-    left, right, pairs = shops(160, vectors=True)
-    random = np.random.default_rng(1)
-    for table in (left, right):
-        table["name"] = random.choice(WORDS, 160)
-        table["vector"] = [np.concatenate([row, 2 * random.normal(size=4)]) for row in table["vector"]]
-    known = pairs[(pairs["match"] == 1) & (pairs["left"].str[1:].astype(int) < 120)][["left", "right"]]
-    recall = {}
-    for learn in (False, True):
-        model = matcher(learn_candidates=learn, hub_correction=False, n_candidates=5).fit(left, right, known)
-        table = model.candidates(5).merge(pairs[pairs["match"] == 1], on=["left", "right"])
-        recall[learn] = (table["left"].str[1:].astype(int) >= 120).sum() / 40
-    assert recall[True] > recall[False] + 0.05
-    assert any("by turned vectors" in note for note in model.notes_)
-    model.save(tmp_path / "m")
-    again = RowMatcher.load(tmp_path / "m")
-    pd.testing.assert_frame_equal(again.link(), model.link())
-    assert again.learn_candidates
 
 
 def test_an_index_that_cannot_be_opened_is_refused_before_rows_are_read():

@@ -354,7 +354,8 @@ def test_cells_that_are_not_compared_are_shown_with_images(tmp_path):
     assert ">1.5<" in page
 
 
-def test_what_the_report_says_of_one_table_follows_from_its_probabilities(tmp_path):
+def test_what_the_report_says_of_one_table_follows_from_its_probabilities(tmp_path, monkeypatch):
+    monkeypatch.setattr("vicinal.estimators.matching.FEW", 1)
     rng = np.random.default_rng(1)
     things = [f"{' '.join(rng.choice(WORDS, 3))} {rng.integers(100, 999)}" for _ in range(16)]
     copies = [f"{name} {extra}" for name in things for extra in ("new", "used cheap", "as new, boxed")]
@@ -363,7 +364,7 @@ def test_what_the_report_says_of_one_table_follows_from_its_probabilities(tmp_pa
     one, other = np.triu_indices(30, 1)
     pairs = pd.DataFrame({"left": one, "right": other, "match": (one // 3 == other // 3).astype(int)})
     pairs[(pairs["match"] == 1) | (rng.random(len(pairs)) < 0.1)].to_csv(tmp_path / "pairs.csv", index=False)
-    settings = {"encoders": {"text": "none"}, "scorer": "boosting"}
+    settings = {"encoders": {"text": "none"}}
     found = match_tables(MatchJob(tmp_path / "all.csv", None, tmp_path / "pairs.csv", "id", "id", parameters=settings))
     every = found.matcher.scored_candidates()["probability"].sum() + 16  # equal rows are no candidates
     right = found.links["probability"].sum()

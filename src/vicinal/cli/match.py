@@ -30,7 +30,6 @@ MATCHING: o.Options = {
         "default: the threshold of best F1.",
     ),
     "candidates": o.option(int, "Rows that each row is compared with; see the report.", o.LEARN, default=10),
-    "scorer": o.option(str, "What tells matches: boosting, neighbors or auto.", o.LEARN, default="auto"),
     "tune": o.option(
         str,
         "What of the pretrained encoder of texts is trained to read both rows of a pair at once: none, "
@@ -41,12 +40,6 @@ MATCHING: o.Options = {
     **{name: o.FIT[name] for name in ("minutes", "plan")},
     "hub_correction": o.option(
         bool, "Try whether rows that are near to everything should lose score.", o.LEARN, default=True
-    ),
-    "learn_candidates": o.option(
-        bool,
-        "Try whether vectors give better candidates after a linear map learned from pairs that match.",
-        o.LEARN,
-        default=False,
     ),
     **{name: o.TRAINING[name] for name in ("encoder", "seed")},
     "validation": o.option(float, "Share of the labelled pairs that choose the threshold.", o.LEARN, default=0.25),
@@ -160,7 +153,7 @@ def _run(
             "links": links,
             "precision": options["precision"],
             "n_candidates": options["candidates"],
-            **{name: options[name] for name in ("scorer", "tune", "minutes", "hub_correction", "learn_candidates")},
+            **{name: options[name] for name in ("tune", "minutes", "hub_correction")},
             "plan": o.plan_of(options["plan"]),
             "encoders": o.parse_encoders(options["encoder"]) or None,
             "index": options["index"],

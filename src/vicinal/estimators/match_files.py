@@ -30,10 +30,10 @@ from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.names import reaches_out
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
+from vicinal.estimators.match_tables import Floats, Ids, MatchColumns, MatchedTables, MatchTable
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_refinement import Refinement
-from vicinal.estimators.pair_scorers import SCORERS, BoostedPairs
+from vicinal.estimators.pair_scorers import BoostedPairs
 from vicinal.estimators.saved_config import SavedTableEncoder
 from vicinal.estimators.saving import shown_cell
 from vicinal.index.lexical import BUCKETS
@@ -66,10 +66,9 @@ class SavedMatcherParameters(Saved):
     links: Annotated[str, Field(pattern=r"^(one-to-one|one-to-many|many|many-to-many|1:[0-9]{1,9})$")]
     precision: Annotated[float, Field(gt=0, lt=1)] | None
     encoders: dict[str, _Text] | None
-    scorer: Literal["auto", "boosting", "neighbors"]
+    scorer: Literal["auto", "boosting", "neighbors"] = Field("auto", exclude=True)  # of an earlier version
     tune: Annotated[str, Field(pattern=r"^(none|auto|all|lora|last-[1-9]\d{0,3})$")] = "none"
     minutes: Annotated[float, Field(gt=0)] = 10.0
-    learn_candidates: bool = False
     hub_correction: bool
     validation_fraction: Annotated[float, Field(gt=0, lt=1)]
     random_state: Annotated[int, Field(ge=0)]
@@ -108,7 +107,6 @@ class SavedMatcher(Saved):
     labelled: Annotated[int, Field(ge=0)]
     labels: Annotated[int, Field(ge=0)] | None = None
     temperature: Annotated[float, Field(gt=0)] | None
-    turned: bool = False
     linkage: SavedLinkage | None = None
     share: _Share = 1.0
     scorer: Literal["boosting", "neighbors"] | None
@@ -164,10 +162,9 @@ def write_matcher(
         "labelled": len(labelled),
         "labels": len(labels),
         "temperature": tables.temperature,
-        "turned": tables.weight is not None,
         "linkage": _linkage_settings(linkage),
         "share": 0.0 if learned is None else learned.share,
-        "scorer": None if learned is None else learned.name,
+        "scorer": None if learned is None else "boosting",
         "reader": None if learned is None or learned.reader is None else learned.reader.weights,
         **config,
         "scores": {name: value for name, value in config["scores"].items() if np.isfinite(value)},
@@ -177,8 +174,6 @@ def write_matcher(
     state = {f"{table.name}.vectors": table.vectors.contiguous() for table in tables.tables}
     state |= {f"{table.name}.thing": torch.from_numpy(table.thing.astype(np.int64)) for table in tables.tables}
     state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
-    if tables.weight is not None:
-        state["turn"] = tables.weight.contiguous()
     state |= _linkage_state(linkage)
     if linkage.refinement is not None:
         linkage.refinement.forest.save(stage / REFINEMENT)
@@ -304,24 +299,28 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         table = _table(folder, name, config.rows[number], columns)
         table.form = TableForm() if config.forms is None else config.forms[number]
         tables.tables.append(_with_things(table, state[f"{name}.vectors"], state.get(f"{name}.thing"), columns))
-    tables.temperature, tables.weight = config.temperature, state.get("turn")
+    tables.temperature = config.temperature
     labelled, labels = _pairs(folder, config)
     learned = None
     if config.scorer is not None:
-        learned = _learned(folder, config, state["known"].numpy(), encoders)
+        learned = _learned(folder, config, state["known"].numpy(), labelled["match"].to_numpy(), encoders)
     return LoadedMatcher(config, tables, labelled, labels, linkage, learned)
 
 
-def _learned(folder: Path, config: SavedMatcher, known: Floats, encoders: Mapping[str, str]) -> LabelScorer:
-    """What was learned from labels."""
-    name, reader = str(config.scorer), None
-    if name == "boosting":
+def _learned(
+    folder: Path, config: SavedMatcher, known: Floats, matches: Ids, encoders: Mapping[str, str]
+) -> LabelScorer:
+    """What was learned from labels; learned again where an earlier version had chosen another scorer."""
+    reader = None
+    if config.scorer == "boosting":
         check_sums(folder, (SCORER,), "matcher")
-    scorer = SCORERS[name].load(folder / SCORER, known.shape[1])
+        scorer = BoostedPairs.load(folder / SCORER, known.shape[1])
+    else:
+        scorer = BoostedPairs().fit(known, matches, config.parameters.random_state)
     if config.reader is not None:
         named = {"pair": encoders["text"]} if "text" in encoders else {}
         reader = PairReader.load(folder / READER, config.reader, named)
-    return LabelScorer(name, scorer, known, config.share, reader, config.linkage is not None)
+    return LabelScorer(scorer, known, config.share, reader, config.linkage is not None)
 
 
 def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder | None:
@@ -352,8 +351,6 @@ def _template(config: SavedMatcher, tables: MatchedTables, count: int) -> dict[s
             sizes = zip(SIDES, config.rows, strict=False)
             shapes |= {f"{name}.thing": torch.zeros(rows, dtype=torch.int64) for name, rows in sizes}
         shapes |= {f"terms.{number}": torch.zeros(BUCKETS) for number in range(len(tables.features.terms))}
-        if config.turned:
-            shapes["turn"] = torch.zeros(config.width, config.width)
         if config.scorer is not None:
             shapes["known"] = torch.zeros(config.labelled, count, dtype=torch.float64)
     if tables.encoder is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from vicinal.calibration import best_f1, precision_threshold
 from vicinal.estimators.labelled_pairs import pairs_to_learn_from, positions_of
@@ -13,23 +14,20 @@ from vicinal.estimators.linking import log_odds
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables, installed_encoders
 from vicinal.estimators.pair_reader import PairReader
-from vicinal.estimators.pair_scorers import SCORERS, PairScorer, choose_scorer
+from vicinal.estimators.pair_scorers import BoostedPairs
 
 SHARE = 0.25
 """Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know which pairs
 compete. Alone it links many pairs that nobody labelled: docs/results/match.md."""
 
-MOST_COMPARED = 10_000
-"""Labelled pairs up to which scorers are compared; of more, boosting is taken."""
-
-MOST_SCORED = 200_000
-"""Candidates up to which neighbors are tried as a scorer; boosting scores them 30 times as fast."""
-
 INNER = 0.25
-"""Share of the pairs to learn from that scorers are compared on."""
+"""Share of the pairs to learn from that a reader of them is judged by."""
 
-_FEWEST_COMPARED = 100
-"""Fewer labelled pairs are too few to compare scorers."""
+_FEWEST_READ = 100
+"""Fewer labelled pairs are too few to tune a reader by."""
+
+TEMPERATURES = (0.02, 0.05, 0.1)
+"""Of the hub correction that are tried."""
 
 _WRONG = 0.02
 """Share of the matches that lie below the band of doubt, and of wrong links above it, on validation pairs."""
@@ -40,7 +38,6 @@ class LabelScorer:
     """Probabilities of pairs by what labels taught, and by the estimates.
 
     Attributes:
-        name: of the scorer.
         scorer: of descriptions of pairs.
         known: descriptions of the labelled pairs, ``[m, F]``.
         share: of the scorer's log odds beside those of the estimates.
@@ -48,8 +45,7 @@ class LabelScorer:
         reads_ratios: whether the log ratio of match weights is part of a description; not in an earlier version.
     """
 
-    name: str
-    scorer: PairScorer
+    scorer: BoostedPairs
     known: Floats
     share: float = SHARE
     reader: PairReader | None = None
@@ -64,22 +60,18 @@ class LabelScorer:
         labelled: pd.DataFrame,
         random: np.random.Generator,
         log: Log,
-    ) -> tuple["LabelScorer", list[str]]:
-        """What pairs of things teach, with the settings of a matcher; and sentences that say what was chosen."""
+    ) -> tuple["LabelScorer", str]:
+        """What pairs of things teach, with the settings of a matcher; and a sentence on reading them, or ""."""
         matches = labelled["match"].to_numpy()
         log(f"learning from {len(labelled)} pairs")
         features = _features(tables, linkage, positions_of(labelled))
+        learned = cls(BoostedPairs().fit(features, matches, settings["random_state"]), features)
+        if settings["tune"] == "none":
+            return learned, ""
         inner = pairs_to_learn_from(labelled, INNER, random)
-        is_small = len(tables.left) * settings["n_candidates"] <= MOST_SCORED
-        name, note = _chosen(
-            settings["scorer"], features, matches, inner, settings["random_state"], log, is_small=is_small
-        )
-        learned, notes = cls(name, SCORERS[name]().fit(features, matches, settings["random_state"]), features), [note]
-        if settings["tune"] != "none":
-            learned.reader, note = _reader(settings, tables, labelled, learned, inner, log)
-            learned.share = SHARE if learned.reader is None else 1.0  # match weights know no texts
-            notes.append(note)
-        return learned, notes
+        learned.reader, note = _reader(settings, tables, labelled, learned, inner, log)
+        learned.share = SHARE if learned.reader is None else 1.0  # match weights know no texts
+        return learned, note
 
     def features(self, tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
         """What the scorer reads of things: likenesses, and the log ratio of their match weights."""
@@ -121,26 +113,6 @@ def _features(tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
     return np.column_stack([tables.pair_features(at), linkage.ratios(tables, at)])
 
 
-def _chosen(
-    name: str, features: Floats, matches: Ids, inner: Ids, seed: int, log: Log, *, is_small: bool
-) -> tuple[str, str]:
-    """The scorer that tells the pairs that are not ``inner`` best, and a sentence; "" where it was named."""
-    if name != "auto":
-        return name, ""
-    truth = matches[~inner]
-    are_mixed = len(set(truth.tolist())) == len(set(matches[inner].tolist())) == 2
-    if not (are_mixed and is_small and _FEWEST_COMPARED <= len(matches) <= MOST_COMPARED):
-        many = "many candidates" if are_mixed and len(matches) >= _FEWEST_COMPARED else "few labels"
-        return "boosting", f"Scorer: gradient boosting (too {many} to try the neighbor scorer)."
-    chances: dict[str, Floats] = {}
-    for each, scorer in SCORERS.items():
-        log(f"trying {each}")
-        chances[each] = scorer().fit(features[inner], matches[inner], seed).chances(features[~inner])
-    name, errors = choose_scorer(chances, truth)
-    listing = ", ".join(f"{each} {error:.3f}" for each, error in errors.items())
-    return name, f"Scorer: {name}. Log loss on {len(truth)} pairs: {listing}."
-
-
 def _reader(
     settings: Mapping[str, Any],
     tables: MatchedTables,
@@ -151,10 +123,10 @@ def _reader(
 ) -> tuple[PairReader | None, str]:
     """A tuned encoder that reads pairs, if it makes the scorer better on pairs that are not inner; and a sentence."""
     at, matches = positions_of(labelled), labelled["match"].to_numpy()
-    if len(matches) < _FEWEST_COMPARED or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
+    if len(matches) < _FEWEST_READ or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
         return (
             None,
-            f"no pair was read: tuning takes {_FEWEST_COMPARED} labelled pairs of both kinds, got {len(matches)}",
+            f"no pair was read: tuning takes {_FEWEST_READ} labelled pairs of both kinds, got {len(matches)}",
         )
     log(f"tuning an encoder that reads pairs, by {int(inner.sum())} of them")
     names = {name: settings[name] for name in ("tune", "minutes", "plan", "random_state", "cache_dir")}
@@ -162,11 +134,11 @@ def _reader(
     texts = tables.pair_texts(at)
     keys = tables.pair_keys(labelled[["left row", "right row"]].to_numpy(dtype=np.int64))
     reader = PairReader.tuned(texts, matches, keys, inner, names)
-    scorer = SCORERS[learned.name]().fit(learned.known[inner], matches[inner], settings["random_state"])
+    scorer = BoostedPairs().fit(learned.known[inner], matches[inner], settings["random_state"])
     scored, outer = scorer.chances(learned.known[~inner]), np.flatnonzero(~inner)
     read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
     alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])
-    said = f"by {learned.name} alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
+    said = f"by boosting alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
     if is_better:
         return reader, f"pairs are read as texts, too ({reader.sentence}): {said}"
     return None, f"pairs are not read as texts: {said}"
@@ -187,3 +159,18 @@ def threshold_and_doubt(chances: Floats, truth: Ids, precision: float | None) ->
     high = float(chances[falling[clean[-1]]]) if len(clean) else 1.0
     low = float(np.quantile(chances[truth == 1], _WRONG))
     return threshold, (min(low, threshold), max(high, threshold))
+
+
+def correct_hubs(tables: MatchedTables, matches: pd.DataFrame) -> str:
+    """Take the temperature of most matches in the first place, if it is more than without; gives a sentence."""
+    matches = matches.drop_duplicates("left")
+    left, right = (matches[side].to_numpy() for side in ("left", "right"))
+    shares: dict[float | None, float] = {}
+    for temperature in (None, *TEMPERATURES):
+        shares[temperature] = float((tables.nearest(torch.tensor(left), temperature) == right).mean())
+    best = max(shares, key=lambda temperature: (round(shares[temperature], 4), temperature is None))
+    tables.correct(best)
+    said = {t: f"{100 * share:.1f} %" for t, share in shares.items()}
+    if best is None:
+        return f"Hub correction off: it did not improve recall@1 of the vectors ({said[None]})."
+    return f"Hub correction on (temperature {best}): recall@1 {said[best]}, without it {said[None]}."

@@ -76,13 +76,11 @@ class WeighedPairs:
     """Pairs column by column.
 
     Attributes:
-        levels: comparison level of each column, ``[n, C]``.
         bits: what each column adds to the log2 odds, ``[n, C]``.
         start: log2 of the prior odds.
         refined: what learning beyond the weights and the competition of pairs add, ``[n]``.
     """
 
-    levels: Ids
     bits: Floats
     start: float
     refined: Floats
@@ -361,9 +359,9 @@ class Linkage:
 
     def levels(self, tables: MatchedTables, at: Ids) -> Ids:
         """The comparison level of pairs of things in each column, int8 ``[n, C]``; 0 also where a column follows."""
-        return self._unfollowed(self._compared(tables, at))
+        return self._unfollowed(self.compared(tables, at))
 
-    def _compared(self, tables: MatchedTables, at: Ids) -> Ids:
+    def compared(self, tables: MatchedTables, at: Ids) -> Ids:
         """Levels of pairs whatever follows from what."""
         levels = np.zeros((len(at), len(self.level_names)), dtype=np.int8)
         for place, column in enumerate(self._columns(tables)):
@@ -380,7 +378,7 @@ class Linkage:
     def _candidate_levels(self, tables: MatchedTables) -> Ids:
         """Those of all candidates."""
         pairs = tables.pairs_both_ways(self.n_candidates)
-        levels: Ids = tables.once(("levels", self.n_candidates), lambda: self._compared(tables, pairs))
+        levels: Ids = tables.once(("levels", self.n_candidates), lambda: self.compared(tables, pairs))
         return self._unfollowed(levels)
 
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
@@ -505,7 +503,7 @@ class Linkage:
         bits = (self.weights.by_column(levels) + self._rarity(tables, at, levels)) / np.log(2)
         start = self._start(tables) / np.log(2)
         chances = np.clip(chances, 1e-12, 1 - 1e-12)
-        return WeighedPairs(levels, bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
+        return WeighedPairs(bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
 
 
 def _smaller(tables: MatchedTables) -> int:

@@ -228,8 +228,6 @@ class MatchedTables:
 
     Attributes:
         temperature: of the hub correction; None: none. Set it by :meth:`correct`.
-        weight: of a linear map ``[d, d]`` of the vectors that candidates are looked for by; None: none. Set it by
-            :meth:`turn`.
     """
 
     def __init__(
@@ -239,7 +237,6 @@ class MatchedTables:
         self.encoder = None if encoder is None else encoder.eval()  # in training mode it leaves out n-grams at random
         self.features = PairFeatures(columns.texts, columns.numbers)
         self.temperature: float | None = None
-        self.weight: Tensor | None = None
         self._known: dict[Any, Any] = {}
 
     @classmethod
@@ -307,19 +304,6 @@ class MatchedTables:
         """Take this temperature for the hub correction of vectors; None: no correction."""
         self.temperature = temperature
         self._forget("vectors", "candidates", "levels", "scored")
-
-    def turn(self, weight: Tensor | None) -> None:
-        """Take this map of the vectors for candidates; None: none."""
-        self.weight = weight
-        self._forget("turned", "vectors", "bias", "candidates", "levels", "scored")
-
-    def turned(self, vectors: Tensor) -> Tensor:
-        """Vectors as candidates are looked for by them."""
-        return vectors if self.weight is None else l2_normalize(vectors @ self.weight)
-
-    def _turned_rows(self, side: int) -> Tensor:
-        vectors: Tensor = self.once(("turned", side), lambda: self.turned(self._table(side).vectors))
-        return vectors
 
     def change_scores(self) -> None:
         """Forget the probabilities of candidates, as what scores them changed."""
@@ -416,43 +400,38 @@ class MatchedTables:
     def by_vectors(
         self, vectors: Tensor, k: int, side: int = 1, exclude: Tensor | None = None, *, corrected: bool = True
     ) -> Hits:
-        """The rows of a side nearest to each vector; ``corrected``: by map and for hubs, where these were chosen."""
+        """The rows of a side nearest to each vector; ``corrected``: for hubs, where that was chosen."""
         side *= not self.is_single
-        is_turned = corrected and self.weight is not None  # another index than that of the vectors as they are
 
         def make() -> Corrected:
-            rows = self._turned_rows(side) if is_turned else self._table(side).vectors
-            is_right = side == 1 or self.is_single
-            biased = is_right and (corrected or self.weight is None)
-            bias = self._bias(self.temperature) if biased else torch.zeros(len(rows))
+            rows = self._table(side).vectors
+            bias = self._bias(self.temperature) if side == 1 or self.is_single else torch.zeros(len(rows))
             built = Corrected.build(rows, bias, index=self.index, **_collection(self.index))
             if isinstance(built.index, MilvusIndex):
                 built.index.flush(indexed=True)
             return built
 
-        index: Corrected = self.once(("vectors", side, is_turned), make)
-        if not corrected:
-            return index.plain(vectors, k, exclude=exclude)
-        return index.search(self.turned(vectors), k, exclude=exclude)
+        index: Corrected = self.once(("vectors", side), make)
+        return (index.search if corrected else index.plain)(vectors, k, exclude=exclude)
 
     def _bias(self, temperature: float | None) -> Tensor:
         """What hubs among the right rows lose, by a sample of the left ones."""
 
         def make() -> Tensor:
-            left, right = self.left.vectors, self._turned_rows(1)
+            left, right = self.left.vectors, self.right.vectors
             if temperature is None or len(right) < 2:
                 return torch.zeros(len(right))
             at = torch.linspace(0, len(left) - 1, min(len(left), _SAMPLED), dtype=torch.float64).long()
             same = (at, torch.arange(len(right))) if self.is_single else None
-            return hub_bias(self.turned(left[at]), right, temperature=temperature, ids=same)
+            return hub_bias(left[at], right, temperature=temperature, ids=same)
 
         bias: Tensor = self.once(("bias", temperature), make)
         return bias
 
     def nearest(self, left: Tensor, temperature: float | None) -> Ids:
         """The right row ``[n]`` nearest to each of some left ones by vectors, corrected for hubs at a temperature."""
-        index = Corrected.build(self._turned_rows(1), self._bias(temperature))
-        hits = index.search(self.turned(self.left.vectors[left]), 1, exclude=left if self.is_single else None)
+        index = Corrected.build(self.right.vectors, self._bias(temperature))
+        hits = index.search(self.left.vectors[left], 1, exclude=left if self.is_single else None)
         return np.asarray(hits.ids[:, 0].numpy())
 
     # Candidates.
@@ -524,7 +503,7 @@ class MatchedTables:
             return [words]
         vectors = table.vectors if rows is None else table.vectors[rows]
         near = self.by_vectors(vectors, depth, 1 - side, themselves)
-        if rows is None and self.weight is None and (self.temperature is None or side == 1):
+        if rows is None and (self.temperature is None or side == 1):
             self._remember("vectors", side, near)
         return [words, near]
 
@@ -555,17 +534,6 @@ class MatchedTables:
 
         sides = [self.once(("content", side * (not self.is_single)), partial(make, side)) for side in (0, 1)]
         return np.asarray(sides[0][at[:, 0]] & sides[1][at[:, 1]])
-
-    @property
-    def exact(self) -> list[str]:
-        """The columns whose cells agree only if they are the same: codes, dates and whole numbers."""
-        if self.is_large:
-            return [column.name for column in self.coded() if column.is_exact]
-        sides = self._side(0), self._side(1)
-        names: list[str] = self.once(
-            ("exact",), lambda: [name for name in self.features.columns if all(side.is_exact(name) for side in sides)]
-        )
-        return names
 
     def _two(self, kind: str, side: int) -> Hits:
         """The two best rows of the other side of each row, as far as they were looked for; by "words" or "vectors"."""
@@ -604,18 +572,6 @@ class MatchedTables:
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block, _: block)])
-
-    def features_of_few(self, at: Ids) -> Floats:
-        """Features of few pairs; of large tables without their rivals, for which all rows would have to be counted."""
-        if not self.is_large:
-            return self.pair_features(at)
-        sides, places = [], []
-        for side in (0, 1):
-            rows, place = np.unique(at[:, side], return_inverse=True)
-            sides.append(self.features.side(self.words(self._table(side).things.iloc[rows]), None))
-            places.append(place)
-        nobody = [Hits(torch.full((len(side), 2), -1), torch.full((len(side), 2), -torch.inf)) for side in sides]
-        return self.features.of(sides[0], sides[1], np.stack(places, axis=1), Rivals((None, (nobody[0], nobody[1]))))
 
     def row_text(self, side: int, thing: int) -> str:
         """All cells of a thing as one text."""

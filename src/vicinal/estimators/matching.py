@@ -42,7 +42,7 @@ from vicinal.estimators.linking import (
 )
 from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
 from vicinal.estimators.match_files import read_matcher, write_matcher
-from vicinal.estimators.match_labels import LabelScorer, threshold_and_doubt
+from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage, match_weights
 from vicinal.estimators.match_tables import (
     LARGE,
@@ -55,10 +55,8 @@ from vicinal.estimators.match_tables import (
     check_index,
     installed_encoders,
 )
-from vicinal.estimators.match_training import TEMPERATURES, correct_hubs, turn_candidates
 from vicinal.estimators.pair_explanation import PairExplanation, PairExplanations, explained_cells
 from vicinal.estimators.pair_reader import check_reader
-from vicinal.estimators.pair_scorers import SCORERS
 from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
 from vicinal.linkage.competition import partners
@@ -117,16 +115,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
             words and letters only. None: the pretrained ones that are installed; of texts with 200 labels or more, and
             at most 20,000 rows of a table, else words and letters.
-        scorer: "boosting", "neighbors", or "auto": boosting, or with up to 10,000 labelled pairs and 200,000 candidates
-            neighbors, if these have surely less log loss on a quarter of the pairs to learn from.
         tune: which part of the pretrained encoder of texts is trained to read both rows of a pair at once: "all",
             "last-N", "lora", or "auto" (what ``minutes`` have time for). Its probability and that of the scorer are
             weighed by labelled pairs, and it is taken if both together have less log loss; see
             :class:`vicinal.estimators.pair_reader.PairReader`. It takes minutes to hours. "none": pairs are not read.
         minutes: how long ``tune="auto"`` may take.
         plan: a :class:`vicinal.estimators.TuningPlan` or its file, in place of four epochs or of the probe.
-        learn_candidates: try a linear map of the vectors, learned from matching pairs and hard negatives, and use it to
-            find candidates if that helps; the scorer still reads the vectors as they are.
         hub_correction: try lowering the scores of rows that are near everything (hubs), and do so if candidates get
             better.
         validation_fraction: share of the labelled pairs held out to set the threshold, whole left rows at a time.
@@ -160,11 +154,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         links: str = "one-to-one",
         precision: float | None = None,
         encoders: Mapping[str, str] | None = None,
-        scorer: str = "auto",
         tune: str = "none",
         minutes: float = 10.0,
         plan: Any = None,
-        learn_candidates: bool = False,
         hub_correction: bool = True,
         validation_fraction: float = 0.25,
         index: str = "exact",
@@ -174,7 +166,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     ) -> None:
         self.id_left, self.id_right = id_left, id_right
         self.n_candidates, self.links, self.precision = n_candidates, links, precision
-        self.encoders, self.scorer, self.learn_candidates = encoders, scorer, learn_candidates
+        self.encoders = encoders
         self.tune, self.minutes, self.plan = tune, minutes, plan
         self.hub_correction, self.validation_fraction = hub_correction, validation_fraction
         self.index, self.root, self.cache_dir, self.random_state = index, root, cache_dir, random_state
@@ -232,7 +224,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if self.tune != "none":
             check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
         settings = self.cache_dir, self.index, self.random_state, progress
-        is_plain = (self.scorer, self.tune, self.precision) == ("auto", "none", None) and chosen is None
+        is_plain = (self.tune, self.precision) == ("none", None) and chosen is None
         counted = labels >= FEW or (labels > 0 and not is_plain)
         self.tables_ = MatchedTables.read(tables, encoders, *settings, counted=counted)
         self.learned_: LabelScorer | None = None
@@ -289,7 +281,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         needs_held_out = self.precision is not None or chosen is not None or self.tune != "none"
         if lack and needs_held_out:
             raise ValueError(f"pairs: {lack}")
-        is_few = len(parts[0]) + len(parts[1]) < FEW and self.scorer == "auto"
+        is_few = len(parts[0]) + len(parts[1]) < FEW
         if lack or (is_few and not needs_held_out):
             both = pd.concat(parts[:2])
             self.labelled_ = labelled_rows(both)
@@ -307,7 +299,6 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         check_integer("n_candidates", self.n_candidates, 1, MOST_CANDIDATES)
         check_integer("random_state", self.random_state, 0)
         partners(self.links)
-        check_choice("scorer", self.scorer, ("auto", *SCORERS))
         check_tune(self.tune, auto=True)
         check_between("minutes", self.minutes, 0, math.inf)
         plan = read_plan(self.plan)
@@ -331,17 +322,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _learn(self, labelled: pd.DataFrame, held_out: pd.DataFrame, random: np.random.Generator, log: Log) -> None:
         """The hub correction, the scorer and the threshold, from labelled pairs."""
-        same = labelled[labelled["match"] == 1]
-        if self.learn_candidates and self.tables_.encoder is not None:
-            temperatures = (None, *TEMPERATURES) if self.hub_correction else (None,)
-            same, notes = turn_candidates(self.tables_, same, self.n_candidates, temperatures, self.random_state, log)
-            self.notes_ += notes
         if self.hub_correction and self.tables_.encoder is not None:
-            self.notes_.append(correct_hubs(self.tables_, same))
+            self.notes_.append(correct_hubs(self.tables_, labelled[labelled["match"] == 1]))
         self._estimate((positions_of(labelled), labelled["match"].to_numpy(np.float64)), log)
         settings = self.get_params(deep=False)
-        self.learned_, notes = LabelScorer.learn(settings, self.tables_, self.linkage_, labelled, random, log)
-        self.notes_ += filter(None, notes)
+        self.learned_, note = LabelScorer.learn(settings, self.tables_, self.linkage_, labelled, random, log)
+        self.notes_ += [note] if note else []
         self.labelled_ = labelled_rows(labelled)
         chances, truth = self._chances(positions_of(held_out)), held_out["match"].to_numpy()
         self.validation_ = pd.DataFrame({"probability": chances, "match": truth})

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from vicinal.estimators.match_linkage import DIGITS, Linkage
-from vicinal.estimators.match_tables import Floats, Ids, MatchedTables
-from vicinal.estimators.pair_features import AGREES, ALIKE, DIFFERS, EMPTY, shown_text
+from vicinal.estimators.match_linkage import DIGITS, VECTORS, Linkage
+from vicinal.estimators.match_tables import Floats, Ids, MatchedTables, MatchTable
+from vicinal.estimators.pair_features import normal_text, shown_text
 from vicinal.index.lexical import codes
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 """Pairs that a notebook shows of a list."""
+
+_ALIKE = 0.5
+"""Likeness of two cells from which on they are alike, not in part."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class CellComparison:
         column: its name.
         left: cell of the left row, as text.
         right: likewise.
-        likeness: from 0 to 1; NaN where one is empty.
+        likeness: from 0, "differs", to 1, the highest level, in steps of the levels; NaN where one is empty.
         verdict: "agrees" of cells that are the same, "alike", "alike in part", "differs" or "empty". Codes, dates and
             whole numbers agree or differ.
         level: the comparison level of the cells, as "equal", "edit distance 1" or "differs"; "" of a column that has
@@ -130,33 +133,42 @@ def explained_cells(
     tables: MatchedTables, linkage: Linkage, rows: Ids, chances: Floats
 ) -> tuple[list[list[CellComparison]], float, Floats]:
     """The cells of pairs of rows ``[n, 2]``, the log2 of the prior odds, and what is refined, ``[n]``."""
-    things = tables.things(rows)
-    features = tables.features_of_few(things)
-    verdicts = tables.features.verdicts(features, tables.exact)
-    likeness = tables.features.likenesses(features)[0]
-    weighed, names = linkage.weighed(tables, things, chances), linkage.level_names
+    things, names = tables.things(rows), linkage.level_names
+    weighed, levels = linkage.weighed(tables, things, chances), linkage.compared(tables, things)
     places = {name: place for place, name in enumerate(names)}
+    exact = {column.name for column in tables.coded() if column.is_exact}
+    columns = [*tables.features.columns, *(name for name in names if name not in linkage.kinds)]
     explained = []
     for row, pair in enumerate(rows):
         cells, sides = [], list(zip((tables.left, tables.right), pair, strict=True))
-        for place, column in enumerate(tables.features.columns):
-            one, other = (shown_text(table.frame[column].iloc[at]) for table, at in sides)
-            verdict = str(verdicts[row, place])
-            alike = math.nan if verdict == EMPTY else float(likeness[row, place])
-            level, weight = "", math.nan
+        for column in columns:
+            one, other = _shown(tables, sides, column, things[row])
             if column in places:
-                level = names[column][weighed.levels[row, places[column]]]
+                grade, steps = int(levels[row, places[column]]), names[column]
                 weight = float(weighed.bits[row, places[column]])
-            cells.append(CellComparison(column, one, other, alike, verdict, level, weight))
-        for column in [name for name in names if name not in linkage.kinds]:
-            grade = int(weighed.levels[row, places[column]])
-            one, other = "", ""
-            if column == DIGITS:
-                one, other = (" ".join(codes(tables.row_text(side, things[row, side]))) for side in (0, 1))
-            share = (grade - 1) / (len(names[column]) - 2)
-            verdict = EMPTY if grade == 0 else AGREES if share == 1 else DIFFERS if share == 0 else ALIKE
-            weight = float(weighed.bits[row, places[column]])
-            alike = share if grade else math.nan
-            cells.append(CellComparison(column, one, other, alike, verdict, names[column][grade], weight))
+            else:  # a column that says nothing has no levels
+                grade, steps = (1 + (normal_text(one) == normal_text(other))) * bool(one and other), ("", "", "")
+                weight = math.nan
+            alike = (grade - 1) / (len(steps) - 2) if grade else math.nan
+            verdict = _verdict(alike, is_exact=column in exact)
+            cells.append(CellComparison(column, one, other, alike, verdict, steps[grade], weight))
         explained.append(cells)
     return explained, weighed.start, weighed.refined
+
+
+def _shown(tables: MatchedTables, sides: list[tuple[MatchTable, int]], column: str, things: Ids) -> list[str]:
+    """The cells of a pair in a column as texts; of whole rows the words with digits, or nothing."""
+    if column == DIGITS:
+        return [" ".join(codes(tables.row_text(side, things[side]))) for side in (0, 1)]
+    return ["" if column == VECTORS else shown_text(table.frame[column].iloc[at]) for table, at in sides]
+
+
+def _verdict(alike: float, *, is_exact: bool) -> str:
+    """What is said of two cells of a likeness; those of ``exact`` columns are the same or differ."""
+    if math.isnan(alike):
+        return "empty"
+    if alike == 1:
+        return "agrees"
+    if alike == 0 or is_exact:
+        return "differs"
+    return "alike" if alike >= _ALIKE else "alike in part"

@@ -1,6 +1,6 @@
 """Two rows as one: how alike they are column by column, and how much more than any other row is."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,20 +26,6 @@ _LEXICAL = ("words", "letters")
 """Terms of whole rows that candidates are looked for by."""
 
 
-AGREES, ALIKE, PART, DIFFERS, EMPTY = "agrees", "alike", "alike in part", "differs", "empty"
-"""What is said of two cells: they are the same, or how alike they are; codes, dates and whole numbers are the same or
-differ."""
-
-_ALIKE, _DIFFER = 0.75, 0.35
-"""Likeness of two texts from which on they are alike, and below which they differ."""
-
-_NEAR, _FAR = 0.95, 0.8
-"""The same for numbers."""
-
-_CODES = 0.9
-"""Share of the cells of a column that are codes, from which on it is one of codes."""
-
-
 def shown_text(cell: Any) -> str:
     """A cell as a text in one line; "" for an empty one.
 
@@ -62,16 +48,6 @@ def normal_text(cell: Any) -> str:
     if type(cell) is str and cell.isascii() and cell.isprintable() and not cell.endswith(" 00:00:00"):
         return " ".join(cell.lower().split())
     return spelled(shown_text(cell), loose=True)
-
-
-def is_code(text: str) -> bool:
-    """Whether each word of a text has a digit: a date, a number of an account or a telephone, a postal code.
-
-    >>> is_code("2021-03-04"), is_code("SW1 1AA"), is_code("12 Main Street")
-    (True, True, False)
-    """
-    words = text.split()
-    return bool(words) and all(any(map(str.isdigit, word)) for word in words)
 
 
 @dataclass(frozen=True)
@@ -105,14 +81,6 @@ class Side:
             if column != ROW:
                 there.append(np.fromiter((text not in GAPS for text in texts), bool, len(texts)))
         return np.asarray(np.any([np.zeros(len(self), dtype=bool), *there], axis=0))
-
-    def is_exact(self, column: str) -> bool:
-        """Whether the cells of a column are whole numbers or codes: the same, or different."""
-        if column in self.numbers:
-            values = self.numbers[column]
-            return bool((values == np.floor(values))[np.isfinite(values)].all())
-        there = [text for text in self.texts[column] if text]
-        return sum(map(is_code, there)) >= _CODES * len(there)
 
 
 Key = tuple[str, str]
@@ -202,27 +170,6 @@ class PairFeatures:
             ),
         ]
         return names
-
-    def likenesses(self, features: Floats) -> tuple[Floats, Ids]:
-        """How alike the cells of pairs are, of features ``[n, F]``: ``[n, columns]``, and whether they are the same."""
-        at = {name: place for place, name in enumerate(self.names)}
-        likeness, same = (
-            np.empty((len(features), len(self.columns))),
-            np.empty((len(features), len(self.columns)), bool),
-        )
-        for place, column in enumerate(self.columns):
-            kinds = ("nearness",) if column in self.numbers else tuple(f"{kind} cosine" for kind in _COLUMN_TERMS)
-            likeness[:, place] = features[:, [at[f"{column}: {kind}"] for kind in kinds]].max(axis=1)
-            same[:, place] = features[:, at[f"{column}: equal"]] == 1
-        return likeness, same
-
-    def verdicts(self, features: Floats, exact: Collection[str]) -> Ids:
-        """What is said of the cells of pairs ``[n, columns]``; those of ``exact`` columns agree or differ."""
-        likeness, same = self.likenesses(features)
-        numbers, sharp = (np.array([c in names for c in self.columns], bool) for names in (self.numbers, exact))
-        high, low = np.where(numbers, _NEAR, _ALIKE), np.where(numbers, _FAR, _DIFFER)
-        cases = [likeness == MISSING, same, sharp | (likeness < low), likeness >= high]
-        return np.select(cases, [EMPTY, AGREES, DIFFERS, ALIKE], PART)
 
     def of(self, left: Side, right: Side, pairs: Ids, rivals: "Rivals") -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""

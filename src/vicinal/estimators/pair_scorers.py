@@ -1,8 +1,8 @@
-"""What tells pairs that match from those that do not: gradient boosting, or neighbors among the labelled pairs."""
+"""What tells pairs that match from those that do not: gradient boosting, and which labelled pairs a pair resembles."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,26 +24,6 @@ _BLOCK = 1 << 14
 """Pairs that are scored at a time, so that their numbers stay in a cache."""
 
 
-class PairScorer(Protocol):
-    """Probabilities of matches, and which labelled pairs a pair resembles."""
-
-    def fit(self, features: Floats, matches: Ids, seed: int) -> "PairScorer":
-        """Learn from pairs ``[n, F]`` and 0/1 ``[n]``."""
-        ...
-
-    def chances(self, features: Floats) -> Floats:
-        """Probability ``[n]`` that each pair matches."""
-        ...
-
-    def likeness(self, features: Floats, known: Floats) -> Floats:
-        """How alike pairs ``[n, F]`` are to labelled ones ``[m, F]`` in the eyes of the scorer: ``[n, m]``."""
-        ...
-
-    def save(self, path: Path) -> None:
-        """Write the scorer to a file."""
-        ...
-
-
 class BoostedPairs:
     """Gradient boosting of shallow trees (scikit-learn), kept as arrays: a saved scorer holds numbers only.
 
@@ -53,7 +33,7 @@ class BoostedPairs:
     trees: dict[str, Tensor]
 
     def fit(self, features: Floats, matches: Ids, seed: int) -> "BoostedPairs":
-        """See :class:`PairScorer`."""
+        """Learn from pairs ``[n, F]`` and 0/1 ``[n]``."""
         from sklearn.ensemble import GradientBoostingClassifier  # slow to import
 
         model = GradientBoostingClassifier(
@@ -136,16 +116,16 @@ class BoostedPairs:
         return np.asarray(np.concatenate(parts))
 
     def chances(self, features: Floats) -> Floats:
-        """See :class:`PairScorer`."""
+        """Probability ``[n]`` that each pair matches."""
         return np.asarray(1 / (1 + np.exp(-self.log_odds(features))))
 
     def likeness(self, features: Floats, known: Floats) -> Floats:
-        """See :class:`PairScorer`."""
+        """How alike pairs ``[n, F]`` are to labelled ones ``[m, F]`` in the eyes of the scorer: ``[n, m]``."""
         theirs = self.leaves(known)
         return np.stack([(theirs == leaves).mean(axis=1) for leaves in self.leaves(features)])
 
     def save(self, path: Path) -> None:
-        """See :class:`PairScorer`."""
+        """Write the trees to a file."""
         save_file({name: part.contiguous() for name, part in self.trees.items()}, path)
 
     @classmethod
@@ -176,67 +156,6 @@ class BoostedPairs:
         ):
             raise ValueError(f"{path.name}: expected trees over {features} features, got others")
         return scorer
-
-
-class NeighborPairs:
-    """A :class:`vicinal.estimators.NeighborClassifier` over labelled pairs: each match is explained by some of them."""
-
-    model: Any
-
-    def fit(self, features: Floats, matches: Ids, seed: int) -> "NeighborPairs":
-        """See :class:`PairScorer`."""
-        from vicinal.estimators.neighbors import NeighborClassifier
-
-        self.model = NeighborClassifier(
-            metric="network",
-            members=2,
-            hidden=(64, 16),
-            max_epochs=40,
-            batch_size=256,
-            learning_rate=3e-3,
-            random_state=seed,
-        ).fit(features, matches)
-        return self
-
-    def chances(self, features: Floats) -> Floats:
-        """See :class:`PairScorer`."""
-        return np.concatenate([np.asarray(self.model.predict_proba(part)[:, 1]) for part in _parts(features)])
-
-    def likeness(self, features: Floats, known: Floats) -> Floats:
-        """See :class:`PairScorer`."""
-        ours, theirs = (torch.from_numpy(self.model.embed(rows)) for rows in (features, known))
-        return np.asarray((1 / (1 + torch.cdist(ours.double(), theirs.double()))).numpy())
-
-    def save(self, path: Path) -> None:
-        """See :class:`PairScorer`: a model folder."""
-        self.model.save(path)
-
-    @classmethod
-    def load(cls, path: Path, features: int) -> "NeighborPairs":
-        """The scorer saved at ``path``, of pairs of so many features."""
-        from vicinal.estimators.banked import load_model
-
-        scorer = cls()
-        scorer.model = load_model(path)
-        if scorer.model.n_features_in_ != features:
-            raise ValueError(f"{path.name}: expected a model of {features} features, got {scorer.model.n_features_in_}")
-        return scorer
-
-
-SCORERS: dict[str, type[BoostedPairs] | type[NeighborPairs]] = {"boosting": BoostedPairs, "neighbors": NeighborPairs}
-
-
-def choose_scorer(chances: dict[str, Floats], truth: Ids) -> tuple[str, dict[str, float]]:
-    """Which scorer tells pairs ``[n]`` best by its ``chances``, and the log loss of each.
-
-    Boosting, unless the other has less by more than a standard error of the difference: few pairs tell small
-    differences badly, and boosting scores faster.
-    """
-    right = {name: np.clip(np.where(truth == 1, each, 1 - each), 1e-3, 1) for name, each in chances.items()}
-    errors = {name: -np.log(each) for name, each in right.items()}
-    gained = errors["boosting"] - errors["neighbors"]
-    surely = gained.mean() > gained.std() / len(truth) ** 0.5
-    return "neighbors" if surely else "boosting", {name: float(each.mean()) for name, each in errors.items()}
 
 
 def _parts(features: Floats) -> list[Floats]:
