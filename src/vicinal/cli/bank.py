@@ -153,37 +153,67 @@ def _words(label: object) -> object:
     return (label_words(label) or "no class") if isinstance(label, list | tuple) else label
 
 
-@app.command(epilog="Example: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv")
+@app.command(
+    epilog="Examples: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv  |  "
+    "vicinal forget --verify houses-model-forgotten.json"
+)
 def forget(
-    model: Model,
+    model: Annotated[
+        str | None, typer.Argument(help="Model folder of any kind; with --verify: if it has moved.", metavar="MODEL")
+    ] = None,
     more: Annotated[list[str] | None, typer.Argument(help="More ids.", metavar="ID", show_default=False)] = None,
     *,
     ids: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(help="An id, or a file of ids: .txt with one a line, or a table with a column id.", metavar="ID"),
-    ],
+    ] = None,
+    receipt: Annotated[
+        str | None,
+        typer.Option(help="Receipt to write; default: MODEL-forgotten.json, or -2.json and so on.", metavar="FILE"),
+    ] = None,
+    verify: Annotated[
+        str | None, typer.Option(help="Check this receipt against the model as it is now.", metavar="RECEIPT")
+    ] = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Remove rows from a model's bank, or users from a recommender, with its report, which may show them.
 
-    Predictions are then as if the rows had never been in the bank; but the encoder was trained with them.
+    Predictions are then as if the rows had never been in the bank; but the encoder was trained with them. A receipt
+    says which files held them, what was checked, and what may know them still.
     """
     from vicinal.core import counted
     from vicinal.core.checks import local_path
     from vicinal.workflows.bank import forget_rows, read_ids
+    from vicinal.workflows.receipts import free_name, verify_receipt
 
-    change = forget_rows(
-        local_path("model", model),
-        read_ids([*ids, *(more or [])]),
-        index=index,
-        encoders=o.parse_encoders(encoder),
-    )
+    encoders = o.parse_encoders(encoder)
+    if verify is not None:
+        folder = None if model is None else local_path("model", model)
+        verified = verify_receipt(local_path("--verify", verify), folder, index=index, encoders=encoders)
+        if as_json:
+            ids_there = {"ids": verified.receipt.ids, "difference": verified.difference, "changed": verified.changed}
+            print_json(ids_there)
+        else:
+            output.print(verified.text(), markup=False)
+        return
+    if model is None or not ids:
+        raise ValueError("ids: expected a model and ids to forget, or --verify RECEIPT, got neither")
+    folder = local_path("model", model)
+    path = free_name(folder) if receipt is None else local_path("--receipt", receipt, written=True)
+    change = forget_rows(folder, read_ids([*ids, *(more or [])]), receipt=path, index=index, encoders=encoders)
+    written = change.receipt
     if as_json:
-        print_json({"forgotten": change.changed, "rows": change.rows})
-    else:
-        output.print(
-            f"{counted(change.changed, 'row' if change.unit == 'row' else 'user')} forgotten; {change.now(model)}",
-            markup=False,
+        print_json(
+            {"forgotten": change.changed, "rows": change.rows} | ({} if written is None else {"receipt": str(path)})
         )
+        return
+    unit = "row" if change.unit == "row" else "user"
+    output.print(f"{counted(change.changed, unit)} forgotten; {change.now(model)}", markup=False)
+    if written is not None:
+        rows = counted(written.compared, "prediction")
+        output.print(f"{rows} checked: as from a bank without the rows. They may still be in:", markup=False)
+        for part in written.remains:
+            output.print(f"  {part}", markup=False)
+        output.print(f"receipt {path}", markup=False)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from vicinal.core import check_choice, counted, replaced_file, short
 from vicinal.core.checks import local_path, short_text
+from vicinal.core.folders import read_sums
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids, spelled
 from vicinal.data import read_table, write_table
 from vicinal.data.cells import missing_cells
@@ -21,6 +22,7 @@ from vicinal.estimators.inputs import as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.workflows.predict import exact_columns, features_of, read_rows, separator_of
+from vicinal.workflows.receipts import Receipt, write_receipt
 from vicinal.workflows.recommend import add_clicks, forget_users, is_recommender
 
 Log = Callable[[str], None]
@@ -36,11 +38,13 @@ class BankChange:
     """The number of rows that were added, relabelled or forgotten, and of rows in the bank now.
 
     Of a recommender ``unit`` is "click": rows of a table were added, or users forgotten, and ``rows`` are its clicks.
+    ``receipt`` is what :func:`forget_rows` checked, if it was to write that.
     """
 
     changed: int
     rows: int
     unit: str = "row"
+    receipt: Receipt | None = None
 
     def now(self, model: str) -> str:
         """How much there is now."""
@@ -270,13 +274,19 @@ def _cells(frame: pd.DataFrame, column: str | None) -> list[Any] | None:
 
 
 def forget_rows(
-    folder: Path, ids: Sequence[Any], *, index: str | None = None, encoders: Mapping[str, str] | None = None
+    folder: Path,
+    ids: Sequence[Any],
+    *,
+    receipt: Path | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
 ) -> BankChange:
     """Remove rows from the model in ``folder``, all or none, with its report and card, which may show them.
 
     Args:
         folder: of the model.
-        ids: of rows of the bank, or of held-out rows.
+        ids: of rows of the bank, or of held-out rows; of a recommender, users.
+        receipt: file to write, see :func:`vicinal.workflows.receipts.write_receipt`; None, and of a recommender: none.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
 
@@ -287,9 +297,15 @@ def forget_rows(
         count, recommender = forget_users(folder, ids)
         return BankChange(count, recommender.clicks_.nnz, "click")
     opened = ModelFolder(folder, index=index, encoders=encoders)
-    gone = pd.unique(canonical_ids("ids", list(ids)))
+    gone, before = pd.unique(canonical_ids("ids", list(ids))), {} if receipt is None else read_sums(folder)
+    banks = (opened.model.bank_, opened.model.calibration_)
+    in_bank, held_out = (int(bank.has(gone).sum()) if len(bank) else 0 for bank in banks)
     opened.forget(gone)
-    return BankChange(len(gone), len(opened.model.bank_))
+    written = None
+    if receipt is not None:
+        named = {"index": index, "encoders": encoders}
+        written = write_receipt(receipt, folder, gone.tolist(), (in_bank, held_out), before, named)
+    return BankChange(len(gone), len(opened.model.bank_), receipt=written)
 
 
 def read_ids(values: Sequence[str]) -> list[str]:
