@@ -45,12 +45,23 @@ def embed(
     output.print(f"{counted(rows, 'vector')} of {counted(width, 'number')} in {out}", markup=False)
 
 
-@app.command(epilog="Example: vicinal add houses-model sold-this-week.csv")
+@app.command(
+    epilog="Examples: vicinal add houses-model sold-this-week.csv  |  vicinal add houses-model --from anns-model"
+)
 @o.with_options(o.MODEL, o.ANSWER)
 def add(
     model: Model,
-    data: Annotated[str, typer.Argument(help="Table with the columns of the fit, and labels.", metavar="DATA")],
+    data: Annotated[
+        str | None,
+        typer.Argument(help="Table with the columns of the fit, and labels.", metavar="DATA", show_default=False),
+    ] = None,
     *,
+    other: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="In place of DATA: a copy of the model that was given other rows.", metavar="OTHER"
+        ),
+    ] = None,
     target: Annotated[str | None, typer.Option(help="Column of labels; default: that of the fit.")] = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or else the next numbers.")
@@ -78,25 +89,26 @@ def add(
     """Add labelled rows to a model's bank without training; the next prediction uses them.
 
     If they differ in kind from the rows of the fit, --weight auto chooses how much they count, and --epochs 3 continues
-    the training.
+    the training. --from OTHER takes over what a copy of the model was given, as if it had been added here.
     """
     from vicinal.core import counted
     from vicinal.core.checks import local_path
     from vicinal.data.sources import table_source
-    from vicinal.workflows import add_table
+    from vicinal.workflows.bank import add_bank, add_table
 
-    change = add_table(
-        local_path("model", model),
-        table_source("data", data, options["database"]),
-        target=target,
-        id=id_column,
-        group=group,
-        weight=weight,
-        names=None if names is None else table_source("--names", names),
-        new_classes=new_classes,
-        epochs=epochs,
-        **o.opened(options),
-    )
+    opened = o.opened(options) | {"new_classes": new_classes, "epochs": epochs}
+    columns: dict[str, Any] = {"target": target, "id": id_column, "group": group, "weight": weight}
+    if data is not None and other is None:
+        named = None if names is None else table_source("--names", names)
+        table = table_source("data", data, options["database"])
+        change = add_table(local_path("model", model), table, names=named, **columns, **opened)
+    elif data is None and other is not None:
+        if names is not None or any(columns.values()):
+            raise ValueError("from: expected no columns and no names, as the other model knows its rows, got some")
+        del opened["root"]
+        change = add_bank(local_path("model", model), local_path("--from", other), **opened)
+    else:
+        raise ValueError(f"data: expected a table or --from OTHER, got {'neither' if data is None else 'both'}")
     if options["as_json"]:
         print_json({"added": change.changed, "rows": change.rows})
     else:
