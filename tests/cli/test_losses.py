@@ -92,9 +92,7 @@ def names_for(sheet):
         return {"scores": scores, "labels": labels, "perturbed": scores + 0.1}
     if sheet.kind == "teachers":
         scores, teacher = torch.randn(2, 12, 5, generator=generator)
-        two = sheet.name == "assistive"
-        labels = teacher if two else torch.arange(12) % 5
-        return {"scores": scores, "teacher_scores": torch.stack([teacher] * 2) if two else teacher, "target": labels}
+        return {"scores": scores, "teacher_scores": teacher, "target": torch.arange(12) % 5}
     names |= {"assignment": torch.eye(3)[torch.arange(12) % 3], "neighbors": torch.eye(12), "dim": 64}
     names |= {"temperature": torch.ones(12), "membership": torch.arange(12) % 3, "centers": torch.eye(4, 64)}
     names |= {"weights": embeddings, "predictions": torch.rand(12, generator=generator), "features": embeddings}

@@ -149,7 +149,6 @@ def test_the_command_line_takes_a_loss(curve, tmp_path, capsys):
     ("loss", "needs"),
     [
         ("preference", "log ratios of chosen and of rejected answers"),
-        ("moving_partition", "scores of rows, scores of noise"),
         (PreferenceMatchingLoss(), "log ratios of chosen and of rejected answers"),
     ],
 )

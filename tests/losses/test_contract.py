@@ -29,7 +29,7 @@ LOSSES = {
     "proximal_matching": "proximal_matching: sigma=2",
     "pseudo_huber": "pseudo_huber: c=.5",
 }
-OTHER_CALL = {"preference", "potential", "best_of_k", "ms_ssim", "moving_partition"}  # other tensors; made of a module
+OTHER_CALL = {"preference", "potential", "best_of_k", "ms_ssim"}  # other tensors; made of a module
 each = pytest.mark.parametrize("name", LOSSES)
 
 

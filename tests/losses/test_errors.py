@@ -11,7 +11,6 @@ from torch.nn import functional
 from vicinal.links import PseudoHuberGrad
 from vicinal.losses import (
     MatchingLoss,
-    MovingPartition,
     PseudoHuberLoss,
     best_of_k,
     guess_errors,
@@ -113,47 +112,6 @@ def test_the_loss_of_images_is_what_their_structure_lacks():
         x, y = (torch.from_numpy(data[f"A_{key}"]).double() for key in "xy")
         np.testing.assert_allclose(ms_ssim_loss(x, y, reduction="none"), 1 - data["A_msssim"], rtol=1e-9)
     assert ms_ssim_loss(x, x) == pytest.approx(0, abs=1e-12)
-
-
-def test_the_partition_over_all_columns_is_cross_entropy():
-    """Noise that is each column once, drawn evenly."""
-    scores = normal(7).requires_grad_()
-    evenly = torch.full((7,), -math.log(7), dtype=torch.float64)
-    loss = MovingPartition(1.0)
-    value = loss(scores[2:3], scores, evenly)
-    want = functional.cross_entropy(scores[None], torch.tensor([2]))
-    torch.testing.assert_close(value, want)
-    torch.testing.assert_close(torch.autograd.grad(value, scores), torch.autograd.grad(want, scores))
-    shifted = MovingPartition(1.0)(scores[2:3] + 500, scores + 500, evenly)
-    torch.testing.assert_close(shifted, want)
-    density = scores.detach().log_softmax(0)  # as probable as the model says: every draw says the same
-    for some in (slice(0, 2), slice(3, 7)):
-        torch.testing.assert_close(MovingPartition()(scores[:1], scores[some], density[some]), -density[0])
-
-
-def test_the_partition_is_a_moving_average_that_checkpoints_keep():
-    loss = MovingPartition(0.25)
-    data, flat = torch.zeros(2), torch.zeros(1)
-    loss(data, flat, flat - math.log(4))  # the ratio is 4
-    loss(data, flat, flat - math.log(8))
-    assert loss.log_partition.exp().item() == pytest.approx(0.75 * 4 + 0.25 * 8)
-    copy = MovingPartition(0.25)
-    copy.load_state_dict(loss.state_dict())
-    copy.eval()(data, flat, flat - 99.0)
-    assert copy.log_partition == loss.log_partition
-    noise = normal(3).requires_grad_()
-    copy(data.double(), noise, torch.zeros(3)).backward()  # of the mean ratio over u, which passes none
-    torch.testing.assert_close(noise.grad, (noise.detach() - copy.log_partition).exp() / 3)
-    far = MovingPartition()
-    assert far(torch.full((2,), 1e4), torch.full((2,), 1e4), torch.zeros(2)).isfinite()
-    for call, sentence in [
-        (lambda: loss(data, flat[:0], flat[:0]), "^noise_scores: expected"),
-        (lambda: loss(data, flat, flat - torch.inf), "^noise_log_density: expected finite"),
-        (lambda: MovingPartition(0.0), "^rate: expected"),
-        (lambda: MovingPartition(1.5), "^rate: expected"),
-    ]:
-        with pytest.raises(ValueError, match=sentence):
-            call()
 
 
 def test_a_separator_of_separable_rows():

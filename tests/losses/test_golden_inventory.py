@@ -80,7 +80,7 @@ UNREAD = {
 """File of ``golden/retrieval`` of factors, clusters, clicks and tables -> arrays that no test compares, and why."""
 
 FACTORS = (
-    *("cfm_mutual_information", "cml", "fastrp", "fsq", "fwsvd", "gbw_batchnorm", "implicit_als", "laplacian_shot"),
+    *("cml", "fastrp", "fsq", "fwsvd", "gbw_batchnorm", "implicit_als", "laplacian_shot"),
     *("latent_label_shift", "mnar_clipped_loss", "mnar_ips_metrics", "ncd_clustering", "pca_feature_mimicking"),
     *("qr_md_embedding", "semi_nmf", "sp2ot"),
 )

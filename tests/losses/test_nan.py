@@ -178,8 +178,6 @@ def test_matching_losses_show_predictions_targets_and_weights(name):
 @pytest.mark.parametrize("entry", entries("teacher_loss"), ids=lambda e: e.name)
 def test_losses_of_a_teacher_show_both_sides(entry):
     scores, teacher, extra = normal(6, 5), normal(6, 5, seed=1), {}
-    if entry.name == "assistive":
-        teacher, extra = normal(2, 6, 5, seed=1), {"target": normal(6, 5, seed=2)}
     if entry.name == "mixed_labels":
         extra = {"target": torch.arange(6) % 5}
     for at in range(30):

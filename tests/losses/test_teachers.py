@@ -33,14 +33,11 @@ def normal(*shape, seed=0):
 
 def batch(entry, b=6, classes=5):
     scores, teacher = 2 * normal(b, classes), 2 * normal(b, classes, seed=1)
-    if entry.name == "assistive":
-        return scores, 2 * normal(2, b, classes, seed=1), {"target": normal(b, classes, seed=2)}
     return scores, teacher, {"target": torch.arange(b) % classes} if entry.name == "mixed_labels" else {}
 
 
 def part(entry, teacher, extra, rows):
-    teacher = teacher[:, rows] if entry.name == "assistive" else teacher[rows]
-    return teacher, {k: v[rows] for k, v in extra.items()}
+    return teacher[rows], {k: v[rows] for k, v in extra.items()}
 
 
 @each
@@ -212,29 +209,6 @@ def same(value, x, want, grad):
     (slope,) = torch.autograd.grad(value, x)
     np.testing.assert_allclose(value.detach(), want, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(slope, grad, rtol=1e-9, atol=1e-9 * max(1e-6, np.abs(grad).max()))
-
-
-@pytest.mark.parametrize("case", "AB")
-def test_assistive_of_the_papers_code(case):
-    with np.load(GOLDEN / "losses/assistive_kd.npz") as data:
-        x, y, tough, tolerant = (
-            torch.from_numpy(data[f"{case}_{key}"]) for key in ("pred", "target", "tough", "tolerant")
-        )
-        x.requires_grad_()
-        value = losses.assistive(x, torch.stack([tough, tolerant]), target=y)
-        same(value, x, data[f"{case}_loss"], data[f"{case}_grad"])
-
-
-def test_assistive_is_odd_and_0_without_an_error():
-    x, y, teachers = normal(4, 3), normal(4, 3, seed=1), normal(2, 4, 3, seed=2)
-    value = losses.assistive(x, teachers, target=y)
-    torch.testing.assert_close(losses.assistive(-x, -teachers, target=-y), value)
-    assert losses.assistive(y, teachers, target=y) == 0
-    perfect = y.expand(2, -1, -1)
-    pulled = 1.9 + 1.8  # of teachers that are the target, each error counts as one beyond them
-    gap = (x - y).abs()
-    want = (2 * gap.square() + pulled * gap).mean()
-    torch.testing.assert_close(losses.assistive(x, perfect, target=y), want)
 
 
 @pytest.mark.parametrize("case", ["distill", "adversarial", "mixed", "scaled"])

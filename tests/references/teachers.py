@@ -30,20 +30,6 @@ def ar2(s, g, balance=0.5, temperature=1.0, divisor=1.0, floor=0.0):
     return balance * found - (1 - balance) * (q * np.log(p + floor)).sum()
 
 
-def assistive(s, g, target, tough=(1.9, -0.45), tolerant=(1.8, -0.4)):
-    total = 0.0
-    for p, y, *teachers in zip(s, target, *g, strict=True):
-        side, far = np.sign(p - y), abs(p - y)
-        most = abs(teachers[1] - y)
-        total += 2 * (3 * far if far <= most else far**2 + 3 * most - most**2)
-        for teacher, (pull, push) in zip(teachers, (tough, tolerant), strict=True):
-            mirrored = y + side * abs(teacher - y)
-            band = y + 0.15 * side * abs(mirrored - y)
-            beyond, within = (p - mirrored) * side > 0, (p - band) * side > 0
-            total += (pull if beyond else push if within else 0.0) * abs(mirrored - p)
-    return total / len(s)
-
-
 def mixed_labels(s, g, target, share=0.8):
     label = np.eye(len(s))[target]
     mixed = (1 - share) * label + share * (label if np.isnan(g).any() else softmax(g))

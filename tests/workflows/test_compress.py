@@ -66,6 +66,22 @@ def test_what_is_of_low_rank_loses_nothing(similarity, share):
         assert model.network_.projector.rank is None  # it is as it was
 
 
+def test_vectors_hold_the_share_of_variance_that_was_named(tmp_path):
+    x, y, _ = copies()
+    model = NeighborRegressor(hidden=(8, 6), metric="network", readout="attention", **BRIEF).fit(x, y)
+    parts = model.bank_.vectors.double().numpy().reshape(80, 2, 6)
+    spectra = [np.linalg.eigvalsh(np.cov(part.T))[::-1] for part in parts.transpose(1, 0, 2)]
+    for share in (0.5, 0.9, 0.99):
+        size = max(int((np.cumsum(one) / one.sum() < share).sum()) + 1 for one in spectra)
+        vectors = compressed(model, 0.9, share)[0].bank_.vectors.double().reshape(80, 2, -1)
+        assert vectors.shape[2] == size
+        assert min(vectors[:, place].var(0).sum() / one.sum() for place, one in enumerate(spectra)) >= share
+    model.save(tmp_path / "model")
+    assert run(["compress", str(tmp_path / "model"), "--variance", ".9", "-q"]) == 0
+    assert load_model(tmp_path / "model-small").notes_["kept_variance"] == 0.9
+    assert run(["compress", str(tmp_path / "model"), "--variance", "1.5", "-q"]) == 2
+
+
 def test_kriging_reads_short_vectors_as_it_read_long_ones():
     x, y, _ = copies()
     model = NeighborRegressor(hidden=(4, 8), metric="network", readout="rows", **BRIEF).fit(x, y)

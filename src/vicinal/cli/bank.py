@@ -45,12 +45,23 @@ def embed(
     output.print(f"{counted(rows, 'vector')} of {counted(width, 'number')} in {out}", markup=False)
 
 
-@app.command(epilog="Example: vicinal add houses-model sold-this-week.csv")
+@app.command(
+    epilog="Examples: vicinal add houses-model sold-this-week.csv  |  vicinal add houses-model --from anns-model"
+)
 @o.with_options(o.MODEL, o.ANSWER)
 def add(
     model: Model,
-    data: Annotated[str, typer.Argument(help="Table with the columns of the fit, and labels.", metavar="DATA")],
+    data: Annotated[
+        str | None,
+        typer.Argument(help="Table with the columns of the fit, and labels.", metavar="DATA", show_default=False),
+    ] = None,
     *,
+    other: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="In place of DATA: a copy of the model that was given other rows.", metavar="OTHER"
+        ),
+    ] = None,
     target: Annotated[str | None, typer.Option(help="Column of labels; default: that of the fit.")] = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or else the next numbers.")
@@ -78,25 +89,26 @@ def add(
     """Add labelled rows to a model's bank without training; the next prediction uses them.
 
     If they differ in kind from the rows of the fit, --weight auto chooses how much they count, and --epochs 3 continues
-    the training.
+    the training. --from OTHER takes over what a copy of the model was given, as if it had been added here.
     """
     from vicinal.core import counted
     from vicinal.core.checks import local_path
     from vicinal.data.sources import table_source
-    from vicinal.workflows import add_table
+    from vicinal.workflows.bank import add_bank, add_table
 
-    change = add_table(
-        local_path("model", model),
-        table_source("data", data, options["database"]),
-        target=target,
-        id=id_column,
-        group=group,
-        weight=weight,
-        names=None if names is None else table_source("--names", names),
-        new_classes=new_classes,
-        epochs=epochs,
-        **o.opened(options),
-    )
+    opened = o.opened(options) | {"new_classes": new_classes, "epochs": epochs}
+    columns: dict[str, Any] = {"target": target, "id": id_column, "group": group, "weight": weight}
+    if data is not None and other is None:
+        named = None if names is None else table_source("--names", names)
+        table = table_source("data", data, options["database"])
+        change = add_table(local_path("model", model), table, names=named, **columns, **opened)
+    elif data is None and other is not None:
+        if names is not None or any(columns.values()):
+            raise ValueError("from: expected no columns and no names, as the other model knows its rows, got some")
+        del opened["root"]
+        change = add_bank(local_path("model", model), local_path("--from", other), **opened)
+    else:
+        raise ValueError(f"data: expected a table or --from OTHER, got {'neither' if data is None else 'both'}")
     if options["as_json"]:
         print_json({"added": change.changed, "rows": change.rows})
     else:
@@ -153,37 +165,67 @@ def _words(label: object) -> object:
     return (label_words(label) or "no class") if isinstance(label, list | tuple) else label
 
 
-@app.command(epilog="Example: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv")
+@app.command(
+    epilog="Examples: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv  |  "
+    "vicinal forget --verify houses-model-forgotten.json"
+)
 def forget(
-    model: Model,
+    model: Annotated[
+        str | None, typer.Argument(help="Model folder of any kind; with --verify: if it has moved.", metavar="MODEL")
+    ] = None,
     more: Annotated[list[str] | None, typer.Argument(help="More ids.", metavar="ID", show_default=False)] = None,
     *,
     ids: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(help="An id, or a file of ids: .txt with one a line, or a table with a column id.", metavar="ID"),
-    ],
+    ] = None,
+    receipt: Annotated[
+        str | None,
+        typer.Option(help="Receipt to write; default: MODEL-forgotten.json, or -2.json and so on.", metavar="FILE"),
+    ] = None,
+    verify: Annotated[
+        str | None, typer.Option(help="Check this receipt against the model as it is now.", metavar="RECEIPT")
+    ] = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Remove rows from a model's bank, or users from a recommender, with its report, which may show them.
 
-    Predictions are then as if the rows had never been in the bank; but the encoder was trained with them.
+    Predictions are then as if the rows had never been in the bank; but the encoder was trained with them. A receipt
+    says which files held them, what was checked, and what may know them still.
     """
     from vicinal.core import counted
     from vicinal.core.checks import local_path
     from vicinal.workflows.bank import forget_rows, read_ids
+    from vicinal.workflows.receipts import free_name, verify_receipt
 
-    change = forget_rows(
-        local_path("model", model),
-        read_ids([*ids, *(more or [])]),
-        index=index,
-        encoders=o.parse_encoders(encoder),
-    )
+    encoders = o.parse_encoders(encoder)
+    if verify is not None:
+        folder = None if model is None else local_path("model", model)
+        verified = verify_receipt(local_path("--verify", verify), folder, index=index, encoders=encoders)
+        if as_json:
+            ids_there = {"ids": verified.receipt.ids, "difference": verified.difference, "changed": verified.changed}
+            print_json(ids_there)
+        else:
+            output.print(verified.text(), markup=False)
+        return
+    if model is None or not ids:
+        raise ValueError("ids: expected a model and ids to forget, or --verify RECEIPT, got neither")
+    folder = local_path("model", model)
+    path = free_name(folder) if receipt is None else local_path("--receipt", receipt, written=True)
+    change = forget_rows(folder, read_ids([*ids, *(more or [])]), receipt=path, index=index, encoders=encoders)
+    written = change.receipt
     if as_json:
-        print_json({"forgotten": change.changed, "rows": change.rows})
-    else:
-        output.print(
-            f"{counted(change.changed, 'row' if change.unit == 'row' else 'user')} forgotten; {change.now(model)}",
-            markup=False,
+        print_json(
+            {"forgotten": change.changed, "rows": change.rows} | ({} if written is None else {"receipt": str(path)})
         )
+        return
+    unit = "row" if change.unit == "row" else "user"
+    output.print(f"{counted(change.changed, unit)} forgotten; {change.now(model)}", markup=False)
+    if written is not None:
+        rows = counted(written.compared, "prediction")
+        output.print(f"{rows} checked: as from a bank without the rows. They may still be in:", markup=False)
+        for part in written.remains:
+            output.print(f"  {part}", markup=False)
+        output.print(f"receipt {path}", markup=False)

@@ -15,6 +15,10 @@ def compress(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit` or `learn`.", metavar="MODEL")],
     *,
     keep: Annotated[float, typer.Option(help="Share of the numbers of each part to keep.", metavar="SHARE")] = 0.5,
+    variance: Annotated[
+        float | None,
+        typer.Option(help="Share of the variance of vectors to keep, in place of --keep.", metavar="SHARE"),
+    ] = None,
     out: Annotated[
         str | None, typer.Option(help="Folder of the smaller model; default: MODEL-small.", metavar="FOLDER")
     ] = None,
@@ -35,6 +39,7 @@ def compress(
         local_path("model", model),
         keep,
         None if out is None else local_path("--out", out, written=True),
+        variance=variance,
         encoders=o.parse_encoders(encoder),
         log=(lambda line: None) if quiet else print_progress,
     )

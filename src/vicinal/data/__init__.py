@@ -1,7 +1,6 @@
 """Tables: reading files, the roles of columns, splits, rows of identical content, the data of the demo."""
 
 from vicinal.data.cars import cars_table
-from vicinal.data.column_views import hidden_columns, mutual_information
 from vicinal.data.duplicates import duplicates_across, find_duplicates
 from vicinal.data.form import TableForm
 from vicinal.data.imputation import impute_by_matching
@@ -28,13 +27,11 @@ __all__ = [
     "cars_table",
     "duplicates_across",
     "find_duplicates",
-    "hidden_columns",
     "impute_by_matching",
     "leaking_columns",
     "long_texts",
     "make_splits",
     "match_labels",
-    "mutual_information",
     "nearest_metric",
     "prepare_table",
     "read_cells",

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from vicinal.core.checks import check_between, check_integer
+from vicinal.core.checks import check_between
 from vicinal.encoders import MemberProjectors, PrincipalProjector
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.estimators.bank import Bank, embedded
@@ -18,6 +18,7 @@ from vicinal.factorization import LowRank, low_rank
 from vicinal.heads.kinds import member_heads, weighs_locally
 from vicinal.index import NeighborBank
 from vicinal.masks import SoftStep
+from vicinal.metrics import pca_dimension
 
 _ROTATED = {"l2": True, "squared_l2": True, "cosine": False, "dot": False}
 """Similarities that a rotation of the vectors leaves as they are, and whether a shift does, too."""
@@ -36,7 +37,7 @@ class Cut:
     how: str
 
 
-def compressed(model: BankedEstimator, keep: float) -> tuple[BankedEstimator, list[Cut]]:
+def compressed(model: BankedEstimator, keep: float, variance: float | None = None) -> tuple[BankedEstimator, list[Cut]]:
     r"""A copy of the model of which the share ``keep`` of the numbers of each part is left, and what became of each.
 
     - The table of n-grams, and the members' first layers together, become two thin ones, by
@@ -49,16 +50,20 @@ def compressed(model: BankedEstimator, keep: float) -> tuple[BankedEstimator, li
     Args:
         model: fitted, whose projector is trained, without an index.
         keep: above 0, below 1.
+        variance: None, or vectors are cut to as many components as hold this share of their variance (of each member's,
+            the most), whatever ``keep``: :func:`vicinal.metrics.pca_dimension`.
 
     Raises:
         ValueError: for a model of which nothing can be cut, in one sentence.
     """
     check_between("keep", keep, 0, 1)
+    if variance is not None:
+        check_between("variance", variance, 0, 1)
     _check(model)
     small, cuts = copy.deepcopy(model), []
     projector = model.network_.projector
     if isinstance(projector, PrincipalProjector):
-        cuts.append(_shorter_learned(small, keep))
+        cuts.append(_shorter_learned(small, keep, variance))
     elif set(model.kinds_.values()) <= set(PLAIN):
         for step in (_thinner_table, _thinner_first_layer):
             tried = list(step(small, keep))
@@ -69,7 +74,7 @@ def compressed(model: BankedEstimator, keep: float) -> tuple[BankedEstimator, li
         size = sum(value.numel() for value in projector.parameters())
         cuts.append(Cut("first layer", size, size, "left, as the bank keeps no images, sounds, vectors or sets"))
     if isinstance(projector, MemberProjectors):
-        cuts.append(_shorter_members(small, keep))
+        cuts.append(_shorter_members(small, keep, variance))
     return small, cuts
 
 
@@ -189,17 +194,24 @@ def _with_factors(old: MemberProjectors, factors: LowRank) -> MemberProjectors:
     return new.eval()
 
 
-def _shorter_members(model: BankedEstimator, keep: float) -> Cut:
+def _width(parts: Tensor, keep: float, variance: float | None) -> int:
+    """Components of the vectors of members ``[n, members, d]`` that are left."""
+    if variance is None:
+        return max(1, int(keep * parts.shape[2]))
+    return max(pca_dimension(parts[:, member], share=variance) for member in range(parts.shape[1]))
+
+
+def _shorter_members(model: BankedEstimator, keep: float, variance: float | None) -> Cut:
     """Cut each member's vectors to their principal components, in projector, head and bank."""
     projector, head, vectors = model.network_.projector, model.network_.head, model.bank_.vectors
     if not isinstance(projector, MemberProjectors):
         raise TypeError(f"projector: expected MemberProjectors, got {type(projector).__name__}")
     width, members = projector.sizes[-1], projector.members
-    size = max(1, int(keep * width))
+    parts = vectors.double().reshape(-1, members, width)
+    size = _width(parts, keep, variance)
     if projector.final_tanh or size == width or len(vectors) < size:
         why = "its last layer ends in a tanh" if projector.final_tanh else f"{width} numbers a member are few"
         return Cut("vectors of the bank", vectors.numel(), vectors.numel(), f"left, as {why}")
-    parts = vectors.double().reshape(-1, members, width)
     shifted = weighs_locally(head) or _ROTATED[model.similarity]
     read = [one for one in (head, *(model.fold_heads_ or ())) if not weighs_locally(one)][:1]  # all the same one
     heads: list[nn.Module] = [part for one in read for part in member_heads(one)]
@@ -237,12 +249,12 @@ def _turn_mask(mask: SoftStep, turn: Tensor, rest: Tensor) -> None:
     mask.projection, mask.dim = new, turn.shape[1]
 
 
-def _shorter_learned(model: BankedEstimator, keep: float) -> Cut:
+def _shorter_learned(model: BankedEstimator, keep: float, variance: float | None) -> Cut:
     """Cut the vectors of a learned similarity, and its projector, to their principal components."""
     projector, vectors = model.network_.projector, model.bank_.vectors
     if not isinstance(projector, PrincipalProjector):
         raise TypeError(f"projector: expected a PrincipalProjector, got {type(projector).__name__}")
-    size = check_integer("keep", max(1, int(keep * projector.dim)))
+    size = _width(vectors.double()[:, None], keep, variance)
     turn = low_rank(vectors.double(), size).right.T
     before = vectors.numel() + projector.weight.numel()
     projector.weight = nn.Parameter(projector.weight.detach() @ turn.to(projector.weight))

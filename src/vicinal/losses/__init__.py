@@ -72,7 +72,6 @@ from vicinal.losses.matching_presets import (
     PreferenceMatchingLoss,
 )
 from vicinal.losses.mixed import AdaptiveHeadsLoss, MixedLoss, PairTemperature
-from vicinal.losses.partition import MovingPartition
 from vicinal.losses.perceptron import Separator, separate, step_weights
 from vicinal.losses.pml import LossForPML, LossFromPML, MinerForPML, miner_from_pml
 from vicinal.losses.proxy import (
@@ -138,7 +137,6 @@ from vicinal.losses.teachers import (
     SelfDistillation,
     TrajectoryLoss,
     ar2,
-    assistive,
     kl_top,
     member_diversity,
     mixed_labels,
@@ -173,7 +171,6 @@ __all__ = [
     "MatchingLoss",
     "MinerForPML",
     "MixedLoss",
-    "MovingPartition",
     "PairForm",
     "PairLoss",
     "PairTemperature",
@@ -203,7 +200,6 @@ __all__ = [
     "angular",
     "ar2",
     "arcface",
-    "assistive",
     "batch_negatives",
     "best_of_k",
     "bi_tempered",

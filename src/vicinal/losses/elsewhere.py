@@ -10,7 +10,6 @@ _FAIR = ("of groups", "fit --fair")
 ELSEWHERE: dict[str, tuple[str, str]] = {
     **{name: ("of a teacher's scores", "distill") for name in TAUGHT},
     "ar2": ("of a ranker's scores, with the related column first", "Python"),
-    "assistive": ("of two teachers", "Python"),
     "member_diversity": ("of members that are trained one after the other", "examples/several_members.py"),
     "mixed_labels": (
         "of earlier scores; distill --share mixes a teacher's into labels",
@@ -25,7 +24,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "block_contrast": ("of rows joined by a graph", "examples/hidden_links.py"),
     "temperature_penalty": ("of learned temperatures, which amcl penalizes", "Python"),
     "best_of_k": ("of several guesses a row", "Python"),
-    "moving_partition": ("of scores of rows, scores of noise and their density", "Python"),
     "ms_ssim": ("of images", "Python"),
     "potential": ("of a convex potential that is made in Python", "Python"),
     "preference": ("of log ratios of chosen and of rejected answers", "Python"),

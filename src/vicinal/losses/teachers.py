@@ -246,62 +246,6 @@ def ar2(
 
 @register(
     "teacher_loss",
-    "assistive",
-    family="teachers",
-    paper="arXiv:2111.07047",
-    verified="values of the paper's code, value and gradient in float64",
-)
-def assistive(
-    scores: Tensor,
-    teacher_scores: Tensor,
-    weight: Tensor | None = None,
-    *,
-    target: Tensor,
-    tough: tuple[float, float] = (1.9, -0.45),
-    tolerant: tuple[float, float] = (1.8, -0.4),
-    reduction: str = "mean",
-) -> Tensor:
-    r"""Regression with a tough and a tolerant teacher, who pull a prediction that is beyond them and push one within.
-
-    Twice $3e$ up to the tolerant teacher's error $e_t$ and twice $e^2 + 3 e_t - e_t^2$ beyond, with the error $e = |y -
-    \hat y|$, plus $\alpha |A' - \hat y|$ for each teacher, with A' its prediction mirrored to the side of ours.
-
-    $\alpha$ is the teacher's first number where our error is larger than its own, the second (below 0) where ours is
-    between 0.15 times its error and its error, else 0. All is elementwise; a prediction without error has loss 0.
-
-    Args:
-        scores: predictions $\hat y$, ``[b, K]``.
-        teacher_scores: ``[2, b, K]``, of the tough and of the tolerant teacher.
-        weight: >= 0, ``[b]``.
-        target: y, ``[b, K]``.
-        tough: the two numbers of the tough teacher.
-        tolerant: those of the tolerant one.
-        reduction: "mean", "sum", "none" or "mean_nonzero", over rows of mean errors.
-
-    >>> assistive(torch.tensor([[2.0]]), torch.tensor([[[0.5]], [[1.0]]]), target=torch.tensor([[0.0]]))
-    tensor(16.6500)
-    """
-    check_reduction(reduction)
-    if check_tensor("teacher_scores", teacher_scores).shape != (2, *scores.shape) or target.shape != scores.shape:
-        raise ValueError(
-            f"teacher_scores: expected {(2, *scores.shape)}, two predictions, and a target {tuple(scores.shape)}, got "
-            f"{tuple(teacher_scores.shape)} and {tuple(target.shape)}"
-        )
-    with torch.autocast(scores.device.type, enabled=False):
-        student, of_tough = _both(scores, teacher_scores[0])
-        truth = target.to(student.dtype)
-        far, least = (student - truth).abs(), (of_tough - truth).abs()
-        most = (teacher_scores[1].detach().to(student.dtype) - truth).abs()
-        value = 2 * torch.where(far <= most, 3 * far, far.square() + 3 * most - most.square())
-        for error, (pull, push) in ((least, tough), (most, tolerant)):
-            within = check_number("push", push) * (far > 0.15 * error).to(student.dtype)
-            rate = torch.where(far > error, check_number("pull", pull), within)
-            value = value + torch.where(far > 0, rate * (error - far).abs(), 0.0)
-        return reduce(value.mean(-1), weight, None, reduction)
-
-
-@register(
-    "teacher_loss",
     "sinkhorn_distillation",
     family="teachers",
     paper="arXiv:2402.17110",

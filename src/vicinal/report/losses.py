@@ -185,9 +185,7 @@ def _labels(kind: str, entry: Entry) -> tuple[str, ...]:
     if kind == "class scores":
         return ("several",) if "several-labels" in facts else ("classes", "graded")
     if kind == "teachers":
-        return (
-            ("classes",) if entry.name == "mixed_labels" else ("numbers",) if entry.name == "assistive" else ("scores",)
-        )
+        return ("classes",) if entry.name == "mixed_labels" else ("scores",)
     if kind in ("samplers", "regularizers"):
         named = {"class-labels": "classes", "number-labels": "numbers", "group-labels": "groups"}
         return tuple(label for fact, label in named.items() if fact in facts) or ("none",)

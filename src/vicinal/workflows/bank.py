@@ -8,19 +8,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from vicinal.core import check_choice, counted, replaced_file, short
 from vicinal.core.checks import local_path, short_text
+from vicinal.core.folders import read_sums
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids, spelled
 from vicinal.data import read_table, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import read_weights, without_weightless
 from vicinal.data.target import alike_labels, read_labels, several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
-from vicinal.estimators.inputs import as_table
+from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.workflows.predict import exact_columns, features_of, read_rows, separator_of
+from vicinal.workflows.receipts import Receipt, write_receipt
 from vicinal.workflows.recommend import add_clicks, forget_users, is_recommender
 
 Log = Callable[[str], None]
@@ -36,11 +39,13 @@ class BankChange:
     """The number of rows that were added, relabelled or forgotten, and of rows in the bank now.
 
     Of a recommender ``unit`` is "click": rows of a table were added, or users forgotten, and ``rows`` are its clicks.
+    ``receipt`` is what :func:`forget_rows` checked, if it was to write that.
     """
 
     changed: int
     rows: int
     unit: str = "row"
+    receipt: Receipt | None = None
 
     def now(self, model: str) -> str:
         """How much there is now."""
@@ -135,6 +140,81 @@ def add_table(
     added = opened.add(features, labels, **known, new_classes=new_classes or names is not None)
     _finish(opened, added, epochs, log if chosen else None, log)
     return BankChange(len(frame), len(opened.model.bank_))
+
+
+def add_bank(
+    folder: Path,
+    other: Path,
+    *,
+    new_classes: bool = False,
+    epochs: int | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+    log: Log = lambda line: None,
+) -> BankChange:
+    """Add the rows of another model of the same fit, with their vectors: as if all had been added to one model.
+
+    Rows that both have are there already, and rows that this model was told to forget stay away.
+
+    Args:
+        folder: of the model that gets the rows.
+        other: of a copy of it that was given other rows since.
+        new_classes: see :func:`add_table`, as for ``epochs``.
+        epochs: likewise.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
+        encoders: by column or kind.
+        log: gets lines on what was left out, and on the training.
+
+    Raises:
+        ValueError: for a model of another fit, or a row that has another label there; the folder is unchanged.
+    """
+    opened, source = ModelFolder(folder, index=index, encoders=encoders), load_model(other, encoders=encoders)
+    model = opened.model
+    if epochs is not None:
+        model.check_trains_on(epochs)
+    _check_same_fit(model, source, folder, other)
+    bank, weights = source.bank_, source.given_weights()
+    forgotten = {str(name) for change in model.changes_.history if change.what == "forget" for name in change.ids}
+    here = model.bank_.has(bank.ids) | (model.calibration_.has(bank.ids) if len(model.calibration_) else False)
+    gone = np.array([str(name) in forgotten for name in bank.ids.tolist()], dtype=bool) & ~here
+    for name, one, another in zip(
+        bank.ids[here], *(each.labels_of(bank.ids[here]) for each in (model, source)), strict=True
+    ):
+        if one != another:
+            raise ValueError(
+                f"from: expected the label {short(one)} of row {short(name)}, as in {short_text(folder, 200)}, got "
+                f"{short(another)}; relabel it in one of them"
+            )
+    at = np.flatnonzero(~here & ~gone)
+    if here.any() or gone.any():
+        known_rows, left = (counted(int(one.sum()), "row") for one in (here, gone))
+        log(f"{known_rows} there already; {left} forgotten earlier, left out")
+    if len(at):
+        place = torch.from_numpy(at)
+        rows = EmbeddedRows(bank.store.rows_at(place), bank.store.vectors_at(place))
+        known: dict[str, Any] = {"ids": bank.ids[at], "groups": None if bank.groups is None else bank.groups[at]}
+        known["sample_weight"] = None if weights is None else weights[at]
+        added = opened.add(rows, source.labels_of(bank.ids[at]), **known, new_classes=new_classes)
+        _finish(opened, added, epochs, None, log)
+    return BankChange(len(at), len(opened.model.bank_))
+
+
+def _check_same_fit(model: BankedEstimator, source: BankedEstimator, folder: Path, other: Path) -> None:
+    """Raise ValueError unless both embed alike: what was fitted of encoder and projector is equal, bit for bit."""
+    parts = [
+        {
+            name: value
+            for part in (one.table_encoder, one.network_.projector)
+            for name, value in part.state_dict().items()
+        }
+        for one in (model, source)
+    ]
+    same = type(model) is type(source) and parts[0].keys() == parts[1].keys() and model.kinds_ == source.kinds_
+    if not same or not all(torch.equal(value, parts[1][name]) for name, value in parts[0].items()):
+        raise ValueError(
+            f"from: expected a copy of {short_text(folder, 200)} that was given other rows, got a model of another fit "
+            f"in {short_text(other, 200)}; add its table"
+        )
 
 
 def _finish(opened: ModelFolder, added: Any, epochs: int | None, log_weight: Log | None, log: Log) -> None:
@@ -270,13 +350,19 @@ def _cells(frame: pd.DataFrame, column: str | None) -> list[Any] | None:
 
 
 def forget_rows(
-    folder: Path, ids: Sequence[Any], *, index: str | None = None, encoders: Mapping[str, str] | None = None
+    folder: Path,
+    ids: Sequence[Any],
+    *,
+    receipt: Path | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
 ) -> BankChange:
     """Remove rows from the model in ``folder``, all or none, with its report and card, which may show them.
 
     Args:
         folder: of the model.
-        ids: of rows of the bank, or of held-out rows.
+        ids: of rows of the bank, or of held-out rows; of a recommender, users.
+        receipt: file to write, see :func:`vicinal.workflows.receipts.write_receipt`; None, and of a recommender: none.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
 
@@ -287,9 +373,15 @@ def forget_rows(
         count, recommender = forget_users(folder, ids)
         return BankChange(count, recommender.clicks_.nnz, "click")
     opened = ModelFolder(folder, index=index, encoders=encoders)
-    gone = pd.unique(canonical_ids("ids", list(ids)))
+    gone, before = pd.unique(canonical_ids("ids", list(ids))), {} if receipt is None else read_sums(folder)
+    banks = (opened.model.bank_, opened.model.calibration_)
+    in_bank, held_out = (int(bank.has(gone).sum()) if len(bank) else 0 for bank in banks)
     opened.forget(gone)
-    return BankChange(len(gone), len(opened.model.bank_))
+    written = None
+    if receipt is not None:
+        named = {"index": index, "encoders": encoders}
+        written = write_receipt(receipt, folder, gone.tolist(), (in_bank, held_out), before, named)
+    return BankChange(len(gone), len(opened.model.bank_), receipt=written)
 
 
 def read_ids(values: Sequence[str]) -> list[str]:

@@ -64,6 +64,7 @@ def compress_model(
     keep: float = 0.5,
     out: Path | None = None,
     *,
+    variance: float | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
 ) -> Compressed:
@@ -73,6 +74,7 @@ def compress_model(
         folder: of the model, which is not changed.
         keep: share of the numbers of each part that is kept, between 0 and 1.
         out: folder of the smaller model; None: the name of ``folder`` with "-small" appended.
+        variance: share of the variance of vectors that is kept, in place of ``keep``; None: ``keep``.
         encoders: see :func:`vicinal.estimators.load_model`.
         log: gets one line of progress at a time.
 
@@ -86,14 +88,15 @@ def compress_model(
     model = load_model(folder, encoders=encoders)
     log("cutting, and measuring on rows held out")
     with seeded(0):
-        small, cuts = compressed(model, keep)
+        small, cuts = compressed(model, keep, variance)
     if all(cut.after >= cut.before for cut in cuts):
         reasons = "; ".join(f"{cut.part}: {cut.how}" for cut in cuts)
         raise ValueError(f"model: expected parts that can be cut, got none ({reasons})")
     for cut in cuts:
         log(f"{cut.part}: {cut.before:,} numbers to {cut.after:,} ({cut.how})")
     notes = {name: value for name, value in model.notes_.items() if name != "scores"}
-    save_model(small, out, notes | {"compressed_from": folder.name, "kept_share": keep})
+    notes |= {"compressed_from": folder.name, "kept_share": keep}
+    save_model(small, out, notes if variance is None else notes | {"kept_variance": variance})
     again = load_model(out, encoders=encoders)
     measured = [Weighed(_bytes(path), _seconds(one), _error(one)) for path, one in ((folder, model), (out, again))]
     return Compressed(out, measured[0], measured[1], cuts, _error_name(model), model.calibrating_rows())

@@ -1,0 +1,134 @@
+"""Promises of receipts: what went from which files, predictions as from a bank without the rows, what is refused."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.cli import run
+from vicinal.core.folders import sha256
+from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.bank import Bank
+from vicinal.workflows import receipts
+from vicinal.workflows.bank import forget_rows, relabel_table
+from vicinal.workflows.receipts import difference_without_history, free_name, verify_receipt
+
+BRIEF = {"max_epochs": 1, "hidden": (4,), "members": 1, "metric": "network", "validation_fraction": 0.2}
+IDS = [f"r{row}" for row in range(60)]
+
+
+def fitted(kind=NeighborRegressor):
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(draw.normal(size=(60, 2)), columns=["a", "b"])
+    y = frame["a"] ** 2 + 0.1 * draw.normal(size=60) if kind is NeighborRegressor else np.arange(60) % 3
+    if kind is EmbeddingLearner:
+        return kind(max_epochs=1).fit(frame, np.arange(60) % 12, ids=IDS)
+    return kind(**BRIEF).fit(frame, y, ids=IDS)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("receipts") / "model"
+    model = fitted()
+    model.notes_ = {"target": "y", "id": "id"}
+    model.save(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    shutil.copytree(saved, tmp_path / "model")
+    page, sums = tmp_path / "model" / "report.html", tmp_path / "model" / "SHA256SUMS"
+    page.write_text("rows r1 and r2")
+    sums.write_text(sums.read_text() + f"{sha256(page)}  report.html\n")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("kind", [NeighborRegressor, NeighborClassifier, EmbeddingLearner])
+def test_a_bank_made_anew_predicts_the_same_and_one_of_other_rows_does_not(kind, monkeypatch):
+    model = fitted(kind).forget(IDS[3:9])
+    compared, difference = difference_without_history(model)
+    assert compared == len(model.bank_)
+    assert difference < 1e-9
+    take = Bank.take
+    monkeypatch.setattr(Bank, "take", lambda bank, at: take(bank, at[: len(at) // 2]))
+    assert difference_without_history(model)[1] > 1e-3
+
+
+def test_a_receipt_names_the_rows_the_files_and_what_may_know_them(folder, tmp_path):
+    before = {path.name: sha256(path) for path in folder.iterdir() if path.is_file()}
+    model = load_model(folder)
+    held_out = model.calibration_.ids[0]
+    gone = [*[name for name in IDS if not model.calibration_.has([name])[0]][:2], held_out]
+    change = forget_rows(folder, gone, receipt=tmp_path / "receipt.json")
+    told = json.loads((tmp_path / "receipt.json").read_text())
+    assert told == json.loads(change.receipt.model_dump_json())
+    assert (told["model"], told["ids"], told["held_out"]) == ("model", gone, 1)
+    assert told["bank"] == int(model.bank_.has(gone).sum())
+    files = {one["name"]: (one["before"], one["after"]) for one in told["files"]}
+    assert files["report.html"] == (before["report.html"], None)
+    assert files["bank.safetensors"] == (before["bank.safetensors"], sha256(folder / "bank.safetensors"))
+    assert before["bank.safetensors"] != sha256(folder / "bank.safetensors")
+    assert "model.safetensors" not in files  # the network is as it was
+    assert any("a network of" in part for part in told["remains"])
+    cells = model.bank_.rows.to_numpy().ravel()
+    assert not any(repr(float(cell))[:8] in (tmp_path / "receipt.json").read_text() for cell in cells)
+    assert verify_receipt(tmp_path / "receipt.json").changed == []
+
+
+def test_what_does_not_hold_is_refused(folder, tmp_path, monkeypatch):
+    path = tmp_path / "receipt.json"
+    relabel_table(folder, pd.DataFrame({"id": ["r4"], "y": [9.0]}))
+    labelled = load_model(folder).changes_
+    forget_rows(folder, ["r4"], receipt=path)
+    with monkeypatch.context() as patch:
+        patch.setattr(receipts, "load_model", lambda *place, **named: load_model(*place, **named).set_changes(labelled))
+        patch.setattr(
+            NeighborRegressor, "set_changes", lambda model, changes: with_changes(model, changes), raising=False
+        )
+        with pytest.raises(ValueError, match=r"^ids: expected no earlier labels of 'r4' in the journal"):
+            verify_receipt(path)
+        patch.undo()
+        patch.setattr(receipts, "difference_without_history", lambda model: (50, 0.01))
+        with pytest.raises(
+            ValueError, match=r"^model: expected predictions of a bank without the rows, .* of 0\.01 on 50"
+        ):
+            forget_rows(folder, ["r5"], receipt=tmp_path / "other.json")
+        assert not (tmp_path / "other.json").exists()
+    load_model(folder).add(pd.DataFrame({"a": [0.0], "b": [0.0]}), [1.0], ids=["r4"]).save(folder)
+    with pytest.raises(ValueError, match=r"^ids: expected none of the forgotten rows in .*, got 'r4', which is there"):
+        verify_receipt(path)
+    folder.rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match=r"^model: expected the folder of the receipt, got none at"):
+        verify_receipt(path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match=r"^receipt\.json: expected a receipt of vicinal forget"):
+        verify_receipt(path, tmp_path / "moved")
+
+
+def with_changes(model, changes):
+    model.changes_ = changes
+    return model
+
+
+def test_the_command_writes_a_receipt_and_checks_it(folder, tmp_path, capsys):
+    assert run(["forget", str(folder), "--ids", "r1", "r2"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"2 rows forgotten; .*\n\d+ predictions checked: as from a bank without the rows", said)
+    receipt = tmp_path / "model-forgotten.json"
+    assert f"receipt {receipt}" in said.replace("\n", " ")
+    assert free_name(folder).name == "model-forgotten-2.json"
+    assert run(["forget", "--verify", str(receipt)]) == 0
+    assert "as in the receipt" in capsys.readouterr().out
+    pd.DataFrame({"id": ["n"], "a": [1.0], "b": [0.0], "y": [1.0]}).to_csv(tmp_path / "new.csv", index=False)
+    assert run(["add", str(folder), str(tmp_path / "new.csv"), "-q"]) == 0
+    assert run(["forget", str(folder), "--ids", "n", "--receipt", str(tmp_path / "n.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.partition("\n")[2])["receipt"] == str(tmp_path / "n.json")
+    assert run(["forget", "--verify", str(receipt), str(folder)]) == 0
+    assert "written again since: 'bank." in capsys.readouterr().out
+    for words in ([], [str(folder)]):
+        assert run(["forget", *words]) == 2
+        assert "--verify RECEIPT" in capsys.readouterr().err
