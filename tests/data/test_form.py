@@ -322,3 +322,23 @@ def test_whole_numbers_that_are_all_days_are_dates():
         assert read(cells).tolist() == days.tolist()
         assert read(cells[:9]).tolist() == written[:9].astype(int).tolist(), "few may be numbers"
     assert form_of([*written.astype(int).tolist(), 20241301]).kind == "number"
+
+
+def test_words_that_differ_in_case_alone_are_one_category_spelled_as_usual():
+    lines = []
+    form = TableForm.of(
+        pd.DataFrame({"x": ["Yes", "yes ", "YES", "Yes", "maybe", "MM", "mm", "mm", "-"]}), log=lines.append
+    )
+    new = pd.DataFrame({"x": [" yes", "YeS", "MM", "maybe", "Maybe", "-"]})
+    assert form.read(new)["x"].tolist() == ["Yes", "Yes", "mm", "maybe", "Maybe", None]
+    assert len(lines) == 1
+    assert lines[0].startswith("x: upper and lower case are one category: ")
+    assert {"'Yes'", "'mm'"} == set(lines[0].partition("category: ")[2].split(", "))
+    assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+
+
+@pytest.mark.parametrize(
+    "cells", [["AA", "Aa", "aa"], ["a", "A"], ["pH", "PH"], [f"{w} {n}" for w in "aA" for n in range(60)]]
+)
+def test_words_whose_case_tells_are_several_categories(cells):
+    assert form_of(cells) is None

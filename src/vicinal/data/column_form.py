@@ -35,6 +35,9 @@ T = TypeVar("T")
 FAR_YEARS = (1700, 2199)
 """Dates outside of these years mean "no beginning" or "no end" where most dates of a column lie within them."""
 
+MOST_WORDS = 50
+"""Different words of a column of categories, at most, whose spellings are compared."""
+
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
@@ -44,13 +47,15 @@ class ColumnForm(Saved):
 
     Attributes:
         kind: "number", "date", "duration", "truth"; "levels" of a column of categories whose cells were numbers; "list"
-            of texts that are lists in JSON; "words" of texts among which "n/a", "?" and "-" are gaps.
+            of texts that are lists in JSON; "words" of texts among which "n/a", "?" and "-" are gaps, or that are
+            spelled in several ways.
         decimal: the mark before decimals, in texts.
         sign: of money, "%", or a unit; "" without.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         open: whether no cell told the order of day and month, or the mark before decimals, so that it was assumed.
         spelled: the words for false and true; None: truth values of Python.
+        spellings: the usual spelling of each word, by its lower case, where words differ in case alone.
         span: first and last year of dates; those beyond mean "no beginning" and "no end", and are read as its ends.
         certain: whether a cell told the mark before decimals.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
@@ -65,6 +70,7 @@ class ColumnForm(Saved):
     day_first: bool | None = None
     open: bool = False
     spelled: tuple[str, str] | None = None
+    spellings: dict[str, str] = Field(default_factory=dict, max_length=MOST_WORDS)
     span: tuple[int, int] | None = None
     certain: bool = False
     unitless: bool = False
@@ -368,9 +374,12 @@ def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _read_words(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    del form
-    gone = [isinstance(cell, str) and plain_text(cell).casefold() in SURE_GAPS for cell in column.tolist()]
-    return column.astype(object).mask(np.array(gone, dtype=bool), None) if any(gone) else column
+    def one(cell: Any) -> Any:
+        small = plain_text(cell).casefold() if isinstance(cell, str) else ""
+        return None if small in SURE_GAPS else form.spellings.get(small, cell)
+
+    words = _each(column, one)
+    return column if words == column.tolist() else _with_index(words, column, object)
 
 
 _DATES = (datetime.date, np.datetime64, pd.Period)

@@ -11,10 +11,10 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 from pydantic import ConfigDict, Field
 
-from vicinal.core import ColumnWarning, check_choice, short
+from vicinal.core import ColumnWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
-from vicinal.data.column_form import CODE, FAR_YEARS, ColumnForm, is_missing, is_number, is_written_gap
+from vicinal.data.column_form import CODE, FAR_YEARS, MOST_WORDS, ColumnForm, is_missing, is_number, is_written_gap
 from vicinal.data.spelling import (
     GAPS,
     SURE_GAPS,
@@ -108,6 +108,8 @@ class TableForm(Saved):
             columns[name] = draft.model_copy(update=by_others)
             if columns[name].open:
                 log(_assumption(name, columns[name]))
+            if words := columns[name].spellings:
+                log(f"{short_text(name)}: upper and lower case are one category: {listed(words.values(), 80)}")
         return cls(columns=columns)
 
     def read(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -229,7 +231,7 @@ def _draft_of_cells(
     plain = [text for text, small in folded.items() if small not in GAPS]
     if kind != "number" and (pair := _truth_form(plain, others)) is not None:
         return pair
-    words = _words_form(set(folded.values())) if not others else None
+    words = _words_form(column, folded) if not others else None
     if kind == "category":
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
     if not plain and not others:
@@ -296,9 +298,26 @@ def _has_gaps(column: "pd.Series[Any]") -> bool:
     return bool(column.isna().any()) if is_text else any(map(is_missing, column.tolist()))
 
 
-def _words_form(plain: Collection[str]) -> ColumnForm | None:
-    """Of texts with gaps that are surely gaps: "-" beside "+" is a category."""
-    return ColumnForm(kind="words") if not SURE_GAPS.isdisjoint(plain) and "+" not in plain else None
+def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnForm | None:
+    """Of texts with gaps that are surely gaps ("-" beside "+" is a category), or with several spellings of a word.
+
+    "Yes", "YES" and "yes " are one category; "AA", "Aa" and "aa" are genes.
+    """
+    gaps = not SURE_GAPS.isdisjoint(folded.values()) and "+" not in folded
+    ways = Counter(folded.values())
+    alike = {small for small, count in ways.items() if count > 1 and len(small) > 1}
+    alike -= {small for word, small in folded.items() if not _usual_case(word)}
+    if not alike or len(ways) > MOST_WORDS:
+        return ColumnForm(kind="words") if gaps else None
+    often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    usual = {folded[word]: word for word, _ in reversed(often.most_common()) if folded[word] in alike}
+    return ColumnForm(kind="words", spellings=usual)
+
+
+def _usual_case(word: str) -> bool:
+    """Whether a word is of lower, upper or title case, and no gene: "Aa"."""
+    gene = len(set(word)) > len(set(word.casefold())) == 1
+    return not gene and word in (word.lower(), word.upper(), word.title(), word.capitalize())
 
 
 def _truth_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:

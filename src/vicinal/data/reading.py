@@ -356,7 +356,7 @@ def _read_json(path: Path, how: Reading) -> pd.DataFrame:
         _check_row(row, f"row {number}", prefix, plain=plain)
     if not rows:
         raise ValueError(f"{prefix} an empty one")
-    return pd.DataFrame(rows)
+    return pd.DataFrame(list(map(_flat, rows)))
 
 
 def _read_lines(path: Path, how: Reading) -> pd.DataFrame:
@@ -409,8 +409,22 @@ def _row_of(line: str, where: str, prefix: str) -> dict[str, Any]:
     except ValueError as error:  # a whole number of more digits than Python reads
         raise ValueError(f"{prefix} one that cannot be read in {where}: {short_text(error, ECHO)}") from None
     _check_row(row, where, prefix, plain="\\u" not in line and line.count("[") + line.count("{") <= DEEPEST)
-    checked: dict[str, Any] = row
-    return checked
+    return _flat(row)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose objects are columns of their parts, unless they are files.
+
+    >>> _flat({"id": 1, "size": {"height": 2, "box": {"x": 3}}, "photo": {"path": "a.jpg"}})
+    {'id': 1, 'size.height': 2, 'size.box.x': 3, 'photo': {'path': 'a.jpg'}}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict) and not {"bytes", "path"} & set(value):
+            flat |= {f"{name}.{part}": inner for part, inner in _flat(value).items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 def _nested(prefix: str, where: str) -> str:
