@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.core import ColumnError
+from vicinal.core import ColumnError, ColumnWarning
 from vicinal.data import TableForm, read_table
 from vicinal.data.form import ColumnForm
 
@@ -45,6 +46,7 @@ DATES = {
     "2021-12-31 02:00:00+02:00": DAY,
     "Dec 31, 2021": DAY,
     "December 31st, 2021": DAY,
+    "Fri Dec 31 00:00:00 2021": DAY,
     "31 Dec 2021": DAY,
     "31-Dec-21": DAY,
     "31. Dezember 2021": DAY,
@@ -255,3 +257,88 @@ def test_categories_are_told_apart_as_the_file_does():
 def test_columns_of_a_model_without_forms_are_read_as_each_table_shows(cells, values):
     form = TableForm(columns={"x": ColumnForm(kind="number", unitless=True)})
     assert [None if pd.isna(cell) else cell for cell in form.read(pd.DataFrame({"x": cells}))["x"]] == values
+
+
+UNITS = {
+    "12 kg": ["12 kg", 12.0],
+    "pounds among kilograms": ["10 kg", 10.0, "12 kg", 12.0, "2 lbs", 0.90718474],
+    "feet and inches": ["6'", 6.0, "5'6\"", 5.5, "5 ft 9 in", 5.75],
+    "hours and minutes": ["1h 30m", 1.5, "2h", 2.0, "45 min", 0.75],
+    "thousands and millions": ["1.5k", 1500.0, "2M", 2e6, "350", 350.0],
+    "millions of money": ["$1.5M", 1.5e6, "$20k", 2e4, "$7", 7.0],
+    "meters, not millions": ["3 m", 3.0, "4 m", 4.0],
+    "at least": ["~7", 7.0, ">9", 9.0, "65+", 65.0],
+}
+
+
+@pytest.mark.parametrize("cells", UNITS.values(), ids=UNITS)
+def test_numbers_with_units_are_numbers_in_one_unit(cells):
+    np.testing.assert_allclose(read(cells[::2]), cells[1::2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("cells", [["12 kg", "3 m"], ["4 %", "4 kg"], ["3 am", "4 pm"], ["12A", "13B"]])
+def test_units_of_different_quantities_are_left_alone(cells):
+    assert form_of(cells) is None
+
+
+def test_a_unit_that_the_fit_did_not_see_is_converted_or_refused():
+    form = TableForm.of(pd.DataFrame({"x": ["1 kg", "2 kg"]}))
+    assert form.read(pd.DataFrame({"x": ["500 g", "3"]}))["x"].tolist() == [0.5, 3.0]
+    with pytest.raises(ColumnError, match=r"^x: expected numbers in kg in row 0, got numbers in km: '5 km'"):
+        form.read(pd.DataFrame({"x": ["5 km"]}))
+
+
+@pytest.mark.parametrize("odd", ["see note", "***", "inf"])
+def test_a_few_odd_cells_are_gaps_and_said(odd):
+    cells = [*map(str, range(19)), odd]
+    with pytest.warns(
+        ColumnWarning, match=rf"^x: 1 of 20 cells read as missing, .* numbers: .*{re.escape(odd)}.* row 19"
+    ):
+        numbers = read(cells)
+    assert numbers[:19].tolist() == list(range(19))
+    assert np.isnan(numbers[19])
+
+
+def test_codes_few_numbers_and_many_odd_cells_are_no_numbers_with_gaps():
+    assert form_of([*map(str, range(400, 439)), "V58"]) is None
+    assert form_of([*"123456789", "many"]) is None
+    assert form_of([*map(str, range(19)), "many", "more"]) is None
+
+
+def test_one_wild_cell_of_new_rows_is_a_gap_and_a_column_of_them_is_refused():
+    form = TableForm.of(pd.DataFrame({"x": [1.5, 2.5], "day": ["25/04/2021", "26/04/2021"]}))
+    new = pd.DataFrame({"x": ["1.0", "abc", "1e999"], "day": ["01/02/2021", "04/25/2021", ""]})
+    with pytest.warns(ColumnWarning) as warned:
+        assert form.read(new.iloc[[0, 0, 1, 2]])["x"].isna().tolist() == [False, False, True, True]
+    assert [str(each.message).partition(":")[0] for each in warned] == ["x", "day"]
+    with pytest.raises(ColumnError, match=r"^day: expected dates written day first in row 1"):
+        form.read(new.iloc[[1]])
+
+
+def test_whole_numbers_that_are_all_days_are_dates():
+    days = pd.date_range("2024-01-28", periods=12)
+    written = days.strftime("%Y%m%d")
+    for cells in (written.tolist(), written.astype(int).tolist()):
+        assert read(cells).tolist() == days.tolist()
+        assert read(cells[:9]).tolist() == written[:9].astype(int).tolist(), "few may be numbers"
+    assert form_of([*written.astype(int).tolist(), 20241301]).kind == "number"
+
+
+def test_words_that_differ_in_case_alone_are_one_category_spelled_as_usual():
+    lines = []
+    form = TableForm.of(
+        pd.DataFrame({"x": ["Yes", "yes ", "YES", "Yes", "maybe", "MM", "mm", "mm", "-"]}), log=lines.append
+    )
+    new = pd.DataFrame({"x": [" yes", "YeS", "MM", "maybe", "Maybe", "-"]})
+    assert form.read(new)["x"].tolist() == ["Yes", "Yes", "mm", "maybe", "Maybe", None]
+    assert len(lines) == 1
+    assert lines[0].startswith("x: upper and lower case are one category: ")
+    assert {"'Yes'", "'mm'"} == set(lines[0].partition("category: ")[2].split(", "))
+    assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+
+
+@pytest.mark.parametrize(
+    "cells", [["AA", "Aa", "aa"], ["a", "A"], ["pH", "PH"], [f"{w} {n}" for w in "aA" for n in range(60)]]
+)
+def test_words_whose_case_tells_are_several_categories(cells):
+    assert form_of(cells) is None

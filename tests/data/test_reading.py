@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from vicinal.core.formulas import escape_formula, unescape_formula
 from vicinal.data import read_table, write_table
-from vicinal.data.formats import delimiter_of
+from vicinal.data.formats import delimiter_of, lines_before
 
 
 def write(tmp_path, text, name="d.csv"):
@@ -162,6 +162,20 @@ def test_decimal_commas_between_quotes(tmp_path):
     frame, lines = said(write(tmp_path, 'a,b\n"1,5",2\n"2,5",3\n'))
     assert frame["a"].tolist() == [1.5, 2.5]
     assert lines == ["decimal commas in 'a'"]
+
+
+@pytest.mark.parametrize("before", ["Sales of 2024\n\n", "# made by us, today\n", "Sales,,,,,\n", '"two\nlines"\n'])
+def test_lines_before_the_header_are_skipped_and_said(tmp_path, before):
+    frame, lines = said(write(tmp_path, before + "a,b,c,d,e,f\n1,2,3,4,5,6\n7,8,9,,,\n"))
+    assert frame.columns.tolist() == list("abcdef")
+    assert frame["a"].tolist() == [1, 7]
+    skipped = "2 lines" if "2024" in before else "1 line"  # a cell of two lines is one
+    assert lines == [f"d.csv: skipped {skipped} before the header"]
+
+
+@pytest.mark.parametrize("text", ["a\n1,2,3\n", "a,b\n1,2\n", "1\n2\n3\n"])
+def test_a_header_is_no_line_before_it(tmp_path, text):
+    assert lines_before(write(tmp_path, text), "utf-8", ",") == 0
 
 
 @pytest.mark.parametrize(

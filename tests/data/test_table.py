@@ -27,6 +27,15 @@ def test_columns_are_told_apart():
     assert list(prepare_table(frame, "price", drop=["sku", "title"]).frame) == ["area", "street"]
 
 
+def test_rows_without_a_time_are_dropped_with_the_reason():
+    days = pd.date_range("2024-01-01", periods=12).strftime("%d/%m/%Y").tolist()
+    table = prepare_table(houses(day=["", *days[1:]], street=["a", "b", "c"] * 4), "price", time="day", group="street")
+    assert table.dropped == [Dropped(1, "the time is missing")]
+    assert len(table) == len(table.ids) == len(table.groups) == len(table.times) == 11
+    with pytest.raises(ValueError, match=r"got 9 \(3 dropped because the time is missing\)$"):
+        prepare_table(houses(day=["", "", None, *days[3:]]), "price", time="day")
+
+
 def test_rows_without_a_target_are_dropped_with_the_reason():
     frame = houses()
     frame.loc[[3, 7], "price"] = np.nan

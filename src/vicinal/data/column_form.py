@@ -14,7 +14,17 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import ColumnError, short
 from vicinal.core.untrusted import Saved
-from vicinal.data.spelling import GAPS, SURE_GAPS, as_truth, day_of, duration_of, number_of, plain_text
+from vicinal.data.spelling import (
+    GAPS,
+    MONEY,
+    SURE_GAPS,
+    as_truth,
+    conversion,
+    day_of,
+    duration_of,
+    number_of,
+    plain_text,
+)
 from vicinal.encoders.base import refuse
 from vicinal.encoders.kinds import read_list
 from vicinal.encoders.numeric import as_float
@@ -25,6 +35,9 @@ T = TypeVar("T")
 FAR_YEARS = (1700, 2199)
 """Dates outside of these years mean "no beginning" or "no end" where most dates of a column lie within them."""
 
+MOST_WORDS = 50
+"""Different words of a column of categories, at most, whose spellings are compared."""
+
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
@@ -34,13 +47,15 @@ class ColumnForm(Saved):
 
     Attributes:
         kind: "number", "date", "duration", "truth"; "levels" of a column of categories whose cells were numbers; "list"
-            of texts that are lists in JSON; "words" of texts among which "n/a", "?" and "-" are gaps.
+            of texts that are lists in JSON; "words" of texts among which "n/a", "?" and "-" are gaps, or that are
+            spelled in several ways.
         decimal: the mark before decimals, in texts.
-        sign: of money, or "%"; "" without.
+        sign: of money, "%", or a unit; "" without.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         open: whether no cell told the order of day and month, or the mark before decimals, so that it was assumed.
         spelled: the words for false and true; None: truth values of Python.
+        spellings: the usual spelling of each word, by its lower case, where words differ in case alone.
         span: first and last year of dates; those beyond mean "no beginning" and "no end", and are read as its ends.
         certain: whether a cell told the mark before decimals.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
@@ -50,11 +65,12 @@ class ColumnForm(Saved):
 
     kind: Literal["number", "date", "duration", "truth", "levels", "list", "words"]
     decimal: Literal[".", ","] = "."
-    sign: str = Field(default="", max_length=8)
+    sign: str = Field(default="", max_length=32)
     every: bool = False
     day_first: bool | None = None
     open: bool = False
     spelled: tuple[str, str] | None = None
+    spellings: dict[str, str] = Field(default_factory=dict, max_length=MOST_WORDS)
     span: tuple[int, int] | None = None
     certain: bool = False
     unitless: bool = False
@@ -85,7 +101,8 @@ def is_number(cell: Any) -> bool:
     return plain and not isinstance(cell, bool | np.bool_ | np.timedelta64) and not hasattr(cell, "__len__")
 
 
-def _is_gap(cell: Any) -> bool:
+def is_written_gap(cell: Any) -> bool:
+    """Whether a cell is missing, or says that it is."""
     return is_missing(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in GAPS)
 
 
@@ -110,17 +127,26 @@ def _with_index(cells: Any, column: "pd.Series[Any]", dtype: Any = None) -> "pd.
 
 def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
     dtype = column.dtype
+    if is_bool_dtype(dtype):
+        return column.astype(np.float64)
     if is_numeric_dtype(dtype):
-        return column.astype(np.float64) if is_bool_dtype(dtype) else column
+        return _finite(column) if dtype.kind == "f" else column
     plain = _plain_numbers(form, column)
     if plain is not None:
         return plain
-    cells = _unrefused(column, _each(column, lambda cell: _one_number(form, cell)))
+    cells = _unrefused(column, _each(column, lambda cell: _one_number(form, cell)), np.nan)
     if not all(isinstance(cell, float | int) for cell in cells):
         return _with_index(cells, column, object)  # what reads the numbers says which cell is none
     if cells and all(isinstance(cell, int) and abs(cell) < 1 << 63 for cell in cells):
         return _with_index(cells, column, np.int64)
-    return _with_index([as_float(cell) for cell in cells], column, np.float64)
+    return _finite(_with_index([as_float(cell) for cell in cells], column, np.float64))
+
+
+def _finite(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Infinite numbers are missing if finite ones are in the majority; else what reads the numbers refuses them."""
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    infinite = np.isinf(values)
+    return column.mask(infinite, np.nan) if 0 < infinite.sum() <= np.isfinite(values).sum() else column
 
 
 def _plain_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any] | None":
@@ -139,7 +165,7 @@ def _plain_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any
         return _with_index(numbers, column)
     values = np.full(len(texts), np.nan)
     values[present] = numbers
-    return _with_index(values, column)
+    return _finite(_with_index(values, column))
 
 
 class _Refused:
@@ -149,10 +175,17 @@ class _Refused:
         self.expected, self.got = expected, got
 
 
-def _unrefused(column: "pd.Series[Any]", cells: list[Any]) -> list[Any]:
-    for place, cell in enumerate(cells):
-        if isinstance(cell, _Refused):
-            raise _other_unit(column, cell.expected, cell.got, place)
+def _unrefused(column: "pd.Series[Any]", cells: list[Any], gap: Any = None) -> list[Any]:
+    """The cells, with ``gap`` for those that could not be read if they are at most as many as the others; else refused.
+
+    One wild cell then stops nothing, and a column of another unit is no column of gaps.
+    """
+    odd = [place for place, cell in enumerate(cells) if isinstance(cell, _Refused | str)]
+    read = len(cells) - len(odd) - sum(map(is_missing, cells)) if odd else 0
+    for place in odd:
+        if len(odd) > read and isinstance(cells[place], _Refused):
+            raise _other_unit(column, cells[place].expected, cells[place].got, place)
+        cells[place] = gap if len(odd) <= read else cells[place]
     return cells
 
 
@@ -183,8 +216,10 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
         return _Refused(f"numbers with {mark} before decimals", "other ones")
     # Money without its sign, or with a new one, is the same number; a share of 100 is another one than the number.
     share = "%" in (number.sign, form.sign) and (form.every or number.sign == "%")
-    if number.sign != form.sign and (share or (number.sign and form.sign)):
+    factor = conversion(number.sign, form.sign)
+    if factor is None and (share or (number.sign and form.sign)):
         return _Refused(_in_unit(form.sign), _in_unit(number.sign))
+    value *= 1.0 if factor is None else factor
     return int(value) if text.lstrip("+-").isdecimal() and abs(value) < 1 << 53 else value
 
 
@@ -197,7 +232,8 @@ def _special(text: str, cell: str) -> Any:
 
 
 def _in_unit(sign: str) -> str:
-    return "shares in %" if sign == "%" else f"money in {sign}" if sign else "plain numbers"
+    what = "shares" if sign == "%" else "money" if sign in MONEY else "numbers"
+    return f"{what} in {sign}" if sign else "plain numbers"
 
 
 def _other_unit(column: "pd.Series[Any]", expected: str, got: str, place: int) -> ColumnError:
@@ -229,7 +265,7 @@ def _within(form: ColumnForm, dates: Dates) -> Dates:
 
 
 def _one_date(form: ColumnForm, cell: Any) -> Any:
-    if _is_gap(cell):
+    if is_written_gap(cell):
         return None
     if isinstance(cell, str):
         return _date_in(form, plain_text(cell))
@@ -241,6 +277,8 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
         return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(cell, datetime.date):
         return datetime.datetime(cell.year, cell.month, cell.day)
+    if is_number(cell) and (day := day_of(f"{float(cell):.0f}")) is not None and float(cell).is_integer():
+        return day.day_first  # 20240131
     return _Refused("dates", "numbers" if is_number(cell) else "something else")
 
 
@@ -267,7 +305,7 @@ def _read_durations(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[An
 
 
 def _one_duration(cell: Any) -> Any:
-    if _is_gap(cell):
+    if is_written_gap(cell):
         return None
     if isinstance(cell, datetime.time):
         day = {"hours": cell.hour, "minutes": cell.minute, "seconds": cell.second, "microseconds": cell.microsecond}
@@ -284,7 +322,7 @@ def _read_truths(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]"
     names: dict[bool, Any] = {value: value if form.spelled is None else form.spelled[value] for value in (False, True)}
 
     def one(cell: Any) -> Any:
-        if _is_gap(cell):
+        if is_written_gap(cell):
             return None
         if isinstance(cell, str):
             truth = as_truth(plain_text(cell))
@@ -336,9 +374,12 @@ def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _read_words(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    del form
-    gone = [isinstance(cell, str) and plain_text(cell).casefold() in SURE_GAPS for cell in column.tolist()]
-    return column.astype(object).mask(np.array(gone, dtype=bool), None) if any(gone) else column
+    def one(cell: Any) -> Any:
+        small = plain_text(cell).casefold() if isinstance(cell, str) else ""
+        return None if small in SURE_GAPS else form.spellings.get(small, cell)
+
+    words = _each(column, one)
+    return column if words == column.tolist() else _with_index(words, column, object)
 
 
 _DATES = (datetime.date, np.datetime64, pd.Period)

@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -10,16 +11,32 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 from pydantic import ConfigDict, Field
 
-from vicinal.core import check_choice
-from vicinal.core.checks import short_text
+from vicinal.core import ColumnWarning, check_choice, listed, short
+from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
-from vicinal.data.column_form import CODE, FAR_YEARS, ColumnForm, is_missing, is_number
-from vicinal.data.spelling import GAPS, SURE_GAPS, Day, Number, day_of, duration_of, number_of, plain_text, truth_pair
+from vicinal.data.column_form import CODE, FAR_YEARS, MOST_WORDS, ColumnForm, is_missing, is_number, is_written_gap
+from vicinal.data.spelling import (
+    GAPS,
+    SURE_GAPS,
+    Day,
+    Number,
+    common_unit,
+    day_of,
+    duration_of,
+    number_of,
+    plain_text,
+    truth_pair,
+)
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import is_list, read_list
 
 Log = Callable[[str], None]
 
+MOST_ODD, FEWEST_READ = 0.05, 10
+"""Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
+
+_HAS_DIGIT = re.compile(r"[0-9]")
+_COMPACT = re.compile(r"(?:19|20)[0-9]{6}")
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
 
@@ -91,6 +108,8 @@ class TableForm(Saved):
             columns[name] = draft.model_copy(update=by_others)
             if columns[name].open:
                 log(_assumption(name, columns[name]))
+            if words := columns[name].spellings:
+                log(f"{short_text(name)}: upper and lower case are one category: {listed(words.values(), 80)}")
         return cls(columns=columns)
 
     def read(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -112,6 +131,7 @@ class TableForm(Saved):
                 cells = form.read(column)
                 if cells is not column:
                     read[name] = cells
+                    _tell_odd(form, column, cells)
         if not read:
             return frame
         frame = frame.copy(deep=False)
@@ -127,6 +147,18 @@ class TableForm(Saved):
         """This form, and that of the columns of ``frame`` that it does not know; for ``settings`` see :meth:`of`."""
         new = type(self).of(frame[[name for name in frame.columns if str(name) not in self.columns]], **settings)
         return type(self)(columns={**self.columns, **new.columns})
+
+
+def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]") -> None:
+    """Warn of cells that count as missing though they are written."""
+    if form.kind not in ("number", "date", "duration") or not (gone := cells.isna()).any():
+        return
+    odd = column[gone][[not is_written_gap(cell) for cell in column[gone].tolist()]]
+    if len(odd):
+        what = {"number": "numbers", "date": "dates", "duration": "lengths of time"}[form.kind]
+        shown = ", ".join(f"{short(cell)} in row {short_text(row)}" for row, cell in odd.iloc[:3].items())
+        are = f"{len(odd)} of {len(column)} cells read as missing, as the column holds {what}"
+        warn_caller(f"{short_text(column.name)}: {are}: {shown}", ColumnWarning)
 
 
 def _assumption(name: str, form: ColumnForm) -> str:
@@ -158,8 +190,7 @@ def _draft(
     if is_bool_dtype(dtype):
         return ColumnForm(kind="truth")
     if is_numeric_dtype(dtype):
-        levels = kind == "category"
-        return ColumnForm(kind="levels") if levels else None if dtype.kind == "c" else ColumnForm(kind="number")
+        return _form_of_numbers(column, kind)
     if is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
         return None if kind == "category" else _date_form(ColumnForm(kind="date").read(column), None)
     if is_timedelta64_dtype(dtype):
@@ -177,6 +208,15 @@ def _draft(
     return _draft_of_cells(column, texts, others, kind, decimal=decimal, day_first=day_first)
 
 
+def _form_of_numbers(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm | None:
+    """The form of a column of a numeric type."""
+    if kind == "category":
+        return ColumnForm(kind="levels")
+    if column.dtype.kind == "c":
+        return None
+    return (_compact_dates(_whole_days(column)) if kind is None else None) or ColumnForm(kind="number")
+
+
 def _draft_of_cells(
     column: "pd.Series[Any]",
     texts: Sequence[str],
@@ -191,12 +231,16 @@ def _draft_of_cells(
     plain = [text for text, small in folded.items() if small not in GAPS]
     if kind != "number" and (pair := _truth_form(plain, others)) is not None:
         return pair
-    words = _words_form(set(folded.values())) if not others else None
+    words = _words_form(column, folded) if not others else None
     if kind == "category":
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
     if not plain and not others:
         return ColumnForm(kind="number") if texts else None
+    plain = _without_odd(column, folded, plain)
     if all(map(is_number, others)):
+        compact = _compact_dates([*plain, *others])
+        if compact is not None:
+            return compact
         gaps = len(plain) < len(folded) or _has_gaps(column)
         number = _number_form(plain, others, gaps=gaps)
         if number is not None:
@@ -212,14 +256,68 @@ def _draft_of_cells(
     return words
 
 
+def _without_odd(column: "pd.Series[Any]", folded: Collection[str], plain: list[str]) -> list[str]:
+    """The texts but those that are neither numbers nor dates, if they are few: "see note" among numbers is a gap.
+
+    A code with digits, such as V58 among 401 and 250, is never odd: it says that the column is one of codes.
+    """
+    odd = {text for text in plain if number_of(text) is None and day_of(text) is None} if _mostly_read(plain) else set()
+    if not odd or len(plain) - len(odd) < FEWEST_READ:
+        return plain
+    days = sum(day_of(text) is not None for text in plain)
+    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    several = sum(count for text, count in cells.items() if text in odd)
+    dates = 2 * days > len(plain)
+    if several > max(1, MOST_ODD * len(column)) or (not dates and any(map(_HAS_DIGIT.search, odd))):
+        return plain
+    return [text for text in plain if text not in odd]
+
+
+def _mostly_read(plain: Sequence[str]) -> bool:
+    """Whether most of the first texts are numbers or dates, so that it is worth a look at all of them."""
+    first = plain[:FEWEST_READ]
+    return 2 * sum(number_of(text) is not None or day_of(text) is not None for text in first) > len(first)
+
+
+def _whole_days(column: "pd.Series[Any]") -> list[int]:
+    """The different numbers of a column if all may be days such as 20240131."""
+    values = column.dropna().to_numpy(dtype=np.float64)
+    within = len(values) and ((values >= 19000101) & (values < 21000101) & (values == np.round(values))).all()
+    return np.unique(values).astype(np.int64).tolist() if within else []
+
+
+def _compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
+    """Of whole numbers that are all days such as 20240131, at least ``FEWEST_READ`` different ones."""
+    if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
+        return None
+    return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
+
+
 def _has_gaps(column: "pd.Series[Any]") -> bool:
     is_text = isinstance(column.dtype, pd.StringDtype)
     return bool(column.isna().any()) if is_text else any(map(is_missing, column.tolist()))
 
 
-def _words_form(plain: Collection[str]) -> ColumnForm | None:
-    """Of texts with gaps that are surely gaps: "-" beside "+" is a category."""
-    return ColumnForm(kind="words") if not SURE_GAPS.isdisjoint(plain) and "+" not in plain else None
+def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnForm | None:
+    """Of texts with gaps that are surely gaps ("-" beside "+" is a category), or with several spellings of a word.
+
+    "Yes", "YES" and "yes " are one category; "AA", "Aa" and "aa" are genes.
+    """
+    gaps = not SURE_GAPS.isdisjoint(folded.values()) and "+" not in folded
+    ways = Counter(folded.values())
+    alike = {small for small, count in ways.items() if count > 1 and len(small) > 1}
+    alike -= {small for word, small in folded.items() if not _usual_case(word)}
+    if not alike or len(ways) > MOST_WORDS:
+        return ColumnForm(kind="words") if gaps else None
+    often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    usual = {folded[word]: word for word, _ in reversed(often.most_common()) if folded[word] in alike}
+    return ColumnForm(kind="words", spellings=usual)
+
+
+def _usual_case(word: str) -> bool:
+    """Whether a word is of lower, upper or title case, and no gene: "Aa"."""
+    gene = len(set(word)) > len(set(word.casefold())) == 1
+    return not gene and word in (word.lower(), word.upper(), word.title(), word.capitalize())
 
 
 def _truth_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:
@@ -253,13 +351,13 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
         if number is None:
             return None
         read.append(number)
-    signs = {number.sign for number in read} - {""}
+    sign = common_unit([number.sign for number in read])
     commas = any(number.point is None for number in read)
     points = any(number.comma is None for number in read)
-    if len(signs) > 1 or (commas and points):
+    if sign is None or (commas and points):
         return None
-    every = bool(signs) and all(number.sign for number in read) and not others
-    known: dict[str, Any] = {"sign": next(iter(signs), ""), "every": every, "certain": commas or points}
+    every = bool(sign) and all(number.sign for number in read) and not others
+    known: dict[str, Any] = {"sign": sign, "every": every, "certain": commas or points}
     is_open = not (commas or points) and any(number.is_open for number in read)
     return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
 

@@ -5,6 +5,7 @@ import csv
 import io
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -179,17 +180,38 @@ def delimiter_of(path: Path, encoding: str, usual: str) -> str:
         encoding: of its text.
         usual: the delimiter that its name suggests, taken unless another fits better.
     """
+    sample = _sample(path, encoding)
+    return max(DELIMITERS, key=lambda one: (*_cut_by(one, sample), one == usual))
+
+
+def lines_before(path: Path, encoding: str, delimiter: str) -> int:
+    """The lines of a text file that stand before its header, such as a title: see :func:`_cut`."""
+    return _cut(delimiter, _sample(path, encoding))[0]
+
+
+def _sample(path: Path, encoding: str) -> str:
+    """The first lines of a text file."""
     with path.open(encoding=encoding, errors="replace", newline="") as file:
         sample = file.read(_SAMPLE)
-    if len(sample) == _SAMPLE:
-        sample = sample[: sample.rfind("\n") + 1] or sample
-    return max(DELIMITERS, key=lambda one: (*_cut_by(one, sample), one == usual))
+    return (sample[: sample.rfind("\n") + 1] or sample) if len(sample) == _SAMPLE else sample
+
+
+def _cut(delimiter: str, sample: str) -> tuple[int, list[list[str]]]:
+    """The lines before the header, and the rows of cells from there on.
+
+    Before the header are lines with at most a third of the cells that most rows have, if these have three or more.
+    """
+    rows = list(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter))
+    width = Counter(len(row) for row in rows if row).most_common(1)[0][0] if any(rows) else 0
+    filled = (3 * sum(bool(cell.strip()) for cell in row) > width for row in rows)
+    first = next((place for place, full in enumerate(filled) if full), 0) if width > 2 else 0
+    return first if any(rows[:first]) else 0, [row for row in rows[first:] if row]
 
 
 def _cut_by(delimiter: str, sample: str) -> tuple[float, int]:
     """The share of lines with as many cells as the header, if it has several, and the number of these cells."""
     try:
-        rows = [row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if row]
+        rows = _cut(delimiter, sample)[1]
     except csv.Error:
         return 0.0, 0
     width = len(rows[0]) if rows else 0

@@ -1,5 +1,6 @@
 """Reading a table from the file or folder that a user names: csv, tsv, json, parquet, Excel and others."""
 
+import csv
 import itertools
 import json
 import warnings
@@ -13,14 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import listed, nearest, short
+from vicinal.core import counted, listed, nearest, short
 from vicinal.core.checks import ECHO, short_text
 from vicinal.core.formulas import unescape_formula
 from vicinal.core.untrusted import arrow_tables, as_frame, open_regular, parquet_frames, read_frame
 from vicinal.data.cells import exact_text
 from vicinal.data.databases import DATABASES, read_database
 from vicinal.data.form import TableForm
-from vicinal.data.formats import DELIMITERS, advice_for, delimiter_of, other_format, text_encoding
+from vicinal.data.formats import DELIMITERS, advice_for, delimiter_of, lines_before, other_format, text_encoding
 from vicinal.data.sources import PACKED, TEXTS, source_files, unpacked
 from vicinal.data.typed import (
     folder_images,
@@ -213,18 +214,24 @@ def check_file(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Delimited:
-    """How a csv or tsv file is read: its encoding, delimiter and columns."""
+    """How a csv or tsv file is read: its encoding, delimiter, lines before the header, and columns."""
 
     path: Path
     encoding: str
     separator: str
+    before: int
     names: Sequence[str]
 
     @classmethod
     def of(cls, path: Path) -> "Delimited":
         """As found out from the file at ``path``."""
         encoding = text_encoding(path)
-        bare = cls(path, encoding, delimiter_of(path, encoding, _usual(path)), ())
+        separator = delimiter_of(path, encoding, _usual(path))
+        try:
+            before = lines_before(path, encoding, separator)
+        except csv.Error:  # the file is read, and refused, by pandas
+            before = 0
+        bare = cls(path, encoding, separator, before, ())
         header = next(bare.pieces(header=None, nrows=1)).iloc[0].map(_unescaped)
         _check_names(path, [str(cell).strip() for cell in header if str(cell).strip()])
         return replace(bare, names=[str(cell).strip() for cell in header])
@@ -238,6 +245,7 @@ class Delimited:
     def pieces(self, **options: Any) -> Iterator[pd.DataFrame]:
         """The frames of ``pandas.read_csv`` with ``options``, cells as texts."""
         options |= {"sep": self.separator, "dtype": str, "keep_default_na": False, "encoding": self.encoding}
+        options |= {"skiprows": self.before}
         options["low_memory"] = False  # else a wide table is put together piece by piece, for minutes
         with self._refusals():
             read = pd.read_csv(self.path, **options)
@@ -273,6 +281,8 @@ class Delimited:
         taken += [f"the encoding {self.encoding}"] * (self.encoding not in ("utf-8", "utf-8-sig"))
         if taken:
             log(f"{self.path.name} was read with {' and '.join(taken)}")
+        if self.before:
+            log(f"{self.path.name}: skipped {counted(self.before, 'line')} before the header")
 
 
 def _usual(path: Path) -> str:
@@ -346,7 +356,7 @@ def _read_json(path: Path, how: Reading) -> pd.DataFrame:
         _check_row(row, f"row {number}", prefix, plain=plain)
     if not rows:
         raise ValueError(f"{prefix} an empty one")
-    return pd.DataFrame(rows)
+    return pd.DataFrame(list(map(_flat, rows)))
 
 
 def _read_lines(path: Path, how: Reading) -> pd.DataFrame:
@@ -399,8 +409,22 @@ def _row_of(line: str, where: str, prefix: str) -> dict[str, Any]:
     except ValueError as error:  # a whole number of more digits than Python reads
         raise ValueError(f"{prefix} one that cannot be read in {where}: {short_text(error, ECHO)}") from None
     _check_row(row, where, prefix, plain="\\u" not in line and line.count("[") + line.count("{") <= DEEPEST)
-    checked: dict[str, Any] = row
-    return checked
+    return _flat(row)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose objects are columns of their parts, unless they are files.
+
+    >>> _flat({"id": 1, "size": {"height": 2, "box": {"x": 3}}, "photo": {"path": "a.jpg"}})
+    {'id': 1, 'size.height': 2, 'size.box.x': 3, 'photo': {'path': 'a.jpg'}}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict) and not {"bytes", "path"} & set(value):
+            flat |= {f"{name}.{part}": inner for part, inner in _flat(value).items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 def _nested(prefix: str, where: str) -> str:

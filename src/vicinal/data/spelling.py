@@ -4,10 +4,32 @@ import contextlib
 import datetime
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-GAPS = frozenset({"", "na", "n/a", "#n/a", "n.a.", "nan", "nat", "null", "nil", "none", "<na>", "-", "--", "?", "."})
+GAPS = frozenset(
+    {
+        "",
+        "na",
+        "n/a",
+        "#n/a",
+        "n.a.",
+        "nan",
+        "nat",
+        "null",
+        "nil",
+        "none",
+        "<na>",
+        "-",
+        "--",
+        "?",
+        ".",
+        "missing",
+        "unknown",
+    }
+    | {"(blank)", "not available", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!", "0000-00-00"}
+)
 """How people write that a value is missing, in lower case: among numbers, dates, lengths of time and truth values."""
 
 SURE_GAPS = frozenset({"n/a", "#n/a", "?", "-", "--"})
@@ -42,11 +64,34 @@ _SIGNS = {
 }
 """One sign for each way to write a currency or a share of 100."""
 
-_UNIT = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
-_NUMBER = re.compile(
-    rf"(?P<open>\()?\s*(?P<minus>[-+])?\s*(?P<before>{_UNIT})?\s*(?P<inner>[-+])?\s*"
-    rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\s*(?P<after>{_UNIT})?\s*(?P<trailing>-)?(?P<close>\))?"
+MONEY = frozenset(_SIGNS.values()) - {"%"}
+
+_UNITS = (
+    {"mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237},
+    {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
+    {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "week": 604800.0, "month": 2629800.0, "year": 31557600.0},
+    {"ml": 1e-3, "cl": 0.01, "l": 1.0, "gal": 3.785411784},
+    {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6},
 )
+"""Units that are converted where a column has several of them: those of one quantity, in its base unit."""
+
+_SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9}
+_SAME = {
+    **{"pound": "lb", "inch": "in", "inche": "in", '"': "in", "''": "in", "'": "ft", "feet": "ft", "foot": "ft"},
+    **{"mile": "mi", "sec": "s", "second": "s", "minute": "min", "hr": "h", "hour": "h", "d": "day", "wk": "week"},
+    **{"mo": "month", "yr": "year", "y": "year", "liter": "l", "litre": "l", "gram": "g", "lbs": "lb", "hrs": "h"},
+    **{"thousand": "k", "tsd": "k", "million": "mn", "mio": "mn", "billion": "bn", "mrd": "bn"},
+}
+"""Other names of units, without the s of the plural."""
+
+_MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
+_WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
+_NUMBER = re.compile(
+    rf"(?:[<>~]=?|ca\.? |about )?\s*(?P<open>\()?\s*(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
+    rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\s*"
+    rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?\s*(?P<trailing>-)?(?P<close>\))?[+*]?"
+)
+_PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}),?\s*(?P<more>[0-9]+(?:\.[0-9]+)?)\s*(?P<smaller>{_WORD})?")
 _POINT = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([,' ])[0-9]{3})(?:\1[0-9]{3})*|[1-9][0-9]?(?:,[0-9]{2})*,[0-9]{3})?"
                     r"(?:\.[0-9]*)?")  # fmt: skip
 _COMMA = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([.' ])[0-9]{3})(?:\1[0-9]{3})*)?(?:,[0-9]*)?")
@@ -80,7 +125,7 @@ def is_gap(cell: str) -> bool:
 
 @dataclass(frozen=True)
 class Number:
-    """A number as it was written: its value with "." or "," before the decimals (None: not so), and its sign."""
+    """A number as it was written: its value with "." or "," before decimals (None: not so), and its sign or unit."""
 
     point: float | None
     comma: float | None
@@ -97,26 +142,88 @@ class Number:
 
 
 def number_of(text: str) -> Number | None:
-    """The number in a text of :func:`plain_text`, with thousands marks, a sign of money or %, or in brackets; or None.
+    r"""The number in a text of :func:`plain_text`, with thousands marks, a unit, a sign of money or %, or in brackets.
 
     >>> number_of("$3,750.00"), number_of("(12%)"), number_of("1.250,5 €")
     (Number(point=3750.0, comma=None, sign='$'), Number(point=-12.0, comma=-12.0, sign='%'), ...)
     >>> number_of("1,234"), number_of("12 Main St")
     (Number(point=1234.0, comma=1.234, sign=''), None)
+    >>> number_of("3 lbs"), number_of("$1.2M"), number_of("6'3\"")
+    (Number(point=3.0, comma=3.0, sign='lb'), Number(point=1200000.0, comma=None, sign='$'), Number(point=6.25, ...))
     """
     match = _NUMBER.fullmatch(_NO_CENTS.sub("", text.casefold()))
     if match is None:
-        return None
+        return _in_parts(text.casefold())
     part = match.groupdict()
-    units = [part[name] for name in ("before", "after") if part[name]]
+    money = [part[name] for name in ("before", "after", "last") if part[name]]
     signs = [part[name] for name in ("minus", "inner", "trailing") if part[name]] + ["-"] * (part["open"] is not None)
-    if len(units) > 1 or len(signs) > 1 or (part["open"] is None) != (part["close"] is None):
+    if len(money) > 1 or len(signs) > 1 or (part["open"] is None) != (part["close"] is None):
         return None
     digits, power = part["digits"].strip(), part["power"] or ""
     factor = -1.0 if signs == ["-"] else 1.0
+    unit = "" if part["word"] is None else _unit_of(part["word"])
+    unit = "mn" if unit == "m" and "M" in text else unit
+    if money and unit and unit not in _SCALES:
+        return None
+    factor *= _SCALES[unit] if money and unit else 1.0
     point = _value(_POINT, digits, (",", "'", " "), power, factor)
     comma = _value(_COMMA, digits, (".", "'", " "), power, factor)
-    return None if point is comma is None else Number(point, comma, _SIGNS[units[0]] if units else "")
+    return (
+        _in_parts(text.casefold())
+        if point is comma is None
+        else Number(point, comma, _SIGNS[money[0]] if money else unit)
+    )
+
+
+def _in_parts(text: str) -> Number | None:
+    """A number of two units, such as 5 ft 11 in or 1h 30m, in the larger one; or None."""
+    match = _PARTS.fullmatch(text)
+    if match is None:
+        return None
+    unit, smaller = _unit_of(match["unit"]), _unit_of(match["smaller"] or "")
+    smaller = "in" if unit == "ft" and not smaller else "min" if unit == "h" and smaller in ("m", "") else smaller
+    factor = conversion(smaller, unit) if unit != smaller else None
+    if not smaller or factor is None or factor >= 1:
+        return None
+    value = float(match["much"]) + factor * float(match["more"])
+    return Number(value, value, unit)
+
+
+def _unit_of(word: str) -> str:
+    """The name of a unit, however it is written.
+
+    >>> [_unit_of(word) for word in ("lbs.", "years", "m2", "ms")]
+    ['lb', 'year', 'm2', 'ms']
+    """
+    word = word.rstrip(".")
+    one = word.removesuffix("s") if len(word) > 3 else word
+    return _SAME.get(word, _SAME.get(one, one))
+
+
+def conversion(unit: str, other: str) -> float | None:
+    """How many ``other`` one ``unit`` is, "" of plain numbers; None for units of different quantities.
+
+    >>> conversion("km", "m"), conversion("k", ""), conversion("kg", "m")
+    (1000.0, 1000.0, None)
+    """
+    if unit == other:
+        return 1.0
+    if not other:
+        return _SCALES.get(unit)
+    return next((units[unit] / units[other] for units in _UNITS if unit in units and other in units), None)
+
+
+def common_unit(units: Sequence[str]) -> str | None:
+    """The unit that a column is read in, given those of its cells, "" of plain numbers; None if they do not fit.
+
+    >>> [common_unit(units) for units in (["kg", "", "lb", "kg"], ["k", "mn", ""], ["m", "m"], ["$", "%"])]
+    ['kg', '', 'm', None]
+    """
+    some = Counter(unit for unit in units if unit)
+    if not some:
+        return ""
+    base = "" if all(unit in _SCALES for unit in some) and set(some) != {"m"} else some.most_common(1)[0][0]
+    return base if all(conversion(unit, base) is not None for unit in some) else None
 
 
 def _value(form: re.Pattern[str], digits: str, thousands: Sequence[str], power: str, factor: float) -> float | None:
@@ -208,8 +315,12 @@ _DATES = tuple(
         r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{1,2})",
         r"(?P<name>[^\W\d_]+)\.?,?[ -](?P<year>[0-9]{4})",
         r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})",
+        r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
     )
 )
+
+_C_TIME = re.compile(r"([^\W\d_]+) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: (utc|gmt))? ([0-9]{4})$")
+"""As C writes a time: Sun Jan 01 00:00:00 2012."""
 
 _SHORT_YEARS = 69
 """Years of two digits below this are of the 21st century, as in POSIX."""
@@ -241,7 +352,7 @@ def day_of(text: str) -> Day | None:
     >>> day_of("Jan 01, 2021 2:30 pm").day_first, day_of("9999-12-31T23:59:59+01:00").day_first, day_of("12.05")
     (datetime.datetime(2021, 1, 1, 14, 30), datetime.datetime(9999, 12, 31, 22, 59, 59), None)
     """
-    text = text.casefold()
+    text = _C_TIME.sub(r"\1 \2 \5 \3", text.casefold())
     for form in _DATES if text[:1].isalnum() and any(sign.isdigit() for sign in text) else ():
         match = form.fullmatch(text)
         if match is not None and (day := _day(match.groupdict())) is not None:

@@ -22,7 +22,7 @@ from vicinal.encoders.kinds import ColumnKind, infer_kinds
 FEWEST = 10
 """A table needs at least this many rows with a target."""
 
-TARGET_MISSING = "the target is missing"
+TARGET_MISSING, TIME_MISSING = "the target is missing", "the time is missing"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def prepare_table(
 
     Args:
         frame: one row for each thing; its index labels name rows in errors.
-        target: the column to predict; rows without a value there are dropped.
+        target: the column to predict; rows without a value there are dropped, and those without a time.
         id: a column of ids, all different; None: the index of ``frame`` if it holds unique integers, else row numbers.
         group: a column that says which rows belong together (same patient, same house).
         time: a column of dates or numbers that says when each row came.
@@ -165,10 +165,14 @@ def prepare_table(
         form,
         log,
     )
+    timed = np.ones(len(frame), dtype=bool) if time is None else ~missing_cells(frame[time])
+    dropped = [Dropped(row, TIME_MISSING) for row in frame.index[~timed]]
+    frame, ids, groups = frame[timed], ids[timed], None if groups is None else groups[timed]
     read = read_target(frame[target], task, separator)
-    dropped = [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
+    dropped += [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
     if len(read.values) < FEWEST:
-        but = f" ({len(dropped)} dropped because {TARGET_MISSING})" if dropped else ""
+        reasons = [f"{count} dropped because {why}" for why, count in Counter(each.reason for each in dropped).items()]
+        but = f" ({', '.join(reasons)})" if dropped else ""
         raise ValueError(f"data: expected at least {FEWEST} rows with a target, got {len(read.values)}{but}")
     labelled = frame.loc[:, features][read.keep]
     groups = None if groups is None else groups[read.keep]

@@ -162,6 +162,8 @@ def _path_kind(often: Mapping[str, int], rows: int) -> ColumnKind | None:
 
 def _file_kind(present: "pd.Series[Any]") -> ColumnKind:
     cell = present.iloc[0]
+    if isinstance(cell, Mapping) and not {"bytes", "path"} & set(cell):
+        return ColumnKind(None, "left out: objects; make their parts columns")
     data = cell.get("bytes") if isinstance(cell, Mapping) else cell
     if data is None:
         return _string_kind([str(cell.get("path")) for cell in present if isinstance(cell, Mapping)], "", set())
@@ -210,8 +212,6 @@ def element_kind(elements: Sequence[Any]) -> Kind | None:
     ('number', 'image', 'category', 'vector')
     """
     first = elements[0]
-    if isinstance(first, Mapping) and not {"bytes", "path"} & set(first):
-        return None
     if isinstance(first, bytes | bytearray | Mapping):
         return _file_kind(pd.Series(elements, dtype=object)).kind
     if is_list(first):
