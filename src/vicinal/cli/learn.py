@@ -38,6 +38,13 @@ def learn(
             rich_help_panel=o.LEARN,
         ),
     ] = None,
+    miner: Annotated[
+        str | None,
+        typer.Option(
+            help="Which pairs the losses learn from: semihard, hard, ... (see vicinal losses --kind miners).",
+            rich_help_panel=o.LEARN,
+        ),
+    ] = None,
     sampler: Annotated[
         str,
         typer.Option(
@@ -77,7 +84,13 @@ def learn(
     folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
     parameters: dict[str, Any] = {name: options[name] for name in o.PLAIN if name in options}
     parameters |= {"encoders": o.parse_encoders(options["encoder"]), "loss": loss, "sampler": sampler, "dim": dim}
-    parameters |= {"per_class": per_class, "memory": memory, "unseen": unseen, "max_epochs": options["max_epochs"]}
+    parameters |= {
+        "miner": miner,
+        "per_class": per_class,
+        "memory": memory,
+        "unseen": unseen,
+        "max_epochs": options["max_epochs"],
+    }
     parameters |= {"validation_fraction": validation}
     parameters |= {} if options["cache"] is None else {"cache_dir": options["cache"]}
     of_table = o.table_settings(options | {"separator": separator, "group": group, "test": test})
