@@ -162,6 +162,9 @@ class LikenessSettings(EstimatorSettings):
         "Losses of pairs or proxies, with regularizers: multi_similarity(miner=hard), proxy_anchor + "
         "0.05*energy_confusion (see vicinal losses).",
     )
+    miner: str | None = setting(
+        None, "Which pairs the losses learn from: semihard, hard, ... (see vicinal losses --kind miners)."
+    )
     labels: str = "auto"
     sampler: str = setting("auto", "Sampler of batches: auto, classes, random, strata, groups, clusters.")
     per_class: int = setting(4, "Rows of a class in a batch.", Limits(2))

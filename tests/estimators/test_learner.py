@@ -143,6 +143,7 @@ def test_numbers_and_several_classes_are_taken_for_what_they_are(tmp_path):
         {"loss": "proxy_anchor + 0.5*triplet(miner=semihard)"},
         {"loss": "multi_similarity", "memory": 64, "sampler": "random"},
         {"sampler": "groups", "unseen": False},
+        {"loss": "triplet", "miner": "semihard"},
     ],
     ids=lambda settings: "-".join(settings),
 )

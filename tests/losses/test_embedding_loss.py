@@ -272,7 +272,7 @@ def test_criteria_refuse_what_does_not_fit():
     x, labels = torch.randn(4, 3), torch.tensor([0, 0, 1, 1])
     loss = EmbeddingLoss("supcon")
     for call, kind, sentence in [
-        (lambda: EmbeddingLoss("supcom"), ValueError, "^pair_loss: .*did you mean 'supcon'"),
+        (lambda: EmbeddingLoss("supcom"), ValueError, r"^loss: .*did you mean EmbeddingLoss\(\"supcon\"\)"),
         (lambda: EmbeddingLoss(3), TypeError, "^loss: expected a name or a function"),
         (lambda: EmbeddingLoss("supcon", reduction="avg"), ValueError, "^reduction: expected one of"),
         (lambda: loss(x, labels[:3]), ValueError, "^labels: expected a row for each of 4 embeddings"),

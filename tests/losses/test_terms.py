@@ -1,12 +1,15 @@
 """Losses of embeddings written as text: every registered one is read, and what is wrong is named."""
 
 import functools
+import itertools
 
+import numpy as np
 import pytest
 import torch
 
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss, ProxyLoss, parse, supcon
+from vicinal.losses.elsewhere import PEERS, as_call
 from vicinal.losses.spec import Term, check_label_kind, label_kind, losses_for, read_loss
 from vicinal.miners import semihard
 
@@ -111,6 +114,60 @@ def test_what_is_wrong_is_named_in_one_sentence(text, sentence):
         read_loss(text)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_names_of_other_packages_suggest_a_loss_that_can_be_written():
+    for name, text in PEERS.items():
+        with pytest.raises(ValueError, match=r"^loss: expected") as caught:
+            read_loss(name)
+        if text is None:
+            assert "leave it out" in str(caught.value)
+            continue
+        assert str(caught.value).endswith(f"did you mean {text!r}?")
+        (term,) = (written := read_loss(text)).terms or [None]
+        if term is None:
+            assert parse(written.main) is not None
+        else:
+            fixed = {"num_classes": 4, "dim": 8}
+            call = eval(as_call(text), {"EmbeddingLoss": EmbeddingLoss, "ProxyLoss": ProxyLoss, **fixed})
+            with torch.no_grad():
+                ours = term.make(**fixed)
+                ours.load_state_dict(call.state_dict())
+                torch.testing.assert_close(ours(X, LABELS), call(X, LABELS))
+
+
+@pytest.mark.parametrize("name", ["BatchHardTripletLoss", "BatchHardSoftMarginTripletLoss", "BatchAllTripletLoss"])
+def test_triplets_of_sentence_transformers_by_their_definition(name):
+    x = 3 * torch.randn(12, 8, generator=torch.Generator().manual_seed(4), dtype=torch.float64).numpy()
+    labels, d = LABELS.numpy(), np.sqrt(((x[:, None] - x) ** 2).sum(-1))
+    same, other = labels[:, None] == labels, labels[:, None] != labels
+    gaps = np.array([max(d[i][same[i]]) - min(d[i][other[i]]) for i in range(12)])  # d[i, i] = 0 is never the largest
+    triplets = [
+        max(0, d[i, p] - d[i, n] + 5)
+        for i, p, n in itertools.product(range(12), repeat=3)
+        if same[i, p] and i != p and other[i, n]
+    ]
+    expected = {
+        "BatchHardTripletLoss": np.maximum(gaps + 5, 0).mean(),
+        "BatchHardSoftMarginTripletLoss": np.log1p(np.exp(gaps)).mean(),
+        "BatchAllTripletLoss": np.mean([one for one in triplets if one > 0]),
+    }[name]
+    assert float(parse(PEERS[name])(torch.from_numpy(x), LABELS)) == pytest.approx(expected)
+
+
+def test_a_miner_by_its_name_is_of_the_losses_of_pairs_that_name_none():
+    terms = read_loss("proxy_anchor + triplet + contrastive(miner=hard) + 0.1*coding_rate", "semihard(margin=.1)").terms
+    assert [term.miner for term in terms] == [None, ("semihard", {"margin": 0.1}), ("hard", {}), None]
+    for text, miner, sentence in [
+        ("triplet", "BatchHardMiner", "did you mean 'hard'"),
+        ("triplet", "semihard)(", "loss: expected"),
+        ("proxy_anchor", "hard", "miner: expected a loss of pairs"),
+    ]:
+        with pytest.raises(ValueError, match="expected") as caught:
+            read_loss(text, miner)
+        assert sentence in str(caught.value)
+    with pytest.raises(TypeError, match="miner: expected a name"):
+        read_loss("triplet", semihard)
 
 
 @pytest.mark.parametrize("text", ["0.5*supcon", "supcon + nca", "supcon + matching:exp"])

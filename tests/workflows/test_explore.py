@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
@@ -116,6 +117,28 @@ def test_rows_are_compared_column_by_column_and_the_nearest_of_another_label_is_
     assert set(both["adds"]) == {"text", "size"}
     same = explorer.compare("r3", "r3")
     assert all(abs(share) < 1e-4 for share in same["adds"].values())
+
+
+def test_rows_are_filtered_by_their_cells(folder):
+    explorer = Explorer(folder)
+    frame = explorer.model.bank_.store.rows_at(torch.arange(60))
+    size, text = frame["size"].to_numpy(), frame["text"].tolist()
+    assert explorer.columns() == {"text": [], "size": []}
+    assert explorer.filter({}) == list(range(60))
+    assert explorer.filter({"size": {"from": 0, "to": 1.0}}) == np.flatnonzero((size >= 0) & (size <= 1)).tolist()
+    plums = [place for place, words in enumerate(text) if "plum" in words and size[place] <= 0]
+    assert explorer.filter({"text": {"has": "PLUM"}, "size": {"to": 0.0}}) == plums
+    assert explorer.filter({"text": {"has": "a.*e"}}) == []
+    assert explorer.filter({"text": {"is": text[3]}}) == [3]
+    explorer._frame = explorer._frame[0], pd.DataFrame({"size": [1.0, np.nan], "town": ["a", None]})
+    assert [explorer.filter(one) for one in ({"size": {"to": 9.0}}, {"size": {"has": ""}})] == [[0], [0]]
+    for columns, sentence in [
+        ({"siz": {"from": 0}}, "columns: expected one of 'size', 'town', got 'siz'; did you mean 'size'"),
+        ({"size": {"above": 0}}, "columns: expected one of 'from', 'to', 'is', 'has', got 'above'"),
+        ({"size": {"from": "0"}}, "columns: expected a number, got '0'"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            explorer.filter(columns)
 
 
 def ask(page, what="map", body=b"{}", **headers):
@@ -309,7 +332,7 @@ def test_numbers_learned_as_logarithms_are_shown_as_they_are_and_doubted_by_thei
     miss = np.log(label / said)
     assert [one["score"] for one in doubted] == pytest.approx(np.abs(miss) / np.sqrt((miss**2).mean()), rel=1e-4)
     shown = explorer.map()
-    assert shown["error"][cheap] == pytest.approx(abs(label[0] - said[0]), rel=1e-6)
+    assert shown["error"][shown["checked"].index(cheap)] == pytest.approx(abs(label[0] - said[0]), rel=1e-6)
     assert "weighted geometric mean" in shown["scale"]
     row = explorer.row(str(cheap))
     assert row["prediction"] == pytest.approx(said[0], rel=1e-4)

@@ -213,6 +213,64 @@ def test_a_person_finds_mends_and_takes_back_by_keyboard(browser, served, tmp_pa
     assert not errors
 
 
+def rows_are_filtered_and_selected(tab, size, price):
+    """By keyboard and pointer: the largest error first, a column, a bar of the histogram, an area of the map."""
+
+    def counted(words):
+        tab.wait_for_function("words => document.querySelector('#f-count').textContent.endsWith(words)", arg=words)
+
+    tab.focus("#show-errors")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("#f-table .cells")
+    errors = tab.evaluate(
+        "[...document.querySelectorAll('#f-table tr td:nth-child(3)')].map((one) => Number(one.textContent))"
+    )
+    assert len(errors) == 50
+    assert errors == sorted(errors, reverse=True)
+    counted("1 to 50 of 60 rows")
+    tab.click("#f-on")
+    counted("51 to 60 of 60 rows")
+    tab.fill("[data-key='column size'][data-how='from']", "100")
+    counted(f"of {(size >= 100).sum()} rows")
+    tab.fill("[data-key='labels'][data-how='to']", f"{np.median(price):.0f}")
+    counted(f"of {((size >= 100) & (price <= round(np.median(price)))).sum()} rows")
+    tab.click("#f-clear")
+    counted("of 60 rows")
+    tab.click("#bars button >> nth=0")  # prices: whole numbers, whose last bar is open
+    tab.wait_for_function("() => document.querySelector('[data-key=labels][data-how=to]').value !== ''")
+    edge = float(tab.input_value("[data-key='labels'][data-how='to']"))
+    counted(f"of {(price <= edge).sum()} rows")
+    assert tab.get_attribute("#bars button >> nth=0", "title").endswith(
+        f": {(price <= edge).sum()} of {(price <= edge).sum()} rows"
+    )
+    tab.click("#f-clear")
+    tab.focus("#map")
+    tab.keyboard.press("s")
+    counted("60 rows, in the selected area")
+    tab.keyboard.press("Escape")
+    counted("of 60 rows")
+    tab.click("#select")
+    area = tab.locator("#map").bounding_box()
+    tab.mouse.move(area["x"] + 1, area["y"] + 1)
+    tab.mouse.down()
+    tab.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] - 1, steps=3)
+    tab.mouse.up()
+    points = np.array(tab.evaluate("bank.points")).reshape(-1, 2)
+    inside = tab.evaluate("box")
+    left = (
+        (points[:, 0] >= inside[0])
+        & (points[:, 0] <= inside[2])
+        & (points[:, 1] >= inside[1])
+        & (points[:, 1] <= inside[3])
+    )
+    assert 0 < left.sum() < 60
+    counted(f"of {left.sum()} rows, in the selected area")
+    tab.click("#f-table td button >> nth=0")
+    tab.wait_for_selector("#detail h2")
+    tab.set_viewport_size({"width": 390, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
     rng = np.random.default_rng(0)
     x = pd.DataFrame({"size": rng.uniform(20, 200, 60)})
@@ -234,6 +292,7 @@ def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
         assert "so a prediction is a weighted geometric mean" in tab.inner_text("#detail")
         assert "→" in tab.inner_text("#detail .entry >> nth=0")
         assert "Trend by columns, on that scale: " in tab.inner_text("#detail")
+        rows_are_filtered_and_selected(tab, x["size"].to_numpy(), price.to_numpy())
     finally:
         page.close()
         thread.join()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LEARNING: o.Options = {
     **o.of_settings(LikenessSettings, o.TRAIN, "max_epochs"),
-    **o.of_settings(LikenessSettings, o.LEARN, "loss", "sampler", "per_class", "memory", "dim"),
+    **o.of_settings(LikenessSettings, o.LEARN, "loss", "miner", "sampler", "per_class", "memory", "dim"),
 }
 """What only this command has of the settings of a learner."""
 

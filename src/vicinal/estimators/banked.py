@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -59,7 +60,7 @@ _CHECKED = 8
 """Rows that are predicted after a change of the bank, at most, and as many of those that changed."""
 
 
-class BankedEstimator(TunedEstimator):
+class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The part of the neighbor estimators that reads and changes the bank.
 
     A subclass that names a ``task`` is what :func:`load_model` makes of a folder of that task.
@@ -274,6 +275,25 @@ class BankedEstimator(TunedEstimator):
             {str(name): cell for name, cell in row.items() if not is_gap(cell)} for row in frame.to_dict("records")
         ]
         return hits
+
+    def transform(self, X: Any) -> np.ndarray[Any, Any]:
+        """Embeddings of rows ``[n, d]``, float64: what the fit learned, as features for another estimator.
+
+        Of an :class:`EmbeddingLearner` they have length 1. Rows of the fit are embedded as new ones. Names of the
+        columns are ``get_feature_names_out()``, and ``set_output(transform="pandas")`` makes a table of them.
+
+        >>> from vicinal.estimators import NeighborClassifier
+        >>> x = np.random.default_rng(0).normal(size=(40, 2))
+        >>> model = NeighborClassifier(metric="kernel").fit(x, x[:, 0] > 0)
+        >>> model.transform(x[:3]).shape, model.get_feature_names_out().tolist()
+        ((3, 2), ['neighborclassifier0', 'neighborclassifier1'])
+        """
+        return self.embed(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        """The width of what :meth:`transform` gives."""
+        return int(self.bank_.vectors.shape[1])
 
     def importance(self) -> dict[str, float]:
         """How much each column matters to the model as a whole: shares that sum to 1, the largest first.

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -39,8 +40,9 @@ def as_table(name: str, value: Any, *, listed: bool = True) -> Any:
     """Rows in memory of any library that narwhals reads (polars, Arrow, ...) as pandas; arrays and lists as they are.
 
     A Series or an Arrow array becomes a table of one column, "x0" if it has no name; a Dataset of Hugging Face a table;
-    a sparse matrix of scipy a dense one; if ``listed`` (labels are not) a list of dictionaries a table, and texts alone
-    one column "x0". Columns are in buffers that pandas can count and torch can read.
+    a sparse matrix of scipy a dense one; if ``listed`` (labels are not) dictionaries or named tuples, one or a list,
+    lists by column and an array of records become a table, and texts alone one column "x0". Columns are in buffers that
+    pandas can count and torch can read.
 
     >>> import pyarrow
     >>> as_table("X", pyarrow.table({"size": [1, 2]}))["size"].tolist()
@@ -48,16 +50,25 @@ def as_table(name: str, value: Any, *, listed: bool = True) -> Any:
     """
     if isinstance(value, pd.DataFrame | pa.Table | pa.RecordBatch):
         _check_names(name, value.columns if isinstance(value, pd.DataFrame) else value.schema.names)
-    table = _as_pandas(name, _listed_rows(value) if listed else value)
+    table = _as_pandas(name, _listed_rows(name, value) if listed else value)
     return _with_plain_buffers(table) if isinstance(table, pd.DataFrame) else table
 
 
-def _listed_rows(value: Any) -> Any:
-    """A list of dictionaries as a table, texts alone as a column; anything else as it is."""
+def _listed_rows(name: str, value: Any) -> Any:
+    """Rows or columns with names as a table, texts alone as a column; anything else as it is."""
+    if isinstance(value, Mapping):
+        are_columns = all(isinstance(cell, list | tuple | np.ndarray | pd.Series | Tensor) for cell in value.values())
+        return pd.DataFrame(dict(value) if are_columns else [dict(value)])
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        return pd.DataFrame(np.atleast_1d(value))
+    if isinstance(value, str | Path | Iterator):
+        raise ValueError(
+            f"{name}: expected rows, got {short(value)}; read a file by pandas.read_csv, and make a list of a generator"
+        )
     is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
     if not is_list or len(value) == 0:
         return value
-    if all(isinstance(row, dict) for row in value):
+    if all(isinstance(row, dict) or hasattr(row, "_fields") for row in value):
         return pd.DataFrame(list(value))
     return pd.Series(list(value), dtype=object) if all(isinstance(row, str) for row in value) else value
 
@@ -150,15 +161,18 @@ def as_series(name: str, value: Any) -> Any:
 def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     """``x`` as a table, with scikit-learn's checks of names and number of columns.
 
-    A table (see :func:`as_table`) may hold columns of any kind; anything else must be a finite numeric matrix. For a
+    A table (see :func:`as_table`) may hold columns of any kind; anything else must be a finite numeric matrix. A Series
+    of the names of the columns, as ``frame.iloc[0]`` gives it, is one row. For a
     model that was fitted on a table, rows without names go by the place of its columns, and for one that was fitted
     without names so do those of a table; scikit-learn warns.
 
     Raises:
         ValueError: as scikit-learn words it.
     """
-    x = _without_attribute(estimator, as_table("X", x))
     names = None if reset else getattr(estimator, "feature_names_in_", None)
+    if isinstance(x, pd.Series) and names is not None and set(x.index.map(str)) >= set(names):
+        x = x.to_frame().T.infer_objects()
+    x = _without_attribute(estimator, as_table("X", x))
     if isinstance(x, pd.DataFrame):
         if len(x) == 0:
             raise ValueError("X: expected at least one row, got a table of 0 rows")

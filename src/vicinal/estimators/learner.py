@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -54,7 +53,7 @@ _ROUNDING = 1e-6
 """Of errors, which are logged in float32."""
 
 
-class EmbeddingLearner(LikenessSettings, TransformerMixin, BankedEstimator, task="similarity"):  # type: ignore[misc]  # scikit-learn has no types
+class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
     r"""Learns vectors of rows, such that near ones are alike, from any table and a column that says what is alike.
 
     The encoders' vectors of a row go through a linear map to unit length (see
@@ -68,6 +67,8 @@ class EmbeddingLearner(LikenessSettings, TransformerMixin, BankedEstimator, task
         loss: losses of pairs and proxies that ``vicinal losses`` lists, with regularizers, and ``+`` between them:
             "multi_similarity(miner=hard)", "proxy_anchor + 0.5*triplet", "supcon + 0.05*energy_confusion". None:
             "supcon(temperature=0.1)", for numbers "rank_n_contrast".
+        miner: chooses the pairs of losses that name no miner: "semihard", "hard", "multi_similarity(epsilon=.1)" (see
+            ``vicinal losses --kind miners``); None: all pairs count.
         labels: what y holds. "classes" (or groups: rows of the same one are alike); "several" classes a row, as lists,
             alike if they share one; "numbers", alike if they are near; "auto": lists are several classes, numbers with
             fractions are numbers, all else classes.
@@ -151,10 +152,6 @@ class EmbeddingLearner(LikenessSettings, TransformerMixin, BankedEstimator, task
         with unchanged_on_error(self):
             return self._fit(X, y, ids, groups, validation)
 
-    def transform(self, X: Any) -> Any:
-        """Learned vectors of rows ``[n, d]`` of length 1, float64."""
-        return self.embed(X)
-
     @usual_settings()
     def evaluate(self, X: Any, y: Any, *, groups: Any = None) -> "dict[str, Estimate]":
         """How well rows find those that are alike among one another: see :func:`vicinal.evaluation.alike_scores`."""
@@ -232,7 +229,7 @@ class EmbeddingLearner(LikenessSettings, TransformerMixin, BankedEstimator, task
         from vicinal.losses.spec import read_loss
 
         check_loss(self.trained_by, codec.kind, multilabel=self.labels_ == "several")
-        written = read_loss(self.trained_by)
+        written = read_loss(self.trained_by, self.miner)
         if written.main is not None:
             raise ValueError(
                 f"loss: expected one of embeddings ('vicinal losses --kind pairs' and '--kind proxies' list them), got "
@@ -383,7 +380,8 @@ class EmbeddingLearner(LikenessSettings, TransformerMixin, BankedEstimator, task
         if labels.ndim == 1 and self.labels_ == "classes":
             count = int(labels.max()) + 1
         criteria = [
-            (term.weight, term.make(num_classes=count or None, dim=width)) for term in read_loss(self.trained_by).terms
+            (term.weight, term.make(num_classes=count or None, dim=width))
+            for term in read_loss(self.trained_by, self.miner).terms
         ]
         if self.memory and parts[0].groups is not None:
             raise ValueError("memory: expected 0 with groups, which earlier batches are not kept apart by, got more")

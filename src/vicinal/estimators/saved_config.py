@@ -86,6 +86,7 @@ class SavedParameters(Saved):
     devices: PositiveInt | Literal["auto"]
     random_state: NonNegativeInt | None
     labels: Literal["classes", "several", "numbers"] | None = None
+    miner: _Text | None = None
     sampler: _Text | None = None
     per_class: Annotated[int, Field(ge=2)] | None = None
     memory: NonNegativeInt | None = None

@@ -1,6 +1,11 @@
-"""Listed losses that ``fit`` and ``learn`` cannot train by: what they are of, and where they are used."""
+"""Losses that ``fit`` and ``learn`` cannot train by, and names that losses have in other packages."""
+
+import difflib
+import re
+from collections.abc import Iterable
 
 from vicinal.core import entries
+from vicinal.core.checks import ECHO
 
 TAUGHT = ("kl_top", "ranknet", "sinkhorn_distillation")
 """Teacher losses of the similarities of rows, for ``vicinal distill``."""
@@ -49,3 +54,98 @@ def refusal(name: str) -> str:
         place = "call it in a training loop of your own" if where == "Python" else f"see {where}"
         would = f"{place}; 'vicinal losses {listed}' says which train"
     return f"loss: expected one of labels and embeddings, got {name}, which is {about}; {would}"
+
+
+_BY_DISTANCE = "similarity=l2, normalize=True"
+PEERS: dict[str, str | None] = {
+    # pytorch-metric-learning, with the settings that give the same value
+    "AngularLoss": "angular(alpha=40)",
+    "ArcFaceLoss": "arcface",
+    "CircleLoss": "circle(reduction=mean_nonzero)",
+    "ContrastiveLoss": f"contrastive({_BY_DISTANCE}, pos_margin=0, neg_margin=-1, reduction=mean_nonzero)",
+    "CosFaceLoss": "cosface",
+    "FastAPLoss": "fast_ap(bins=10)",
+    "GeneralizedLiftedStructureLoss": f"generalized_lifted_structure({_BY_DISTANCE})",
+    "HistogramLoss": "histogram(bins=20)",
+    "IntraPairVarianceLoss": "intra_pair_variance",
+    "LargeMarginSoftmaxLoss": "large_margin_softmax",
+    "LiftedStructureLoss": f"lifted_structure({_BY_DISTANCE})",
+    "MarginLoss": f"margin({_BY_DISTANCE}, boundary=-1.2, reduction=mean_nonzero)",
+    "MultiSimilarityLoss": "multi_similarity",
+    "NCALoss": "nca(similarity=squared_l2, normalize=True)",
+    "NormalizedSoftmaxLoss": "normalized_softmax",
+    "NPairsLoss": "n_pairs",
+    "NTXentLoss": "nt_xent(temperature=0.07)",
+    "ProxyAnchorLoss": "proxy_anchor",
+    "ProxyNCALoss": "proxy_nca(similarity=squared_l2, normalize=True)",
+    "SignalToNoiseRatioContrastiveLoss": "contrastive(similarity=snr, normalize=True, pos_margin=0, neg_margin=-1, "
+    "reduction=mean_nonzero)",
+    "SmoothAPLoss": "smooth_ap",
+    "SoftTripleLoss": "soft_triple(per_class=10)",
+    "SphereFaceLoss": "sphereface",
+    "SubCenterArcFaceLoss": "subcenter_arcface(per_class=3)",
+    "SupConLoss": "supcon(reduction=mean_nonzero)",
+    "ThresholdConsistentMarginLoss": "tcm",
+    "TripletMarginLoss": f"triplet({_BY_DISTANCE}, margin=0.05, reduction=mean_nonzero)",
+    "TupletMarginLoss": "tuplet_margin",
+    # sentence-transformers
+    "BatchAllTripletLoss": "triplet(similarity=l2, margin=5, reduction=mean_nonzero)",
+    "BatchHardSoftMarginTripletLoss": "triplet(similarity=l2, margin=0, triplets=batch-hard, smooth=True)",
+    "BatchHardTripletLoss": "triplet(similarity=l2, margin=5, triplets=batch-hard)",
+    "BatchSemiHardTripletLoss": "triplet(similarity=l2, margin=5, triplets=semi-hard)",
+    "MultipleNegativesRankingLoss": "nt_xent(temperature=0.05)",
+    "MultipleNegativesSymmetricRankingLoss": "nt_xent(temperature=0.05)",
+    # papers, torch and scikit-learn; None: what no loss means
+    "InfoNCE": "nt_xent",
+    "TripletLoss": "triplet",
+    "TripletMarginWithDistanceLoss": "triplet",
+    "HuberLoss": "pseudo_huber",
+    "SmoothL1Loss": "pseudo_huber",
+    "L1Loss": "pseudo_huber",
+    "mae": "pseudo_huber",
+    "absolute_error": "pseudo_huber",
+    **dict.fromkeys(("MSELoss", "squared_error", "CrossEntropyLoss", "log_loss", "NLLLoss")),
+}
+"""Losses as other packages name them, and ours as text."""
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("loss")
+
+
+def peer_hint(name: str, names: Iterable[str], *, call: bool = False) -> str:
+    """A clause that suggests one of ``names``, or the loss that another package calls ``name``; "" if none is close.
+
+    Args:
+        name: what was written.
+        names: of losses of ours.
+        call: suggest a criterion in Python instead of text.
+
+    >>> peer_hint("SupConLoss", ["supcon"]), peer_hint("vicreg", ["supcon"])
+    ("; did you mean 'supcon(reduction=mean_nonzero)'?", '')
+    >>> peer_hint("CosFaceLoss", ["cosface"], call=True)
+    '; did you mean ProxyLoss("cosface", num_classes, dim)?'
+    """
+    ours: dict[str, str | None] = {_bare(peer): text for peer, text in PEERS.items()}
+    if (bare := _bare(name)) not in ours:
+        ours = {_bare(one): one for one in names}
+        close = difflib.get_close_matches(bare, ours, n=1, cutoff=0.75) if len(name) <= ECHO else []
+        if not close:
+            return ""
+        bare = close[0]
+    if (text := ours[bare]) is None:
+        return "; leave it out: without a loss numbers are learned by squared error, and classes by log-loss"
+    return f"; did you mean {as_call(text) if call else repr(text)}?"
+
+
+def as_call(text: str) -> str:
+    """The criterion of a loss of embeddings, in Python.
+
+    >>> as_call("triplet(similarity=l2, margin=0.05)")
+    'EmbeddingLoss("triplet", similarity="l2", margin=0.05)'
+    """
+    name, _, settings = text.removesuffix(")").partition("(")
+    of = [one for one in entries("pair_loss") if one.name == name and {"proxies", "proxy-rows"} & one.facts]
+    words = re.sub(r"=([a-z][\w-]*)", r'="\1"', settings)
+    start = f'ProxyLoss("{name}", num_classes, dim' if of else f'EmbeddingLoss("{name}"'
+    return ", ".join(filter(None, (start, words))) + ")"

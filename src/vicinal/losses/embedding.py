@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.row_blocks import coded, equal_codes, others
-from vicinal.core import entries, entry
+from vicinal.core import entries, entry, short
 from vicinal.core.checks import check_integer, check_matrices, check_tensor
 from vicinal.core.gathering import gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction, own_settings
 from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
+from vicinal.losses.elsewhere import peer_hint
 from vicinal.losses.honesty import tell_of_nothing, with_nan_of
 from vicinal.losses.kernels import class_kernel_of
 from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
@@ -45,7 +46,11 @@ def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
     'supcon'
     """
     if isinstance(loss, str):
-        method = entry("pair_loss", loss.strip().lower().replace("-", "_"))
+        name, names = loss.strip().lower().replace("-", "_"), [one.name for one in entries("pair_loss")]
+        if name not in names:
+            hint = peer_hint(loss, names, call=True)
+            raise ValueError(f"loss: expected one of pairs ('vicinal losses' lists them), got {short(loss)}{hint}")
+        method = entry("pair_loss", name)
         return method.factory, method.facts
     if not callable(loss):
         raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")

@@ -129,7 +129,8 @@ class ProxyLoss(nn.Module):
                 return negatives
             scale, reach = hyper.get("scale", SCALE), check_reach(hyper.get("reach", REACH))
             hyper["reach"] = math.inf  # heeded below
-            return log_sum_within(negatives, reach, check_between("scale", scale, 0, math.inf))[None] / scale
+            pooled: Tensor = log_sum_within(negatives, reach, check_between("scale", scale, 0, math.inf))[None] / scale
+            return pooled
 
     def _relation(self, embeddings: Tensor, labels: Tensor) -> Callable[[slice], Tensor]:
         """Rows of the relation: of embeddings with proxies, or of proxies with embeddings where these are the rows."""

@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -22,7 +22,7 @@ from vicinal.core.seeding import seeded
 from vicinal.links.parse import LinkGrammar
 from vicinal.losses.class_contract import ClassLoss
 from vicinal.losses.contract import own_settings
-from vicinal.losses.elsewhere import ELSEWHERE, TAUGHT, refusal
+from vicinal.losses.elsewhere import ELSEWHERE, TAUGHT, peer_hint, refusal
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.proxy_loss import ProxyLoss
 from vicinal.losses.regularizer_loss import RegularizerLoss, of_embeddings
@@ -244,12 +244,16 @@ class LossText:
     terms: tuple[Term, ...]
 
 
-def read_loss(text: str) -> LossText:
+def read_loss(text: str, miner: str | None = None) -> LossText:
     """Tell the loss of predictions in ``text`` from the losses of embeddings that are added to it.
 
     Parts are added with ``+``. A part that starts with the name of a pair loss or a regularizer of embeddings
     (``vicinal losses``), after a factor if it has one, is a term of embeddings; its parentheses hold settings by name,
     and plain words are text. A regularizer may also be subtracted. All other parts make up the loss of predictions.
+
+    Args:
+        text: as above.
+        miner: of the losses of pairs that name none, as ``semihard`` or ``semihard(margin=.1)``.
 
     Raises:
         TypeError: if ``text`` is not a string.
@@ -276,12 +280,26 @@ def read_loss(text: str) -> LossText:
         if name in ELSEWHERE or start in ELSEWHERE:
             raise ValueError(refusal(name if name in ELSEWHERE else start))
         if not main and start not in of_scores:
-            hint = nearest(name or start, [*known, *of_scores])
+            hint = peer_hint(name or start, [*known, *of_scores])
             raise ValueError(
                 f"loss: expected the name of a loss ('vicinal losses' lists them), got {short(part)}{hint}"
             )
         main.append(part)
-    return LossText(" + ".join(main) or None, tuple(terms))
+    return LossText(" + ".join(main) or None, tuple(terms if miner is None else _mined(terms, miner)))
+
+
+def _mined(terms: list[Term], text: str) -> list[Term]:
+    """The terms, those of pairs that name no miner with this one."""
+    if not isinstance(text, str):
+        raise TypeError(f"miner: expected a name such as 'semihard', got {short(text)}; EmbeddingLoss takes functions")
+    named = read_settings("triplet", f"(miner={text})")["miner"]
+    miner = _checked_miner(*((named, {}) if isinstance(named, str) else named))
+    takes = [not (term.is_regularizer or term.miner or {"proxies", "proxy-rows"} & term.facts) for term in terms]
+    if not any(takes):
+        raise ValueError(
+            f"miner: expected a loss of pairs to choose pairs for, got {' + '.join(term.name for term in terms)}"
+        )
+    return [replace(term, miner=miner) if taken else term for term, taken in zip(terms, takes, strict=True)]
 
 
 def _addends(text: str) -> list[str]:
@@ -354,7 +372,7 @@ def _checked(name: str, settings: dict[str, Any], kind: str) -> dict[str, Any]:
 def _checked_miner(name: str, settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     usable = {each.name: own_settings(each.factory) for each in entries("miner")}
     usable = {n: s for n, s in usable.items() if inspect.Parameter.empty not in {**s, "dim": 0}.values()}
-    name = name.replace("-", "_").lower()
+    name = name.replace("-", "_").lower().removesuffix("miner")
     name = check_choice("miner", RENAMED_MINERS.get(name, name), usable)
     check_names("miner", name, settings, [each for each in usable[name] if each != "generator"], [])
     return name, settings

@@ -1,7 +1,7 @@
 """``vicinal explore``: the page of one model."""
 
 from vicinal.serve.closed import ClosedPage
-from vicinal.workflows.explore import Explorer
+from vicinal.workflows.explore import CHANGES, Explorer
 
 
 class ExplorePage(ClosedPage):
@@ -14,8 +14,8 @@ class ExplorePage(ClosedPage):
 
     name = "explore"
     questions = (
-        *("version", "map", "suspects", "row", "queries", "query", "sound", "search", "nearest_other", "compare"),
-        *("relabel", "forget", "add", "add_query", "undo", "changed"),
+        *("version", "map", "columns", "filter", "rows", "suspects", "row", "queries", "query", "sound", "search"),
+        *("nearest_other", "compare", *CHANGES, "changed"),
     )
 
     def __init__(self, explorer: Explorer, port: int = 0) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import short
+from vicinal.core import check_choice, short
 from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.explanation import Explanation
@@ -40,6 +40,12 @@ _ABLE = 1.5
 _FARTHEST = 1000
 """Nearest rows that are searched for one of another label."""
 
+CHANGES = ("relabel", "forget", "add", "add_query", "undo")
+"""Methods of an explorer that change its model."""
+
+_VALUES = 100
+"""Values of a category that are offered, at most."""
+
 _PLAIN = ("text", "number", "category")
 """Kinds of columns whose cells the bank keeps whole, so that changed rows can be embedded."""
 
@@ -52,7 +58,7 @@ class Explorer:
     one thread at a time may use it.
 
     Args:
-        folder: of a model that predicts one number, or one class per row, from neighbors.
+        folder: of a model that predicts one number, or one class per row, from neighbors; or that folder opened.
         k: number of rows to list behind a prediction.
         table: file of a table whose rows that are not in the bank are shown, too.
         root: folder that paths of images and sounds start from; None: that of the table.
@@ -63,7 +69,7 @@ class Explorer:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | ModelFolder,
         k: int = 8,
         *,
         table: Path | None = None,
@@ -72,7 +78,8 @@ class Explorer:
         log: Callable[[str], None] = lambda line: None,
         **settings: Any,
     ) -> None:
-        self.folder, self.k, self.name = ModelFolder(folder, **settings), k, folder.name
+        self.folder = folder if isinstance(folder, ModelFolder) else ModelFolder(folder, **settings)
+        self.k, self.name = k, self.folder.path.name
         if not hasattr(self.model, "predict") or self.model.multilabel_ or self.model.targets_ is not None:
             raise ValueError("model: expected one of numbers or of one class a row, got another; say vicinal search")
         self.model.check_neighbor_head("explore")
@@ -85,6 +92,7 @@ class Explorer:
         self._said: tuple[Any, *tuple[np.ndarray[Any, Any], ...]] | None = None
         self._plane: tuple[object, np.ndarray[Any, Any]] | None = None
         self._said_of_table: tuple[Any, list[Any]] | None = None
+        self._frame: tuple[object, pd.DataFrame] | None = None
 
     @property
     def model(self) -> BankedEstimator:
@@ -106,15 +114,17 @@ class Explorer:
         return {
             **version,
             "name": self.name,
+            "can": list(CHANGES),
             "target": str(self.model.notes_.get("target") or "label"),
             "columns": {str(name): str(kind) for name, kind in self.model.kinds_.items()},
             "classes": None if classes is None else [str(name) for name in classes.tolist()],
             "ids": bank.ids.tolist(),
-            "points": points[: len(bank)].tolist(),
+            "points": points[: len(bank)].ravel().tolist(),  # flat: 1e5 lists take a second
             "labels": bank.labels.tolist(),
-            "doubt": _sparse(doubt["at"], doubt["score"], len(bank)),
-            "error": _sparse(doubt["at"], doubt["error"], len(bank)),
-            "chance": _sparse(doubt["at"], doubt["chance"], len(bank)),
+            "checked": doubt["at"].tolist(),
+            "doubt": np.round(doubt["score"], 5).tolist(),
+            "error": np.round(doubt["error"], 5).tolist(),
+            "chance": np.round(doubt["chance"], 5).tolist(),
             "doubted": len(doubt["at"]),
             "scale": self.model.target_transform_.sentence,
             "id": self.model.notes_.get("id"),
@@ -144,6 +154,31 @@ class Explorer:
             {"id": name, "label": label, "said": one, "score": score, "chance": chance, "cells": self._cells(name)}
             for name, label, one, score, chance in zip(names, self.model.labels_of(names), *columns, strict=True)
         ]
+
+    def columns(self) -> dict[str, list[str]]:
+        """The columns that :meth:`filter` takes, with the values of categories, the most frequent first."""
+        frame, kinds = self._plain_cells(), self.model.kinds_
+        values = {name: frame[name].dropna().astype(str) for name in frame.columns if kinds[name] == "category"}
+        choices = {name: cells.value_counts().index[:_VALUES].tolist() for name, cells in values.items()}
+        return {name: choices.get(name, []) for name in frame.columns}
+
+    def filter(self, columns: dict[str, dict[str, float | str]]) -> list[int]:
+        """Positions of the bank rows whose cells meet all conditions.
+
+        Args:
+            columns: by column, numbers "from" and "to", the value that a category "is", or words that a text "has".
+        """
+        frame = self._plain_cells()
+        meets = np.ones(len(frame), dtype=bool)
+        for name, how in columns.items():
+            check_choice("columns", name, frame.columns.tolist())
+            for kind, value in how.items():
+                meets &= _met(frame[name], check_choice("columns", kind, ("from", "to", "is", "has")), value)
+        return np.flatnonzero(meets).tolist()
+
+    def rows(self, names: list[str]) -> list[list[dict[str, str]]]:
+        """The cells of up to 50 bank rows."""
+        return [self._cells(name) for name in names[:_LISTED]]
 
     def row(self, name: str, without: Sequence[str] = ()) -> dict[str, Any]:
         """A bank row: its cells, its prediction without itself, the rows behind that, and the two most similar rows.
@@ -401,6 +436,14 @@ class Explorer:
     def _hit(self, hit: Hit) -> dict[str, Any]:
         return {"id": hit.id, "label": hit.label, "score": hit.score, "cells": self._cells(hit.id)}
 
+    def _plain_cells(self) -> pd.DataFrame:
+        """The columns of texts, numbers and categories of all bank rows."""
+        model, bank = self.model, self.model.bank_
+        if self._frame is None or self._frame[0] is not bank.state:
+            frame = bank.store.rows_at(torch.arange(len(bank)))
+            self._frame = bank.state, frame[[name for name in frame.columns if model.kinds_.get(name) in _PLAIN]]
+        return self._frame[1]
+
     def _row_of(self, name: Any) -> dict[str, Any]:
         """The bank row, with images and sounds of the table if it has them."""
         store = self.model.bank_.store
@@ -483,16 +526,20 @@ class Explorer:
         return np.asarray(guess / guess.sum(1, keepdims=True))
 
 
+def _met(cells: "pd.Series[Any]", kind: str, value: float | str) -> np.ndarray[Any, Any]:
+    """Which cells meet one condition; a gap meets none."""
+    if kind in ("from", "to"):
+        if isinstance(value, str):
+            raise ValueError(f"columns: expected a number, got {short(value)}")
+        numbers = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=np.float64)
+        return np.asarray(numbers >= value if kind == "from" else numbers <= value)
+    texts, words = cells.astype(str), str(value)
+    met = texts == words if kind == "is" else texts.str.contains(words, case=False, regex=False)
+    return np.asarray(met & cells.notna())
+
+
 def _typical(errors: np.ndarray[Any, Any]) -> float:
     return float(np.median(np.abs(errors)))
-
-
-def _sparse(at: np.ndarray[Any, Any], values: np.ndarray[Any, Any], rows: int) -> list[float | None]:
-    """``values`` at the positions ``at``, None elsewhere."""
-    full: list[float | None] = [None] * rows
-    for place, value in zip(at.tolist(), np.round(values, 5).tolist(), strict=True):
-        full[place] = value
-    return full
 
 
 def _whole(name: str, text: str) -> int:

@@ -1,7 +1,10 @@
 "use strict";
 const colors = ["#1f6f8c", "#cf5f28", "#5c9a54", "#a7569b", "#b8922f", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55"];
 const view = { zoom: 1, x: 0, y: 0 };
+const layer = document.createElement("canvas"); // the points; what is chosen is drawn over them
 let bank = null, filtered = null, open = null, without = new Set(), pair = null, range = [0, 1];
+let inks = null, box = null, marked = -1; // colors of the rows, the selected area of the map, and the row that the table points at
+const can = (what) => bank.can.includes(what); // whether this page may change something
 // What is open: {name} of a row of the bank, {place} of the table, or {query, files} that was typed; show() draws it again.
 
 // Four digits, and those before the point of a large number: a label of 62795 is not shown as 62800.
@@ -40,24 +43,32 @@ function entry(one, facts, actions = []) {
   for (const fact of facts) said.append(make("div", fact));
   const row = make("div", "", "actions"), who = one.place === undefined ? { name: String(one.id) } : { place: String(one.place) };
   row.append(button("Open " + (one.title ?? one.id), () => (who.name === undefined ? openQuery(who.place) : openRow(who.name))), ...actions);
-  box.append(cells(one.cells, who), said, row);
+  box.append(said, cells(one.cells, who), row);
   return box;
 }
 
 // The map.
-function color(place) {
-  const by = $("color").value;
-  const value = by === "age" ? place : bank[by][place];
-  if (value === null) return "#9999994d";
+const GRAY = "#9999994d", ramp = [];
+function shade(by, value) {
+  if (value === null) return GRAY;
   if (by === "labels" && bank.classes) return colors[Math.min(value, 9)];
   const share = Math.max(0, Math.min(1, (value - range[0]) / (range[1] - range[0] || 1)));
   const ends = share < 0.5 ? [[31, 111, 140], [190, 184, 165]] : [[190, 184, 165], [207, 95, 40]];
-  const at = share < 0.5 ? 2 * share : 2 * share - 1;
-  return `rgb(${ends[0].map((one, k) => Math.round(one + (ends[1][k] - one) * at)).join(" ")})`;
+  const step = Math.round(60 * share), at = share < 0.5 ? 2 * share : 2 * share - 1;
+  return ramp[step] ??= `rgb(${ends[0].map((one, k) => Math.round(one + (ends[1][k] - one) * at)).join(" ")})`;
+}
+// A color as a pixel: its bytes are red, green, blue and opacity.
+const known = new Map();
+function ink(css) {
+  if (!known.has(css)) {
+    const parts = css[0] === "#" ? css.slice(1).match(/../g).map((one) => parseInt(one, 16)) : css.match(/\d+/g).map(Number);
+    known.set(css, new Uint32Array(Uint8ClampedArray.of(...parts.slice(0, 3), parts[3] ?? 255).buffer)[0]);
+  }
+  return known.get(css);
 }
 function recolor() {
   const by = $("color").value;
-  const values = (by === "age" ? bank.labels.map((_, place) => place) : bank[by]).filter((one) => one !== null).sort((a, b) => a - b);
+  const values = Float64Array.from(by === "age" ? bank.labels.keys() : bank[by].filter((one) => one !== null)).sort();
   range = [values[Math.floor(0.02 * values.length)] ?? 0, values[Math.floor(0.98 * (values.length - 1))] ?? 1];
   $("legend").textContent = "";
   if (by === "labels" && bank.classes)
@@ -68,39 +79,89 @@ function recolor() {
     });
   else $("legend").textContent = by === "age" ? "blue: first rows, red: last" : `blue ${number(range[0])} to red ${number(range[1])}` +
     (by !== "labels" && bank.doubted < bank.rows ? `, of ${bank.doubted} rows` : "");
+  inks = Uint32Array.from(by === "age" ? bank.labels.keys() : bank[by], (value) => ink(shade(by, value)));
+  histogram();
   draw();
 }
+// A bar for each class, or for each part of the numbers: all of its rows, and those that the filters leave. It filters.
+function histogram() {
+  const by = $("color").value, whole = by !== "age" && bank[by].every((one) => one === null || Number.isInteger(one));
+  const named = by === "labels" && bank.classes, count = by === "age" ? 0 : named ? Math.min(bank.classes.length, 24) : 24;
+  const wide = whole ? Math.max(1, Math.ceil((range[1] - range[0] + 1) / count)) : (range[1] - range[0]) / count || 1;
+  const edges = Array.from({ length: count + 1 }, (_, k) => (named ? k : Number((range[0] - (whole ? 0.5 : 0) + k * wide).toPrecision(whole ? 15 : 5))));
+  const all = new Array(count).fill(0), left = new Array(count).fill(0);
+  for (let at = 0; count && at < bank.ids.length; at++) {
+    if (bank[by][at] === null) continue;
+    const value = bank[by][at], near = named ? value : Math.floor((value - edges[0]) / wide);
+    const k = named ? value : Math.max(0, Math.min(count - 1, near + (value > edges[near + 1]) - (value < edges[near])));
+    if (k < count) { all[k] += 1; left[k] += !filtered || filtered[at]; }
+  }
+  const most = Math.max(...all, 1);
+  fill("bars", ...all.map((rows, k) => {
+    const about = named ? bank.classes[k] : k === 0 ? `up to ${edges[1]}` : k === count - 1 ? `from ${edges[k]}` : `${edges[k]} to ${edges[k + 1]}`;
+    const bar = button("", () => narrow(by, named ? { is: bank.classes[k] } : { from: k ? edges[k] : "", to: k < count - 1 ? edges[k + 1] : "" }));
+    bar.title = `${about}: ${left[k]} of ${rows} rows`;
+    bar.setAttribute("aria-label", bar.title);
+    for (const [kind, height] of [["all", rows], ["left", left[k]]]) {
+      const part = make("i", "", kind);
+      part.style.height = height ? Math.max(2, (100 * height) / most) + "%" : "0";
+      part.style.background = kind === "left" ? shade(by, named ? k : (edges[k] + edges[k + 1]) / 2) : "";
+      bar.append(part);
+    }
+    return bar;
+  }));
+}
+function sideOf(c = $("map")) { return Math.min(c.width, c.height) * 0.47 * view.zoom; }
 function place(at) {
-  const c = $("map"), side = Math.min(c.width, c.height) * 0.47 * view.zoom;
-  const point = at < bank.ids.length ? bank.points[at] : bank.queries[at - bank.ids.length].point;
-  return [c.width / 2 + (point[0] - view.x) * side, c.height / 2 - (point[1] - view.y) * side];
+  const c = $("map"), side = sideOf(c), other = bank.queries[at - bank.ids.length];
+  const x = other ? other.point[0] : bank.points[2 * at], y = other ? other.point[1] : bank.points[2 * at + 1];
+  return [c.width / 2 + (x - view.x) * side, c.height / 2 - (y - view.y) * side];
+}
+function pointAt(x, y) { // of the map, at a place of the page's canvas
+  const c = $("map"), scale = devicePixelRatio || 1, side = sideOf(c);
+  return [view.x + (x * scale - c.width / 2) / side, view.y - (y * scale - c.height / 2) / side];
 }
 function draw() {
-  const c = $("map"), pen = c.getContext("2d"), scale = devicePixelRatio || 1, rows = bank.ids.length;
-  c.width = c.clientWidth * scale;
-  c.height = c.clientHeight * scale;
-  const size = (rows > 5000 ? 2.4 : 5) * scale, ink = getComputedStyle(document.body).color;
-  let last = "";
+  const c = $("map"), pen = layer.getContext("2d"), scale = devicePixelRatio || 1, rows = bank.ids.length;
+  layer.width = c.width = c.clientWidth * scale;
+  layer.height = c.height = c.clientHeight * scale;
+  const size = Math.round((rows > 5000 ? 2.4 : 5) * scale), wide = layer.width, high = layer.height, half = size >> 1, side = sideOf();
+  // 1e5 rectangles take a second; their pixels take some milliseconds
+  const image = pen.createImageData(wide, high), pixels = new Uint32Array(image.data.buffer), gray = ink(GRAY);
+  for (const shown of filtered ? [0, 1] : [1])
+    for (let at = 0; at < rows; at++) {
+      if (filtered && filtered[at] !== shown) continue;
+      const x = Math.round(wide / 2 + (bank.points[2 * at] - view.x) * side) - half, y = Math.round(high / 2 - (bank.points[2 * at + 1] - view.y) * side) - half;
+      if (x < -size || y < -size || x > wide || y > high) continue;
+      for (let row = Math.max(0, y); row < Math.min(high, y + size); row++) pixels.fill(shown ? inks[at] : gray, row * wide + Math.max(0, x), row * wide + Math.max(0, Math.min(wide, x + size)));
+    }
+  pen.putImageData(image, 0, 0);
   pen.lineWidth = 1.5 * scale;
-  pen.strokeStyle = ink;
-  for (let at = 0; at < rows + bank.queries.length; at++) {
-    const [x, y] = place(at);
-    if (x < 0 || y < 0 || x > c.width || y > c.height) continue;
-    if (at < rows) { const fill = filtered && !filtered[at] ? "#9999994d" : color(at); if (fill !== last) pen.fillStyle = last = fill; pen.fillRect(x - size / 2, y - size / 2, size, size); }
-    else pen.strokeRect(x - 3 * scale, y - 3 * scale, 6 * scale, 6 * scale);
-  }
-  const chosen = open === null ? -1 : open.name !== undefined ? bank.ids.findIndex((one) => String(one) === open.name)
+  pen.strokeStyle = getComputedStyle(document.body).color;
+  for (let at = rows; at < rows + bank.queries.length; at++) { const [x, y] = place(at); pen.strokeRect(x - 3 * scale, y - 3 * scale, 6 * scale, 6 * scale); }
+  overlay();
+}
+function overlay() {
+  const c = $("map"), pen = c.getContext("2d"), scale = devicePixelRatio || 1, rows = bank.ids.length;
+  pen.clearRect(0, 0, c.width, c.height);
+  pen.drawImage(layer, 0, 0);
+  pen.strokeStyle = getComputedStyle(document.body).color;
+  const chosen = open === null ? -1 : open.name !== undefined ? bank.at.get(open.name) ?? -1
     : open.place !== undefined ? rows + bank.queries.findIndex((one) => String(one.place) === open.place) : -1;
   pen.lineWidth = 2 * scale;
-  if (chosen >= 0) { const [x, y] = place(chosen); pen.beginPath(); pen.arc(x, y, 9 * scale, 0, 7); pen.stroke(); }
+  for (const [at, size] of [[chosen, 9], [marked, 6]]) if (at >= 0) { const [x, y] = place(at); pen.beginPath(); pen.arc(x, y, size * scale, 0, 7); pen.stroke(); }
+  if (box) {
+    const side = sideOf(c);
+    pen.strokeRect(c.width / 2 + (box[0] - view.x) * side, c.height / 2 - (box[3] - view.y) * side, (box[2] - box[0]) * side, (box[3] - box[1]) * side);
+  }
   if (document.activeElement === c && c.matches(":focus-visible"))
     for (const [x, y] of [[12, 1], [1, 12]]) pen.strokeRect(c.width / 2 - x * scale, c.height / 2 - y * scale, 2 * x * scale, 2 * y * scale);
 }
 function nearest(x0, y0, within = 14) {
-  const scale = devicePixelRatio || 1;
-  let best = -1, least = (within * scale) ** 2;
-  for (let at = 0; at < bank.ids.length + bank.queries.length; at++) {
-    const [x, y] = place(at), far = (x - x0 * scale) ** 2 + (y - y0 * scale) ** 2;
+  const [x, y] = pointAt(x0, y0), rows = bank.ids.length, flat = bank.points;
+  let best = -1, least = ((within * (devicePixelRatio || 1)) / sideOf()) ** 2;
+  for (let at = 0; at < rows + bank.queries.length; at++) {
+    const [a, b] = at < rows ? [flat[2 * at], flat[2 * at + 1]] : bank.queries[at - rows].point, far = (a - x) ** 2 + (b - y) ** 2;
     if (far < least) { least = far; best = at; }
   }
   return best;
@@ -117,13 +178,26 @@ function openPoint(at) {
   const other = bank.queries[at - bank.ids.length];
   return other ? openQuery(String(other.place)) : openRow(String(bank.ids[at]));
 }
-function move(x, y, zoom = 1) { view.x += x / view.zoom; view.y += y / view.zoom; view.zoom = Math.max(0.5, Math.min(400, view.zoom * zoom)); $("f-view").checked && !$("rows").hidden ? filterRows() : draw(); }
+function move(x, y, zoom = 1) { view.x += x / view.zoom; view.y += y / view.zoom; view.zoom = Math.max(0.5, Math.min(400, view.zoom * zoom)); draw(); }
+function selectArea(a, b) { box = a && [Math.min(a[0], b[0]), Math.min(a[1], b[1]), Math.max(a[0], b[0]), Math.max(a[1], b[1])]; }
 function listen() {
   const c = $("map"), middle = () => nearest(c.clientWidth / 2, c.clientHeight / 2, Infinity);
-  let from = null, moved = false;
-  c.addEventListener("pointerdown", (event) => { from = [event.clientX, event.clientY]; moved = false; });
-  c.addEventListener("pointerup", (event) => { from = null; if (!moved) attempt(() => openPoint(nearest(event.offsetX, event.offsetY))); });
+  const selects = (on) => $("select").setAttribute("aria-pressed", on);
+  let from = null, moved = false, corner = null;
+  c.addEventListener("pointerdown", (event) => {
+    from = [event.clientX, event.clientY];
+    moved = false;
+    corner = event.shiftKey || $("select").ariaPressed === "true" ? pointAt(event.offsetX, event.offsetY) : null;
+    c.setPointerCapture(event.pointerId);
+  });
+  c.addEventListener("pointerup", (event) => {
+    from = null;
+    if (corner && moved) { selects(false); attempt(showRows); }
+    else if (!moved) attempt(() => openPoint(nearest(event.offsetX, event.offsetY)));
+  });
+  $("select").addEventListener("click", () => selects($("select").ariaPressed !== "true"));
   c.addEventListener("pointermove", (event) => {
+    if (from !== null && corner) { moved = true; selectArea(corner, pointAt(event.offsetX, event.offsetY)); overlay(); return; }
     if (from !== null && event.buttons) {
       const side = Math.min(c.clientWidth, c.clientHeight) * 0.47, dx = event.clientX - from[0], dy = event.clientY - from[1];
       if (moved || Math.abs(dx) + Math.abs(dy) > 4) { moved = true; from = [event.clientX, event.clientY]; move(-dx / side, dy / side); }
@@ -136,8 +210,10 @@ function listen() {
     const step = { ArrowLeft: [-0.05, 0], ArrowRight: [0.05, 0], ArrowUp: [0, 0.05], ArrowDown: [0, -0.05], "+": [0, 0, 1.3], "-": [0, 0, 1 / 1.3] }[event.key];
     if (step) { event.preventDefault(); move(...step); hint(middle()); }
     if (event.key === "Enter") attempt(() => openPoint(middle()));
+    if (event.key === "s") { selectArea(pointAt(0, 0), pointAt(c.clientWidth, c.clientHeight)); attempt(showRows); }
+    if (event.key === "Escape" && box) { box = null; attempt(filterRows); }
   });
-  for (const event of ["focus", "blur"]) c.addEventListener(event, draw);
+  for (const event of ["focus", "blur"]) c.addEventListener(event, overlay);
   addEventListener("resize", draw);
 }
 
@@ -147,6 +223,9 @@ function prediction(one) {
   const part = (name, value, kind) => { const div = make("div"); div.append(make("small", name, "muted"), make("div", value, "big " + kind)); box.append(div); };
   part("predicted" + (one.label === undefined ? "" : " without itself"), number(one.prediction) + (one.chance === null ? "" : ` (${Math.round(100 * one.chance)} %)`), "is-prediction");
   if (one.label !== undefined) part(bank.target, number(one.label), "is-truth");
+  const at = bank.at.get(String(one.id));
+  for (const [name, value] of [["error, held out", bank.error[at]], ["suspicion", bank.doubt[at]], ["wrong with", bank.chance[at] && Math.round(bank.chance[at]) + " %"]])
+    if (value) part(name, number(value), "");
   return box;
 }
 // The two columns that add most, of a trend or to a label.
@@ -188,7 +267,7 @@ function mostLike(rows) {
 }
 // Draws a part of the page again; who was at a button is at it again, or at the part if the button is gone.
 async function keepFocus(work) {
-  const before = document.activeElement, part = before.closest("#detail, #list"), name = before.id || before.textContent;
+  const before = document.activeElement, part = before.closest("#detail, #list, #rows"), name = before.id || before.textContent;
   await work();
   if (part && !before.isConnected)
     ([...part.querySelectorAll("button, input, select")].find((one) => (one.id || one.textContent) === name) || part).focus();
@@ -196,26 +275,27 @@ async function keepFocus(work) {
 async function openQuery(place, focus = true) {
   show({ place }, () => openQuery(place, false));
   const one = await ask("query", { place, without: [...without] }), box = $("detail");
-  box.replaceChildren(make("h2", `${one.title} of ${bank.table.name}`), cells(one.cells, { place }), prediction(one),
+  box.replaceChildren(make("h2", `${one.title} of ${bank.table.name}`), prediction(one),
     labelForm(one.prediction, "Add it with this label", async (label) => { const done = await change("add_query", { place, label }, `${one.title} is in the bank now`); await openRow(String(done.id)); }),
-    behind(one, () => openQuery(place, false)), mostLike(one.near));
+    cells(one.cells, { place }), behind(one, () => openQuery(place, false)), mostLike(one.near));
   draw();
   if (focus) box.focus();
 }
 async function openRow(name, focus = true) {
   show({ name }, () => openRow(name, false));
   const one = await ask("row", { name, without: [...without] }), box = $("detail");
-  box.replaceChildren(make("h2", "Row " + one.id), cells(one.cells, { name }), prediction(one));
-  const form = labelForm(one.label, "Correct the label", (label) => change("relabel", { name, label }, `row ${name} is ${label} now`));
+  box.replaceChildren(make("h2", "Row " + one.id), prediction(one));
+  const form = can("relabel") && labelForm(one.label, "Correct the label", (label) => change("relabel", { name, label }, `row ${name} is ${label} now`));
   const tools = make("div", "", "tools");
+  if (can("forget"))
+    tools.append(button("Forget this row", () => {
+      if (confirm("Forget row " + name + "? No file will hold it." + (can("undo") ? " Undo works only until this page's server ends." : ""))) return change("forget", { name }, `row ${name} is forgotten`);
+    }));
   tools.append(
-    button("Forget this row", () => {
-      if (confirm("Forget row " + name + "? No file will hold it. Undo works only until this page's server ends.")) return change("forget", { name }, `row ${name} is forgotten`);
-    }),
     button("Nearest of another label", async () => { const { other } = await ask("nearest_other", { name }); if (other) await compare(name, String(other.id)); else say("no row of another label is near"); }),
     button(pair === null || pair === name ? "Compare with the next row I open" : `Compare with ${pair}`, () => { if (pair === null || pair === name) { pair = name; say(`open another row to compare it with ${name}`); } else { const other = pair; pair = null; return compare(name, other); } }),
   );
-  box.append(form, tools, behind(one, () => openRow(name, false)), mostLike(one.near));
+  box.append(...(form ? [form] : []), cells(one.cells, { name }), tools, behind(one, () => openRow(name, false)), mostLike(one.near));
   draw();
   if (focus) box.focus();
 }
@@ -243,32 +323,94 @@ async function tableRows(start = "0", focus = true) {
   if (last && left.some((one) => one.place > last.place)) $("list").append(button("More rows", () => tableRows(String(last.place + 1))));
   if (focus) $("list").focus();
 }
-// The table of all rows, the largest error first. Its filters gray out the other rows of the map, whose view is a filter, too.
-const SHOWN = 100;
-function filterRows() {
-  const words = $("f-words").value.toLowerCase(), error = $("f-error").value, chance = $("f-chance").value, inView = $("f-view").checked;
-  const c = $("map"), found = [];
-  bank.words ??= bank.ids.map((id, at) => `${id} ${label(at)}`.toLowerCase());
-  for (let at = 0; at < bank.ids.length; at++) {
-    if (error !== "" && !(bank.error[at] !== null && bank.error[at] >= Number(error))) continue;
-    if (chance !== "" && !(bank.chance[at] !== null && 100 * bank.chance[at] >= Number(chance))) continue;
-    if (inView) { const [x, y] = place(at); if (x < 0 || y < 0 || x > c.width || y > c.height) continue; }
-    if (words && !bank.words[at].includes(words)) continue;
-    found.push(at);
+// The table of rows: 50 at a time, sorted by a column of its head. The map grays out what the filters hide.
+const SHOWN = 50, MEASURES = [["labels", "label"], ["error", "error"], ["doubt", "suspicion"], ["chance", "wrong, %"]];
+let sort = ["error", -1], listed = [], first = 0, turn = 0;
+// One control for each measure and column: from and to for numbers, a choice for categories, words for texts.
+function control(key, title, kind, values = []) {
+  const line = make(kind === "number" ? "fieldset" : "label", kind === "number" ? "" : title);
+  if (kind === "number") line.append(make("legend", title));
+  for (const how of kind === "number" ? ["from", "to"] : kind === "category" ? ["is"] : ["has"]) {
+    const input = make(how === "is" ? "select" : "input");
+    if (how === "is") input.append(new Option("any", ""), ...values.map((one) => new Option(one)));
+    else { input.placeholder = how === "has" ? "contains" : how; if (how !== "has") { input.type = "number"; input.step = "any"; } }
+    input.setAttribute("aria-label", `${title} ${input.placeholder ?? ""}`.trim());
+    Object.assign(input.dataset, { key, how });
+    line.append(input);
   }
-  filtered = found.length < bank.ids.length ? new Uint8Array(bank.ids.length) : null;
-  if (filtered) for (const at of found) filtered[at] = 1;
-  found.sort((a, b) => (bank.error[b] ?? -1) - (bank.error[a] ?? -1));
-  $("f-count").textContent = `${found.length} of ${bank.ids.length} rows` + (found.length > SHOWN ? `; the ${SHOWN} of largest error are listed` : "");
-  const head = make("tr");
-  for (const name of ["id", bank.target, "error", "wrong with"]) head.append(make("th", name));
-  $("f-table").replaceChildren(head, ...found.slice(0, SHOWN).map((at) => {
-    const line = make("tr"), id = make("td");
-    id.append(button(String(bank.ids[at]), () => openRow(String(bank.ids[at]))));
-    line.append(id, make("td", label(at)), make("td", bank.error[at] === null ? "" : number(bank.error[at]), "num"), make("td", bank.chance[at] ? `${Math.round(100 * bank.chance[at])} %` : "", "num"));
-    return line;
-  }));
+  return line;
+}
+async function showRows(by = null) {
+  if (by) sort = [by, -1];
+  $("rows").hidden = false;
+  $("show-rows").setAttribute("aria-expanded", true);
+  if (!$("f-fields").childElementCount) {
+    const columns = await ask("columns"), measure = ([key, title]) => control(key, key === "labels" ? bank.target : title, key === "labels" && bank.classes ? "category" : "number", bank.classes || []);
+    $("f-fields").parentElement.open = innerWidth >= 900;
+    fill("f-fields", control("words", "id or label", "text"), ...MEASURES.map(measure), ...Object.entries(columns).map(([name, values]) => control("column " + name, name, bank.columns[name], values)));
+  }
+  return filterRows();
+}
+async function narrow(key, how) {
+  await showRows();
+  for (const input of $("filter").querySelectorAll(`[data-key="${key}"]`)) input.value = how[input.dataset.how] ?? "";
+  await filterRows();
+}
+function meets(value, how) {
+  return value !== null && (how.from === undefined || value >= how.from) && (how.to === undefined || value <= how.to) &&
+    (how.is === undefined || value === how.is) && (how.has === undefined || value.includes(how.has));
+}
+// The places of all rows in the order of the table; rows without a value come last.
+function order() {
+  const [key, way] = sort, values = bank[key];
+  if (key === "id") return way < 0 ? bank.labels.map((_, at) => at) : bank.labels.map((_, at) => bank.labels.length - 1 - at);
+  return (bank.orders ??= {})[sort] ??= [...bank.labels.keys()].sort((a, b) => (values[a] === null) - (values[b] === null) || way * (values[a] - values[b]) || a - b);
+}
+async function filterRows() {
+  const mine = ++turn, columns = {}, own = {}, input = [...$("filter").querySelectorAll("[data-key]")].filter((one) => one.value !== "");
+  for (const { dataset: { key, how }, value, type } of input) {
+    const of = key.startsWith("column ") ? (columns[key.slice(7)] ??= {}) : (own[key] ??= {});
+    of[how] = type === "number" ? Number(value) : key === "words" ? value.toLowerCase() : value;
+  }
+  const passed = Object.keys(columns).length ? await ask("filter", { columns }) : null;
+  if (mine !== turn) return; // typed on meanwhile
+  const some = new Uint8Array(bank.ids.length), value = { words: (at) => bank.words[at], labels: (at) => (bank.classes ? label(at) : bank.labels[at]) };
+  bank.words ??= bank.ids.map((id, at) => `${id} ${label(at)}`.toLowerCase());
+  if (passed) for (const at of passed) some[at] = 1; else some.fill(1);
+  for (const [key, how] of Object.entries(own))
+    for (let at = 0; at < some.length; at++) if (some[at] && !meets((value[key] ?? ((one) => bank[key][one]))(at), how)) some[at] = 0;
+  if (box) for (let at = 0; at < some.length; at++) {
+    const x = bank.points[2 * at], y = bank.points[2 * at + 1];
+    if (x < box[0] || y < box[1] || x > box[2] || y > box[3]) some[at] = 0;
+  }
+  listed = order().filter((at) => some[at]);
+  filtered = listed.length < some.length ? some : null;
+  first = 0;
+  histogram();
   draw();
+  return listRows();
+}
+async function listRows() {
+  const mine = turn, start = first, shown = listed.slice(start, start + SHOWN), head = make("tr");
+  $("f-count").textContent = `${shown.length ? `${start + 1} to ${start + shown.length} of ` : ""}${listed.length} rows` + (box ? ", in the selected area" : "");
+  $("f-back").setAttribute("aria-disabled", start === 0);
+  $("f-on").setAttribute("aria-disabled", start + SHOWN >= listed.length);
+  for (const [key, title] of [["id", "id"], ...MEASURES]) {
+    const cell = make("th"), name = key === "labels" ? bank.target : title;
+    cell.append(button(name, () => keepFocus(() => { sort = [key, sort[0] === key ? -sort[1] : -1]; return filterRows(); })));
+    if (sort[0] === key) cell.setAttribute("aria-sort", sort[1] < 0 ? "descending" : "ascending");
+    head.append(cell);
+  }
+  const lines = shown.map((at) => {
+    const line = make("tr"), id = make("td"), own = make("td", "", "row-cells"), mark = (on) => () => { marked = on ? at : -1; overlay(); };
+    id.append(button(String(bank.ids[at]), () => openRow(String(bank.ids[at]))));
+    line.append(id, make("td", label(at)), ...["error", "doubt", "chance"].map((key) => make("td", bank[key][at] === null ? "–" : number(bank[key][at]))), own);
+    for (const [event, on] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]]) line.addEventListener(event, mark(on));
+    return line;
+  });
+  $("f-table").replaceChildren(head, ...lines);
+  const rows = shown.length ? await ask("rows", { names: shown.map((at) => String(bank.ids[at])) }) : [];
+  if (mine === turn && start === first) rows.forEach((row, k) => lines[k].lastChild.append(cells(row, { name: String(bank.ids[shown[k]]) })));
 }
 // Labels that are more probably wrong than right; the others that look most suspicious stand behind a button.
 async function suspects(again = true, all = false) {
@@ -304,7 +446,7 @@ async function typed(form) {
 }
 function rowForm() {
   const form = make("form", "", "fields"), columns = Object.entries(bank.columns);
-  if (bank.id !== null && !(bank.id in bank.columns)) columns.push([bank.id, "id"]);
+  if (can("add") && bank.id !== null && !(bank.id in bank.columns)) columns.push([bank.id, "id"]);
   for (const [name, kind] of columns) {
     const line = make("label", name + (kind === "id" ? " (to add it)" : "")), field = make(["text", "set", "vector"].includes(kind) ? "textarea" : "input");
     if (kind === "image" || kind === "audio") { field.type = "file"; field.accept = kind + "/*"; }
@@ -315,10 +457,13 @@ function rowForm() {
   const line = make("label", bank.target + " (to add it)"), input = make("input");
   input.id = "new-label";
   line.append(input);
-  form.append(line, make("button", "Predict it", "strong"), button("Add it", async () => {
-    const done = await change("add", { ...(await typed(form)), label: input.value }, "the row is added");
-    await openRow(String(done.id));
-  }));
+  if (can("add")) form.append(line);
+  form.append(make("button", "Predict it", "strong"));
+  if (can("add"))
+    form.append(button("Add it", async () => {
+      const done = await change("add", { ...(await typed(form)), label: input.value }, "the row is added");
+      await openRow(String(done.id));
+    }));
   form.addEventListener("submit", (event) => { event.preventDefault(); attempt(async () => { const { row, files } = await typed(form); await search(row, files); }); });
   fill("new", make("h2", "Try a row"), form);
   form.querySelector("[data-column]").focus();
@@ -347,13 +492,21 @@ async function change(what, body, text) {
   } finally { changes -= 1; }
 }
 async function load() {
-  bank = await ask("map");
+  const now = await ask("map"), places = now.checked;
+  for (const name of ["doubt", "error", "chance"]) {
+    const values = now[name];
+    now[name] = new Array(now.rows).fill(null);
+    places.forEach((at, k) => { now[name][at] = name === "chance" ? Number((100 * values[k]).toFixed(2)) : values[k]; });
+  }
+  now.at = new Map(now.ids.map((id, at) => [String(id), at]));
+  bank = now;
   $("name").textContent = `${bank.name}: ${bank.rows} rows`;
   $("undo").setAttribute("aria-disabled", bank.undo === 0);
+  $("undo").hidden = $("export").hidden = !can("undo");
   $("show-table").hidden = bank.table === null;
   $("show-table").textContent = bank.table === null ? "" : "Rows of " + bank.table.name;
   recolor();
-  if (!$("rows").hidden) filterRows();
+  if (!$("rows").hidden) await filterRows();
 }
 async function follow() {
   try {
@@ -374,8 +527,20 @@ addEventListener("DOMContentLoaded", () => attempt(async () => {
   $("show-suspects").addEventListener("click", () => attempt(() => suspects()));
   $("show-table").addEventListener("click", () => attempt(() => tableRows()));
   $("show-add").addEventListener("click", rowForm);
-  $("show-rows").addEventListener("click", () => { $("rows").hidden = !$("rows").hidden; if ($("rows").hidden) { filtered = null; draw(); } else { filterRows(); $("f-words").focus(); } });
-  $("filter").addEventListener("input", filterRows);
+  const rowsAndFocus = (by) => attempt(async () => { await showRows(by); $("rows").focus(); });
+  $("show-errors").addEventListener("click", () => rowsAndFocus("error"));
+  $("show-rows").addEventListener("click", () => {
+    if ($("rows").hidden) return rowsAndFocus();
+    $("rows").hidden = true;
+    $("show-rows").setAttribute("aria-expanded", false);
+    filtered = box = null;
+    recolor();
+  });
+  const page = (step) => () => { if (first + step >= 0 && first + step < listed.length) { first += step; attempt(listRows); } };
+  $("f-back").addEventListener("click", page(-SHOWN));
+  $("f-on").addEventListener("click", page(SHOWN));
+  $("f-clear").addEventListener("click", () => { $("filter").reset(); box = null; attempt(filterRows); });
+  $("filter").addEventListener("input", () => attempt(filterRows));
   $("filter").addEventListener("submit", (event) => event.preventDefault());
   $("undo").addEventListener("click", () => attempt(() => change("undo", {}, "taken back")));
   $("export").addEventListener("click", () => attempt(async () => {
