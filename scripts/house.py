@@ -9,7 +9,8 @@
 Rules: files of a package import one another without a circle (imports for types and inside functions count); nothing
 reads another object's underscore attribute or imports another file's underscore name; names say what a thing is; a
 package binds no public name beside its ``__all__``, and has a page in ``docs/api``; nobody but ``heads`` asks of what
-class a head is (``heads/kinds.py`` answers what callers want to know).
+class a head is (``heads/kinds.py`` answers what callers want to know); a number of training has its default and range
+in ``settings.py``, and a value in at most two other files beside presets.
 """
 
 import argparse
@@ -178,6 +179,42 @@ def head_checks(modules: dict[str, Module]) -> Iterator[tuple[Module, int, str]]
                     yield module, node.lineno, name
 
 
+def settings_typed(modules: dict[str, Module]) -> Iterator[tuple[str, list[Path]]]:
+    """Numbers of training in ``settings.py`` that more than two other files give a value, but for presets."""
+    home = modules.get("vicinal.settings")
+    classes = [one for one in home.tree.body if isinstance(one, ast.ClassDef)] if home else []
+    training = [one for each in classes if each.name == "BaseTraining" for one in each.body]
+    fields = [one for one in training if isinstance(one, ast.AnnAssign) and one.value]
+    names = {ast.unparse(one.target) for one in fields if "Limits(" in ast.unparse(one.value)}
+    places: dict[str, list[Path]] = {}
+    for module in modules.values():
+        if module.room in ("cli", "estimators", "training", "workflows") and module.path.stem != "presets":
+            for name in names & set(_valued(module.tree)):
+                places.setdefault(name, []).append(module.path)
+    for name, paths in sorted(places.items()):
+        if len(paths) > 2:
+            yield name, sorted(paths)
+
+
+def _valued(tree: ast.Module) -> Iterator[str]:
+    """Names of fields, of arguments with defaults, and of keys with a plain value."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.arguments):
+            pairs = zip([*node.posonlyargs, *node.args][::-1], node.defaults[::-1], strict=False)
+            yield from (argument.arg for argument, _ in pairs)
+            named = zip(node.kwonlyargs, node.kw_defaults, strict=True)
+            yield from (argument.arg for argument, default in named if default is not None)
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            yield from (ast.literal_eval(key) for key, value in pairs if key and _is_plain(key) and _is_plain(value))
+
+
+def _is_plain(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
+
+
 def defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of everything that is given a name: variables, attributes, arguments, functions, classes."""
     for node in ast.walk(tree):
@@ -234,6 +271,8 @@ def faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
             yield f"{module.path}: name: {module.path.stem!r} does not say what is in it"
     for module, line, name in head_checks(modules):
         yield f"{module.path}:{line}: head: isinstance of {name}; ask heads/kinds.py, or give heads what answers it"
+    for name, paths in settings_typed(modules):
+        yield f"{paths[0]}: setting: {name} has a value in {len(paths)} files; take that of vicinal/settings.py"
     yield from _package_faults(modules, pages)
 
 

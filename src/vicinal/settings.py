@@ -16,7 +16,10 @@ MOST_NEIGHBORS = 1024
 """Rows that a kriging readout looks at, at most: their kernel is a matrix of so many rows for each query."""
 
 LARGEST_SIZE = 1 << 20
-"""Units of a layer, and members: beyond it no machine holds the network."""
+"""Units of a layer: beyond it no machine holds the network."""
+
+RATES = ("positive", "true_positive", "false_positive", "accuracy")
+"""Rates of :func:`vicinal.losses.group_rates` that are measured, and that a fit can equalize."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,21 @@ class Limits:
     closed: bool = True
 
 
-def setting(default: Any, sentence: str = "", limits: Limits | None = None, metavar: str | None = None) -> Any:
-    """A field with its default, what the help of commands says of it, the range of a number, and what a text names."""
-    return field(default=default, metadata={"sentence": sentence, "limits": limits, "metavar": metavar})
+def setting(
+    default: Any,
+    sentence: str = "",
+    limits: Limits | None = None,
+    *,
+    choices: tuple[str, ...] | None = None,
+    metavar: str | None = None,
+) -> Any:
+    """A field with its default, its sentence in the help of commands, the range of a number, and the names of a choice.
+
+    ``metavar`` is what the help calls its value.
+    """
+    return field(
+        default=default, metadata={"sentence": sentence, "limits": limits, "choices": choices, "metavar": metavar}
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -45,7 +60,11 @@ class BaseTraining:
     )
     weight_decay: float = setting(0.0, "Decoupled weight decay.", Limits(0, LARGEST))
     patience: int = setting(10, "Epochs without a better validation error before training stops.", Limits(1))
-    precision: str = setting("32-true", "Precision: 32-true, 64-true, bf16-mixed or 16-mixed.")
+    precision: str = setting(
+        "32-true",
+        "Precision: 32-true, 64-true, bf16-mixed or 16-mixed.",
+        choices=("32-true", "64-true", "bf16-mixed", "16-mixed"),
+    )
     accelerator: str = setting("auto", "Accelerator: cpu, gpu, mps or auto, as in Lightning.")
     logger: str | None = setting(None, "Training log: csv, tensorboard, wandb or mlflow.")
     progress: bool = False
@@ -79,16 +98,23 @@ class NeighborSettings(EstimatorSettings):
         "Settings by one name: nona (the NONA paper's model and training; its encoders are trained, too, unless "
         "--tune none). Options that are named go before it.",
     )
-    head: str = setting("nona", "Head: nona (neighbors) or dense.")
+    head: str = setting("nona", "Head: nona (neighbors) or dense.", choices=("nona", "dense"))
     metric: str = setting(
         "auto",
         "What makes rows near: trees (boosted), kernel (with learned lengths of columns; for classes "
         "also of frozen encoders), network (trained), or auto (what predicts best; a network only if clearly better).",
+        choices=("auto", "network", "kernel", "trees"),
     )
     similarity: str = setting("l2", "Similarity: l2, l1, cosine, dot, scaled_dot, snr, squared_l2.")
-    mask: str | None = setting("s2", "Rejection of far neighbors: s2, s1, s2-ranks, s1-ranks, s2-reject, topk or none.")
-    mask_parameters: str = setting("pointwise", "Parameters of s1 and s2: pointwise or global.")
-    mask_extent: str = "admissible"
+    mask: str | None = setting(
+        "s2",
+        "Rejection of far neighbors: s2, s1, s2-ranks, s1-ranks, s2-reject, topk or none.",
+        choices=("s1", "s2", "s1-ranks", "s2-ranks", "s2-reject", "topk"),
+    )
+    mask_parameters: str = setting(
+        "pointwise", "Parameters of s1 and s2: pointwise or global.", choices=("pointwise", "global")
+    )
+    mask_extent: str = setting("admissible", choices=("admissible", "all"))
     simplex: str = setting(
         "auto", "Weights: softmax, sparsemax, entmax15; auto: entmax15 for numbers, softmax for classes."
     )
@@ -97,6 +123,7 @@ class NeighborSettings(EstimatorSettings):
         "How neighbors are combined: rows (a weighted mean of few), comparables (few, each adjusted by a trend "
         "by columns), dense (many, weights also below 0), attention (all, of a network), or auto (the fewest rows that "
         "do nearly as well).",
+        choices=("auto", "attention", "rows", "comparables", "dense"),
     )
     max_neighbors: int | None = setting(
         None,
@@ -108,6 +135,7 @@ class NeighborSettings(EstimatorSettings):
         "none",
         "Scale that numbers are learned on: none, log (for positive numbers such as prices; predictions are "
         "weighted geometric means), rank (normal scores), or auto (log if a kernel predicts better with it).",
+        choices=("none", "log", "rank", "auto"),
     )
     loss: Any = setting(
         None,
@@ -129,8 +157,9 @@ class NeighborSettings(EstimatorSettings):
     fair_rate: str = setting(
         "positive",
         "For classes, the rate that --fair makes equal: positive, true_positive, false_positive or accuracy.",
+        choices=RATES,
     )
-    n_neighbors: int = 5
+    n_neighbors: int = setting(5, limits=Limits(1))
     index: str | None = setting(
         None,
         "Index to find neighbors: exact, faiss:IVF1024,Flat, milvus:./bank.db, milvus:http://host:19530; default: "
@@ -145,9 +174,7 @@ class NeighborSettings(EstimatorSettings):
     minutes: float = setting(10.0, "Most minutes for --tune auto.", Limits(0, closed=False))
     plan: Any = setting(None, "plan.json of an earlier model, to tune the same way.")
     hidden: tuple[int, ...] = setting((200, 25), "Sizes of the projector's layers; the last is the embedding's.")
-    members: int = setting(
-        8, "Number of projectors with heads, whose predictions are averaged.", Limits(1, LARGEST_SIZE)
-    )
+    members: int = setting(8, "Number of projectors with heads, whose predictions are averaged.", Limits(1, 1024))
     final_tanh: bool = setting(default=False, sentence="End the projector with a tanh, as in the NONA paper.")
     dropout: float = setting(0.2, "Dropout before each projector layer.")
     devices: int | str = setting(1, "Number of processes that train together, each on its own device.")

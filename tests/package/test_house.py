@@ -10,6 +10,26 @@ def module(name, text):
     return house.Module(name, Path(f"{name.replace('.', '/')}.py"), text, ast.parse(text))
 
 
+def test_a_number_of_training_has_its_value_in_one_place():
+    home = module(
+        "vicinal.settings",
+        "class BaseTraining:\n    decay: float = setting(0.1, '', Limits(0))\n    log: str = setting('')",
+    )
+    texts = {
+        "estimators.a": "class A:\n    decay: float = 0.1\n    log: str = ''",
+        "estimators.presets": "P = {'decay': 0.1}",
+        "cli.b": "def fit(*, decay=0.1, log=''): ...",
+        "workflows.c": "known = {'decay': decay, 'log': ''}",
+        "training.d": "use(settings.decay, decay=settings.decay)",
+        "losses.e": "def loss(x, decay=0.1): ...",
+    }
+    modules = {name: module(f"vicinal.{name}", text) for name, text in texts.items()} | {home.name: home}
+    assert list(house.settings_typed(modules)) == []
+    modules["more"] = module("vicinal.training.more", "known = {'decay': 0.1}")
+    ((name, paths),) = house.settings_typed(modules)
+    assert (name, [path.stem for path in paths]) == ("decay", ["b", "a", "more"])
+
+
 def test_nobody_but_heads_asks_of_what_class_a_head_is():
     heads = module(
         "vicinal.heads", "from vicinal.heads.kriging import Kriging\n__all__ = ['Kriging', 'weighs_locally']"

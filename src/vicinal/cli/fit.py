@@ -58,7 +58,6 @@ def fit(
 
     source = table_source("data", data, options["database"])
     folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
-    o.check_method("--head", "head", options["head"])
     parameters = o.estimator_parameters(context)
     job = TableJob(source=source, target=target[0], also=target[1:], parameters=parameters, **o.table_settings(options))
     quiet, as_json = options["quiet"], options["as_json"]

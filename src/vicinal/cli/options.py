@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from vicinal.cli.output import print_progress
-from vicinal.settings import EstimatorSettings, NeighborSettings
+from vicinal.settings import BaseTraining, EstimatorSettings, NeighborSettings
 
 DATA, LEARN, TRAIN = (f"Advanced: {what}" for what in ("the table", "what is learned", "training"))
 ALSO = "Advanced: also"
@@ -191,8 +191,7 @@ TRAINING: Options = {
     **of_settings(
         EstimatorSettings,
         TRAIN,
-        *("max_epochs", "batch_size", "learning_rate", "encoder_learning_rate", "weight_decay", "patience"),
-        *("precision", "accelerator"),
+        *(one.name for one in fields(BaseTraining) if one.metadata and one.name != "logger"),
     ),
     "seed": (Seed, 0),
     "cache": option(Path | None, "Folder that keeps vectors of frozen encoders between runs.", ALSO),
@@ -258,9 +257,7 @@ RUN: Options = {"as_json": (AsJson, False), "quiet": (Quiet, False), "verbose": 
 ANSWER: Options = {name: RUN[name] for name in ("as_json", "quiet")}
 """How a command reports that shows lines of progress and no display."""
 
-_PARSED = frozenset(
-    {"preset", "encoder", "similarity", "mask", "simplex", "hidden", "max_epochs", "epochs", "seed", "cache"}
-)
+_PARSED = frozenset({"preset", "encoder", "mask", "hidden", "max_epochs", "epochs", "seed", "cache"})
 _OF_JOBS = frozenset({"test", "validation", "plan", "query"})
 
 PLAIN = tuple(name for name in ("head", *TRAINING, *NEIGHBORS, *FIT) if name not in _PARSED | _OF_JOBS)
@@ -338,14 +335,12 @@ def table_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def estimator_parameters(context: typer.Context) -> dict[str, Any]:
-    """Parameters of an estimator from the options of a command, checked."""
+    """Parameters of an estimator from the options of a command."""
     options = context.params
     parameters = {name: options[name] for name in PLAIN if name in options}
     parameters |= {
         "encoders": parse_encoders(options["encoder"]),
-        "similarity": check_method("--similarity", "similarity", options["similarity"]),
-        "mask": parse_mask(options["mask"]),
-        "simplex": check_method("--simplex", "simplex", options["simplex"], also=("auto",)),
+        "mask": None if options["mask"] == "none" else options["mask"],
         "hidden": parse_sizes(options["hidden"]),
         "max_epochs": _max_epochs(context),
         "progress": False,
@@ -439,19 +434,3 @@ def parse_sizes(text: str) -> tuple[int, ...]:
         return tuple(int(size) for size in text.split(","))
     except ValueError as wrong:
         raise ValueError(f"--hidden: expected whole numbers with commas, as 200,25, got {short(text)}") from wrong
-
-
-def parse_mask(text: str) -> str | None:
-    """Name of a mask, None for "none"."""
-    from vicinal.core import check_choice
-
-    masks = ("s1", "s2", "s1-ranks", "s2-ranks", "s2-reject", "topk", "none")
-    check_choice("--mask", text, masks)
-    return None if text == "none" else text
-
-
-def check_method(option: str, kind: str, name: str, also: tuple[str, ...] = ()) -> str:
-    """``name`` if it is a registered method of ``kind``, or one of ``also``; else ValueError."""
-    from vicinal.core import check_choice, entries
-
-    return check_choice(option, name, [*also, *(method.name for method in entries(kind))])

@@ -3,13 +3,14 @@
 import os
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeVar, get_args
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
@@ -44,6 +45,35 @@ class Saved(BaseModel):
     """The content of a JSON file of ours: no other fields, values of exactly these types, no NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+_PLAIN: dict[Any, Any] = {str: Annotated[str, Field(max_length=1000)], bool: bool, int: int, float: float}
+
+
+def saved_settings(kind: type, names: Collection[str], *, required: bool = True) -> type[Saved]:
+    """What a file holds of settings: numbers within their limits, choices, texts and truth values.
+
+    A setting that may be None may be left out, and is None then; settings of other types are left to the caller.
+
+    Args:
+        kind: of :mod:`vicinal.settings`.
+        names: of the settings.
+        required: whether the others must be there; else they have their defaults.
+    """
+    known: dict[str, Any] = {}
+    for one in (one for one in fields(kind) if one.name in names):
+        limits, choices = one.metadata.get("limits"), one.metadata.get("choices")
+        optional = type(None) in get_args(one.type)
+        plain = _PLAIN.get(get_args(one.type)[0] if optional else one.type)
+        if choices:
+            plain = Literal[choices]
+        elif limits is not None:
+            ends = {"ge" if limits.closed else "gt": limits.low, "le" if limits.closed else "lt": limits.high}
+            plain = Annotated[plain, Field(**{name: end for name, end in ends.items() if end is not None})]
+        if plain is not None:
+            default = ... if required and one.default is not None else one.default
+            known[one.name] = (plain | None if optional else plain, default)
+    return create_model(kind.__name__, __base__=Saved, **known)
 
 
 def machine_memory() -> int:

@@ -10,9 +10,6 @@ from vicinal.core.checks import short_text
 from vicinal.data.cells import as_numbers, missing_cells
 from vicinal.data.target import class_names
 
-RATES = ("positive", "true_positive", "false_positive", "accuracy")
-"""Rates of :func:`vicinal.losses.group_rates` that are measured, and that a fit can equalize."""
-
 MOST_GROUPS = 20
 _FEW = 10
 _PARTS = 4

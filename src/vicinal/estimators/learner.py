@@ -33,7 +33,7 @@ from vicinal.index import NeighborBank
 from vicinal.settings import LikenessSettings
 from vicinal.training import NeighborNetwork
 from vicinal.training.rows import Rows, RowSubset
-from vicinal.training.settings import TrainingSettings, check_limits
+from vicinal.training.settings import TrainingSettings, check_values
 
 if TYPE_CHECKING:
     from vicinal.evaluation.alike import Estimate
@@ -218,7 +218,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
     def _check_settings(self) -> None:
         check_choice("labels", self.labels, LABELS)
         check_choice("sampler", self.sampler, SAMPLERS)
-        check_limits(self.get_params(deep=False), LikenessSettings)
+        check_values(self.get_params(deep=False), LikenessSettings)
         check_tune(self.tune)
         check_between("validation_fraction", self.validation_fraction, 0, 1)
         self._training(0)

@@ -8,25 +8,15 @@ from torch import nn
 
 from vicinal.core import check_choice, entries, short
 from vicinal.core.checks import check_between, check_integer, check_number
-from vicinal.data.attributes import RATES
 from vicinal.encoders import MemberProjectors, PrincipalProjector, TableEncoder
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.plan import read_plan
-from vicinal.estimators.target_transform import TRANSFORMS
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
 from vicinal.masks import RankStep, RejectingStep, SoftStep, TopK
 from vicinal.settings import LARGEST_SIZE, NeighborSettings
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import NeighborNetwork, TrainingSettings
-from vicinal.training.settings import check_limits
-
-MASKS = ("s1", "s2", "s1-ranks", "s2-ranks", "s2-reject", "topk")
-
-HEADS = ("nona", "dense")
-
-READOUTS = ("auto", "attention", "rows", "comparables", "dense")
-
-METRICS = ("auto", "network", "kernel", "trees")
+from vicinal.training.settings import check_values
 
 NEIGHBORS = 30
 """Rows that a kriging readout of a network looks at where ``max_neighbors`` is None."""
@@ -36,11 +26,10 @@ PAPER_EPS = 1e-12
 
 
 def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
-    """The mask that ``mask`` names: None, a step of :data:`MASKS`, "topk" (with ``n_neighbors``), or a module."""
+    """The mask that ``mask`` names: None, a step by its name, "topk" (with ``n_neighbors``), or a module."""
     mask = settings["mask"]
     if mask is None or isinstance(mask, nn.Module):
         return mask
-    check_choice("mask", mask, MASKS)
     if mask == "topk":
         return TopK(settings["n_neighbors"])
     family, _, kind = mask.partition("-")
@@ -64,7 +53,6 @@ def make_head(
         multilabel: whether rows have several classes; ``start`` is then the log odds of each.
         numbers: whether rows have several numbers; ``start`` is then the mean of each.
     """
-    check_choice("head", settings["head"], HEADS)
     members = check_integer("members", settings["members"])
     heads = [_one_head(settings, dim, start, multilabel=multilabel, numbers=numbers) for _ in range(members)]
     return heads[0] if members == 1 else Ensemble(heads)
@@ -78,10 +66,9 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         classes: whether classes are predicted.
 
     Raises:
-        ValueError: naming a readout that does not exist, or a setting that it does not go with.
+        ValueError: naming a setting that the readout does not go with.
     """
-    readout = check_choice("readout", settings["readout"], READOUTS)
-    metric = check_choice("metric", settings["metric"], METRICS)
+    readout, metric = settings["readout"], settings["metric"]
     if metric in ("kernel", "trees"):
         _check_untrained(settings, metric)
     if readout == "comparables" and (metric == "network" or (classes and metric == "kernel")):
@@ -193,19 +180,14 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
         ValueError: naming the parameter that is none of its choices or out of its range.
     """
     training_settings(settings, 0)
-    check_limits(settings, NeighborSettings)
+    check_values(settings, NeighborSettings)
     if isinstance(settings["random_state"], int):
         check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
-    check_choice("head", settings["head"], HEADS)
     check_readout(settings, classes=classes)
     _check_transform(settings, classes=classes)
-    if isinstance(settings["mask"], str):
-        check_choice("mask", settings["mask"], MASKS)
-    if settings["simplex"] != "auto" and isinstance(settings["simplex"], str):
-        check_choice("simplex", settings["simplex"], [entry.name for entry in entries("simplex")])
+    if isinstance(settings["simplex"], str):
+        check_choice("simplex", settings["simplex"], ["auto", *(entry.name for entry in entries("simplex"))])
     resolve_similarity(settings["similarity"])
-    check_choice("mask_parameters", settings["mask_parameters"], ("pointwise", "global"))
-    check_choice("mask_extent", settings["mask_extent"], ("admissible", "all"))
     _check_fair(settings, classes=classes)
     check_tune(settings["tune"], auto=True)
     read_plan(settings["plan"])
@@ -215,7 +197,7 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
 
 
 def _check_transform(settings: dict[str, Any], *, classes: bool) -> None:
-    name = check_choice("target_transform", settings["target_transform"], TRANSFORMS)
+    name = settings["target_transform"]
     if classes and name not in ("none", "auto"):
         raise ValueError(f"target_transform: expected 'none' for classes, which are no numbers, got {short(name)}")
     if settings["index"] is not None and name not in ("none", "auto"):
@@ -226,7 +208,6 @@ def _check_transform(settings: dict[str, Any], *, classes: bool) -> None:
 
 def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:
     """Raise ValueError for settings of ``fair`` that are wrong, or that train nothing by a gradient of predictions."""
-    rate = check_choice("fair_rate", settings["fair_rate"], RATES)
     if settings["fair"] is None:
         return
     if not isinstance(settings["fair"], str):
@@ -240,8 +221,9 @@ def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:
         )
     if settings["validation_fraction"] == 0:
         raise ValueError("fair: expected validation_fraction above 0, got 0; members that are folds are trained apart")
-    if rate != "positive" and not classes:
-        raise ValueError(f"fair_rate: expected 'positive' for numbers, which have no rates, got {short(rate)}")
+    if settings["fair_rate"] != "positive" and not classes:
+        got = short(settings["fair_rate"])
+        raise ValueError(f"fair_rate: expected 'positive' for numbers, which have no rates, got {got}")
 
 
 def layer_sizes(hidden: Any) -> tuple[int, ...]:

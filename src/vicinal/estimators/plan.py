@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt
 
 from vicinal.core import short
-from vicinal.core.untrusted import Saved, read_settings
+from vicinal.core.untrusted import read_settings, saved_settings
+from vicinal.settings import BaseTraining
 
 EPOCHS = 6
 """Most epochs of a plan; more gained nothing on validation rows of the sets that it was tried on."""
@@ -22,10 +23,14 @@ FEWEST_ROWS = 256
 ENCODER_LEARNING_RATE = 1e-4
 """Of the highest layer, with few epochs at the end of which it has fallen to 0."""
 
-_Positive = Annotated[float, Field(gt=0, le=1e6)]
+
+TRAINED = ("batch_size", "learning_rate", "weight_decay", "precision")
+"""Settings of training that are those of an estimator, but for the precision, which a probe may choose."""
+
+_Training = saved_settings(BaseTraining, TRAINED, required=False)
 
 
-class TuningPlan(Saved):
+class TuningPlan(_Training):  # type: ignore[misc, valid-type]  # it is made of settings
     """What of pretrained encoders is trained, on how many rows, and how: with a seed, all that a model depends on.
 
     Learning rates rise over the first tenth of the steps and then fall to 0; the epoch with the lowest validation error
@@ -52,18 +57,13 @@ class TuningPlan(Saved):
     tune: str = Field(pattern=r"^(none|all|lora|last-[1-9]\d{0,3})$")
     epochs: PositiveInt
     rows: Annotated[int, Field(ge=2)]
-    batch_size: Annotated[int, Field(ge=2)] = 128
-    learning_rate: _Positive = 1e-3
-    encoder_learning_rate: _Positive = ENCODER_LEARNING_RATE
+    encoder_learning_rate: Annotated[float, Field(gt=0, le=1e6)] = ENCODER_LEARNING_RATE
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     seconds: Annotated[float, Field(ge=0)] = 0.0
 
     def training(self) -> dict[str, Any]:
         """The fields of :class:`vicinal.training.TrainingSettings` that the plan sets."""
-        names = ("batch_size", "learning_rate", "encoder_learning_rate", "layer_decay", "weight_decay", "precision")
-        fixed = {name: getattr(self, name) for name in names}
+        fixed = {name: getattr(self, name) for name in (*TRAINED, "encoder_learning_rate", "layer_decay")}
         return fixed | {"max_epochs": self.epochs, "patience": self.epochs, "schedule": "linear"}
 
     def sentence(self) -> str:

@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, JsonValue, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, JsonValue, NonNegativeInt, PositiveInt, model_validator
 
 from vicinal.core import check_choice, short
-from vicinal.core.untrusted import (
-    Saved,
-    check_settings,
-)
+from vicinal.core.untrusted import Saved, check_settings, saved_settings
 from vicinal.data import TableForm
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.base import KIND_NAMES, Size
@@ -19,12 +17,11 @@ from vicinal.encoders.names import check_encoder, chosen_encoder, reaches_out
 from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.kernel_metric import WHOLE
-from vicinal.estimators.network import READOUTS
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.trials import Trial
 from vicinal.index import FaissIndex
-from vicinal.settings import MOST_NEIGHBORS
+from vicinal.settings import MOST_NEIGHBORS, NeighborSettings
 
 VERSION = 2
 """Version of the folder's layout; folders of other versions are refused."""
@@ -38,51 +35,29 @@ _ROLES = ("name", "target", "id", "group", "time", "weight")
 _FORMER_READOUTS = {"kriging": "rows", "signed_kriging": "dense"}
 """Readouts by the names that they had."""
 
-_Share = Annotated[float, Field(ge=0, le=1)]
 _Positive = Annotated[float, Field(gt=0)]
 _Finite = Annotated[float, Field(ge=-100, le=100)]
 _Text = Annotated[str, Field(max_length=1000)]
 
+_LOCAL = ("preset", "minutes", "root", "cache_dir", "checkpoint_dir", "progress", "logger")
+"""Settings that say where and how a run is made, not what is fitted; they are not saved."""
 
-class SavedParameters(Saved):
+_Settings = saved_settings(NeighborSettings, {one.name for one in fields(NeighborSettings)} - set(_LOCAL))
+
+
+class SavedParameters(_Settings):  # type: ignore[misc, valid-type]  # it is made of settings
     """Parameters of an estimator that say what is fitted; see :class:`vicinal.estimators.NeighborRegressor`.
 
-    Those of a preset are here by their values, so that a folder says what was fitted, whatever the preset will be.
+    Those of a preset are here by their values, so that a folder says what was fitted, whatever the preset will be. The
+    settings that are named here have another type in a folder, or are those of a learner.
     """
 
-    head: Literal["nona", "dense"]
-    metric: Literal["auto", "network", "kernel", "trees"] = "network"
-    similarity: _Text
-    mask: Literal["s1", "s2", "s1-ranks", "s2-ranks", "s2-reject", "topk"] | None
-    mask_parameters: Literal["pointwise", "global"]
-    mask_extent: Literal["admissible", "all"]
-    simplex: _Text
-    readout: Annotated[Literal[READOUTS], BeforeValidator(lambda name: _FORMER_READOUTS.get(name, name))] = "attention"  # type: ignore[valid-type]
-    max_neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
-    target_transform: Literal["none", "log", "rank", "auto"] = "none"
     loss: _Text | None
-    fair: _Text | None = None
-    fair_weight: Annotated[float, Field(ge=0)] | None = None
-    fair_rate: Literal["positive", "true_positive", "false_positive", "accuracy"] = "positive"
-    n_neighbors: PositiveInt
-    index: _Text | None
-    index_tolerance: _Share
     columns: dict[str, Kind] | None
     encoders: dict[str, _Text] | None
-    tune: _Text
     hidden: list[Size] = Field(min_length=1, max_length=64)
-    members: Annotated[int, Field(ge=1, le=1024)]
-    final_tanh: bool
     dropout: Annotated[float, Field(ge=0, lt=1)]
-    max_epochs: PositiveInt
-    batch_size: Annotated[int, Field(ge=2)]
-    learning_rate: _Positive
-    encoder_learning_rate: _Positive
-    weight_decay: Annotated[float, Field(ge=0)]
-    patience: PositiveInt
     validation_fraction: Annotated[float, Field(ge=0, lt=1)]
-    precision: _Text
-    accelerator: _Text
     devices: PositiveInt | Literal["auto"]
     random_state: NonNegativeInt | None
     labels: Literal["classes", "several", "numbers"] | None = None
@@ -92,6 +67,16 @@ class SavedParameters(Saved):
     memory: NonNegativeInt | None = None
     dim: Size | None = None
     unseen: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_former(cls, values: Any) -> Any:
+        """With what folders lack that were written before these settings were there."""
+        if not isinstance(values, Mapping):
+            return values
+        former = {"metric": "network", "readout": "attention", "target_transform": "none", "fair_rate": "positive"}
+        readout = values.get("readout", former["readout"])
+        return former | {**values, "readout": _FORMER_READOUTS.get(str(readout), readout)}
 
 
 class SavedTableEncoder(Saved):

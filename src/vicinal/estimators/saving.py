@@ -57,8 +57,6 @@ _ELEMENTS = 256
 
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
-_LOCAL = ("form", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "minutes", "plan")
-"""Parameters that say where and how a run is made, not what is fitted; they are not saved."""
 
 
 def save_model(model: NeighborEstimator, folder: str | Path, notes: dict[str, Any] | None = None) -> None:
@@ -252,7 +250,7 @@ def _load_bank(folder: Path, config: SavedConfig, width: int, *, verify: bool) -
 
 def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, Any]:
     """What ``config.json`` says of a fitted model, not checked yet."""
-    known = [name for name in SavedParameters.model_fields if name not in _LOCAL and hasattr(model, name)]
+    known = [name for name in SavedParameters.model_fields if hasattr(model, name)]
     settings = settings_of(model)
     parameters = {name: settings.get(name, getattr(model, name)) for name in known}
     if hasattr(model, "labels_"):

@@ -15,7 +15,6 @@ from vicinal.heads.intervals import weighted_quantile
 from vicinal.links import Curve, grows_exponentially, parse
 
 Array = np.ndarray[Any, Any]
-TRANSFORMS = ("none", "log", "rank", "auto")
 
 KNOTS = 512
 """Labels between which normal scores are straight lines, at most."""

@@ -24,7 +24,7 @@ from vicinal.estimators.fitting import with_index
 from vicinal.estimators.indexing import start_indexes
 from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
 from vicinal.estimators.network import check_settings
-from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
+from vicinal.estimators.plan import ENCODER_LEARNING_RATE, TRAINED, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.estimators.presets import settings_of
 from vicinal.index import NeighborBank
 from vicinal.training import TrainingSettings
@@ -150,10 +150,8 @@ class TunedEstimator(NeighborEstimator):
             ways,
             rows,
             left,
-            batch_size=by["batch_size"],
-            learning_rate=by["learning_rate"],
+            **{name: by[name] for name in TRAINED if name != "precision"},
             encoder_learning_rate=by["encoder_learning_rate"] if by_user else ENCODER_LEARNING_RATE,
-            weight_decay=by["weight_decay"],
         )
         plan = plan if plan.tune == "none" else plan.model_copy(update={"seconds": round(plan.seconds + rest, 1)})
         if file is not None:

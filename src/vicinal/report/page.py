@@ -5,7 +5,6 @@ Its neighbor panels show cells as text, image or sound, bars, and contributions 
 
 import base64
 import hashlib
-import io
 import math
 import os
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vicinal.core.files import replace_text
+from vicinal.encoders.images import thumbnail
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
 from vicinal.report.comparables import Grid, grid_view, reasons
@@ -372,26 +372,9 @@ def _media(content: bytes) -> tuple[str, str]:
     address = media_address(content)
     kind = address[5:].partition("/")[0]
     if kind == "image" and len(content) > _LARGEST["image"]:
-        content = _smaller(content)
+        content = thumbnail(content, 256) or b""
         address = media_address(content)
     return (kind, address) if address and len(content) <= _LARGEST[kind] else ("text", "")
-
-
-def _smaller(content: bytes, side: int = 256) -> bytes:
-    """``content`` as a JPEG of at most ``side`` pixels each way; b"" if it cannot be read or Pillow is missing."""
-    try:
-        from PIL import Image
-
-        with Image.open(io.BytesIO(content)) as image:
-            if image.width * image.height > 64_000_000:
-                return b""
-            image.draft("RGB", (side, side))
-            image.thumbnail((side, side))
-            buffer = io.BytesIO()
-            image.convert("RGB").save(buffer, "JPEG", quality=82)
-        return buffer.getvalue()
-    except Exception:  # a picture in a report is never worth losing the report
-        return b""
 
 
 def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:

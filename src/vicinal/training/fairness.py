@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between
-from vicinal.data.attributes import RATES
 from vicinal.losses import distance_covariance, equal_rates
 from vicinal.losses.fairness import Rate
+from vicinal.settings import RATES
 
 _FLOOR = 1e-4
 _COUNTED = {"true_positive": 1, "false_positive": 0}
@@ -26,7 +26,7 @@ class FairTerm(nn.Module):
     Args:
         groups: of all rows ``[n]``, whole numbers from 0.
         weight: $\lambda \ge 0$; None: 0.1 for classes, 1 for numbers.
-        rate: one of :data:`vicinal.data.attributes.RATES`; not used for numbers.
+        rate: one of :data:`vicinal.settings.RATES`; not used for numbers.
         numbers: whether numbers are predicted.
         multilabel: whether rows can have several classes.
 

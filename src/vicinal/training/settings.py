@@ -65,12 +65,11 @@ class TrainingSettings(BaseTraining):
     folder: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        check_limits(vars(self), BaseTraining)
+        check_values(vars(self), BaseTraining)
         check_integer("seed", self.seed, low=0)
         if not 0 < check_number("layer_decay", self.layer_decay) <= 1:  # 0 would leave lower layers as they are
             raise ValueError(f"layer_decay: expected a number above 0 and at most 1, got {self.layer_decay}")
         check_choice("schedule", self.schedule, ("constant", "linear"))
-        check_choice("precision", self.precision, ("32-true", "64-true", "bf16-mixed", "16-mixed"))
         check_accelerator(self.accelerator)
         check_between("timeout", self.timeout, 0, float("inf"))
         if isinstance(self.devices, str):
@@ -81,19 +80,21 @@ class TrainingSettings(BaseTraining):
             check_choice("logger", self.logger, LOGGERS)
 
 
-def check_limits(values: Mapping[str, Any], *kinds: type) -> None:
-    """Check the numbers among ``values`` by the limits of the settings of these kinds; None is none.
+def check_values(values: Mapping[str, Any], kind: type) -> None:
+    """Check the numbers and choices among ``values`` by what the settings of this kind may be; None where it may be.
 
     Raises:
         TypeError: naming a setting that is no number.
-        ValueError: naming a setting out of its range.
+        ValueError: naming a setting that is out of its range, or none of its choices.
 
-    >>> check_limits({"patience": 0}, BaseTraining)
+    >>> check_values({"patience": 0}, BaseTraining)
     Traceback (most recent call last):
     ValueError: patience: expected a whole number of at least 1, got 0
     """
-    for one in (one for kind in kinds for one in fields(kind)):
-        limits, value = one.metadata.get("limits"), values.get(one.name)
+    for one in (one for one in fields(kind) if one.name in values):
+        limits, choices, value = one.metadata.get("limits"), one.metadata.get("choices"), values[one.name]
+        if choices and (one.type is str or not (value is None or callable(value))):  # or a module of the user's
+            check_choice(one.name, value, choices)
         if limits is None or (value is None and one.default is None):
             continue
         if one.type in (int, int | None):

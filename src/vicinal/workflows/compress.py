@@ -1,18 +1,14 @@
 """``vicinal compress``: a smaller model folder beside the old one, and what it costs in error."""
 
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.seeding import seeded
-from vicinal.encoders import EmbeddingCache
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.compression import PLAIN, Cut, compressed
 from vicinal.estimators.inputs import EmbeddedRows
@@ -20,12 +16,10 @@ from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import PAGES
 from vicinal.estimators.saving import save_model
 from vicinal.training.rows import spread
+from vicinal.workflows.measuring import TIMED, seconds_of
 from vicinal.workflows.opening import rows_of_the_table
 
 Log = Callable[[str], None]
-
-_TIMED, _TIMES = 200, 3
-"""Most rows whose prediction is timed, and how often; the least time counts."""
 
 
 @dataclass(frozen=True)
@@ -126,18 +120,13 @@ def _error(model: BankedEstimator) -> float:
 
 def _seconds(model: BankedEstimator) -> float:
     """Processor seconds per row, from its cells, or from its vector if the bank does not keep the cells."""
-    at, best = spread(len(model.bank_), _TIMED), np.inf
+    at = spread(len(model.bank_), TIMED)
     rows = model.bank_.store.rows_at(at)
     queries = EmbeddedRows(rows, model.bank_.store.vectors_at(at))
     whole = set(model.kinds_.values()) <= set(PLAIN) and hasattr(model, "feature_names_in_")
-    for _ in range(_TIMES):
-        model.table_encoder.cache_of_frozen = EmbeddingCache()
-        begun = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IdentityWarning)
-            if isinstance(model, EmbeddingLearner):
-                model.kneighbors(rows if whole else queries, min(10, len(model.bank_)))
-            else:
-                model.predict(rows if whole else queries)
-        best = min(best, (time.process_time() - begun) / len(at))
-    return float(best)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentityWarning)
+        if isinstance(model, EmbeddingLearner):
+            k = min(10, len(model.bank_))
+            return seconds_of(model, lambda: model.kneighbors(rows if whole else queries, k)) / len(at)
+        return seconds_of(model, lambda: model.predict(rows if whole else queries)) / len(at)

@@ -21,7 +21,6 @@ from vicinal.data import LeakWarning, Split
 from vicinal.data.cells import missing_cells
 from vicinal.data.sources import table_name
 from vicinal.data.table import Table, table_kinds
-from vicinal.encoders import EmbeddingCache
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.presets import settings_of
@@ -33,7 +32,7 @@ from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, write_fit
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measurements, measured_of
-from vicinal.workflows.measuring import predict_test
+from vicinal.workflows.measuring import TIMED, predict_test, seconds_of
 from vicinal.workflows.opening import OpenTable, TableJob, rows_of_the_table
 from vicinal.workflows.predict import features_of, read_rows
 
@@ -45,9 +44,6 @@ FEWEST = 10
 
 _SAMPLED = 1000
 """Rows whose similarities say where the floor of the matching loss is."""
-
-_TIMED, _TIMES = 200, 3
-"""Most rows whose prediction is timed, and how often; the least time counts."""
 
 
 @dataclass(frozen=True)
@@ -310,11 +306,7 @@ def _measure(model: BankedEstimator, opened: OpenTable, split: Split) -> Measure
     network = model.network_
     weights = {id(value): value for value in itertools.chain(network.parameters(), network.buffers())}
     size = sum(value.numel() * value.element_size() for value in weights.values())
-    some, seconds = replace(split, test=split.test[:_TIMED]), np.inf
-    for _ in range(_TIMES):
-        model.table_encoder.cache_of_frozen = EmbeddingCache()
-        begun = time.process_time()
-        predict_test(model, opened, some)
-        seconds = min(seconds, (time.process_time() - begun) / len(some.test))
+    some = replace(split, test=split.test[:TIMED])
+    seconds = seconds_of(model, lambda: predict_test(model, opened, some)) / len(some.test)
     measured = measured_of(model, predict_test(model, opened, split), opened.table.target[split.test])
     return Measure(size + model.bank_.vectors.nbytes, seconds, measured.scores)
