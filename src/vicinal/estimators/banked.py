@@ -301,8 +301,9 @@ class BankedEstimator(TunedEstimator):
         >>> summary["rows"], summary["settings"][:13]
         ('60 bank, 9 held out', 'metric kernel')
         """
+        from vicinal.report.summary import summary
+
         check_is_fitted(self, "bank_")
-        from vicinal.report.summary import summary  # pages take a while to import
 
         return summary(facts_of(self))
 

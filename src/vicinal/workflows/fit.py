@@ -33,8 +33,10 @@ from vicinal.estimators.presets import settings_of
 from vicinal.estimators.saving import facts_of, write_model
 from vicinal.estimators.tree_metric import may_be_class_trees, may_be_trees
 from vicinal.estimators.tuning import PLAN
+from vicinal.plot import mask_curves
 from vicinal.report import write_page
 from vicinal.report.card import write_card
+from vicinal.report.figures import most_frequent
 from vicinal.report.records import FitRecord
 from vicinal.version import __version__
 from vicinal.workflows.measured import Measurements
@@ -42,7 +44,6 @@ from vicinal.workflows.measuring import (
     fairness_of,
     measure,
     measure_out_of_fold,
-    most_frequent,
     out_of_fold_scores,
 )
 from vicinal.workflows.opening import (
@@ -58,7 +59,7 @@ from vicinal.workflows.opening import (
 )
 from vicinal.workflows.predict import of_target
 from vicinal.workflows.resuming import CACHE, working_folder
-from vicinal.workflows.showing import mask_curves, neighbor_panels
+from vicinal.workflows.showing import neighbor_panels
 from vicinal.workflows.verdict import covering, examples, verdict, worst_groups
 
 REPORT = "report-{}.html"
