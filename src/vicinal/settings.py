@@ -48,7 +48,6 @@ class BaseTraining:
     precision: str = setting("32-true", "Precision: 32-true, 64-true, bf16-mixed or 16-mixed.")
     accelerator: str = setting("auto", "Accelerator: cpu, gpu, mps or auto, as in Lightning.")
     logger: str | None = setting(None, "Training log: csv, tensorboard, wandb or mlflow.")
-    progress: bool = False
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -67,6 +66,7 @@ class EstimatorSettings(BaseTraining):
     root: str | Path | None = None
     cache_dir: str | Path | None = None
     checkpoint_dir: str | Path | None = None
+    verbose: int | None = None
     random_state: Any = 0
 
 

@@ -348,7 +348,6 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         "simplex": check_method("--simplex", "simplex", options["simplex"], also=("auto",)),
         "hidden": parse_sizes(options["hidden"]),
         "max_epochs": _max_epochs(context),
-        "progress": False,
     }
     if options["preset"] is not None:
         parameters |= _of_preset(context, options["preset"])

@@ -57,7 +57,7 @@ _ELEMENTS = 256
 
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
-_LOCAL = ("form", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "minutes", "plan")
+_LOCAL = ("form", "root", "cache_dir", "checkpoint_dir", "verbose", "logger", "minutes", "plan")
 """Parameters that say where and how a run is made, not what is fitted; they are not saved."""
 
 
