@@ -326,7 +326,8 @@ class BankedEstimator(TunedEstimator):
         """What a notebook shows: of a fitted model its summary and what was tried, else scikit-learn's diagram."""
         if not hasattr(self, "fitted_"):
             return str(super()._html_repr())
-        from vicinal.report.notebook import notebook_html, plain_table
+        from vicinal.report.notebook import plain_table
+        from vicinal.report.theme import notebook_html
 
         tried = self.leaderboard()
         parts = [plain_table([*tried], tried.to_numpy().tolist(), "Tried")] if len(tried) > 1 else []

@@ -3,7 +3,7 @@
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -195,6 +195,32 @@ def environment() -> Environment:
     templates.filters["duration"] = duration
     templates.filters["shown"] = shown
     return templates
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of what is shown, from top to bottom: a title, a table, and sentences.
+
+    Attributes:
+        title: above it; may be empty.
+        grid: heads of the rows beside this row, figures above, columns, and figures below.
+        headings: of a plain table.
+        rows: its cells, as text.
+        pair: as :func:`vicinal.report.pairs.pair_view` gives it.
+        sentences: below.
+    """
+
+    title: str = ""
+    grid: tuple[Any, ...] = ()
+    headings: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    pair: Mapping[str, Any] | None = None
+    sentences: Sequence[str] = ()
+
+
+def notebook_html(*parts: Part) -> str:
+    """The parts as one piece of HTML, which brings its style and takes ink and ground from the page around it."""
+    return environment().get_template("notebook.html").render(shown=parts)
 
 
 def rendered(template: str, record: Any, **parts: Any) -> str:
