@@ -5,7 +5,7 @@
 
 The layers, low to high: ``core``; ``blockwise``; ``similarity`` | ``relation`` | ``links`` | ``ranks``; ``masks``;
 ``index`` | ``miners`` | ``metrics`` | ``mixing`` | ``calibration``; ``heads`` | ``encoders`` | ``losses`` |
-``samplers``; ``data`` | ``evaluation`` | ``report``; ``training``; ``estimators``; ``workflows``; ``cli``.
+``samplers``; ``data`` | ``evaluation`` | ``report``; ``training``; ``estimators``; ``plot``; ``workflows``; ``cli``.
 
 >>> import vicinal
 >>> vicinal.NONA is vicinal.heads.NONA
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         metrics,
         miners,
         mixing,
+        plot,
         ranks,
         relation,
         report,
@@ -85,6 +86,7 @@ __all__ = [
     "metrics",
     "miners",
     "mixing",
+    "plot",
     "ranks",
     "relation",
     "report",

@@ -67,7 +67,6 @@ class BaseTraining:
     )
     accelerator: str = setting("auto", "Accelerator: cpu, gpu, mps or auto, as in Lightning.")
     logger: str | None = setting(None, "Training log: csv, tensorboard, wandb or mlflow.")
-    progress: bool = False
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -86,6 +85,7 @@ class EstimatorSettings(BaseTraining):
     root: str | Path | None = None
     cache_dir: str | Path | None = None
     checkpoint_dir: str | Path | None = None
+    verbose: int | None = None
     random_state: Any = 0
 
 

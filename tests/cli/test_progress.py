@@ -2,15 +2,16 @@
 
 import io
 import json
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from vicinal.cli import progress as shown
 from vicinal.cli import run
-from vicinal.cli.progress import Display, line_of, shown_progress
-from vicinal.core.progress import Step, listening, report
+from vicinal.cli.progress import shown_progress
+from vicinal.core.progress import Display, Step, line_of, listening, report, shown
+from vicinal.estimators import NeighborRegressor
 from vicinal.evaluation import tuned_baselines
 from vicinal.workflows import TableJob, fit_table
 
@@ -33,18 +34,12 @@ class Clock:
 
 
 @pytest.fixture
-def said(monkeypatch):
+def said():
     """What a display writes, and a display with a clock."""
     written, clock = io.StringIO(), Clock()
 
-    class Pipe:
-        is_terminal, file = False, written
-
-    monkeypatch.setattr(shown, "progress", Pipe)
-    monkeypatch.setattr(shown, "print_progress", lambda line: written.write(line + "\n"))
-
     def make(**settings):
-        return Display(clock=clock, **settings), clock, written
+        return Display(written, changing=False, clock=clock, **settings), clock, written
 
     return make
 
@@ -76,31 +71,29 @@ def test_lines_are_short_and_json_is_json(said):
     line = line_of(Step("training", 123456, 1234567, "epochs if no better comes " * 4), 1e5)
     assert len(line) <= 79
     assert "about 27 h 47 min left" in line
-    display, clock, written = said(as_json=True)
+    events = []
+    display, clock, written = said(events=events.append)
     display.log("reading")
     clock.now = 11.0
     display.step(Step("training", 1.5, None))
     display.event("plan", {"rows": 3})
-    events = [json.loads(line) for line in written.getvalue().splitlines()]
     assert [event["event"] for event in events] == ["log", "step", "plan"]
     assert events[1]["seconds_left"] is None
+    assert written.getvalue() == ""
 
 
-def test_a_terminal_has_one_line_that_is_taken_away(monkeypatch):
+def test_a_terminal_has_one_line_that_is_taken_away():
     written = io.StringIO()
-
-    class Terminal:
-        is_terminal, file = True, written
-
-    monkeypatch.setattr(shown, "progress", Terminal)
-    display = Display(clock=iter([0.0, 1.0, 1.1, 2.0]).__next__)
-    for done in (1, 2, 3):
-        display.step(Step("encoding", done, 3))
-    display.clear()
-    assert written.getvalue().count("\n") == 0
-    assert [part for part in written.getvalue().split("\r\x1b[2K") if part] == [
-        "encoding    1 of 3",
-        "encoding    3 of 3  about 1 s left",
+    display = Display(written, changing=True, clock=iter([0.0, 1.0, 1.1, 2.0]).__next__)
+    for done in (10, 2, 3):
+        display.step(Step("encoding", done, 30))
+    display.log("chosen")
+    assert written.getvalue().split("\r") == [
+        "",
+        "encoding    10 of 30",
+        "encoding    3 of 30 ",  # and what is left of the longer line
+        " " * 19,
+        "chosen\n",
     ]
 
 
@@ -137,3 +130,36 @@ def test_a_dry_run_says_what_is_trained_and_json_progress_is_lines_of_json(tmp_p
     assert {"log", "plan"} <= {event["event"] for event in events}
     assert events[0] == {"event": "log", "line": "reading h.csv"}
     assert json.loads(told.out)["task"] == "regression"
+
+
+def test_a_fit_in_python_says_what_was_tried_if_that_is_asked_for(capsys, caplog):
+    frame = houses()
+    x, y = frame[["a", "b"]], frame["price"]
+    NeighborRegressor(metric="kernel").fit(x, y)
+    assert capsys.readouterr() == ("", "")
+    model = NeighborRegressor(metric="kernel", verbose=1).fit(x, y)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [str(model.fitted_.trials[0])]
+    assert lines[0].startswith(f"kernel, read out by {model.readout_}: rmse ")
+    with caplog.at_level("INFO", "vicinal"):
+        NeighborRegressor(metric="kernel").fit(x, y)
+    assert len(caplog.messages) == 1
+    steps = []
+    with listening(steps.append):  # whoever shows the progress shows all of it
+        NeighborRegressor(metric="kernel", verbose=1).fit(x, y)
+    assert steps
+    assert capsys.readouterr().err == ""
+
+
+def test_a_notebook_shows_the_line_unless_it_is_silenced(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.setattr("vicinal.core.progress.Display.step", lambda display, step: display.show(step, None))
+    for verbose, printed in ((None, True), (0, False)):
+        with monkeypatch.context() as patch:
+            patch.delenv("PYTEST_CURRENT_TEST", raising=False)
+            with shown(verbose):
+                report("encoding", 1, 2)
+        assert ("encoding    1 of 2" in capsys.readouterr().out) == printed
+    with shown(None):
+        report("encoding", 1, 2)
+    assert capsys.readouterr().out == ""

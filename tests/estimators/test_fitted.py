@@ -157,9 +157,9 @@ def test_a_network_of_folds_has_an_error_out_of_fold_and_none_on_rows_held_out()
 
 def test_a_summary_says_what_was_fitted_and_what_differs_from_the_defaults(tmp_path):
     x, y = rows(60)
-    model = NeighborClassifier(metric="network", random_state=1, **QUICK).fit(x, y > 0)
+    model = NeighborClassifier(metric="network", random_state=1, **QUICK).fit(x, pd.Series(y > 0, name="high"))
     said = model.summary()
-    assert said["what"] == "classification of a target without a name (2 classes: False, True)"
+    assert said["what"] == "classification of high (2 classes: False, True)"
     assert (said["rows"], said["columns"]) == ("60 bank, 9 held out", "2 number")
     assert said["settings"].startswith("metric network, readout attention, epochs 3, best_epoch ")
     assert said["settings"].endswith(", hidden 8,4, max_epochs 3, members 2, random_state 1")

@@ -147,7 +147,7 @@ def test_a_model_folder_that_has_moved_is_named_again(tmp_path):
         load_model(tmp_path / "model", encoders={"note": f"folder:{tmp_path / 'moved'}"})
 
 
-@pytest.mark.parametrize("name", ["cache_dir", "root", "checkpoint_dir", "logger", "progress"])
+@pytest.mark.parametrize("name", ["cache_dir", "root", "checkpoint_dir", "logger", "verbose"])
 def test_a_folder_sets_no_parameter_of_a_run(folder, name, tmp_path):
     rewrite(folder / "config.json", lambda config: config["parameters"].update({name: str(tmp_path / "reached")}))
     with pytest.raises(ValueError, match=rf"^config.json: expected valid settings, got .* at 'parameters.{name}'"):

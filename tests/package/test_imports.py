@@ -94,6 +94,7 @@ LIGHT = {
         "vicinal.report",
         "jinja2",
     ),
+    "import vicinal.plot": ("lightning", "torchmetrics", "torch._dynamo", "transformers", "matplotlib", "PIL"),
     "import vicinal.index": (*HEAVY, "pandas", "pyarrow"),
     "from vicinal import NONA, EmbeddingLoss, SoftStep; import vicinal.encoders": HEAVY,
     MINILM_READS: (*HEAVY, "scipy.sparse.csgraph"),

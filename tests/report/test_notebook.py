@@ -12,6 +12,7 @@ from vicinal.estimators import Bank, CellComparison, Explanation, Hit, Neighbor,
 from vicinal.estimators.explanation import Explanations, Trend
 from vicinal.estimators.pair_explanation import PairExplanations
 from vicinal.estimators.search import SearchHits
+from vicinal.report.records import AuditRecord, FitRecord
 
 BAD = "<script>alert(1)</script>"
 QUERY = {"title": "red lamp of 1970", "size": 12.0, "note": BAD}
@@ -47,7 +48,23 @@ def pair():
     return PairExplanation("a", "b", 1 / 9, [cell], [], start=-4.0, refined=3.0)
 
 
+def fit_record():
+    return FitRecord(BAD, "red lamp", "regression", scores={"mean": {"mse": 4.0}, "model": {"mse": 3.0}})
+
+
+def audit_record():
+    many = dict.fromkeys(["slices", "target_slices", "coverage", "hubs", "suspects", "copies", "classes"], ())
+    arrays = {"class_sets": {}, "predicted": np.zeros(3), "truth": np.zeros(3), "served": np.zeros(3, dtype=int)}
+    known = {"rows": {"new": 3}, "scores": {"mse": 3.0}, "hubness": 0.0, "unused": 0.0, "neighbors": 10}
+    baselines = {"mean": {"mse": 4.0}}
+    return AuditRecord(BAD, "m", "red lamp", "regression", baselines=baselines, **known, **many, **arrays)
+
+
+SCORES = {FitRecord: ["mean, MSE 4", "model, MSE 3"], AuditRecord: ["model, MSE 3", "mean, MSE 4"]}
+
 SHOWN = {
+    "fit": fit_record,
+    "audit": audit_record,
     "explanation": explanation,
     "trend": with_trend,
     "explanations": lambda: Explanations([explanation()] * 5),
@@ -112,3 +129,8 @@ def test_steps_add_up_to_what_is_predicted():
     assert explanation().steps() == [("all rows alike", 150.0), ("row 7", 97.5), ("9 other rows", 12.5)]
     assert explanation(constant=3.0).steps()[-1] == ("constant", 3.0)
     assert sum(bits for _, bits in pair().steps()) == pytest.approx(math.log2(1 / 9 / (8 / 9)))
+
+
+def test_records_show_their_scores_and_no_arrays():
+    for record in (fit_record(), audit_record()):
+        assert repr(record).splitlines() == [f"{BAD}: red lamp", *SCORES[type(record)]]

@@ -34,6 +34,9 @@ def explain(
         float, typer.Option(help="Probability that the interval contains the truth.", metavar="COVERAGE")
     ] = 0.9,
     target: Annotated[str | None, typer.Option(help="For a model of several targets, the one to explain.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Also draw the first rows to this file: .svg, .png or .pdf.", metavar="FILE")
+    ] = None,
     include_own: o.IncludeOwn = False,
     **options: Any,
 ) -> None:
@@ -41,9 +44,9 @@ def explain(
 
     Rows of the bank (--id) are predicted without themselves.
     """
-    from vicinal.core.checks import check_between, check_integer, local_path
+    from vicinal.core.checks import check_between, check_choice, check_integer, local_path
     from vicinal.data.sources import table_source
-    from vicinal.workflows.explain import Explainer, explained_record
+    from vicinal.workflows.explain import DRAWN, Explainer, draw_reasons, explained_record
 
     chosen = [name for name, value in (("--id", row_id), ("--row", row), ("--file", file)) if value is not None]
     if len(chosen) != 1:
@@ -51,6 +54,9 @@ def explain(
     check_integer("-k", k)
     check_between("--interval", interval, 0, 1)
     source = None if file is None else table_source("--file", file, options["database"])
+    drawing = None if plot is None else local_path("--plot", plot, written=True)
+    if drawing is not None:
+        check_choice("--plot", drawing.suffix.lower(), DRAWN)
     explainer = Explainer(
         local_path("model", model),
         k,
@@ -63,6 +69,8 @@ def explain(
         rows = explainer.row(row)
     else:
         rows = explainer.ids(row_id or []) if source is None else explainer.table(source)
+    if drawing is not None:
+        draw_reasons(rows, drawing)
     if options["as_json"]:
         print_json([explained_record(one) for one in rows])
         return

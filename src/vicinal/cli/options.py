@@ -343,7 +343,6 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         "mask": None if options["mask"] == "none" else options["mask"],
         "hidden": parse_sizes(options["hidden"]),
         "max_epochs": _max_epochs(context),
-        "progress": False,
     }
     if options["preset"] is not None:
         parameters |= _of_preset(context, options["preset"])

@@ -90,7 +90,8 @@ class Bank:
         return f"Bank({len(self):,} rows, {self.vectors.shape[1]} numbers each)"
 
     def _repr_html_(self) -> str:
-        from vicinal.report.notebook import notebook_html, plain_table
+        from vicinal.report.notebook import plain_table
+        from vicinal.report.theme import notebook_html
 
         rows = self.store.rows_at(torch.arange(min(len(self), _ROWS)))
         cells = zip(self.ids, self.labels.tolist(), *(rows[name] for name in rows), strict=False)

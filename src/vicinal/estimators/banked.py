@@ -321,8 +321,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         >>> summary["rows"], summary["settings"][:13]
         ('60 bank, 9 held out', 'metric kernel')
         """
+        from vicinal.report.summary import summary
+
         check_is_fitted(self, "bank_")
-        from vicinal.report.summary import summary  # pages take a while to import
 
         return summary(facts_of(self))
 
@@ -345,7 +346,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         """What a notebook shows: of a fitted model its summary and what was tried, else scikit-learn's diagram."""
         if not hasattr(self, "fitted_"):
             return str(super()._html_repr())
-        from vicinal.report.notebook import notebook_html, plain_table
+        from vicinal.report.notebook import plain_table
+        from vicinal.report.theme import notebook_html
 
         tried = self.leaderboard()
         parts = [plain_table([*tried], tried.to_numpy().tolist(), "Tried")] if len(tried) > 1 else []

@@ -207,6 +207,8 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
             self.changes_, self._near_saved = Changes(), None
             self.fitted_ = self._train(rows, codec, seed, encoder)
+        if isinstance(name := getattr(y, "name", None), str) and name:
+            self.notes_ = getattr(self, "notes_", {}) | {"target": name}
         return self
 
     def _check_settings(self) -> None:

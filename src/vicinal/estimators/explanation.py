@@ -284,7 +284,8 @@ class Explanations(list[Explanation]):
 
 def _tables(explanations: list[Explanation]) -> str:
     """Each row beside its comparables, with differences marked; the colors are those of the page."""
-    from vicinal.report.notebook import Part, cells_of, notebook_html, panel_part
+    from vicinal.report.notebook import cells_of, panel_part
+    from vicinal.report.theme import Part, notebook_html
 
     parts = [
         panel_part(one.panel("" if len(explanations) == 1 else f"row {place}", cells_of))

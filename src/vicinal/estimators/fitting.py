@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -56,6 +57,8 @@ from vicinal.training.rows import RowInputs, RowSubset, spread
 from vicinal.training.settings import encoding_device
 from vicinal.training.trees import FOLDS
 
+_logger = logging.getLogger(__name__)
+
 _MANY = 64
 """Rows from which on it pays to run encoders on a GPU."""
 
@@ -84,6 +87,7 @@ def _timed(fit: Callable[..., Fit]) -> Callable[..., Fit]:
         begin = time.perf_counter()
         model, indexes = fit(rows, codec, encoder, settings, *more, **further)
         trial = model.trial(time.perf_counter() - begin, settings["tune"])
+        _logger.info("%s", trial)
         return model.with_facts(trials=(trial,)), indexes
 
     return timed

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vicinal.core import check_choice, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
 from vicinal.data.target import SEPARATOR
 from vicinal.encoders import EmbeddingCache, PrincipalProjector, TableEncoder
@@ -80,7 +81,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         dim: width of the learned vector, at most.
         unseen: hold out whole classes; False: hold out rows of every class; None: the former from 8 classes on.
         columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``form``, ``root``, ``cache_dir``,
-            ``checkpoint_dir``, ``precision``, ``accelerator``, ``logger`` and ``progress``.
+            ``checkpoint_dir``, ``precision``, ``accelerator``, ``logger`` and ``verbose``.
         encoders: encoder by column or by kind, see there. Images, sounds and texts that are not named get the
             pretrained encoder if it is installed.
         tune: what of pretrained encoders is trained: "none", "last-N", "lora" or "all".
@@ -97,7 +98,6 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         precision: of training, as Lightning names it.
         accelerator: see :class:`vicinal.estimators.NeighborRegressor`.
         logger: None, "csv", "tensorboard", "wandb" or "mlflow".
-        progress: show a progress bar.
         random_state: seed.
 
     Attributes:
@@ -149,7 +149,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         if y is None:
             raise ValueError("y: expected what makes rows alike, got None; requires y to be passed")
         self._check_settings()  # before the way that tunes by a plan, which is not for learners
-        with unchanged_on_error(self):
+        with unchanged_on_error(self), shown(self.verbose):
             return self._fit(X, y, ids, groups, validation)
 
     @usual_settings()

@@ -13,6 +13,7 @@ from torch import Tensor
 from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between, check_integer
+from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
 from vicinal.estimators.attention import inward, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
@@ -178,7 +179,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             which then run on a CUDA GPU if there is one.
         devices: number of processes that train together, see :class:`vicinal.training.TrainingSettings`.
         logger: None, "csv", "tensorboard", "wandb" or "mlflow".
-        progress: show a progress bar.
+        verbose: 0: a fit says nothing. 1: one line of progress that changes, and a line for each model that was tried.
+            None: the line of progress, in a notebook. The logger ``vicinal`` has the lines in any case.
         root: folder that paths in image and audio columns start from and must stay in; None: any path.
         cache_dir: folder in which the vectors of frozen encoders are kept between runs.
         checkpoint_dir: folder for checkpoints, so that a killed fit resumes.
@@ -260,7 +262,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if queries is not None:
             rows = X, y, sample_weight, ids, queries
             (X, y, sample_weight, ids, groups), validation = of_ranked_queries(*rows, validation=validation)
-        with unchanged_on_error(self):
+        with unchanged_on_error(self), shown(self.verbose):
             return self._fit(X, y, ids, groups, validation, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
@@ -751,7 +753,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
-        with unchanged_on_error(self):
+        with unchanged_on_error(self), shown(self.verbose):
             return self._fit(X, y, ids, groups, validation, sample_weight)
 
     def partial_fit(

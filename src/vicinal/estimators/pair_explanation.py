@@ -122,7 +122,8 @@ class PairExplanations(list[PairExplanation]):
 
 def _tables(pairs: list[PairExplanation]) -> str:
     """The cells of the first pairs side by side, with their weights; the colors are those of the page."""
-    from vicinal.report.notebook import Part, notebook_html, pair_part
+    from vicinal.report.notebook import pair_part
+    from vicinal.report.theme import Part, notebook_html
 
     more = len(pairs) - _SHOWN
     parts = [pair_part(one.shown()) for one in pairs[:_SHOWN]]

@@ -39,7 +39,7 @@ _Positive = Annotated[float, Field(gt=0)]
 _Finite = Annotated[float, Field(ge=-100, le=100)]
 _Text = Annotated[str, Field(max_length=1000)]
 
-_LOCAL = ("preset", "minutes", "root", "cache_dir", "checkpoint_dir", "progress", "logger")
+_LOCAL = ("preset", "minutes", "root", "cache_dir", "checkpoint_dir", "verbose", "logger")
 """Settings that say where and how a run is made, not what is fitted; they are not saved."""
 
 _Settings = saved_settings(NeighborSettings, {one.name for one in fields(NeighborSettings)} - set(_LOCAL))

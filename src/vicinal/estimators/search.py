@@ -57,7 +57,8 @@ class SearchHits(list[list[Hit]]):
         return hit_table(self)
 
     def _repr_html_(self) -> str:
-        from vicinal.report.notebook import Part, cells_of, hits_part, notebook_html
+        from vicinal.report.notebook import cells_of, hits_part
+        from vicinal.report.theme import Part, notebook_html
 
         parts = []
         for place, hits in enumerate(self[:_TABLES]):

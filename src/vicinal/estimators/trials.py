@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import pandas as pd
 from pydantic import Field
 
+from vicinal.core.progress import span_words
 from vicinal.core.untrusted import Saved
 
 _Error = Annotated[float, Field(ge=0)]
@@ -37,6 +38,13 @@ class Trial(Saved):
     held_out: _Error | None
     constant: _Error | None
     seconds: Annotated[float, Field(ge=0)]
+
+    def __str__(self) -> str:
+        """One line: what it is, its errors, and the time that it took."""
+        errors = {"out of fold": self.out_of_fold, "on rows held out": self.held_out}
+        listed = ", ".join(f"{value:.4g} {where}" for where, value in errors.items() if value is not None)
+        measure = self.measure.replace("_", " ")
+        return f"{self.metric}, read out by {self.readout}: {measure} {listed}; {span_words(self.seconds)}"
 
 
 def leaderboard(trials: Sequence[Trial]) -> pd.DataFrame:

@@ -187,7 +187,7 @@ class TunedEstimator(NeighborEstimator):
             "loss": None,
             "fair": None,
         }
-        probe = self._part("", seed, max_epochs=2, progress=False, logger=None, **settings)
+        probe = self._part("", seed, max_epochs=2, logger=None, **settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say of the rows the first fit has said
             probe.set_params(checkpoint_dir=None).fit(some, np.arange(count) % 2, validation=np.arange(train, count))

@@ -12,7 +12,7 @@ from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SE
 from vicinal.report import figures
 from vicinal.report.page import several_reliability
 from vicinal.report.records import AuditRecord, Copies, Suspect
-from vicinal.report.tables import CLASS_HEADINGS, class_rows
+from vicinal.report.tables import CLASS_HEADINGS, class_rows, fit_table
 from vicinal.report.text import clean, metric_name, number, one_line, percent
 from vicinal.report.theme import (
     ACCENT,
@@ -43,6 +43,7 @@ def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
 
 def audit_html(record: AuditRecord) -> str:
     """The page of ``record`` as HTML text."""
+    table = fit_table(record)
     return rendered(
         "audit.html",
         record,
@@ -53,11 +54,8 @@ def audit_html(record: AuditRecord) -> str:
         class_headings=CLASS_HEADINGS,
         by_class=class_rows(record.by_class),
         tiles=[(metric_name(metric), number(value, 3)) for metric, value in record.scores.items()],
-        beside=[
-            [one_line(name, 60), *(number(values[metric]) for metric in record.scores)]
-            for name, values in ({"this model": record.scores} | dict(record.baselines)).items()
-        ],
-        metrics=[metric_name(metric) for metric in record.scores],
+        beside=table[1:],
+        metrics=table[0][1:],
         findings=audit_findings(record),
         slices=[_slice(part) for part in record.slices[:25]],
         target_slices=[_slice(part) for part in record.target_slices],

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vicinal.report.text import compact, metric_name, number, one_line, percent
-from vicinal.report.theme import ACCENT, CLASSES, INK, MUTED, PAPER, SOFT, WARM, blank, color_map, sample, style
+from vicinal.report.text import compact, decimals_for, fixed, metric_name, number, one_line, percent
+from vicinal.report.theme import ACCENT, CLASSES, INK, MUTED, PAPER, SOFT, WARM, blank, color_map, sample, sheet, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +19,13 @@ _STAGE = re.compile(r"^(training|train|validation|valid|val)[ _/]*", re.IGNORECA
 _HIGHER = ("r2", "accuracy", "acc", "f1", "auc")
 
 
-def learning_curves(history: Mapping[str, Sequence[float]]) -> "Figure":
+def learning_curves(history: Mapping[str, Sequence[float]], axes: "Axes | None" = None) -> "Figure":
     """One panel per measure, with lines for training and validation, and the best validation epoch marked.
 
     Args:
         history: name -> one value per epoch; "train_mse" and "validation_mse" share the panel "mse". A single epoch is
             drawn as a point; lines without a finite value are left out.
+        axes: where to draw the only panel; None: a new figure, as for all others here.
 
     Raises:
         ValueError: if no value is finite.
@@ -36,18 +37,19 @@ def learning_curves(history: Mapping[str, Sequence[float]]) -> "Figure":
             panels.setdefault(_STAGE.sub("", name) or "error", {})[name] = line
     if not panels:
         raise ValueError("history: expected at least one finite value, got none")
-    from matplotlib.figure import Figure
-
     with style():
-        figure = Figure(figsize=(4.6, 3.3 if len(panels) == 1 else 1.9 * len(panels)), layout="constrained")
-        grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
-        for axes, (measure, lines) in zip(grid[:, 0], panels.items(), strict=True):
-            _curves(axes, measure, lines)
-        grid[-1, 0].set_xlabel("epoch")
-        grid[-1, 0].xaxis.get_major_locator().set_params(integer=True)
+        if axes is not None:
+            figure, grid = blank(axes=axes)[0], np.array([axes])
+        else:
+            figure = sheet(4.6, 3.3 if len(panels) == 1 else 1.9 * len(panels))
+            grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+        for panel, (measure, lines) in zip(grid, panels.items(), strict=True):
+            _curves(panel, measure, lines)
+        grid[-1].set_xlabel("epoch")
+        grid[-1].xaxis.get_major_locator().set_params(integer=True)
         longest = max(len(line) for lines in panels.values() for line in lines.values())
         if longest == 1:
-            grid[-1, 0].set(xlim=(0.5, 1.5), xticks=[1])
+            grid[-1].set(xlim=(0.5, 1.5), xticks=[1])
     return figure
 
 
@@ -80,20 +82,31 @@ def finite_rows(*arrays: ArrayLike) -> list[NDArray[Any]]:
     return [column[keep] for column in columns]
 
 
-def predicted_vs_true(predicted: ArrayLike, truth: ArrayLike, target_name: str = "target") -> "Figure":
-    """Scatter of predictions ``[n]`` over the truth ``[n]``, with the diagonal."""
-    guess, true = finite_rows(predicted, truth)
+def predicted_vs_true(
+    predicted: ArrayLike,
+    truth: ArrayLike,
+    target_name: str = "target",
+    intervals: ArrayLike | None = None,
+    axes: "Axes | None" = None,
+) -> "Figure":
+    """Scatter of predictions ``[n]`` over the truth ``[n]``, with the diagonal, and any intervals ``[n, 2]``."""
+    bounds = [] if intervals is None else [*np.asarray(intervals, dtype=float).T]
+    guess, true, *bounds = finite_rows(predicted, truth, *bounds)
     shown = sample(len(guess))
     with style():
-        figure, axes = blank(4.2, 3.9)
+        figure, axes = blank(4.2, 3.9, axes)
+        if bounds:
+            axes.vlines(true[shown], *(end[shown] for end in bounds), color=SOFT, linewidth=0.7, alpha=0.5)
         values = np.concatenate([guess, true]) if len(guess) else np.array([0.0, 1.0])
         low, high = values.min(), values.max()
         pad = 0.04 * (high - low) or 0.5
         ends = (low - pad, high + pad)
         axes.plot(ends, ends, color=WARM, linewidth=1.2)
         _points(axes, true[shown], guess[shown])
-        axes.set(xlim=ends, ylim=ends, xlabel=f"true {one_line(target_name, 30)}", ylabel="predicted")
-        axes.set_aspect("equal")
+        axes.set(xlim=ends, xlabel=f"true {one_line(target_name, 30)}")
+        axes.set(ylabel="predicted, with intervals") if bounds else axes.set(
+            ylabel="predicted", ylim=ends, aspect="equal"
+        )
         axes.locator_params(nbins=6)
         _compact_ticks(axes)
     return figure
@@ -101,13 +114,11 @@ def predicted_vs_true(predicted: ArrayLike, truth: ArrayLike, target_name: str =
 
 def residuals(predicted: ArrayLike, truth: ArrayLike, target_name: str = "target") -> "Figure":
     """Scatter of errors over predictions, with their running median and a histogram of the errors."""
-    from matplotlib.figure import Figure
-
     guess, true = finite_rows(predicted, truth)
     error = guess - true
     shown = sample(len(guess))
     with style():
-        figure = Figure(figsize=(4.6, 3.9), layout="constrained")
+        figure = sheet(4.6, 3.9)
         axes, side = figure.subplots(1, 2, sharey=True, width_ratios=(4, 1))
         _points(axes, guess[shown], error[shown])
         axes.set(xlabel=f"predicted {one_line(target_name, 30)}", ylabel="predicted - true")
@@ -147,7 +158,11 @@ def _running_median(x: NDArray[Any], y: NDArray[Any], bins: int = 12) -> tuple[N
 
 
 def confusion_matrix(
-    probabilities: NDArray[Any], truth: Sequence[str] | NDArray[Any], classes: Sequence[str], limit: int = 12
+    probabilities: NDArray[Any],
+    truth: Sequence[str] | NDArray[Any],
+    classes: Sequence[str],
+    limit: int = 12,
+    axes: "Axes | None" = None,
 ) -> "Figure":
     """Counts of true class (rows) by predicted class (columns), shaded by the share of the true class.
 
@@ -156,13 +171,14 @@ def confusion_matrix(
         truth: names of the true classes ``[n]``.
         classes: names in the order of the columns.
         limit: most classes to show; if there are more, the rarest become one class "(other)".
+        axes: where to draw.
     """
     names, counts = _count_pairs(np.asarray(probabilities), truth, classes, limit)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = len(names)
     with style():
         side = min(6.0, 2.6 + 0.28 * size)
-        figure, axes = blank(side + 0.6, side)
+        figure, axes = blank(side + 0.6, side, axes)
         axes.grid(visible=False)
         for row in range(size):
             for column in range(size):
@@ -205,6 +221,7 @@ def reliability(
     classes: Sequence[str],
     bins: int = 10,
     axes_names: tuple[str, str, str] = ("share that is right", "probability of the predicted class", "rows"),
+    axes: "Axes | None" = None,
 ) -> "Figure":
     """Accuracy over the predicted probability; the bars below count the rows.
 
@@ -214,9 +231,8 @@ def reliability(
         classes: names in the order of the columns.
         bins: number of bins of equal width from 0 to 1.
         axes_names: names of the vertical axis, the horizontal axis, and the counts.
+        axes: where to draw the curve alone, without the counts.
     """
-    from matplotlib.figure import Figure
-
     probabilities = np.asarray(probabilities, dtype=float).reshape(len(truth), len(classes))
     sure = probabilities.max(axis=1) if len(probabilities) else np.zeros(0)
     right = np.array([str(classes[k]) for k in probabilities.argmax(axis=1)] if len(sure) else []) == np.array(
@@ -228,18 +244,33 @@ def reliability(
     mean_sure = np.bincount(place, sure, bins)[used] / counts[used]
     mean_right = np.bincount(place, right, bins)[used] / counts[used]
     with style():
-        figure = Figure(figsize=(4.2, 3.9), layout="constrained")
+        if axes is not None:
+            _shares(axes, mean_sure, mean_right, axes_names[1], axes_names[0])
+            return blank(axes=axes)[0]
+        figure = sheet(4.2, 3.9)
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-        axes.plot((0, 1), (0, 1), color=WARM, linewidth=1.2)
-        axes.plot(mean_sure, mean_right, color=ACCENT, linewidth=1.6, marker="o", markersize=4)
-        axes.set(xlim=(0, 1.01), ylim=(-0.02, 1.02), ylabel=axes_names[0])
+        _shares(axes, mean_sure, mean_right, "", axes_names[0])
         below.bar((np.arange(bins) + 0.5) / bins, counts, width=0.9 / bins, color=SOFT)
         below.set(xlabel=axes_names[1], ylabel=axes_names[2])
         below.locator_params(axis="y", nbins=3)
-        for part in (axes, below):
-            part.xaxis.set_major_formatter(lambda value, _: percent(value))
-        axes.yaxis.set_major_formatter(lambda value, _: percent(value))
     return figure
+
+
+def coverage(promised: ArrayLike, covered: ArrayLike, axes: "Axes | None" = None) -> "Figure":
+    """Share of rows within their intervals ``[n]`` over the share that was promised ``[n]``, with the diagonal."""
+    with style():
+        figure, axes = blank(4.2, 3.9, axes)
+        _shares(axes, np.asarray(promised), np.asarray(covered), "coverage of the intervals", "share within them")
+    return figure
+
+
+def _shares(axes: "Axes", x: NDArray[Any], y: NDArray[Any], x_name: str, y_name: str) -> None:
+    """A curve of shares over shares, with the diagonal."""
+    axes.plot((0, 1), (0, 1), color=WARM, linewidth=1.2)
+    axes.plot(x, y, color=ACCENT, linewidth=1.6, marker="o", markersize=4)
+    axes.set(xlim=(0, 1.01), ylim=(-0.02, 1.02), xlabel=x_name, ylabel=y_name)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: percent(value))
 
 
 def principal_plane(embedding: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -274,7 +305,12 @@ def principal_plane(embedding: NDArray[Any]) -> tuple[NDArray[np.float64], NDArr
 
 
 def embedding_map(
-    embedding: NDArray[Any], labels: NDArray[Any] | Sequence[Any], target_name: str = "target", *, seed: int = 0
+    embedding: NDArray[Any],
+    labels: NDArray[Any] | Sequence[Any],
+    target_name: str = "target",
+    *,
+    seed: int = 0,
+    axes: "Axes | None" = None,
 ) -> "Figure":
     """The embedding ``[n, d]`` on its principal plane, colored by ``labels`` ``[n]`` (numbers, or names of classes).
 
@@ -293,7 +329,7 @@ def embedding_map(
     if flat:
         points[:, 1] = np.random.default_rng(seed).uniform(-1, 1, len(points))
     with style():
-        figure, axes = blank(5.4, 3.9)
+        figure, axes = blank(5.4, 3.9, axes)
         if values.dtype.kind in "fiub":
             _by_number(figure, axes, points, values[shown].astype(float), target_name)
         else:
@@ -304,6 +340,14 @@ def embedding_map(
         axes.set_yticklabels([])
         axes.margins(0.04)
     return figure
+
+
+def most_frequent(classes: Sequence[str], labels: NDArray[Any]) -> NDArray[Any]:
+    """The class of each bank row ``[n]``, for figures; of several, the most frequent in the bank; "" if it has none."""
+    if labels.ndim == 1:
+        return np.array([classes[int(place)] for place in labels])
+    order = (labels * labels.sum(0)).argmax(1)
+    return np.array([classes[place] if row.any() else "" for place, row in zip(order, labels, strict=True)])
 
 
 def _by_number(figure: "Figure", axes: "Axes", points: NDArray[Any], values: NDArray[Any], target_name: str) -> None:
@@ -350,25 +394,19 @@ def _by_class(axes: "Axes", points: NDArray[Any], names: list[str]) -> None:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, markerscale=1.8, handletextpad=0.2)
 
 
-def column_shares(shares: Sequence[tuple[str, float]]) -> "Figure":
+def column_shares(shares: Sequence[tuple[str, float]], axes: "Axes | None" = None) -> "Figure":
     """Bars of how much each column matters, the first on top.
 
     Args:
         shares: (column, share from 0 to 1).
+        axes: where to draw.
     """
     with style():
-        figure, axes = blank(height=max(1.6, 0.9 + 0.26 * len(shares)))
+        figure, axes = blank(4.6, max(1.6, 0.9 + 0.26 * len(shares)), axes)
         values = [100 * share for _, share in shares]
         axes.barh(range(len(shares)), values, color=ACCENT, height=0.62)
         for place, value in enumerate(values):
-            beside: dict[str, Any] = {
-                "xytext": (4, 0),
-                "textcoords": "offset points",
-                "va": "center",
-                "fontsize": 8,
-                "color": MUTED,
-            }
-            axes.annotate(percent(value / 100), (value, place), **beside)
+            _beside(axes, value, place, percent(value / 100))
         axes.set_yticks(range(len(shares)), [one_line(name, 24) for name, _ in shares])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
@@ -376,15 +414,16 @@ def column_shares(shares: Sequence[tuple[str, float]]) -> "Figure":
     return figure
 
 
-def mask_curves(grid: NDArray[Any], curves: Sequence[tuple[str, NDArray[Any]]]) -> "Figure":
+def mask_curves(grid: NDArray[Any], curves: Sequence[tuple[str, NDArray[Any]]], axes: "Axes | None" = None) -> "Figure":
     """Mask values over the nearness of a neighbor.
 
     Args:
         grid: ``[g]``, nearness from 0 (the farthest row of the bank) to 1 (the nearest).
         curves: (label, values ``[g]`` in [0, 1]), for example the quartiles over the queries.
+        axes: where to draw.
     """
     with style():
-        figure, axes = blank()
+        figure, axes = blank(axes=axes)
         shades = color_map()(np.linspace(0, 1, max(2, len(curves))))
         for (label, values), color in zip(curves, shades, strict=False):
             axes.plot(grid, values, color=color, linewidth=1.8, label=one_line(label, 28))
@@ -393,3 +432,45 @@ def mask_curves(grid: NDArray[Any], curves: Sequence[tuple[str, NDArray[Any]]]) 
         if 0 < len(curves) <= 8:
             axes.legend(loc="best", fontsize=8)
     return figure
+
+
+def waterfall(
+    steps: Sequence[tuple[str, float]], total: str, name: str, *, cut: bool = False, axes: "Axes | None" = None
+) -> "Figure":
+    """A bar from the sum of the steps before it to the sum with it, for each step, and last one of the whole sum.
+
+    Args:
+        steps: (name, value), the first from 0.
+        total: name of the last bar.
+        name: of the axis.
+        cut: begin the axis near the sums in place of 0, which may be far away.
+        axes: where to draw.
+    """
+    values = np.array([value for _, value in steps])
+    ends = values.cumsum()
+    begins, shown = ends - values, [*ends] if cut else [0.0, *ends]
+    low, high, decimals = min(shown), max(shown), decimals_for(values[1:].tolist() or values.tolist())
+    pad = 0.06 * (high - low) or 0.5
+    begins[0] = low - pad if cut else 0.0
+    with style():
+        figure, axes = blank(5.6, 0.9 + 0.27 * (len(steps) + 1), axes)
+        colors = [SOFT, *(ACCENT if value >= 0 else WARM for value in values[1:])]
+        axes.barh(range(len(steps)), ends - begins, left=begins, color=colors, height=0.62)
+        axes.barh(len(steps), ends[-1] - begins[0], left=begins[0], color=MUTED, height=0.62)
+        for place, end in enumerate(ends):
+            axes.plot([end, end], [place - 0.31, place + 1.31], color=MUTED, linewidth=0.6)
+            sign = "+" if place and values[place] >= 0 else ""
+            _beside(axes, max(begins[place], end), place, f"{sign}{fixed(values[place], decimals)}")
+        _beside(axes, max(begins[0], ends[-1]), len(steps), fixed(ends[-1], decimals))
+        axes.set_yticks(range(len(steps) + 1), [one_line(text, 34) for text in (*(n for n, _ in steps), total)])
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.set(xlim=(begins[0] if cut else low - pad, high + 2.5 * pad), xlabel=name)
+        axes.xaxis.set_major_formatter(lambda value, _: compact(value))
+    return figure
+
+
+def _beside(axes: "Axes", x: float, place: int, text: str) -> None:
+    """A value to the right of a bar."""
+    offset: dict[str, Any] = {"xytext": (4, 0), "textcoords": "offset points"}
+    axes.annotate(text, (x, place), va="center", fontsize=8, color=MUTED, **offset)

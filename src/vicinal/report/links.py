@@ -11,7 +11,7 @@ from vicinal.core import entries
 from vicinal.links import Curve
 from vicinal.losses import CompositeSoftmaxMatchingLoss, MatchingLoss
 from vicinal.report.tex import plain
-from vicinal.report.theme import ACCENT, CLASSES, INK, MUTED, style
+from vicinal.report.theme import ACCENT, CLASSES, INK, MUTED, sheet, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,12 +68,10 @@ def link_figure(link: Curve, name: str) -> "Figure":
         link: a monotone curve.
         name: the title, usually the link as the user wrote it.
     """
-    from matplotlib.figure import Figure
-
     low, high = visible_range(link)
     grid = torch.linspace(low, high, 401, dtype=torch.float64)
     with style(), torch.no_grad():
-        figure = Figure(figsize=(9.2, 6.8), layout="constrained")
+        figure = sheet(9.2, 6.8)
         panels = figure.subplots(2, 2)
         figure.suptitle(f"{name}   (sensitive region: {link.region.replace('-', ' ')})", color=INK)
         _line(panels[0, 0], grid, link(grid), "link h(z)", "score z")

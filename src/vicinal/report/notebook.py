@@ -1,7 +1,6 @@
 """What a notebook shows of a value: tables in the colors of the page around them, all cells escaped."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from vicinal.report.comparables import COLUMNS, WEIGHT, GridLine, beside, grid_v
 from vicinal.report.pairs import ShownPair, pair_view
 from vicinal.report.records import Cell, NeighborPanel
 from vicinal.report.text import number, one_line, percent
-from vicinal.report.theme import environment
+from vicinal.report.theme import Part
 
 _LETTERS = 60
 """Of a cell of a plain table, at most."""
@@ -20,32 +19,6 @@ _KEY = "Marked: what differs from this row. Small: what the trend adds for the d
 
 _WIDTH = 10
 """Rows beside a query, at most."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of what is shown, from top to bottom: a title, a table, and sentences.
-
-    Attributes:
-        title: above it; may be empty.
-        grid: heads of the rows beside this row, figures above, columns, and figures below.
-        headings: of a plain table.
-        rows: its cells, as text.
-        pair: as :func:`vicinal.report.pairs.pair_view` gives it.
-        sentences: below.
-    """
-
-    title: str = ""
-    grid: tuple[Any, ...] = ()
-    headings: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    pair: Mapping[str, Any] | None = None
-    sentences: Sequence[str] = ()
-
-
-def notebook_html(*parts: Part) -> str:
-    """The parts as one piece of HTML, which brings its style and takes ink and ground from the page around it."""
-    return environment().get_template("notebook.html").render(shown=parts)
 
 
 def cell_of(value: Any) -> Cell:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.core import check_choice
+from vicinal.report.text import metric_name, number
 
 Cell = str | bytes
 """A cell for a page: text, or the bytes of an image (png, jpeg, gif, webp) or a sound (wav, flac, mp3, ogg)."""
@@ -213,8 +214,33 @@ class Example:
     f1: float | None = None
 
 
-@dataclass(eq=False)
-class FitRecord:
+class ShownRecord:
+    """A record that shows its scores, in a notebook as a table, in place of all its arrays."""
+
+    name: str
+    target_name: str
+    scores: Mapping[str, Any]
+
+    def _lines(self) -> list[list[str]]:
+        each = self.scores if "model" in self.scores else {"model": self.scores, **getattr(self, "baselines", {})}
+        metrics = list(dict.fromkeys(metric for scores in each.values() for metric in scores))
+        rows = [[name, *(number(scores[m]) if m in scores else "" for m in metrics)] for name, scores in each.items()]
+        return [["", *map(metric_name, metrics)], *rows]
+
+    def __repr__(self) -> str:
+        heads, *rows = self._lines()
+        said = [", ".join(f"{a} {b}".strip() for a, b in zip(heads, row, strict=True)) for row in rows]
+        return "\n".join([f"{self.name}: {self.target_name}", *said])
+
+    def _repr_html_(self) -> str:
+        from vicinal.report.theme import Part, notebook_html
+
+        headings, *rows = self._lines()
+        return notebook_html(Part(f"{self.name}: {self.target_name}", headings=headings, rows=rows))
+
+
+@dataclass(eq=False, repr=False)
+class FitRecord(ShownRecord):
     """One fitted model: its data, its results, and the data of its figures.
 
     Attributes:
@@ -454,8 +480,8 @@ class Hub:
     shown: str
 
 
-@dataclass
-class AuditRecord:
+@dataclass(repr=False)
+class AuditRecord(ShownRecord):
     """An audit of a model on labelled rows.
 
     Attributes:

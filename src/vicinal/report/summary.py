@@ -142,13 +142,13 @@ class Summary(dict[str, str]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from vicinal.report.notebook import notebook_html
+        from vicinal.report.theme import notebook_html
 
         return notebook_html(self.part())
 
     def part(self, title: str = "") -> Any:
         """The same as a part of what a notebook shows."""
-        from vicinal.report.notebook import Part
+        from vicinal.report.theme import Part
 
         return Part(title, headings=["", ""], rows=[[name, one_line(words, 300)] for name, words in self.items()])
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
-from vicinal.report.records import CompareRecord, Doubted, FitRecord, Verdict
+from vicinal.report.records import AuditRecord, CompareRecord, Doubted, FitRecord, Verdict
 from vicinal.report.text import metric_name, number, one_line
 
 RAW = " (raw features)"
@@ -19,25 +19,26 @@ _METHODS = {
 }
 
 
-def method_name(method: str, record: FitRecord) -> str:
-    """Display name of ``method`` of a fit."""
+def method_name(method: str, record: FitRecord | AuditRecord) -> str:
+    """Display name of ``method`` of a fit or an audit."""
     if method == "model":
-        head = record.settings.get("head")
+        head = record.settings.get("head") if isinstance(record, FitRecord) else None
         return f"this model ({one_line(head, 24)})" if head else "this model"
     return _METHODS.get(method, {}).get(record.task, one_line(method, 40))
 
 
-def fit_table(record: FitRecord) -> list[list[str]]:
-    """Test scores as rows of text, the header first, this model second.
+def fit_table(record: FitRecord | AuditRecord) -> list[list[str]]:
+    """Scores of a fit on test rows, or of an audit, as rows of text, the header first, this model second.
 
     >>> record = FitRecord("d", "y", "regression", scores={"model": {"mse": 0.025}, "mean": {"mse": 0.1}})
     >>> fit_table(record)
     [['', 'MSE'], ['this model', '0.025'], ['mean of the training rows', '0.1']]
     """
-    metrics = list(dict.fromkeys(metric for scores in record.scores.values() for metric in scores))
+    each = record.scores if isinstance(record, FitRecord) else {"model": record.scores, **record.baselines}
+    metrics = list(dict.fromkeys(metric for scores in each.values() for metric in scores))
     rows = [["", *map(metric_name, metrics)]]
-    for method in sorted(record.scores, key=lambda name: name != "model"):
-        scores = record.scores[method]
+    for method in sorted(each, key=lambda name: name != "model"):
+        scores = each[method]
         rows.append([method_name(method, record), *(number(scores[m]) if m in scores else "" for m in metrics)])
     return rows
 

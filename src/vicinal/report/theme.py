@@ -3,7 +3,7 @@
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -56,7 +56,7 @@ _STYLE: Any = {
     "xtick.major.size": 0.0,
     "ytick.major.size": 0.0,
     "legend.frameon": False,
-    "figure.facecolor": "none",
+    "figure.facecolor": PAPER,
 }
 _LIMIT = 5000
 
@@ -72,12 +72,41 @@ def style() -> Iterator[None]:
         yield
 
 
-def blank(width: float = 4.6, height: float = 3.3) -> "tuple[Figure, Axes]":
-    """A new figure of ``width`` times ``height`` inches, without a window, with one set of axes."""
+@lru_cache(maxsize=1)
+def _figure_class() -> "type[Figure]":
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    class Drawing(Figure):
+        """A figure without a window, which a notebook shows."""
+
+        def _repr_png_(self) -> bytes:
+            return written(self, "png")
+
+    return Drawing
+
+
+def sheet(width: float, height: float) -> "Figure":
+    """A new figure of ``width`` times ``height`` inches, without a window."""
+    return _figure_class()(figsize=(width, height), layout="constrained")
+
+
+def blank(width: float = 4.6, height: float = 3.3, axes: "Axes | None" = None) -> "tuple[Figure, Axes]":
+    """Such a figure with one set of axes, or these ``axes`` and their figure."""
+    if axes is not None:
+        parent: Any = axes.figure
+        return parent, axes
+    figure = sheet(width, height)
     return figure, figure.add_subplot()
+
+
+def written(figure: "Figure", kind: str) -> bytes:
+    """The bytes of a file of this kind, "png", "svg" or "pdf", which are the same each time."""
+    buffer = io.BytesIO()
+    with style():
+        figure.savefig(
+            buffer, format=kind, dpi=160, metadata={"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+        )
+    return buffer.getvalue()
 
 
 def color_map() -> "LinearSegmentedColormap":
@@ -166,6 +195,32 @@ def environment() -> Environment:
     templates.filters["duration"] = duration
     templates.filters["shown"] = shown
     return templates
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of what is shown, from top to bottom: a title, a table, and sentences.
+
+    Attributes:
+        title: above it; may be empty.
+        grid: heads of the rows beside this row, figures above, columns, and figures below.
+        headings: of a plain table.
+        rows: its cells, as text.
+        pair: as :func:`vicinal.report.pairs.pair_view` gives it.
+        sentences: below.
+    """
+
+    title: str = ""
+    grid: tuple[Any, ...] = ()
+    headings: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    pair: Mapping[str, Any] | None = None
+    sentences: Sequence[str] = ()
+
+
+def notebook_html(*parts: Part) -> str:
+    """The parts as one piece of HTML, which brings its style and takes ink and ground from the page around it."""
+    return environment().get_template("notebook.html").render(shown=parts)
 
 
 def rendered(template: str, record: Any, **parts: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
+from lightning.pytorch.callbacks import EarlyStopping
 from torch import nn
 
 from vicinal.core.progress import report
@@ -58,7 +58,7 @@ class _Record(Callback):
             return
         best = errors.index(min(errors))
         last = min(most, best + 1 + self.patience)
-        note = f"epochs until early stopping (max. {most}); error {errors[-1]:.3g}"
+        note = f"epochs, error {errors[-1]:.3g}; early stopping (max. {most})"
         report("training", done, last, note)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -227,7 +227,6 @@ def _trainer(
 ) -> Trainer:
     """Lightning's trainer for ``settings``, with early stopping; it calls the checkpoints last."""
     stop = EarlyStopping("validation_error", patience=settings.patience, check_finite=True)
-    bar = [RichProgressBar(console_kwargs={"stderr": True})] if settings.progress else []
     return Trainer(
         accelerator=settings.accelerator,
         devices=processes.devices,
@@ -237,9 +236,9 @@ def _trainer(
         precision=settings.precision,  # type: ignore[arg-type]  # checked by TrainingSettings
         max_epochs=settings.max_epochs,
         logger=make_logger(settings, folder),
-        callbacks=[*callbacks, stop, *bar],
+        callbacks=[*callbacks, stop],
         plugins=[store],
-        enable_progress_bar=settings.progress,
+        enable_progress_bar=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,

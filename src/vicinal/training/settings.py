@@ -45,7 +45,6 @@ class TrainingSettings(BaseTraining):
             train under ``if __name__ == "__main__":``, unless torchrun started it.
         timeout: seconds that a process waits for another before it fails, > 0.
         logger: None, or one of "csv", "tensorboard", "wandb", "mlflow".
-        progress: show Lightning's progress bar, on standard error.
         folder: for checkpoints, from which a killed run resumes; None: no checkpoints are left.
 
     Raises:

@@ -188,7 +188,7 @@ def _opened(jobs: Sequence[TableJob], splits: int, heads: Sequence[str], log: Lo
 
 
 def _settings(job: TableJob) -> dict[str, Any]:
-    hidden = ("progress", "logger", "cache_dir", "accelerator", "devices")
+    hidden = ("verbose", "logger", "cache_dir", "accelerator", "devices")
     shown = {name: value for name, value in job.parameters.items() if name not in hidden}
     roles = {name: column for name, column in (("time", job.time), ("weight", job.weight)) if column}
     return {"seed": job.seed, "test": job.test, "validation": job.validation, **roles, **shown}

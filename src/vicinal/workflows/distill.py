@@ -218,7 +218,7 @@ def _student(teacher: BankedEstimator, encoders: dict[str, str]) -> BankedEstima
     validation = settings["validation_fraction"] or TableJob.validation
     changed = {"encoders": encoders, "columns": dict(teacher.kinds_), "form": teacher.form_}
     changed |= {"tune": "none", "plan": None, "index": None}
-    changed |= {"validation_fraction": validation, "metric": "network", "loss": None, "progress": False}
+    changed |= {"validation_fraction": validation, "metric": "network", "loss": None}
     changed |= {"readout": "auto"} if teacher.metric_ == "kernel" else {}
     student: BankedEstimator = clone(type(teacher)(**settings)).set_params(**changed)
     return student

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from vicinal.core import ExtrapolationWarning
+from vicinal.core import ExtrapolationWarning, replaced_file
 from vicinal.core.checks import check_between, check_integer, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators.attention import nearest_rows
@@ -21,12 +21,21 @@ from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import nearness_by_column
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.search import query_table, rows_of
+from vicinal.plot import reasons
+from vicinal.report.text import one_line
+from vicinal.report.theme import sheet, style, written
 from vicinal.training.rows import spread
 from vicinal.workflows.predict import identity_of, load_predictor, of_target, own_rows_note, read_rows
 from vicinal.workflows.search import Log, json_row, read_row
 
 _MEANT = 4096
 """Most bank rows whose mean stands for an average row."""
+
+DRAWN = (".svg", ".png", ".pdf")
+"""Endings of files of pictures."""
+
+_DRAWN_ROWS = 6
+"""Predictions of one picture, at most."""
 
 _USUAL = 256
 """Most bank rows whose nearest-row distances show what is usual."""
@@ -235,3 +244,22 @@ def explained_record(one: Explained) -> dict[str, Any]:
             "contribution": explanation.other_contribution,
         },
     }
+
+
+def draw_reasons(rows: Sequence[Explained], path: Path) -> None:
+    """Write a picture of the reasons of the first predictions, one below the other: see :func:`vicinal.plot.reasons`.
+
+    Args:
+        rows: explained.
+        path: of a file with one of the endings ``DRAWN``.
+    """
+    some = rows[:_DRAWN_ROWS]
+    heights = [5.0 + len(one.explanation.steps()) for one in some]
+    with style():
+        figure = sheet(5.6, 0.27 * sum(heights))
+        panels = figure.subplots(len(some), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for panel, one in zip(panels, some, strict=True):
+            reasons(one.explanation, ax=panel)
+            panel.set_title(one_line(one.query), loc="left", fontsize=9)
+    with replaced_file(path) as aside:
+        aside.write_bytes(written(figure, path.suffix.lower()[1:]))

@@ -1,11 +1,9 @@
 """``vicinal fit``: from a table to a model folder with its report."""
 
-import contextlib
 import json
-import logging
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 import torch
 
 from vicinal.core.folders import check_replaceable, staged_folder
-from vicinal.core.progress import report
+from vicinal.core.progress import logged, report
 from vicinal.data import Split, duplicates_across, find_duplicates
 from vicinal.data.duplicates import table_fingerprint
 from vicinal.data.splits import no_test, save_splits
@@ -33,8 +31,10 @@ from vicinal.estimators.presets import settings_of
 from vicinal.estimators.saving import facts_of, write_model
 from vicinal.estimators.tree_metric import may_be_class_trees, may_be_trees
 from vicinal.estimators.tuning import PLAN
+from vicinal.plot import mask_curves
 from vicinal.report import write_page
 from vicinal.report.card import write_card
+from vicinal.report.figures import most_frequent
 from vicinal.report.records import FitRecord
 from vicinal.version import __version__
 from vicinal.workflows.measured import Measurements
@@ -42,7 +42,6 @@ from vicinal.workflows.measuring import (
     fairness_of,
     measure,
     measure_out_of_fold,
-    most_frequent,
     out_of_fold_scores,
 )
 from vicinal.workflows.opening import (
@@ -58,7 +57,7 @@ from vicinal.workflows.opening import (
 )
 from vicinal.workflows.predict import of_target
 from vicinal.workflows.resuming import CACHE, working_folder
-from vicinal.workflows.showing import mask_curves, neighbor_panels
+from vicinal.workflows.showing import neighbor_panels
 from vicinal.workflows.verdict import covering, examples, verdict, worst_groups
 
 REPORT = "report-{}.html"
@@ -166,7 +165,7 @@ def fit_table(
         cache = None if work.folder is None else work.folder / CACHE
         settings = {"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder}
         model = make_estimator(opened, replace(job, parameters=settings))
-        with _logged(log):
+        with logged(log, "vicinal.estimators.tuning"):
             fit_split(model, opened, split)
         report("measuring")
         log("measuring on the test rows" if len(split.test) else "measuring out of fold")
@@ -192,32 +191,6 @@ def _other_targets(names: Sequence[str], name: str) -> list[str]:
     return [f"The model predicts other targets, too: {others}."] if others else []
 
 
-class _ToLog(logging.Handler):
-    """Log messages of estimators as lines of progress."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__()
-        self.log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.log(record.getMessage())
-
-
-@contextlib.contextmanager
-def _logged(log: Log) -> Iterator[None]:
-    logger, handler = logging.getLogger("vicinal.estimators.tuning"), _ToLog(log)
-    level, propagate = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False  # or whoever has set up logging says it once more
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagate
-
-
 def _split_of(job: TableJob, opened: OpenTable) -> Split:
     """The split of a job; without test rows all rows are trained on, which needs members as folds."""
     model = make_estimator(opened, job)
@@ -234,7 +207,7 @@ def _split_of(job: TableJob, opened: OpenTable) -> Split:
 
 def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
     """All that the result of a fit depends on; an interrupted run with the same fingerprint resumes."""
-    settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
+    settings = {name: value for name, value in job.parameters.items() if name not in ("verbose", "logger")}
     also = {name: sha256(values.tobytes()).hexdigest() for name, values in opened.also.items()}
     weights = None if opened.table.weights is None else sha256(opened.table.weights.tobytes()).hexdigest()
     facts = [

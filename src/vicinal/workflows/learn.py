@@ -129,7 +129,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
         test = _test_rows(job, opened, model)
         train = np.setdiff1d(np.arange(len(opened.table)), test)
         facts = [table_fingerprint(opened.table), list(map(str, opened.labels)), job.test, job.seed, kinds]
-        shown = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
+        shown = {name: value for name, value in job.parameters.items() if name not in ("verbose", "logger")}
         if work.take_up(json.dumps([__version__, torch.__version__, facts, shown], default=str, sort_keys=True)):
             log("taking up the run that was interrupted")
         cache = None if work.folder is None else work.folder / CACHE
@@ -259,7 +259,7 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
     )
 
 
-_LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "columns", "form", "labels")
+_LOCAL = ("root", "cache_dir", "checkpoint_dir", "verbose", "logger", "columns", "form", "labels")
 
 
 def known_labels(model: EmbeddingLearner, labels: Any) -> Tensor:

@@ -258,14 +258,6 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, oth
     return features
 
 
-def most_frequent(classes: Sequence[str], labels: Array) -> Array:
-    """The class of each bank row ``[n]``, for figures; of several, the most frequent in the bank; "" if it has none."""
-    if labels.ndim == 1:
-        return np.array([classes[int(place)] for place in labels])
-    order = (labels * labels.sum(0)).argmax(1)
-    return np.array([classes[place] if row.any() else "" for place, row in zip(order, labels, strict=True)])
-
-
 def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple[GroupGap | None, list[str]]:
     """The gap between groups of the attribute of ``table`` in the predictions of its rows, and a sentence on it.
 

@@ -151,9 +151,7 @@ def refit_model(
         ):
             log("taking up the run that was interrupted")
         places = {"checkpoint_dir": work.folder, "cache_dir": work.folder / CACHE if work.folder else None}
-        new = clone(old).set_params(
-            plan=old.plan_, columns=opened.kinds, form=opened.table.form, progress=False, **places
-        )
+        new = clone(old).set_params(plan=old.plan_, columns=opened.kinds, form=opened.table.form, **places)
         log(f"fitting on {len(trial.split.train)} rows, {len(trial.split.validation)} for validation and calibration")
         fit_split(new, opened, trial.split)
         log("comparing with the old model")

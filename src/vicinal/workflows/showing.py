@@ -1,4 +1,4 @@
-"""Parts of a model for its report: the rows behind some predictions, thumbnails, learned masks."""
+"""Parts of a model for its report: the rows behind some predictions, thumbnails."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from vicinal.core.checks import short_text
 from vicinal.data import (
@@ -18,8 +17,6 @@ from vicinal.encoders.media import read_cell
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.saving import shown_cell
-from vicinal.heads.kinds import member_heads
-from vicinal.masks import SoftStep
 from vicinal.report.records import NeighborPanel
 from vicinal.workflows.measured import Measured, MeasuredSeveral
 
@@ -44,24 +41,6 @@ def neighbor_panels(
         known = part.target[row], table.root, str(part.ids[row]), said
         panels.append(_panel(model, title, explanation, shown, *known))
     return panels
-
-
-def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list[tuple[str, Array]]] | None:
-    """Learned masks (of the first member) over held-out rows: those that reject least, median and most; or None."""
-    head = model.network_.head
-    members = len(member_heads(head))
-    mask = getattr(member_heads(head)[0], "mask", None)
-    if not isinstance(mask, SoftStep):
-        return None
-    grid = torch.linspace(0, 1, 201, dtype=torch.float64)
-    rows = model.calibration_ if len(model.calibration_) else model.bank_
-    with torch.no_grad():
-        curves = mask.curve(grid, rows.vectors[:queries].double().chunk(members, dim=1)[0])
-    if mask.parameters_from == "global":
-        return grid.numpy(), [("all rows", curves[0].numpy())]
-    order = curves.mean(dim=1).argsort(descending=True)
-    picked = {"rejects least": order[0], "median": order[len(order) // 2], "rejects most": order[-1]}
-    return grid.numpy(), [(label, curves[int(i)].numpy()) for label, i in picked.items()]
 
 
 def _panel(
