@@ -78,5 +78,5 @@ def iqr_filter(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *
     length = check_reach(reach)
     check_relation(scores, relation, weight)
     related, unrelated = split_pairs(scores, relation, weight)
-    kept = within_fences(measured(scores), unrelated, length).logical_or(related)
-    return kept_weight(scores, weight, kept)
+    inside = within_fences(measured(scores), unrelated, length).logical_or(related)
+    return kept_weight(scores, weight, inside)
