@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from references.linking import csls, inverted_softmax
+from references.linking import inverted_softmax
 from vicinal.blockwise.blocks import block_policy
 from vicinal.index import Corrected, ExactIndex, dual_hub_bias, hub_bias, open_index
-from vicinal.index.hubs import csls_bias
 from vicinal.similarity.base import resolve_similarity
 
 GOLDEN = np.load("tests/golden/retrieval/dbnorm.npz")
@@ -92,21 +91,8 @@ def test_rows_of_one_id_do_not_ask_one_another():
     scores = resolve_similarity("l2")(bank, bank).masked_fill(names[:, None] == names, -torch.inf)
     expected = -0.2 * ((scores / 0.2).logsumexp(dim=0) - np.log(28))
     torch.testing.assert_close(hub_bias(bank, bank, "l2", temperature=0.2, ids=(names, names)), expected)
-    nearest = scores.topk(3, dim=0).values.mean(dim=0)
-    torch.testing.assert_close(csls_bias(bank, bank, "l2", k=3, ids=(names, names)), -nearest / 2)
     with pytest.raises(ValueError, match="a row that only itself asks"):
         hub_bias(bank[:1], bank[:1], temperature=1.0, ids=(names[:1], names[:1]))
-
-
-@pytest.mark.parametrize("k", [1, 5, 100])
-def test_csls_is_symmetric_and_the_cosine_order_where_means_are_equal(k):
-    queries, bank = rows(40, 6), rows(70, 6, seed=1)
-    cosines = resolve_similarity("cosine")(queries, bank).numpy()
-    with block_policy(attention_entries=64, query_rows=16):
-        to_bank, to_queries = csls_bias(queries, bank, k=k), csls_bias(bank, queries, k=k)
-    ours = 2 * (cosines + to_bank.numpy() + to_queries.numpy()[:, None])
-    np.testing.assert_allclose(ours, csls(cosines, cosines, cosines, k), atol=1e-12)
-    assert csls_bias(torch.eye(4), torch.eye(4), k=2).tolist() == [-0.25] * 4
 
 
 def test_hubs_are_asked_less_often_for_it():

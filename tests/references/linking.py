@@ -8,13 +8,6 @@ def inverted_softmax(scores, bank, beta):
     return np.exp(beta * scores) / np.exp(beta * bank).sum(axis=0)
 
 
-def csls(scores, of_queries, of_bank, k):
-    """2 s - r_i - r_j; ``of_queries [b, N]``, ``of_bank [n, N]``: what the means of either side are taken of."""
-    rows = np.sort(of_queries, axis=1)[:, -k:].mean(axis=1)
-    columns = np.sort(of_bank, axis=0)[-k:].mean(axis=0)
-    return 2 * scores - rows[:, None] - columns
-
-
 def anncur(scores, columns, ridge):
     crossing = scores[:, columns]
     if ridge == 0:

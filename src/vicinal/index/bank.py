@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +15,6 @@ from vicinal.index.bank_files import NAMES, ROWS, VERSION, BankContents, read_ba
 from vicinal.index.bank_schema import (
     BankSchema,
     SavedBank,
-    SavedBankSchema,
     as_kind,
     check_columns,
     check_values,
@@ -288,7 +286,7 @@ class NeighborBank(BankRows):
         if form is not None and form.rows:
             columns["cells"] = np.arange(count)
             payload = TableStore(contents.settings.columns, table, count)
-        self._form = None if form is None else BankSchema(**form.model_dump())
+        self._form = form
         self._places, self._id_names, self._group_names, self._table = None, id_names, group_names, payload
         self._columns = Columns(columns)
         self.distrust(source)
@@ -302,7 +300,7 @@ class NeighborBank(BankRows):
             storage="float32",
             exact=True,
             rows=len(self),
-            form=None if self._form is None else SavedBankSchema.model_validate(asdict(self._form)),
+            form=self._form,
             following=0 if self._id_names is None else self._id_names.following,
             columns=self.columns,
             header="",
@@ -371,7 +369,7 @@ class NeighborBank(BankRows):
         """Become a bank of this form, if it has none yet; one without weights gets a column of them."""
         if self._form is not None:
             if form.weights and not self._form.weights:
-                self._form = replace(self._form, weights=True)
+                self._form = self._form.model_copy(update={"weights": True})
                 self._columns.fill("weights", 1.0)
             return
         self._form = form

@@ -1,7 +1,6 @@
 """What all rows of a bank have alike, and what the files of a saved bank may hold."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class BankSchema:
-    """What every row of a bank has alike.
+Kind = Literal["whole numbers", "strings"]
+
+
+class BankSchema(Saved):
+    """What every row of a bank has alike, as ``bank.json`` holds it.
 
     Attributes:
         ids: "whole numbers" or "strings".
@@ -32,9 +33,9 @@ class BankSchema:
         weights: rows say how many equal rows each counts as; those of a bank without count as one.
     """
 
-    ids: str
-    groups: str | None
-    labels: tuple[str, int] | None
+    ids: Kind
+    groups: Kind | None
+    labels: tuple[Literal["float32", "float64"], NonNegativeInt] | None
     rows: bool
     folds: bool = False
     weights: bool = False
@@ -53,7 +54,7 @@ def schema_of(names: Array, cells: dict[str, Array], rows: "pd.DataFrame | None"
     return BankSchema(
         ids=_kind(names),
         groups=_kind(cells["groups"]) if "groups" in cells else None,
-        labels=None if labels is None else (labels.dtype.name, _width(labels)),
+        labels=None if labels is None else ("float64" if labels.dtype == np.float64 else "float32", _width(labels)),
         rows=rows is not None,
         folds="folds" in cells,
         weights="weights" in cells,
@@ -117,7 +118,7 @@ def checked_rows(rows: "pd.DataFrame", count: int, columns: list[object] | None)
         raise ValueError(f"rows: expected the columns {columns}, got {list(rows.columns)}")
 
 
-def _kind(names: Array) -> str:
+def _kind(names: Array) -> Kind:
     return "whole numbers" if names.dtype == np.int64 else "strings"
 
 
@@ -128,17 +129,6 @@ def _width(labels: Tensor | Array) -> int:
 _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 _STEP = 1 << 16
 """Rows whose values are checked at a time."""
-
-
-class SavedBankSchema(Saved):
-    """What every row has alike, as ``bank.json`` holds it."""
-
-    ids: Literal["whole numbers", "strings"]
-    groups: Literal["whole numbers", "strings"] | None
-    labels: tuple[Literal["float32", "float64"], NonNegativeInt] | None
-    rows: bool
-    folds: bool = False
-    weights: bool = False
 
 
 class SavedBank(Saved):
@@ -156,7 +146,7 @@ class SavedBank(Saved):
     storage: Literal["float32", "float16", "int8"]
     exact: bool
     rows: _Count
-    form: SavedBankSchema | None
+    form: BankSchema | None
     following: _Count
     columns: list[str] | None
     header: str

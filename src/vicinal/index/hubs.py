@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from vicinal.blockwise.blocks import attention_sizes
 from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.scores import Block, BlockScores, Factors, ScoreKernel
-from vicinal.blockwise.topk import RunningTopK
 from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.core.identity import check_distinct, shown, whole_ids
 from vicinal.index.bank_storage import IdMap
@@ -102,39 +101,6 @@ def dual_hub_bias(
     samples = zip((queries, gallery), temperatures, strict=True)
     parts = [hub_bias(sample, bank, similarity, temperature=t) / t for sample, t in samples]
     return (parts[0] + parts[1]) / sum(1 / t for t in temperatures)
-
-
-def csls_bias(
-    queries: Tensor, bank: Tensor, similarity: str | nn.Module = "cosine", *, k: int = 10, ids: Ids | None = None
-) -> Tensor:
-    r"""Half the negated mean score of each bank row with its k nearest queries, $b_j = -\frac12 r_j$: CSLS.
-
-    $2 (s_{ij} + b_j) - r_i = 2 s_{ij} - r_i - r_j$ is cross-domain similarity local scaling, where a query's own mean
-    $r_i$ does not change the order.
-
-    Args:
-        queries: ``[n, d]``.
-        bank: ``[N, d]``.
-        similarity: see :func:`hub_bias`.
-        k: nearest queries of each row; all, if there are fewer.
-        ids: see :func:`hub_bias`.
-
-    Paper: arXiv:1710.04087.
-
-    >>> csls_bias(torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 1.0]]), k=1)
-    tensor([-0.5000, -0.3536])
-    """
-    scores = _scores(queries, bank, similarity)
-    bias, counts = scores.queries.new_empty(len(bank)), _counts(queries, bank, ids)
-    most = min(check_integer("k", k), len(queries))
-    for block, tiles in _tiles(scores, ids):
-        nearest = RunningTopK(block.rows, most)
-        for start, costs in tiles:
-            nearest.update(slice(0, len(block.rows)), costs.T.contiguous(), start)
-        there = counts[block.start : block.stop].clamp(max=most)
-        known = torch.arange(most, device=bias.device) < there[:, None]
-        bias[block.start : block.stop] = torch.where(known, nearest.values, 0.0).sum(dim=1) / there / 2
-    return bias
 
 
 def _scores(queries: Tensor, bank: Tensor, similarity: str | nn.Module) -> BlockScores:

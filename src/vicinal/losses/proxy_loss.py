@@ -124,13 +124,13 @@ class ProxyLoss(nn.Module):
     def _negatives(self, rows: Tensor, labels: Tensor, hyper: dict[str, Any], size: int) -> Tensor:
         """Scores of the unrelated pairs of the batch; for several blocks of rows one score that weighs as much."""
         with torch.autocast(rows.device.type, enabled=False):
-            negatives = batch_negatives(self.similarity(rows, rows), _shared(labels))
+            negatives: Tensor = batch_negatives(self.similarity(rows, rows), _shared(labels))
             if self._tuned() or size >= len(rows):
                 return negatives
             scale, reach = hyper.get("scale", SCALE), check_reach(hyper.get("reach", REACH))
             hyper["reach"] = math.inf  # heeded below
-            pooled: Tensor = log_sum_within(negatives, reach, check_between("scale", scale, 0, math.inf))[None] / scale
-            return pooled
+            mass: Tensor = log_sum_within(negatives, reach, check_between("scale", scale, 0, math.inf)) / scale
+            return mass[None]
 
     def _relation(self, embeddings: Tensor, labels: Tensor) -> Callable[[slice], Tensor]:
         """Rows of the relation: of embeddings with proxies, or of proxies with embeddings where these are the rows."""

@@ -78,5 +78,4 @@ def iqr_filter(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *
     length = check_reach(reach)
     check_relation(scores, relation, weight)
     related, unrelated = split_pairs(scores, relation, weight)
-    inside = within_fences(measured(scores), unrelated, length).logical_or(related)
-    return kept_weight(scores, weight, inside)
+    return kept_weight(scores, weight, within_fences(measured(scores), unrelated, length).logical_or(related))
