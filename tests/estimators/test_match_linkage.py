@@ -255,7 +255,7 @@ def test_unsure_estimates_tell_nothing_above_nine_tenths_and_a_column_that_decid
     model = fitted(left, right)
     notes = " ".join(model.notes_)
     assert "key: this column alone decides 100 % of the links" in notes
-    assert "different in each row, and in both tables: 'key'" in notes
+    assert "different in each row of both tables: 'key'" in notes
     links = model.link()
     assert len(links) >= 40
     sure = probabilities(model)
@@ -358,3 +358,16 @@ def test_columns_of_one_value_say_nothing():
     assert np.isnan(model.explain(pd.DataFrame({"left": [0], "right": [1]}))[0].cells[0].weight)
     more = [each.assign(flat="y") for each in two_tables(0, *FEW)]
     assert linked(fitted(*more)) == linked(fitted(*two_tables(0, *FEW)))
+
+
+def test_equal_rows_alone_are_linked_where_one_column_decides_and_is_not_sure():
+    """Addresses without a copy: some share a number, or a street."""
+    rng = np.random.default_rng(4)
+    streets = ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 6)) for _ in range(80)]
+    texts = [
+        f"{rng.integers(10, 999)} {' '.join(rng.choice(streets, 2))}, {rng.integers(10000, 99999)}" for _ in range(200)
+    ]
+    table = pd.DataFrame({"id": range(201), "text": [*texts, texts[0]]})
+    model = fitted(table, None)
+    assert model.link()[["left", "right"]].to_numpy().tolist() == [[0, 200]]
+    assert "only equal rows are linked" in model.notes_[-1]

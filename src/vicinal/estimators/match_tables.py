@@ -116,7 +116,8 @@ class MatchTable:
         """
         frame = as_table(name, table)
         if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
-            raise ValueError(f"{name}: expected a table of at least one row, got {short(frame)}")
+            got = "none" if isinstance(frame, pd.DataFrame) else short(frame)
+            raise ValueError(f"{name}: expected a table of at least one row, got {got}")
         frame = frame.rename(columns=str).reset_index(drop=True)
         check_choice(f"id_{name}", id_column, list(frame.columns))
         labels = range(1, len(frame) + 1)

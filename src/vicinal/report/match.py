@@ -172,6 +172,8 @@ def match_findings(record: MatchRecord) -> list[str]:
             f"{record.links[0]:,} links. On {record.pairs[1]:,} held-out labelled pairs: precision "
             f"{percent(record.scores['precision'])}{promise}, recall {percent(record.scores['recall'])}."
         )
+    elif record.links[0] and not record.expected:
+        sentences.append(f"{record.links[0]:,} links, all of rows that are equal.")
     elif record.links[0]:
         sentences.append(
             f"{record.links[0]:,} links with a probability of {percent(record.threshold)} or more. Expected precision "

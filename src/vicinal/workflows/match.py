@@ -256,7 +256,7 @@ def _record(
         contradictions=[]
         if clusters is None
         else [[str(cell) for cell in row] for row in clusters[1].head(50).to_numpy()],
-        expected=_expected(links, scored, threshold),
+        expected=_expected(links, scored, threshold) if learned or matcher.linkage_.has_sign else {},
         reached=matcher.estimated_recall(),
         weights=[LevelWeight(*row) for row in matcher.match_weights().itertuples(index=False)],
         scored=scored["probability"].to_numpy(),
