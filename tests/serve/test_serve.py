@@ -100,6 +100,57 @@ def test_predictions_are_those_of_the_model(served, houses, folders):
     assert "h3" not in [hit["id"] for hit in hits["hits"][0]]
 
 
+def test_the_page_explore_shows_to_all_and_changes_with_the_token(served, houses):
+    def question(what, **more):
+        return ("POST", f"/explore/api/{what}", {"json": more.pop("body", {}), **more})
+
+    wish = {"name": "h7", "label": "3.5"}
+    root, bare, page, script, other, shown, told, row, refused, done, undo, gone, strange = served.ask(
+        ("GET", "/", {}),
+        ("GET", "/explore", {}),
+        ("GET", "/models/houses/explore/", {}),
+        ("GET", "/explore/explore.js", {}),
+        ("GET", "/explore/app.py", {}),
+        question("map"),
+        question("map", headers=TOKEN),
+        question("row", body={"name": "h7"}),
+        question("relabel", body=wish),
+        question("relabel", body=wish, headers=TOKEN),
+        question("undo", headers=TOKEN),
+        question("forget", body={"name": "h9"}, headers=TOKEN),
+        ("POST", "/explore/api/map", {"content": b"{}", "headers": {"content-type": "text/plain"}}),
+    )
+    assert '<a href="models/houses/explore/">Explore houses</a>' in root.text
+    assert bare.headers["location"].endswith("/explore/")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert (page.text.count("explore.js"), script.status_code, other.status_code) == (1, 200, 404)
+    assert not set(re.findall(r'(?:src|href)="([^"]+)"', page.text)) - {
+        "data:,",
+        "style.css",
+        "served.css",
+        "served.js",
+        "explore.js",
+    }
+    assert (shown.json()["can"], told.json()["can"]) == ([], ["add", "relabel", "forget"])
+    frame, price = rows(60)
+    assert row.json()["label"] == pytest.approx(price[7])
+    left_out = load_model(houses).predict(frame.iloc[[7]], ids=["h7"])
+    assert row.json()["prediction"] == pytest.approx(left_out[0])
+    assert [one.status_code for one in (refused, done, undo, gone, strange)] == [401, 200, 400, 200, 415]
+    after = load_model(houses)
+    assert after.labels_of(["h7"]) == [3.5]
+    assert not after.bank_.has(["h9"]).any()
+    assert (houses / CHANGES).exists()
+
+
+def test_a_forgotten_row_is_in_no_memory_of_the_page(houses):
+    from vicinal.workflows import Explorer
+
+    explorer = Explorer(houses, can=("relabel", "forget"))
+    explorer.forget("h9")
+    assert (explorer.changes, explorer.version()["undo"]) == ([], 0)
+
+
 def test_pictures_come_as_base64_and_in_forms_and_never_from_the_disk(served, folders, tmp_path):
     picture = load_model(folders / "kinds").bank_.rows["photo"][0]
     content = picture if isinstance(picture, bytes) else base64.b64decode(str(picture).partition(",")[2])

@@ -12,7 +12,9 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import torch
 from fastapi import FastAPI, Request, Response
@@ -24,8 +26,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vicinal.core import nearest, short
 from vicinal.core.checks import ECHO, short_text
 from vicinal.serve.measures import Measures
+from vicinal.serve.pages import files_of, page_file
 from vicinal.serve.requests import Add, Body, Explain, Forget, Predict, Refused, Relabel, Search, as_json, typed
-from vicinal.serve.served import ServedModel
+from vicinal.serve.served import CHANGES, ServedModel
 from vicinal.serve.settings import SETTINGS, TOKEN, ServeSettings
 from vicinal.version import __version__
 
@@ -37,7 +40,6 @@ BODIES: dict[str, type[Body]] = {
     "relabel": Relabel,
     "forget": Forget,
 }
-CHANGES = ("add", "relabel", "forget")
 _LOG = logging.getLogger("vicinal.serve")
 _ADDRESSES = 10_000
 """Client addresses whose requests are counted at a time, at most."""
@@ -154,9 +156,12 @@ class Application:
         async def answer(request: Request) -> Response:
             begun, status = time.perf_counter(), 500
             try:
-                if what in CHANGES:
+                question = request.path_params.get("question")  # of the page /explore
+                if (question or what) in CHANGES:
                     _check_token(request)
                 work = getattr(self.served(request.path_params.get("name")), what)
+                if question is not None:
+                    work = partial(work, question, may_change=_may_change(request))
                 result = as_json(await self._in_turn(answered, work, await _content(request)))
                 status = 200
                 return result
@@ -179,6 +184,14 @@ class Application:
         """Counters and times of all processes, for Prometheus."""
         return Response(self.measures.text(), media_type="text/plain; version=0.0.4")
 
+    async def explore_file(self, request: Request) -> Response:
+        """The page ``/explore`` of a model, or one of its files."""
+        self.served(request.path_params.get("name"))
+        start, *files = files_of("explore")
+        if (name := request.path_params.get("file", start)) not in (start, *files):
+            raise Refused(404, "path: expected one that / lists, got another")
+        return page_file(name)
+
     async def page(self, request: Request) -> Response:
         """A page that lists all endpoints."""
         return HTMLResponse(_page(request.app.openapi(), list(self.models)))
@@ -200,6 +213,11 @@ def make_app(settings: ServeSettings) -> FastAPI:
                 openapi_extra=_described(what, named="{name}" in path),
                 operation_id=("named_" if "{name}" in path else "") + what,
             )
+    for start in ("/explore/", "/models/{name}/explore/"):
+        for path in (start, start + "{file}"):
+            app.add_api_route(path, of.explore_file, methods=["GET"], include_in_schema=False)
+        path = start + "api/{question}"
+        app.add_api_route(path, of.endpoint("explore"), methods=["POST"], include_in_schema=False)
     for path, show in (("/health", of.health), ("/metrics", of.metrics)):
         app.add_api_route(path, show, methods=["GET"], summary=str(show.__doc__), operation_id=path[1:])
     app.add_api_route("/", of.page, methods=["GET"], include_in_schema=False)
@@ -237,6 +255,14 @@ def refused(wrong: Exception) -> Refused:
     if not isinstance(wrong, ClientDisconnect):
         _LOG.error("a request that ended with an error", exc_info=wrong)
     return Refused(422, "body: expected a request that the model can answer, got one that it cannot; the log says why")
+
+
+def _may_change(request: Request) -> bool:
+    """Whether a request has the token for changes."""
+    with contextlib.suppress(Refused):
+        _check_token(request)
+        return True
+    return False
 
 
 def _check_token(request: Request) -> None:
@@ -315,8 +341,10 @@ def _page(described: dict[str, Any], models: list[str]) -> str:
                 f"<dd>{html.escape(about.get('summary') or '')}<br><code>{html.escape(example)}</code></dd>"
             )
     names = ", ".join(html.escape(name) for name in models)
+    pages = ", ".join(f'<a href="models/{quote(name)}/explore/">Explore {html.escape(name)}</a>' for name in models)
     return (
-        "<!doctype html><html lang=en><meta charset=utf-8><title>vicinal</title><style>body{font:16px sans-serif;"
+        "<!doctype html><html lang=en><meta charset=utf-8><title>vicinal</title><link rel=icon href=data:,><style>"
+        "body{font:16px sans-serif;"
         "max-width:50em;margin:2em auto}dt{margin-top:1em}</style><h1>vicinal</h1>"
-        f"<p>Models: {names}. <a href=openapi.json>openapi.json</a></p><dl>{''.join(lines)}</dl></html>"
+        f"<p>Models: {names}. {pages}. <a href=openapi.json>openapi.json</a></p><dl>{''.join(lines)}</dl></html>"
     )

@@ -4,31 +4,20 @@ import contextlib
 import hmac
 import secrets
 import threading
-from collections.abc import Awaitable, Callable
 from functools import partial
-from importlib import resources
 from typing import Any, ClassVar
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import ConfigDict, ValidationError, validate_call
 
-from vicinal.core import short
 from vicinal.serve.app import Limits, add_refusals, answered
-from vicinal.serve.requests import Refused, as_json, read_json
+from vicinal.serve.pages import answer_of, closed, files_of, page_file
+from vicinal.serve.requests import Refused, as_json
 from vicinal.serve.run import configured, listening
 
 _MOST = 32 << 20
 """Most bytes of a request."""
-
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
-    "media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 
 
 class ClosedPage:
@@ -57,11 +46,11 @@ class ClosedPage:
         self._socket = listening("127.0.0.1", port)
         self.port = int(self._socket.getsockname()[1])
         self.address = f"http://127.0.0.1:{self.port}/#{self.token}"
-        self._files = {"/": f"{self.name}.html"}
-        self._files |= {f"/{name}": name for name in (f"{self.name}.js", "served.js", "served.css", "style.css")}
+        start, *files = files_of(self.name)
+        self._files = {"/": start, **{f"/{name}": name for name in files}}
         app = FastAPI(openapi_url=None)
         app.add_middleware(Limits, hosts=lambda address: True, most_bytes=_MOST, rate=0)
-        app.middleware("http")(_closed)
+        app.middleware("http")(closed)
         add_refusals(app)
         for path in self._files:
             app.add_api_route(path, self._file, methods=["GET"])
@@ -86,41 +75,19 @@ class ClosedPage:
 
     def answer(self, what: str, content: bytes) -> Any:
         """The result of the method ``what`` for JSON arguments; raises ValueError for any other."""
-        arguments = read_json(content or b"{}")
-        strange = ValueError("question: expected one of this page, got another; load the page again")
-        if what not in self.questions:
-            raise strange
-        ask = validate_call(config=ConfigDict(strict=True))(getattr(self.answerer, what))
         with self._turn:
             self.refresh()
-            try:
-                return ask(**arguments)
-            except ValidationError as wrong:
-                error = wrong.errors()[0]
-                if error["type"] in ("missing_argument", "unexpected_keyword_argument"):
-                    raise strange from wrong
-                name, wish = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Input should be ")
-                raise ValueError(f"{name}: expected {wish}, got {short(error['input'])}") from wrong
+            return answer_of(self.answerer, what, content, self.questions)
 
     def refresh(self) -> None:
         """What is done before each question."""
 
     async def _file(self, request: Request) -> Response:
         """The page or one of its files, which hold no data."""
-        name = self._files[request.url.path]
-        file = resources.files("vicinal.report").joinpath("templates", name)
-        kind = "javascript" if name.endswith(".js") else name.rpartition(".")[2]
-        return Response(file.read_bytes(), media_type=f"text/{kind}")
+        return page_file(self._files[request.url.path])
 
     async def _question(self, what: str, request: Request) -> Response:
         """What the answerer says to the page."""
         if not self.is_own(request.headers):
             raise Refused(403, "expected the address that was printed, whole")
         return as_json(await run_in_threadpool(answered, partial(self.answer, what), await request.body()))
-
-
-async def _closed(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Every answer with the headers that keep other pages and caches out."""
-    response = await proceed(request)
-    response.headers.update(_HEADERS)
-    return response

@@ -1,7 +1,7 @@
 """``vicinal explore``: the page of one model."""
 
 from vicinal.serve.closed import ClosedPage
-from vicinal.workflows.explore import CHANGES, Explorer
+from vicinal.workflows.explore import CHANGES, LOOKS, Explorer
 
 
 class ExplorePage(ClosedPage):
@@ -13,10 +13,7 @@ class ExplorePage(ClosedPage):
     """
 
     name = "explore"
-    questions = (
-        *("version", "map", "columns", "filter", "rows", "suspects", "row", "queries", "query", "sound", "search"),
-        *("nearest_other", "compare", *CHANGES, "changed"),
-    )
+    questions = (*LOOKS, "queries", "query", *CHANGES, "changed")
 
     def __init__(self, explorer: Explorer, port: int = 0) -> None:
         super().__init__(explorer, port)

@@ -16,9 +16,14 @@ from vicinal.estimators import ModelFolder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.saving import shown_cell
 from vicinal.serve.measures import Measures
+from vicinal.serve.pages import answer_of
 from vicinal.serve.requests import Add, Explain, Forget, Predict, Relabel, Search, read_body, table_of
 from vicinal.serve.settings import ServeSettings
+from vicinal.workflows.explore import LOOKS, Explorer
 from vicinal.workflows.predict import Answers, answer_rows, features_of, made_rows
+
+CHANGES = ("add", "relabel", "forget")
+"""What needs the token for changes."""
 
 
 class ServedModel:
@@ -37,6 +42,7 @@ class ServedModel:
     def __init__(self, name: str, path: str, settings: ServeSettings, measures: Measures) -> None:
         self.name, self.most, self.measures = name, settings.most_rows, measures
         self.folder = ModelFolder(path, index=settings.index, encoders=settings.encoders, who="http")
+        self._explorer: Explorer | None = None
         self._nowhere = tempfile.TemporaryDirectory(prefix="vicinal-no-files-")
         if not hasattr(self.folder.model, "feature_names_in_"):
             raise ValueError(f"model: expected one fitted on a table with names of columns, got {short(name)} without")
@@ -132,6 +138,14 @@ class ServedModel:
         self._current()
         self.folder.forget(ids)
         return {"forgotten": len(set(map(str, ids))), "rows": len(self.folder.model.bank_)}
+
+    def explore(self, what: str, content: bytes, *, may_change: bool) -> Any:
+        """Answer a question of the page of the model; see :class:`vicinal.workflows.Explorer`."""
+        self._current()
+        if self._explorer is None:
+            self._explorer = Explorer(self.folder, can=CHANGES)
+        answer = answer_of(self._explorer, what, content, (*LOOKS, *CHANGES))
+        return answer if may_change or what != "map" else {**answer, "can": []}
 
     def health(self) -> dict[str, Any]:
         """Task, number of rows, and number of the last change."""

@@ -40,6 +40,21 @@ _ABLE = 1.5
 _FARTHEST = 1000
 """Nearest rows that are searched for one of another label."""
 
+LOOKS = (
+    "version",
+    "map",
+    "columns",
+    "filter",
+    "rows",
+    "suspects",
+    "row",
+    "sound",
+    "search",
+    "nearest_other",
+    "compare",
+)
+"""Methods of an explorer that a page of any model asks."""
+
 CHANGES = ("relabel", "forget", "add", "add_query", "undo")
 """Methods of an explorer that change its model."""
 
@@ -64,6 +79,7 @@ class Explorer:
         root: folder that paths of images and sounds start from; None: that of the table.
         most: most rows of the table to show, spread evenly over those that are not in the bank.
         log: gets what was ignored in the table.
+        can: changes that its page offers; without "undo" no change, and so no forgotten row, is remembered.
         settings: see :class:`vicinal.estimators.ModelFolder`.
     """
 
@@ -76,10 +92,11 @@ class Explorer:
         root: Path | None = None,
         most: int = 1000,
         log: Callable[[str], None] = lambda line: None,
+        can: Sequence[str] = CHANGES,
         **settings: Any,
     ) -> None:
         self.folder = folder if isinstance(folder, ModelFolder) else ModelFolder(folder, **settings)
-        self.k, self.name = k, self.folder.path.name
+        self.k, self.name, self.can = k, self.folder.path.name, can
         if not hasattr(self.model, "predict") or self.model.multilabel_ or self.model.targets_ is not None:
             raise ValueError("model: expected one of numbers or of one class a row, got another; say vicinal search")
         self.model.check_neighbor_head("explore")
@@ -114,7 +131,7 @@ class Explorer:
         return {
             **version,
             "name": self.name,
-            "can": list(CHANGES),
+            "can": list(self.can),
             "target": str(self.model.notes_.get("target") or "label"),
             "columns": {str(name): str(kind) for name, kind in self.model.kinds_.items()},
             "classes": None if classes is None else [str(name) for name in classes.tolist()],
@@ -360,8 +377,9 @@ class Explorer:
         return {"csv": text.getvalue()}
 
     def _done(self, what: str, name: Any, before: Any, after: Any, back: Callable[[], object]) -> dict[str, Any]:
-        self.changes.append({"what": what, "id": name, "before": before, "after": after})
-        self._undo.append((self.changes[-1], back))
+        if "undo" in self.can:
+            self.changes.append({"what": what, "id": name, "before": before, "after": after})
+            self._undo.append((self.changes[-1], back))
         return {**self.version(), "id": name}
 
     def _label(self, text: str) -> Any:

@@ -9,6 +9,7 @@ const can = (what) => bank.can.includes(what); // whether this page may change s
 
 // Four digits, and those before the point of a large number: a label of 62795 is not shown as 62800.
 function number(value) { return typeof value !== "number" ? String(value ?? "") : String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))); }
+function percent(share) { return (Math.abs(share) < 1e-3 && share ? (100 * share).toPrecision(1) : (100 * share).toFixed(1)) + " %"; }
 function player(view, who) {
   const play = button("▶ " + view.text, async () => {
     const { source } = await ask("sound", { column: view.column, ...who }), sound = make("audio", "", "media");
@@ -238,9 +239,9 @@ function behind(one, again) {
   box.append(make("h3", "Rows behind it"));
   if (bank.scale) box.append(make("p", bank.scale[0].toUpperCase() + bank.scale.slice(1) + ".", "muted"));
   for (const row of one.behind)
-    box.append(entry(row, [row.adjusted === undefined ? number(row.label) : `${number(row.label)} → ${number(row.adjusted)}`, ...(row.adjusted === undefined ? [] : [most(row.adjustments)]), `${(100 * row.weight).toFixed(1)} %`], [button("Leave out " + row.id, () => keepFocus(() => { without.add(String(row.id)); return again(); }))]));
-  if (one.trend) box.append(make("p", `Trend by columns${bank.scale ? ", on that scale" : ""}: ${number(one.trend.value)} (${most(one.trend.columns)}), ${(100 * one.trend.weight).toFixed(1)} %`, "muted"));
-  if (one.others.rows) box.append(make("p", `${one.others.rows} other rows: ${(100 * one.others.weight).toFixed(1)} %`, "muted"));
+    box.append(entry(row, [row.adjusted === undefined ? number(row.label) : `${number(row.label)} → ${number(row.adjusted)}`, ...(row.adjusted === undefined ? [] : [most(row.adjustments)]), percent(row.weight)], [button("Leave out " + row.id, () => keepFocus(() => { without.add(String(row.id)); return again(); }))]));
+  if (one.trend) box.append(make("p", `Trend by columns${bank.scale ? ", on that scale" : ""}: ${number(one.trend.value)} (${most(one.trend.columns)}), ${percent(one.trend.weight)}`, "muted"));
+  if (one.others.rows) box.append(make("p", `${one.others.rows} other rows: ${percent(one.others.weight)}`, "muted"));
   if (without.size) box.append(button(`Put back ${[...without].join(", ")}`, () => keepFocus(() => { without.clear(); return again(); })));
   return box;
 }

@@ -4,7 +4,7 @@ const token = location.hash.slice(1);
 
 // What all pages of a server do: ask it, make elements, and say what went wrong.
 async function ask(what, body = {}) {
-  const headers = token ? { "X-Token": token, Authorization: "Bearer " + token } : {};
+  const headers = { "Content-Type": "application/json", ...(token && { "X-Token": token, Authorization: "Bearer " + token }) };
   const answer = await fetch("api/" + what, { method: "POST", headers, body: JSON.stringify(body) });
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error);
