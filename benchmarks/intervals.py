@@ -6,6 +6,9 @@ divides errors of a random forest by their size among the 25 nearest rows.
 
     pip install mapie crepes lightgbm catboost
     python benchmarks/intervals.py --data FILES    # FILES: see benchmarks/tables.py; a stopped run resumes
+    python benchmarks/intervals.py --data FILES --large --splits 2    # 960 rows to learn from, up to 4,000 new ones
+
+"perfect" in ``--perfect`` is no method: how many sets intervals would pass that hold each row with probability .9.
 """
 
 import argparse
@@ -19,11 +22,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
-from tables import SETS, columns_of, read
+from tables import LARGE, MOST_ROWS, SETS, columns_of, read
 
 RESULTS = Path(__file__).parent / "results" / "intervals.csv"
 KEY = ["set", "split", "method"]
-LEVEL = 0.9
+LEVEL, LEARNED, NEW_ROWS = 0.9, 960, 4000
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Rows to learn from, their numbers, rows to calibrate by, their numbers."""
 
@@ -88,13 +91,27 @@ def scored(bounds: np.ndarray, truth: np.ndarray, distance: np.ndarray, spread: 
     return line
 
 
-def measure(name: str, split: int, data: Path | None) -> pd.DataFrame:
+def perfect(sizes: list[int], splits: int, trials: int = 500) -> float:
+    """Mean number of sets of these sizes on which intervals that hold each row with probability .9 pass by quarter.
+
+    A row that several splits test is held by all of its intervals or by none.
+    """
+    rng, passed = np.random.default_rng(0), 0
+    for rows, _ in product(sizes, range(trials)):
+        inside, quarter = rng.random(rows) < LEVEL, np.arange(rows) * 4 // rows
+        tested = np.concatenate([rng.permutation(rows)[round(0.8 * rows) :] for _ in range(splits)])
+        share = np.bincount(quarter[tested], inside[tested], 4) / np.bincount(quarter[tested], minlength=4)
+        passed += bool(((share > 0.86) & (share < 0.94)).all())
+    return passed / trials
+
+
+def measure(name: str, split: int, data: Path | None, methods: list[str], large: bool) -> pd.DataFrame:
     """A line a method."""
     from vicinal.estimators import NeighborRegressor
 
-    table, y = read(name, data)
+    table, y = read(name, data, NEW_ROWS + LEARNED if large else MOST_ROWS)
     order = np.random.default_rng(1000 + split).permutation(len(y))
-    learn, test = np.split(order, [round(0.8 * len(y))])
+    learn, test = np.split(order, [LEARNED if large else round(0.8 * len(y))])
     begun = time.process_time()
     model = NeighborRegressor().fit(table.iloc[learn], y[learn])
     bounds = model.predict_interval(table.iloc[test], LEVEL)
@@ -104,15 +121,17 @@ def measure(name: str, split: int, data: Path | None) -> pd.DataFrame:
     encoder = columns_of(table).fit(table.iloc[learn])
     vectors = np.asarray(encoder.transform(table), dtype=float)
     fitted, calibrating = np.split(learn, [round(0.8 * len(learn))])
-    for method, fit in RIVALS.items():
+    rows = vectors[fitted], y[fitted], vectors[calibrating], y[calibrating]
+    for method in [one for one in methods if one in RIVALS]:
         begun = time.process_time()
-        intervals[method] = fit((vectors[fitted], y[fitted], vectors[calibrating], y[calibrating]), vectors[test])
+        intervals[method] = RIVALS[method](rows, vectors[test])
         seconds[method] = time.process_time() - begun
     spread = float(y[learn].std())
     return pd.DataFrame(
         {"set": name, "split": split, "method": method, "seconds": seconds[method]}
         | scored(each, y[test], distance, spread)
         for method, each in intervals.items()
+        if method in methods
     )
 
 
@@ -120,17 +139,23 @@ def main() -> None:
     """Measure what is not in the CSV yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder below which the files are")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help=f"default: {RESULTS.name}, or intervals-large.csv")
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--large", action="store_true", help="tables with many new rows")
+    parser.add_argument("--perfect", action="store_true", help="how many sets intervals without a fault would pass")
+    parser.add_argument("--methods", nargs="+", default=["vicinal", *RIVALS], choices=["vicinal", *RIVALS])
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = set()
-    if given.out.exists():
-        done = {(name, split) for name, split, _ in pd.read_csv(given.out)[KEY].itertuples(index=False)}
-    for split, name in product(range(given.splits), SETS):
-        if (name, split) not in done:
-            lines = measure(name, split, given.data)
-            lines.to_csv(given.out, mode="a", header=not given.out.exists(), index=False, float_format="%.6g")
+    sets = LARGE if given.large else SETS
+    if given.perfect:
+        print(perfect([len(read(name, given.data)[1]) for name in sets], given.splits))
+        return
+    out = given.out or RESULTS.with_stem("intervals-large" if given.large else "intervals")
+    done = set() if not out.exists() else set(pd.read_csv(out)[KEY].itertuples(index=False, name=None))
+    for split, name in product(range(given.splits), sets):
+        if methods := [one for one in given.methods if (name, split, one) not in done]:
+            lines = measure(name, split, given.data, methods, given.large)
+            lines.to_csv(out, mode="a", header=not out.exists(), index=False, float_format="%.6g")
             print(lines[["set", "split", "method", "covered", "score", "seconds"]].to_string(header=False), flush=True)
 
 

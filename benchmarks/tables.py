@@ -35,6 +35,19 @@ FILES = {  # name: file, target, columns that are left out
 }
 SETS = ("diabetes", "star98", *FILES)
 
+FILES |= {  # larger than what is learned from, for figures by part of the rows
+    "diamonds": ("diamonds.csv", "price", []),
+    "food shares": ("BudgetFood.csv", "wfood", []),
+    "wages, Canada": ("SLID.csv", "wages", []),
+    "expenses, Vietnam": ("VietNamH.csv", "lntotal", ["lnmed", "lnrlfood", "lnexp12m", "commune"]),
+    "wages, schooling": ("Schooling.csv", "wage76", ["lwage76"]),
+    "wages, young men": ("Males.csv", "wage", ["nr"]),
+    "wages, panel": ("Wages.csv", "lwage", []),
+    "schools": ("Star.csv", "tmathssk", ["treadssk", "schidkn"]),
+    "hours": ("Workinghours.csv", "hours", []),
+}
+LARGE = ("bike", "computers", "wage", *list(FILES)[len(SETS) - 2 :])
+
 
 def read(name: str, data: Path | None, most: int = MOST_ROWS) -> tuple[pd.DataFrame, np.ndarray]:
     """Columns and target of a table, at most ``most`` rows drawn at random, those without a target left out."""

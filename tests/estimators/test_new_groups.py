@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from vicinal.calibration import conformal_quantile
+from vicinal.calibration import ErrorSize, conformal_quantile
 from vicinal.core import CalibrationWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 
@@ -52,8 +52,10 @@ def test_the_margin_is_a_quantile_of_groups(rows):
     known = {"ids": bank.ids, "groups": bank.groups}
     prediction, _, deviation = model._range(bank.vectors.double(), known, 0.8)
     misses = ((torch.as_tensor(bank.labels) - prediction).abs() / deviation).numpy()
-    margin = conformal_quantile(misses, 0.8, groups=bank.groups)
+    size = ErrorSize(torch.stack([prediction, deviation], dim=1).detach(), misses)
+    margin = conformal_quantile(misses / size.left_out, 0.8, groups=bank.groups)
     said, _, unit = model._range(torch.from_numpy(model.embed(fresh)), {"ids": None, "groups": NEW}, 0.8)
+    unit = unit * torch.from_numpy(size(torch.stack([said, unit], dim=1).detach()))
     wanted = np.stack([said - margin * unit, said + margin * unit], axis=1)
     np.testing.assert_allclose(model.predict_interval(fresh, 0.8, groups=NEW), wanted, rtol=1e-5, atol=1e-5)
     assert model.calibrating_groups() == len(set(bank.groups))

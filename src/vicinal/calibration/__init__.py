@@ -16,6 +16,7 @@ from vicinal.calibration.label_shift import (
     likely_class_weights,
     point_class_weights,
 )
+from vicinal.calibration.local import ErrorSize
 from vicinal.calibration.online import ScaleFreeOGD, StronglyAdaptive, online_radii
 from vicinal.calibration.rejection import (
     area_under_selective_curve,
@@ -37,6 +38,7 @@ __all__ = [
     "ConformalClasses",
     "DensityIntervals",
     "DensityRatio",
+    "ErrorSize",
     "LabelShiftSets",
     "LevelSetBoosting",
     "RelevanceFilter",

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vicinal.calibration import ErrorSize
+from vicinal.calibration.checks import Floats
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.fitted import FittedModel
@@ -213,6 +215,31 @@ def inward(model: FittedModel, prediction: Tensor, low: Tensor, high: Tensor) ->
     if model.codec.transform.by_rows:
         return prediction - (high - low) / 2, prediction + (high - low) / 2
     return torch.lerp(low, prediction, INWARD), torch.lerp(high, prediction, INWARD)
+
+
+def range_features(low: Tensor, high: Tensor, unit: Tensor) -> Floats:
+    """What the size of errors goes by ``[b, 2]``: the middle of each range, and its width, or the unit if it has none.
+
+    Args:
+        low: ``[b]``.
+        high: ``[b]``.
+        unit: ``[b]``.
+    """
+    width = torch.where(high > low, high - low, unit)
+    return torch.stack([(low + high) / 2, width], dim=1).detach().double().numpy()
+
+
+def error_size(labels: Tensor, low: Tensor, high: Tensor, unit: Tensor) -> ErrorSize:
+    """How large errors of single predictions usually are, in their units; 1 for ranges, whose width follows the rows.
+
+    Args:
+        labels: ``[n]``, of rows that calibrate.
+        low: ``[n]``.
+        high: ``[n]``.
+        unit: ``[n]``.
+    """
+    errors = torch.zeros_like(labels) if bool((high > low).any()) else (labels - low) / unit
+    return ErrorSize(range_features(low, high, unit), errors.detach().numpy())
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import query_rows
+from vicinal.calibration import ErrorSize
 from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
@@ -43,7 +44,7 @@ class Computed:
     Attributes:
         state: of the rows and the readout it was computed of.
         margins: of intervals, by coverage.
-        misses: by how much each calibrating row is missed, of a readout where that is the same for all coverages.
+        sizes: of errors, and by how much each calibrating row is missed, by coverage; 0 where it is the same for all.
         thresholds: at which each class is predicted.
         targets: estimators of single targets.
         errors: of honest predictions, and the weights of their rows.
@@ -54,7 +55,7 @@ class Computed:
 
     state: tuple[object, ...]
     margins: dict[float, float] = field(default_factory=dict)
-    misses: Tensor | None = None
+    sizes: dict[float, tuple[ErrorSize, Tensor]] = field(default_factory=dict)
     thresholds: Ids | None = None
     targets: dict[str, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None

@@ -10,12 +10,12 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
+from vicinal.calibration import ConformalClasses, ErrorSize, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
-from vicinal.estimators.attention import inward, kriging_prediction, label_range
+from vicinal.estimators.attention import error_size, inward, kriging_prediction, label_range, range_features
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.explanation import Explanations
@@ -488,8 +488,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
         The central range of the neighbors' labels, widened or narrowed by one margin that is calibrated on the rows
         held out (conformalized quantiles, arXiv:1905.03222); for a kriging readout, the prediction plus and minus a
-        calibrated multiple of its kriging deviation. With a ``target_transform`` all this happens on its scale, and the
-        ends are mapped back. The range's ends are drawn in by a hundredth of the way to the prediction: where labels
+        calibrated multiple of its kriging deviation times the usual size of errors where prediction and deviation are
+        as here (:class:`vicinal.calibration.ErrorSize`). With a ``target_transform`` all this happens on its scale, and
+        the ends are mapped back. A range's ends are drawn in by a hundredth of the way to the prediction: where labels
         repeat (ratings, digits), ends that are labels would tie and cover too much. The guarantee is on average over
         rows that are exchangeable with the held-out ones, each of which is predicted from all rows but itself. The
         held-out rows also serve early stopping, stand in the bank, and set the scale and noise of kriging, which is a
@@ -550,7 +551,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             if one not in spans:
                 spans[one] = self._range(queries, identity, level)
             low, high, unit = spans[one]
-            low, high = low - margin * unit, high + margin * unit
+            size = self._calibration(level)[0](range_features(low, high, unit))
+            widening = margin * unit * torch.from_numpy(size)
+            low, high = low - widening, high + widening
             middle = (low + high) / 2
             ends = torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1)
             intervals[level] = self._in_units(self._widened(ends, excess))
@@ -590,25 +593,28 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def _misses(self, coverage: float) -> Tensor:
         """By how much the range of each calibrating row misses its label ``[n]``, in units of its margin."""
+        return self._calibration(coverage)[1]
+
+    def _calibration(self, coverage: float) -> tuple[ErrorSize, Tensor]:
+        """The usual size of errors, and by how much the range of each calibrating row misses its label ``[n]``."""
         rows, at, known, _ = self.rows_that_calibrate()
         model, computed = self.fitted_, self.fitted_.computed
-        if computed.misses is not None:
-            return computed.misses
-        labels = model.codec.transform.base.forward(rows.labels[at])
-        low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
-        misses = torch.maximum(low - labels, labels - high) / unit
-        if weighs_locally(model.network.head):  # whose range is that of all coverages
-            computed.misses = misses
-        return misses
+        level = 0.0 if weighs_locally(model.network.head) else coverage  # whose range is that of all coverages
+        if level not in computed.sizes:
+            labels = model.codec.transform.base.forward(rows.labels[at])
+            low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
+            size = error_size(labels, low, high, unit)
+            misses = torch.maximum(low - labels, labels - high) / unit / torch.from_numpy(size.left_out)
+            computed.sizes[level] = size, misses
+        return computed.sizes[level]
 
     def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
         """Prediction, and logarithm of the width of the range where rows were held out ``[n, 2]``; else ``[n, 1]``.
 
         On the scale of the fit. Rows that a metric of folds has left out have wider ranges than new rows of their kind.
         """
-        low, high, unit = (part.detach().double() for part in self._range(queries, identity, _SHIFTED))
-        width = torch.where(high > low, high - low, unit).clamp(min=torch.finfo(torch.float64).tiny)
-        both = torch.stack([(low + high) / 2, width.log()], dim=1)
+        both = torch.from_numpy(range_features(*self._range(queries, identity, _SHIFTED)))
+        both[:, 1] = both[:, 1].clamp(min=torch.finfo(torch.float64).tiny).log()
         return both[:, :1] if self.network_.cross_fitted else both
 
     def shift_names(self) -> list[str]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vicinal.calibration import cross_conformal_interval, range_scores
-from vicinal.estimators.attention import head_range, inward
+from vicinal.estimators.attention import error_size, head_range, inward, range_features
 from vicinal.estimators.fitted import FittedModel
 from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import weighs_locally
@@ -109,23 +110,25 @@ def cross_intervals(
     """
     positions, folds = fold_positions(model, MOST), _folds(model)
     codes = folds[positions]
-    scores = torch.empty(len(positions), dtype=torch.float64)
+    truth, *left_out = torch.empty(4, len(positions), dtype=torch.float64)
     ranges = []
     for fold in range(model.fold_members().folds):
         at = (codes == fold).nonzero()[:, 0]
-        rows_of_fold = positions[at]
-        low, high, unit = _fold_range(
-            model, fold, model.bank.vectors[rows_of_fold].double(), _identity(model, rows_of_fold), coverage
-        )
-        truth = model.codec.transform.base.forward(model.bank.labels[rows_of_fold])
-        misses = range_scores(truth.numpy(), low.numpy(), high.numpy())
-        scores[at] = torch.from_numpy(misses) / unit
+        rows_of_fold, who = positions[at], _identity(model, positions[at])
+        parts = _fold_range(model, fold, model.bank.vectors[rows_of_fold].double(), who, coverage)
+        for all_rows, part in zip(left_out, parts, strict=True):
+            all_rows[at] = part.to(all_rows)
+        truth[at] = model.codec.transform.base.forward(model.bank.labels[rows_of_fold])
         ranges.append(_fold_range(model, fold, queries, identity, coverage))
-    lows, highs, units = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
+    low, high, unit = left_out
+    size = error_size(truth, low, high, unit)
+    scores = range_scores(truth.numpy(), low.numpy(), high.numpy()) / (unit.numpy() * size.left_out)
+    lows, highs = (torch.stack(parts, dim=1).numpy() for parts in zip(*(one[:2] for one in ranges), strict=True))
+    units = np.stack([one[2].numpy() * size(range_features(*one)) for one in ranges], axis=1)  # [b, F]
     weights = None if model.bank.weights is None else model.bank.weights[positions].numpy()
     own_groups = model.bank.store.group_codes
     known = {"weights": weights, "groups": None if own_groups is None else own_groups[positions].numpy()}
-    ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units, **known)
+    ends = cross_conformal_interval(lows, highs, scores, codes.numpy(), coverage, unit=units, **known)
     return torch.from_numpy(ends)
 
 
