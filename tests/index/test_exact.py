@@ -60,6 +60,18 @@ def test_blocks_do_not_matter(monkeypatch, generator):
     assert all(torch.equal(f.ids, found[0].ids) and torch.equal(f.scores, found[0].scores) for f in found)
 
 
+@pytest.mark.parametrize("similarity", ["l2", "squared_l2"])
+def test_near_rows_far_from_the_center_are_not_missed(similarity, monkeypatch, generator):
+    """Their products in float32 are wrong by more than the distances of all rows of their side."""
+    monkeypatch.setattr("vicinal.index.exact.BLOCK", 16)
+    sides = torch.where(torch.arange(200) % 2 == 0, 1e3, -1e3)[:, None]
+    vectors, ids = sides + 0.01 * torch.randn(200, 5, generator=generator), torch.arange(200)
+    index = ExactIndex(5, similarity)
+    index.add(ids, vectors)
+    wanted, _ = sorted_search(similarity, vectors[:9].numpy(), ids.numpy(), vectors.numpy(), 7)
+    np.testing.assert_array_equal(index.search(vectors[:9], 7).ids, wanted)
+
+
 @pytest.mark.parametrize("scale", [1e-20, 1e18])
 @pytest.mark.parametrize("similarity", ["l2", "squared_l2", "dot", "cosine"])
 def test_very_small_and_large_numbers(similarity, scale, generator):
