@@ -156,12 +156,6 @@ def test_sparse_features_and_constant_ones(few_settings):
         np.testing.assert_allclose(baseline.prediction, y[:20].mean(), rtol=0.05)
 
 
-def test_a_gaussian_process_is_fitted_where_it_is_named():
-    x, y = wave(60, width=2)
-    (got,) = tuned_baselines(x, y, x[:4], methods=["gaussian process"])
-    np.testing.assert_allclose(got.prediction, y[:4], atol=0.6)
-
-
 def test_bad_arguments_get_one_sentence():
     x, y = wave(20)
     with pytest.raises(ValueError, match=r"^methods: expected one of 'ridge'"):

@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
@@ -77,7 +75,7 @@ STAGES: Mapping[tuple[int, int], Sequence[int]] = {
 NUMBERS = ("ridge", "kernel ridge", "support vectors", "boosting", "k-NN")
 CLASSES = ("logistic regression", "support vectors", "boosting", "k-NN")
 SEVERAL = ("logistic regression", "k-NN")
-"""What :func:`tuned_baselines` tries, of several classes a row the last. A "gaussian process" is tried where named."""
+"""What :func:`tuned_baselines` tries, of several classes a row the last."""
 
 FOLDS = 5
 """Of the training rows, on which settings are compared."""
@@ -125,9 +123,9 @@ def tuned_baselines(
         classes: class of each column of the probabilities ``[C]``; None in a regression.
         groups: ``[a]``; folds never split a group.
         times: ``[a]``; settings are then tried on later rows than they learn from. It needs ``queries``.
-        weights: ``[a]``, > 0, for the errors that settings are chosen by, and for fitting all methods but k-NN, the
-            Gaussian process, and one class against the rest. None: 1 each.
-        methods: from ``NUMBERS`` (or "gaussian process"), with classes from ``CLASSES``, with several a row from
+        weights: ``[a]``, > 0, for the errors that settings are chosen by, and for fitting all methods but k-NN and
+            one class against the rest. None: 1 each.
+        methods: from ``NUMBERS``, with classes from ``CLASSES``, with several a row from
             ``SEVERAL``; None: all of them, except boosting on sparse features.
         most: with more training rows than this, settings are tried on this many, drawn at random, and without
             ``queries`` only these are predicted. Kernel machines are fitted on at most ``FITTED`` or ``most`` rows,
@@ -146,13 +144,12 @@ def tuned_baselines(
     ('rbf', True)
     """
     queries = None if queries is None else _safe(queries)
-    known = (*NUMBERS, "gaussian process") if classes is None else SEVERAL if has_several(target) else CLASSES
+    known = NUMBERS if classes is None else SEVERAL if has_several(target) else CLASSES
     count = features.shape[0]
     if count < 10:
         raise ValueError(f"features: expected at least 10 rows, got {count}")
     if methods is None:
-        methods = [name for name in known if name != "gaussian process"]
-        methods = [name for name in methods if name != "boosting" or not scipy.sparse.issparse(features)]
+        methods = [name for name in known if name != "boosting" or not scipy.sparse.issparse(features)]
     mass = None if weights is None else relative_weights(weights, count)
     rows = _Rows.of(features, target, classes, groups, times, mass, most, seed)
     fitted = replace(rows, some=_drawn(count, max(most, FITTED), seed), distances={}) if count > most else rows
@@ -313,8 +310,7 @@ def _fitted(name: str, rows: _Rows, all_rows: _Rows, queries: Features | None) -
         chosen = f1_thresholds(left_out, rows.labels[rows.some], rows.masses(rows.some))
     if queries is None:
         return Baseline(name, left_out * rows.scale + rows.center, dict(best), error, len(rows.some), chosen)
-    few = guesses in (_kernel_guesses, _process_guesses)
-    inside = all_rows.some if few else np.arange(len(rows.labels))
+    inside = all_rows.some if guesses is _kernel_guesses else np.arange(len(rows.labels))
     ((_, guess),) = guesses(all_rows, [best], inside, queries)
     return Baseline(name, guess * rows.scale + rows.center, dict(best), error, len(inside), chosen)
 
@@ -477,14 +473,6 @@ def _boosting_guesses(
                 yield stages[stage], spread
 
 
-def _process_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features") -> Guesses:
-    fitted = rows.take(inside)
-    for setting in settings:
-        kernel = Matern(np.sqrt(fitted.shape[1]), (1e-1, 1e4), nu=setting["nu"])
-        model = GaussianProcessRegressor(ConstantKernel() * kernel + WhiteKernel(0.3), random_state=rows.seed)
-        yield setting, _predicted(rows, model, inside, fitted, [rows.take(outside)])
-
-
 def _grid(**values: Sequence[Any]) -> list[Setting]:
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
@@ -521,5 +509,4 @@ _METHODS: dict[str, tuple[Callable[[_Rows], list[Setting]], Guess]] = {
         lambda rows: _grid(p=(1, 2) if rows.manhattan else (2,), n_neighbors=_NEIGHBORS, weights=WEIGHTS),
         _neighbor_guesses,
     ),
-    "gaussian process": (lambda rows: _grid(nu=(1.5, np.inf)), _process_guesses),
 }
