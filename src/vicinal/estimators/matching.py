@@ -43,7 +43,7 @@ from vicinal.estimators.linking import (
 from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
 from vicinal.estimators.match_files import read_matcher, write_matcher
 from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
-from vicinal.estimators.match_linkage import Linkage, match_weights
+from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import (
     LARGE,
     Floats,
@@ -683,7 +683,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Returns:
             A table of ``column``, ``level`` (from "differs" to "equal"), ``m``, ``u`` and ``weight``, log2 of m / u.
         """
-        return pd.DataFrame(match_weights(self.linkage_), columns=["column", "level", "m", "u", "weight"])
+        return self.linkage_.match_weights()
 
     def _resembling(self, at: Ids, things: Ids, k: int) -> list[list[tuple[Any, Any, bool, float]]]:
         """For each pair of rows the labelled ones that are most alike to the scorer; itself is none of them."""
