@@ -233,7 +233,7 @@ def by_labels(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Fi
     answers = answered(first.candidates().iloc[:0])
     while len(answers) < LABELS[-1]:
         goal = next(count for count in LABELS if count > len(answers))
-        new = model.review(answers).iloc[: goal - len(answers)]
+        new = model.review().iloc[: goal - len(answers)]
         if new.empty:
             break
         answers = pd.concat([answers, answered(new)], ignore_index=True)

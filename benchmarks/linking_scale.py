@@ -242,7 +242,7 @@ def candidates(folder: Path, most: int, each: int) -> dict[str, float]:
     values["estimated recall"] = estimated_recall(
         Cells(columns), blocking.index.rules, every.pairs, every.bits, matches.astype(float)
     )
-    values |= {"rules": len(blocking.rules), "largest block": blocking.index.largest}
+    values |= {"rules": len(blocking.index.rules), "largest block": blocking.index.largest}
     values["index, MiB"] = blocking.index.nbytes / 2**20
     return values | new_records(columns, blocking.index, truth)
 

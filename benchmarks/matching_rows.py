@@ -194,22 +194,21 @@ def positions(model: RowMatcher, pairs: pd.DataFrame) -> np.ndarray:
 
 
 def by_matcher(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame, cache: Path) -> None:
-    """The matcher as users have it, with the hub correction and without."""
+    """The matcher as users have it."""
     parts = dict(iter(pairs.groupby("split")))
     test, matches = parts["test"], pairs["match"].to_numpy()
-    for hubs, seed in ((True, 0), (True, 1), (True, 2), (False, 0)):
-        method = "matcher" if hubs else "matcher, no hub correction"
-        if lines.has(name, method, seed):
+    for seed in range(SEEDS):
+        if lines.has(name, "matcher", seed):
             continue
         begun = time.process_time()
-        model = RowMatcher(hub_correction=hubs, random_state=seed, cache_dir=cache)
+        model = RowMatcher(random_state=seed, cache_dir=cache)
         model.fit(*tables, parts["train"], validation=parts["valid"])
         values = scored(model.predict_proba(test)[:, 1], test["match"].to_numpy(), float(model.threshold_ or 0))
         values["seconds"] = time.process_time() - begun
         at = pd.DataFrame(positions(model, pairs), columns=["left", "right"]).assign(match=matches)
         values |= {f"recall at {k}": share for k, share in model.candidate_recall(at).items()}
         values["temperature"] = model.tables_.temperature or 0.0
-        lines.put(name, method, seed, values)
+        lines.put(name, "matcher", seed, values)
 
 
 def run(data: Path, cache: Path, names: list[str], *, tune: bool = False) -> None:
@@ -230,7 +229,7 @@ def run(data: Path, cache: Path, names: list[str], *, tune: bool = False) -> Non
         parts = dict(iter(pairs.groupby("split")))
         tfidf(lines, name, [left, right], pairs)
         by_recordlinkage(lines, name, [left, right], pairs)
-        model = RowMatcher(hub_correction=False, cache_dir=cache)
+        model = RowMatcher(cache_dir=cache)
         model.fit(left, right, parts["train"], validation=parts["valid"])
         by_features(lines, name, model, pairs)
 
@@ -309,9 +308,8 @@ def markdown() -> str:
         rows.append(row_of(f"{method}, published", *(published[SETS.index(name)] for name in there)))
     rows += ["", row_of("matches among the first k candidates", *there), head[1]]
     for k in (1, 5, 10, 20):
-        for method, with_hubs in (("matcher", "with"), ("matcher, no hub correction", "without")):
-            share = (f"{mean.loc[(name, method), f'recall at {k}']:.4f}" for name in there)
-            rows.append(row_of(f"{k}, {with_hubs} hub correction", *share))
+        share = (f"{mean.loc[(name, 'matcher'), f'recall at {k}']:.4f}" for name in there)
+        rows.append(row_of(k, *share))
     rows += ["", row_of("20 splits", "below 95 %", "broken", "refused", "precision", "recall"), row_of(*["---"] * 6)]
     promise = table[table["method"] == "promise"].groupby(["set", "what"])["value"]
     for name in [each for each in SETS if each in table.loc[table["method"] == "promise", "set"].tolist()]:

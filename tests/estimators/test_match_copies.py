@@ -334,3 +334,14 @@ def test_rows_that_share_little_are_no_links():
     names = [f"{rng.choice(WORDS)} {rng.choice(WORDS)} lamp {rng.integers(100, 999)}" for _ in range(150)]
     links = matcher().fit(pd.DataFrame({"id": range(150), "name": names}), None).link()
     assert len(links) == 0  # of 45 that are each other's best: one number, or all words but one
+
+
+def test_a_date_with_a_typo_stays_as_it_was_typed():
+    days = pd.date_range("1950-02-03", periods=30, freq="400D")
+    left = pd.DataFrame({"id": range(30), "name": lamps(30), "born": days.strftime("%Y-%m-%d")})
+    right = left.assign(born=days.strftime("%d/%m/%Y"))
+    right.loc[3, "born"] = f"x{left['born'][3]}"
+    cells = matcher().fit(left, right).explain(pd.DataFrame({"left": [2, 3], "right": [2, 3]}))
+    born = [next(cell for cell in pair.cells if cell.column == "born") for pair in cells]
+    assert [cell.level for cell in born] == ["equal", "edit distance 1"]
+    assert born[1].right == right["born"][3]

@@ -45,7 +45,7 @@ def tables(rows=220, *, shared=False):
 @pytest.fixture(scope="module")
 def model(encoder):
     left, right, pairs = tables()
-    settings = {"encoders": encoder, "hub_correction": False}
+    settings = {"encoders": encoder}
     return RowMatcher(tune="all", plan=PLAN, **settings).fit(left, right, pairs)
 
 
@@ -114,7 +114,7 @@ def test_it_is_taken_where_likeness_says_nothing(model):
 
 def test_it_is_not_taken_where_nothing_is_gained(encoder):
     left, right, pairs = tables(shared=True)
-    model = RowMatcher(encoders=encoder, hub_correction=False, tune="all", plan=PLAN)
+    model = RowMatcher(encoders=encoder, tune="all", plan=PLAN)
     model.fit(left, right, pairs)
     assert model.learned_.reader is None
     assert "pairs are not read as texts: by boosting alone the log loss on" in str(model.notes_)
@@ -143,7 +143,7 @@ def test_a_model_of_something_else_is_no_reader(tmp_path):
 
 def test_forgotten_rows_leave_its_bank(encoder):
     left, right, pairs = tables()
-    model = RowMatcher(encoders=encoder, hub_correction=False, tune="all", plan=PLAN)
+    model = RowMatcher(encoders=encoder, tune="all", plan=PLAN)
     model.fit(left, right, pairs)
     gone = int(model.labelled_["left"].iloc[0])
     assert model.learned_.reader.model.bank_.has([f"{gone}\t{gone}"]).all()
@@ -156,7 +156,7 @@ def test_forgotten_rows_leave_its_bank(encoder):
 
 def test_a_killed_run_goes_on_and_leaves_nothing(encoder, tmp_path, monkeypatch):
     left, right, pairs = tables(140)
-    settings = {"encoders": encoder, "hub_correction": False, "tune": "all", "plan": PLAN}
+    settings = {"encoders": encoder, "tune": "all", "plan": PLAN}
     whole = RowMatcher(**settings).fit(left, right, pairs)
     calls, fit = [], NeighborClassifier.fit
 

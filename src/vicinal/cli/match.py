@@ -38,9 +38,6 @@ MATCHING: o.Options = {
         default="none",
     ),
     **{name: o.FIT[name] for name in ("minutes", "plan")},
-    "hub_correction": o.option(
-        bool, "Try whether rows that are near to everything should lose score.", o.LEARN, default=True
-    ),
     **{name: o.TRAINING[name] for name in ("encoder", "seed")},
     "validation": o.option(float, "Share of the labelled pairs that choose the threshold.", o.LEARN, default=0.25),
     "index": o.option(
@@ -153,7 +150,7 @@ def _run(
             "links": links,
             "precision": options["precision"],
             "n_candidates": options["candidates"],
-            **{name: options[name] for name in ("tune", "minutes", "hub_correction")},
+            **{name: options[name] for name in ("tune", "minutes")},
             "plan": o.plan_of(options["plan"]),
             "encoders": o.parse_encoders(options["encoder"]) or None,
             "index": options["index"],

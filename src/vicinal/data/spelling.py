@@ -146,8 +146,8 @@ def number_of(text: str) -> Number | None:
 
     >>> number_of("$3,750.00"), number_of("(12%)"), number_of("1.250,5 €")
     (Number(point=3750.0, comma=None, sign='$'), Number(point=-12.0, comma=-12.0, sign='%'), ...)
-    >>> number_of("1,234"), number_of("12 Main St")
-    (Number(point=1234.0, comma=1.234, sign=''), None)
+    >>> number_of("1,234"), number_of("12 Main St"), number_of("12.png")
+    (Number(point=1234.0, comma=1.234, sign=''), None, None)
     >>> number_of("3 lbs"), number_of("$1.2M"), number_of("6'3\"")
     (Number(point=3.0, comma=3.0, sign='lb'), Number(point=1200000.0, comma=None, sign='$'), Number(point=6.25, ...))
     """
@@ -158,6 +158,8 @@ def number_of(text: str) -> Number | None:
     money = [part[name] for name in ("before", "after", "last") if part[name]]
     signs = [part[name] for name in ("minus", "inner", "trailing") if part[name]] + ["-"] * (part["open"] is not None)
     if len(money) > 1 or len(signs) > 1 or (part["open"] is None) != (part["close"] is None):
+        return None
+    if part["word"] and part["digits"][-1] in ".,":  # 12.png is a file
         return None
     digits, power = part["digits"].strip(), part["power"] or ""
     factor = -1.0 if signs == ["-"] else 1.0

@@ -8,15 +8,16 @@ import scipy.sparse
 Ids = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-_SURE = 1e-9
+_LEAST = 1e-9
+"""Probabilities are at least this, and at most 1 less this, before their log odds are taken."""
 
 _TOGETHER = 4096
 """Pairs that are assigned at a time, or more where they hang together."""
 
 
-def log_odds(chances: Floats) -> Floats:
-    """Log odds of probabilities, at most those of 1e-9."""
-    clipped = np.clip(chances, _SURE, 1 - _SURE)
+def log_odds(chances: Floats, least: float = _LEAST) -> Floats:
+    """Log odds of probabilities from ``least`` to 1 less that."""
+    clipped = np.clip(chances, least, 1 - least)
     return np.asarray(np.log(clipped / (1 - clipped)))
 
 

@@ -69,7 +69,7 @@ class SavedMatcherParameters(Saved):
     scorer: Literal["auto", "boosting", "neighbors"] = Field("auto", exclude=True)  # of an earlier version
     tune: Annotated[str, Field(pattern=r"^(none|auto|all|lora|last-[1-9]\d{0,3})$")] = "none"
     minutes: Annotated[float, Field(gt=0)] = 10.0
-    hub_correction: bool
+    hub_correction: bool = Field(default=True, exclude=True)  # likewise
     validation_fraction: Annotated[float, Field(gt=0, lt=1)]
     random_state: Annotated[int, Field(ge=0)]
 

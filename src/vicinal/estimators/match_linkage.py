@@ -3,9 +3,10 @@
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+import pandas as pd
 
 from vicinal.core import listed
 from vicinal.estimators.match_clusters import drawn_wedges
@@ -432,6 +433,17 @@ class Linkage:
             rarity[equal, place] = np.log(max(column.equal_by_chance(), least * least)) - np.log(often)
         return rarity
 
+    def match_weights(self) -> pd.DataFrame:
+        """See :meth:`vicinal.estimators.RowMatcher.match_weights`."""
+        rows = []
+        for place, (name, names) in enumerate(self.level_names.items()):
+            parts = zip(self.weights.shares, self.weights.m, strict=True)
+            m = sum(share * of_class[place] for share, of_class in parts)
+            u = self.weights.u[place]
+            ratios = np.log2(np.maximum(m, 1e-12) / np.maximum(u, 1e-12))
+            rows += [(name, *level) for level in zip(names, m, u, ratios, strict=True)][1:]
+        return pd.DataFrame(rows, columns=["column", "level", "m", "u", "weight"])
+
     # Probabilities.
 
     def _rows(self, tables: MatchedTables) -> tuple[int, int]:
@@ -567,17 +579,3 @@ def _places(tables: MatchedTables, pairs: Ids, at: Ids) -> Ids:
     keys, others = (each[:, 0] * width + each[:, 1] for each in (pairs, at))
     places = np.minimum(np.searchsorted(keys, others), max(len(keys) - 1, 0))
     return np.where(keys[places] == others, places, -1) if len(keys) else np.full(len(at), -1)
-
-
-def match_weights(model: Linkage) -> list[dict[str, Any]]:
-    """m, u and the match weight (log2 of m / u) of each column and level, of all classes of matches together."""
-    rows = []
-    for place, (name, names) in enumerate(model.level_names.items()):
-        m = sum(share * of_class[place] for share, of_class in zip(model.weights.shares, model.weights.m, strict=True))
-        u = model.weights.u[place]
-        for level in range(1, len(names)):
-            weight = float(np.log2(max(m[level], 1e-12) / max(u[level], 1e-12)))
-            rows.append(
-                {"column": name, "level": names[level], "m": float(m[level]), "u": float(u[level]), "weight": weight}
-            )
-    return rows

@@ -18,6 +18,7 @@ from torch import Tensor
 from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.core.seeding import seeded
+from vicinal.data.column_form import is_written_gap
 from vicinal.data.form import TableForm
 from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder, infer_kinds
@@ -123,8 +124,8 @@ class MatchTable:
         labels = range(1, len(frame) + 1)
         ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(labels))
         frame = frame.drop(columns=id_column)
-        form = TableForm.of(frame) if form is None else form
-        return cls(name, form.read(frame), ids, torch.zeros(0), None if root is None else Path(root), form)
+        form, frame = _as_typed(frame) if form is None else (form, form.read(frame))
+        return cls(name, frame, ids, torch.zeros(0), None if root is None else Path(root), form)
 
     def positions(self, ids: Any, name: str = "pairs") -> Ids:
         """Positions ``[n]`` of rows; raises ValueError for an id that is not there."""
@@ -151,6 +152,20 @@ class MatchTable:
         frame, keys = self.frame.iloc[keep].reset_index(drop=True), [self.keys[place] for place in keep]
         vectors = self.vectors[pd.unique(self.thing[keep])]
         return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
+
+
+def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
+    """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
+    form, read = TableForm.of(frame), {}
+    for name, one in form.columns.items():
+        cells, typed = one.read(frame[name]), frame[name]
+        odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))
+        odd[odd] = [not is_written_gap(cell) for cell in typed[odd].tolist()]
+        if not odd.any():
+            read[name] = cells
+        elif one.kind == "date":
+            read[name] = typed.where(odd, cells.map(shown_text))
+    return form.of_columns(read), frame.assign(**read)
 
 
 def row_keys(frame: pd.DataFrame) -> list[bytes]:

@@ -43,7 +43,7 @@ from vicinal.estimators.linking import (
 from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
 from vicinal.estimators.match_files import read_matcher, write_matcher
 from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
-from vicinal.estimators.match_linkage import Linkage, match_weights
+from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import (
     LARGE,
     Floats,
@@ -121,8 +121,6 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             :class:`vicinal.estimators.pair_reader.PairReader`. It takes minutes to hours. "none": pairs are not read.
         minutes: how long ``tune="auto"`` may take.
         plan: a :class:`vicinal.estimators.TuningPlan` or its file, in place of four epochs or of the probe.
-        hub_correction: try lowering the scores of rows that are near everything (hubs), and do so if candidates get
-            better.
         validation_fraction: share of the labelled pairs held out to set the threshold, whole left rows at a time.
         index: what searches vectors: "exact"; for millions of rows "faiss:IVF1024,Flat", "milvus:FILE.db" or the
             address of a server, see :func:`vicinal.index.open_index`. It holds the vectors for the life of the matcher,
@@ -157,7 +155,6 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         tune: str = "none",
         minutes: float = 10.0,
         plan: Any = None,
-        hub_correction: bool = True,
         validation_fraction: float = 0.25,
         index: str = "exact",
         root: str | Path | tuple[str | Path | None, str | Path | None] | None = None,
@@ -168,7 +165,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.n_candidates, self.links, self.precision = n_candidates, links, precision
         self.encoders = encoders
         self.tune, self.minutes, self.plan = tune, minutes, plan
-        self.hub_correction, self.validation_fraction = hub_correction, validation_fraction
+        self.validation_fraction = validation_fraction
         self.index, self.root, self.cache_dir, self.random_state = index, root, cache_dir, random_state
 
     # Fitting.
@@ -322,7 +319,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _learn(self, labelled: pd.DataFrame, held_out: pd.DataFrame, random: np.random.Generator, log: Log) -> None:
         """The hub correction, the scorer and the threshold, from labelled pairs."""
-        if self.hub_correction and self.tables_.encoder is not None:
+        if self.tables_.encoder is not None:
             self.notes_.append(correct_hubs(self.tables_, labelled[labelled["match"] == 1]))
         self._estimate((positions_of(labelled), labelled["match"].to_numpy(np.float64)), log)
         settings = self.get_params(deep=False)
@@ -503,31 +500,22 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         scores, chances = np.concatenate([best, scores]), np.concatenate([np.ones(len(equal)), chances])
         return self._named(np.concatenate([equal, rows]), score=scores, probability=chances)
 
-    def review(self, labelled: Any = None) -> pd.DataFrame:
-        """Pairs to label: candidates in the band of doubt, the nearest to the threshold in log odds first.
+    def review(self) -> pd.DataFrame:
+        """Pairs to label, which nobody labelled: in the band of doubt, the nearest to the threshold in log odds first.
 
         With fewer than 200 labels: the thirty that teach most, half of them nearest to one half, and half from bands of
         probability.
-
-        Args:
-            labelled: pairs to leave out, as they are labelled already: a table of ``left`` and ``right``.
         """
-        if self.learned_ is None:
-            at, scores, chances = self._scored()
-            fresh = np.flatnonzero(~self._labelled(at, self.labels_))
-            if labelled is not None and len(labelled):
-                known = pd.DataFrame(self._pair_positions(labelled), columns=["left", "right"])
-                fresh = fresh[~self._labelled(at[fresh], known)]
-            chosen = fresh[pairs_to_label(chances[fresh], _TO_LABEL)]
-            return self._named_first(at[chosen], score=scores[chosen], probability=chances[chosen])
         at, scores, chances = self._scored()
-        inside = (chances >= self.doubt_[0]) & (chances < self.doubt_[1])
-        if labelled is not None and len(labelled):
-            rows = self._pair_positions(labelled)
-            inside &= ~self._labelled(at, pd.DataFrame(rows, columns=["left", "right"]))
-        far = np.abs(log_odds(chances) - log_odds(np.array([self.threshold_])))
-        nearest = np.flatnonzero(inside)[np.argsort(far[inside], kind="stable")]
-        return self._named_first(at[nearest], score=scores[nearest], probability=chances[nearest])
+        fresh = ~self._labelled(at, self.labels_)
+        if self.learned_ is None:
+            places = np.flatnonzero(fresh)
+            chosen = places[pairs_to_label(chances[places], _TO_LABEL)]
+        else:
+            inside = fresh & (chances >= self.doubt_[0]) & (chances < self.doubt_[1])
+            far = np.abs(log_odds(chances) - log_odds(np.array([self.threshold_])))
+            chosen = np.flatnonzero(inside)[np.argsort(far[inside], kind="stable")]
+        return self._named_first(at[chosen], score=scores[chosen], probability=chances[chosen])
 
     def _labelled(self, at: Ids, pairs: pd.DataFrame) -> Ids:
         """Which things ``[n, 2]`` are among pairs of rows."""
@@ -695,7 +683,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Returns:
             A table of ``column``, ``level`` (from "differs" to "equal"), ``m``, ``u`` and ``weight``, log2 of m / u.
         """
-        return pd.DataFrame(match_weights(self.linkage_), columns=["column", "level", "m", "u", "weight"])
+        return self.linkage_.match_weights()
 
     def _resembling(self, at: Ids, things: Ids, k: int) -> list[list[tuple[Any, Any, bool, float]]]:
         """For each pair of rows the labelled ones that are most alike to the scorer; itself is none of them."""

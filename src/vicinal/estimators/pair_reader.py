@@ -12,6 +12,7 @@ import pandas as pd
 
 from vicinal.data import LeakWarning
 from vicinal.encoders.minilm import MINILM
+from vicinal.estimators.linking import log_odds
 from vicinal.estimators.plan import TuningPlan, read_plan
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -40,12 +41,6 @@ def pair_texts(left: Sequence[str], right: Sequence[str]) -> list[str]:
     ['red lamp [SEP] lamp, red']
     """
     return [" [SEP] ".join(" ".join(row.split()[:WORDS]) for row in rows) for rows in zip(left, right, strict=True)]
-
-
-def log_odds(chances: Floats) -> Floats:
-    """Logarithms of the odds ``[n]`` of probabilities."""
-    clipped = np.clip(chances, _LEAST, 1 - _LEAST)
-    return np.asarray(np.log(clipped / (1 - clipped)))
 
 
 class PairReader:
@@ -127,7 +122,7 @@ class PairReader:
     def together(self, scored: Floats, read: Floats) -> Floats:
         """Probabilities ``[n]`` of the scorer and of :meth:`read` as one."""
         a, b, c = self.weights
-        return np.asarray(1 / (1 + np.exp(-(a * log_odds(scored) + b * log_odds(read) + c))))
+        return np.asarray(1 / (1 + np.exp(-(a * log_odds(scored, _LEAST) + b * log_odds(read, _LEAST) + c))))
 
     def weigh(self, scored: Floats, read: Floats, matches: Ids, rows: Ids) -> tuple[float, float, bool]:
         """Set the weights by pairs that neither has learned from.
@@ -144,8 +139,8 @@ class PairReader:
         """
         from sklearn.linear_model import LogisticRegression  # slow to import
 
-        alone = log_odds(scored)[:, None]
-        both = np.column_stack([alone, log_odds(read)])
+        alone = log_odds(scored, _LEAST)[:, None]
+        both = np.column_stack([alone, log_odds(read, _LEAST)])
         fit = LogisticRegression(C=10.0).fit(both, matches)
         self.weights = (float(fit.coef_[0, 0]), float(fit.coef_[0, 1]), float(fit.intercept_[0]))
         losses = [_left_out_losses(each, matches, rows) for each in (alone, both)]

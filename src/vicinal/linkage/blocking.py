@@ -247,19 +247,12 @@ class Blocking:
         pairs: positions int32 ``[n, 2]``, each pair once, rising; of one table the first is before the second.
         bits: uint32 ``[n]``: bit r is set if rule r found the pair.
         evidence: in bits, of rare keys that both rows have, ``[n]``; see :class:`BlockedPairs`.
-        passed_over: of each rule about how many keys of left rows had too large a block, which may cost matches.
     """
 
     index: BlockIndex
     pairs: Ids
     bits: Ids
     evidence: Floats
-    passed_over: list[int]
-
-    @property
-    def rules(self) -> list[str]:
-        """In words."""
-        return [str(rule) for rule in self.index.rules]
 
 
 def blocked_pairs(
@@ -312,5 +305,4 @@ def blocked_pairs(
     if each is not None:
         pairs = pairs.strongest(each)
         progress(f"candidates: {len(pairs.pairs):,} of the {each} strongest of a row")
-    passed = [round(float(each[index.largest + 1 :].sum())) for each in sizes]
-    return Blocking(index, *pairs, passed)
+    return Blocking(index, *pairs)

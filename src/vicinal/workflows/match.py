@@ -110,8 +110,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         matcher = RowMatcher(*ids, **settings).fit(left, right, pairs, answers=answered, log=log)
         log("linking")
         links = matcher.link()
-        known = [part[["left", "right"]] for part in (pairs, answered) if part is not None and len(part)]
-        review = matcher.review(pd.concat(known) if known else None)
+        review = matcher.review()
         clusters = matcher.clusters(job.clusters) if matcher.tables_.is_single else None
         record = _record(job, matcher, links, review, clusters)
         matcher.close()
