@@ -160,6 +160,7 @@ OTHER_UNITS = {
     "shares for numbers": ([0.12, 0.5], ["12%"]),
     "numbers for shares": (["12%"], ["0.12"]),
     "the other mark": (["1,5", "2,5"], ["1,234.5"]),
+    "a mark that may be of thousands": (["1.5", "14.891"], ["14,891"]),
     "the other order": (["25/04/2021"], ["04/25/2021"]),
 }
 
@@ -276,7 +277,7 @@ def test_numbers_with_units_are_numbers_in_one_unit(cells):
     np.testing.assert_allclose(read(cells[::2]), cells[1::2], rtol=1e-12)
 
 
-@pytest.mark.parametrize("cells", [["12 kg", "3 m"], ["4 %", "4 kg"], ["3 am", "4 pm"], ["12A", "13B"]])
+@pytest.mark.parametrize("cells", [["12 kg", "3 m"], ["4 %", "4 kg"], ["3 am", "4 pm"], ["12A", "13B"], ["1.jpg"]])
 def test_units_of_different_quantities_are_left_alone(cells):
     assert form_of(cells) is None
 

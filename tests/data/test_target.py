@@ -135,3 +135,9 @@ def test_a_number_whose_square_is_none_is_refused_by_row_and_column(wrong):
     column = pd.Series([1.0, 2.0, wrong, 4.0] * 5, name="price")
     with pytest.raises(ValueError, match=r"^row 2, column price: expected a number of at most 1e\+120, got"):
         read_target(column, "regression")
+
+
+def test_labels_of_new_rows_need_not_repeat_or_vary():
+    names = pd.Series([f"class {place}" for place in range(12)])
+    assert read_target(names, "classification", repeats=False).values.tolist() == names.tolist()
+    assert read_target(pd.Series([1.5] * 12), "regression", repeats=False).values.tolist() == [1.5] * 12

@@ -11,6 +11,7 @@ from vicinal.evaluation.store import RunStore
 from vicinal.workflows import TableJob, compare, compare_tables
 from vicinal.workflows.compare import plan_compare
 from vicinal.workflows.engines import done_together
+from vicinal.workflows.fit import plan_fit
 
 HEADS = ("nona", "nona+knn")
 
@@ -34,6 +35,17 @@ def alone(tmp_path_factory):
     """Two splits, one fit after the other."""
     folder = tmp_path_factory.mktemp("alone")
     return folder, compare_tables([job()], folder, splits=2, heads=HEADS)
+
+
+@pytest.mark.parametrize(("rows", "tested"), [(12, 2), (13, 3), (14, 3)])
+def test_small_tables_are_tested_on_the_rows_that_ten_to_train_on_leave(rows, tested):
+    small = job(source=job().source.iloc[:rows])
+    assert len(plan_fit(small).split.test) == tested
+
+
+def test_too_few_rows_to_test_on_say_what_to_do():
+    with pytest.raises(ValueError, match=r"at least 12 rows, to train on 10 and test on the others, got 11; --test 0"):
+        plan_fit(job(source=job().source.iloc[:11]))
 
 
 def test_pieces_of_work_come_back_with_their_places():

@@ -57,6 +57,7 @@ class ColumnForm(Saved):
         spelled: the words for false and true; None: truth values of Python.
         spellings: the usual spelling of each word, by its lower case, where words differ in case alone.
         span: first and last year of dates; those beyond mean "no beginning" and "no end", and are read as its ends.
+        plain: whether no cell had marks between thousands, although some had decimals.
         certain: whether a cell told the mark before decimals.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
     """
@@ -73,6 +74,7 @@ class ColumnForm(Saved):
     spellings: dict[str, str] = Field(default_factory=dict, max_length=MOST_WORDS)
     span: tuple[int, int] | None = None
     certain: bool = False
+    plain: bool = False
     unitless: bool = False
 
     @property
@@ -134,6 +136,7 @@ def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]
     plain = _plain_numbers(form, column)
     if plain is not None:
         return plain
+    _refuse_open(form, column)
     cells = _unrefused(column, _each(column, lambda cell: _one_number(form, cell)), np.nan)
     if not all(isinstance(cell, float | int) for cell in cells):
         return _with_index(cells, column, object)  # what reads the numbers says which cell is none
@@ -166,6 +169,17 @@ def _plain_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any
     values = np.full(len(texts), np.nan)
     values[present] = numbers
     return _finite(_with_index(values, column))
+
+
+def _refuse_open(form: ColumnForm, column: "pd.Series[Any]") -> None:
+    """Refuse a column most of whose cells are written as "14,891" where 14.891 was written before, not 14891."""
+    if form.plain:
+        texts = [cell for cell in column.tolist() if isinstance(cell, str)]
+        numbers = [number_of(plain_text(cell)) for cell in texts if "," in cell]
+        is_open = [number is not None and number.is_open for number in numbers]
+        if 2 * sum(is_open) > len(texts):
+            place = next(place for place, cell in enumerate(column.tolist()) if isinstance(cell, str) and "," in cell)
+            raise _other_unit(column, "numbers with a point before decimals", "commas", place)
 
 
 class _Refused:

@@ -344,7 +344,7 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     numbers = pd.to_numeric(np.array(plain, dtype=object), errors="coerce")
     if not np.isnan(numbers.astype(np.float64)).any():
         sure = _POINT_SURELY.search(joined) is not None
-        return ColumnForm(kind="number", certain=sure, open=not sure and "." in joined)
+        return ColumnForm(kind="number", certain=sure, plain=sure, open=not sure and "." in joined)
     read: list[Number] = []
     for text in plain:
         number = number_of(text)

@@ -165,7 +165,7 @@ def number_of(text: str) -> Number | None:
     factor = -1.0 if signs == ["-"] else 1.0
     unit = "" if part["word"] is None else _unit_of(part["word"])
     unit = "mn" if unit == "m" and "M" in text else unit
-    if money and unit and unit not in _SCALES:
+    if (money and unit and unit not in _SCALES) or (unit and digits[-1] in ".,"):  # 12.jpg
         return None
     factor *= _SCALES[unit] if money and unit else 1.0
     point = _value(_POINT, digits, (",", "'", " "), power, factor)

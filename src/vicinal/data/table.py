@@ -115,6 +115,7 @@ def prepare_table(
     root: Path | None = None,
     separator: str | None = None,
     form: TableForm | None = None,
+    repeats: bool = True,
     log: Log = lambda line: None,
 ) -> Table:
     """Give the columns of ``frame`` their roles and check them.
@@ -134,6 +135,7 @@ def prepare_table(
         root: the folder that relative image and audio paths start from.
         separator: between several classes in cells of the target, see :func:`vicinal.data.target.read_target`.
         form: how columns are written; those that it does not know are read as they show.
+        repeats: see :func:`vicinal.data.target.read_target`.
         log: called with what was assumed of how columns are written.
 
     Raises:
@@ -168,7 +170,7 @@ def prepare_table(
     timed = np.ones(len(frame), dtype=bool) if time is None else ~missing_cells(frame[time])
     dropped = [Dropped(row, TIME_MISSING) for row in frame.index[~timed]]
     frame, ids, groups = frame[timed], ids[timed], None if groups is None else groups[timed]
-    read = read_target(frame[target], task, separator)
+    read = read_target(frame[target], task, separator, repeats=repeats)
     dropped += [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
     if len(read.values) < FEWEST:
         reasons = [f"{count} dropped because {why}" for why, count in Counter(each.reason for each in dropped).items()]

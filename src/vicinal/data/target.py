@@ -57,7 +57,9 @@ class Target:
     several: bool = False
 
 
-def read_target(column: pd.Series, task: str | None = None, separator: str | None = None) -> Target:
+def read_target(
+    column: pd.Series, task: str | None = None, separator: str | None = None, *, repeats: bool = True
+) -> Target:
     """Read the target in ``column [rows]``; its index labels name rows in errors.
 
     Args:
@@ -65,6 +67,7 @@ def read_target(column: pd.Series, task: str | None = None, separator: str | Non
         task: "regression" or "classification"; None infers it (see ``infer_task``).
         separator: between several classes in a cell of text; None: a text is one class. If cells are texts with
             separators or lists, :func:`read_several` reads them.
+        repeats: whether the target has to vary, and classes to repeat; not so in new rows of a fitted model.
 
     Raises:
         ValueError: for a target that is all missing, constant, not finite, not a number in a regression, or whose
@@ -92,8 +95,8 @@ def read_target(column: pd.Series, task: str | None = None, separator: str | Non
         values: NDArray[np.float64] | NDArray[np.object_] = numbers
         classes = None
     else:
-        values, classes = _read_classes(name, present, numbers)
-    if len(np.unique(values)) < 2:
+        values, classes = _read_classes(name, present, numbers, repeats=repeats)
+    if repeats and len(np.unique(values)) < 2:
         raise ValueError(
             f"column {name}: expected a target that varies, got {short(values[0])} in all {len(values)} rows"
         )
@@ -328,13 +331,15 @@ def _exact_name(cell: Any) -> str:
     return str(int(cell)) if isinstance(cell, int | np.integer) and not isinstance(cell, bool) else ""
 
 
-def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> tuple[NDArray[np.object_], list[str]]:
+def _read_classes(
+    name: str, present: pd.Series, numbers: NDArray[np.float64], *, repeats: bool
+) -> tuple[NDArray[np.object_], list[str]]:
     """Class names ``[n]``, and the different ones: numbers sorted by value, texts by alphabet."""
     truth, labels = pd.api.types.is_bool_dtype(present.dtype), class_names(present, numbers)
     order = dict(zip(labels.tolist(), numbers.tolist(), strict=True))
     numeric = not truth and not np.isnan(numbers).any()
     classes = sorted(order, key=(lambda label: (order[label], label)) if numeric else None)
-    if len(classes) > max(FEW, len(labels) // 2):
+    if repeats and len(classes) > max(FEW, len(labels) // 2):
         raise ValueError(
             f"column {name}: expected classes that repeat, got {len(classes)} different values in {len(labels)} rows, "
             f"such as {short(labels[0])}; for a number to predict, every cell must be a number (--task regression)"

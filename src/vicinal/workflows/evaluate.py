@@ -492,6 +492,7 @@ def labelled_table(
         name=name,
         root=None if model.root is None else Path(model.root),
         form=model.form_,
+        repeats=False,
         log=log,
     )
 

@@ -32,7 +32,7 @@ from vicinal.data.leaks import ColumnLeak
 from vicinal.data.sets import join_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.splits import split_by_time
-from vicinal.data.table import Dropped, check_column, check_groups, table_kinds, without_weightless
+from vicinal.data.table import FEWEST, Dropped, check_column, check_groups, table_kinds, without_weightless
 from vicinal.data.target import read_target
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import ColumnKind
@@ -349,7 +349,13 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
 
 def draw_splits(table: Table, job: TableJob, number: int) -> list[Split]:
     """Splits of a job with test rows, only one by time. Even with folds they have validation rows, for baselines."""
-    share = job.validation or TableJob.validation
+    share, spare = job.validation or TableJob.validation, len(table) - FEWEST
+    if spare < 2:
+        raise ValueError(
+            f"data: expected at least {FEWEST + 2} rows, to train on {FEWEST} and test on the others, got "
+            f"{len(table)}; --test 0 trains on all, and measures each row from the others"
+        )
+    test = min(job.test, (spare - 0.5) / len(table))  # rows to test on are rounded up
     if table.times is not None:
-        return [split_by_time(table.times, test=job.test, validation=share, groups=table.groups, seed=job.seed)]
-    return make_splits(table, number=number, seed=job.seed, test=job.test, validation=share)
+        return [split_by_time(table.times, test=test, validation=share, groups=table.groups, seed=job.seed)]
+    return make_splits(table, number=number, seed=job.seed, test=test, validation=share)
