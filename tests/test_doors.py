@@ -248,7 +248,15 @@ for line in LINES:
 
 LONG = {
     f"examples/{name}.py"
-    for name in ("dear_scores", "exposure", "learners_of_slices", "odd_ones", "parts_of_vectors", "two_halves")
+    for name in (
+        "dear_scores",
+        "exposure",
+        "many_classes",
+        "learners_of_slices",
+        "odd_ones",
+        "parts_of_vectors",
+        "two_halves",
+    )
 }
 """Doors that take a second or more, for ``make test-all``."""
 DOORS = [pytest.param(door, marks=[pytest.mark.slow] if door in LONG else []) for door in sorted(BEHIND)]
