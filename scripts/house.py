@@ -298,7 +298,8 @@ def out_of_reach(modules: dict[str, Module], project: Path) -> list[str]:
     for path in sorted(project.glob("examples/*.py")):
         text = path.read_text(encoding="utf-8")
         todo += names_taken(modules, ast.parse(text), text)
-    for line in (project / USED_BY_NAME).read_text(encoding="utf-8").splitlines()[1:]:
+    catalogue = project / USED_BY_NAME
+    for line in catalogue.read_text(encoding="utf-8").splitlines()[1:] if catalogue.is_file() else ():
         id, file, door = (line.split("\t")[column] for column in (0, 4, -1))
         if file != "-" and (door != "-" or id == "-"):
             todo.append(".".join(Path(file).with_suffix("").parts))
@@ -329,10 +330,8 @@ def faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
     for name, paths in settings_typed(modules):
         yield f"{paths[0]}: setting: {name} has a value in {len(paths)} files; take that of vicinal/settings.py"
     yield from _package_faults(modules, pages)
-    project = pages.resolve().parents[1]
-    if (project / USED_BY_NAME).is_file():
-        for name in out_of_reach(modules, project):
-            yield f"{modules[name].path}: reach: no command, estimator or example runs it; give it a door, or drop it"
+    for name in out_of_reach(modules, pages.resolve().parents[1]):
+        yield f"{modules[name].path}: reach: no command, estimator or example runs it; give it a door, or drop it"
 
 
 def _package_faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
