@@ -10,7 +10,8 @@ Rules: files of a package import one another without a circle (imports for types
 reads another object's underscore attribute or imports another file's underscore name; names say what a thing is; a
 package binds no public name beside its ``__all__``, and has a page in ``docs/api``; nobody but ``heads`` asks of what
 class a head is (``heads/kinds.py`` answers what callers want to know); a number of training has its default and range
-in ``settings.py``, and a value in at most two other files beside presets.
+in ``settings.py``, and a value in at most two other files beside presets; a command, an estimator or an example reaches
+every file, by its imports or by a name that a setting takes.
 """
 
 import argparse
@@ -55,6 +56,7 @@ AIMS: dict[str, Any] = {
     "private reaches": 0,
     "public names": 600,
     "public names used nowhere else": 0,
+    "files out of reach": 0,
     "banned names": 0,
 }
 """What is aimed at; ``docs/developing.md`` says where it stands."""
@@ -256,6 +258,60 @@ def bound_names(module: Module) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
+def origin(modules: dict[str, Module], target: str, name: str | None) -> str | None:
+    """The file that defines a name which is imported from a file or package; None if it is not one of these."""
+    inner = f"{target}.{name}"
+    if inner in modules and modules[inner].path.name != "__init__.py":
+        return inner
+    package = modules.get(target)
+    if package is None or package.path.name != "__init__.py":
+        return target if package else None
+    return next(
+        (origin(modules, to, imported) for _, to, imported in imports(package) if imported == name and to != target),
+        None,
+    )
+
+
+def names_taken(modules: dict[str, Module], tree: ast.Module, text: str) -> Iterator[str]:
+    """Files that a file takes names from: ``from package import name``, or ``package.name`` in its text."""
+    whole = Module("", Path(), text, tree)
+    for _, target, name in imports(whole):
+        place = f"{target}.{name}" if name else target
+        if place in modules and modules[place].path.name == "__init__.py":
+            each = re.findall(rf"\b{re.escape(name or target)}\.(\w+)", text)
+            yield from filter(None, (origin(modules, place, one) for one in each))
+        elif target in modules and (file := origin(modules, target, name)):
+            yield file
+
+
+ESTIMATORS = ("NeighborRegressor", "NeighborClassifier", "EmbeddingLearner", "RowMatcher", "Recommender")
+USED_BY_NAME = Path("tests") / "catalogue.tsv"
+"""Its column "door" says which command, setting or example runs a method; what is of no list (id "-") is registered."""
+
+
+def out_of_reach(modules: dict[str, Module], project: Path) -> list[str]:
+    """Files that no command, estimator or example reaches."""
+    files = {name: module for name, module in modules.items() if module.path.name != "__init__.py"}
+    graph = {name: set(names_taken(modules, module.tree, module.text)) for name, module in files.items()}
+    todo = [name for name, module in files.items() if module.room in ("cli", "serve", "workflows", "(top)")]
+    todo += [file for name in ESTIMATORS if (file := origin(modules, "vicinal.estimators", name))]
+    for path in sorted(project.glob("examples/*.py")):
+        text = path.read_text(encoding="utf-8")
+        todo += names_taken(modules, ast.parse(text), text)
+    catalogue = project / USED_BY_NAME
+    for line in catalogue.read_text(encoding="utf-8").splitlines()[1:] if catalogue.is_file() else ():
+        id, file, door = (line.split("\t")[column] for column in (0, 4, -1))
+        if file != "-" and (door != "-" or id == "-"):
+            todo.append(".".join(Path(file).with_suffix("").parts))
+    reached: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += graph.get(name, ())
+    return sorted(set(files) - reached)
+
+
 def faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
     """One line for each place that breaks a rule."""
     graph = arrows(modules)
@@ -274,6 +330,8 @@ def faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
     for name, paths in settings_typed(modules):
         yield f"{paths[0]}: setting: {name} has a value in {len(paths)} files; take that of vicinal/settings.py"
     yield from _package_faults(modules, pages)
+    for name in out_of_reach(modules, pages.resolve().parents[1]):
+        yield f"{modules[name].path}: reach: no command, estimator or example runs it; give it a door, or drop it"
 
 
 def _package_faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
@@ -343,6 +401,7 @@ def measure(modules: dict[str, Module], project: Path) -> dict[str, int | dict[s
         "private reaches": sum(len(list(private_reaches(module))) for module in modules.values()),
         "public names": sum(len(exported(module) or []) for module in modules.values() if module.name.count(".") == 1),
         "public names used nowhere else": len(unused_names(modules, project)),
+        "files out of reach": len(out_of_reach(modules, project)),
         "banned names": sum(
             name.lstrip("_").lower() in BANNED for module in modules.values() for _, name in defined_names(module.tree)
         ),

@@ -163,10 +163,10 @@ def run_dedupe(words, data, monkeypatch):
     folder, draw = data.with_name("names"), np.random.default_rng(0)
     folder.mkdir(exist_ok=True)
     syllables = [a + b + c for a in "bdklmnprst" for b in "aeiou" for c in "mnrst"]
-    things = [draw.choice(syllables, 7, replace=False).tolist() for _ in range(40)]
+    things = [draw.choice(syllables, 7, replace=False).tolist() for _ in range(120)]
     names = [" ".join(name) for one in things for name in (one[:5], one[:4] + one[5:6], one[:3] + one[5:])]
-    pd.DataFrame({"id": range(120), "name": names}).to_csv(folder / "names.csv", index=False)
-    pairs = [(3 * thing, 3 * thing + far, int(far == 1)) for thing in range(25) for far in (1, 2)]
+    pd.DataFrame({"id": range(360), "name": names}).to_csv(folder / "names.csv", index=False)
+    pairs = [(3 * thing, 3 * thing + far, int(far == 1)) for thing in range(105) for far in (1, 2)]
     pd.DataFrame(pairs, columns=["left", "right", "match"]).to_csv(folder / "pairs.csv", index=False)
     files = [str(folder / "names.csv"), "--pairs", str(folder / "pairs.csv"), "--out", str(folder / "out")]
     return lambda: run(["dedupe", *files, *words, "-q"])
@@ -248,7 +248,15 @@ for line in LINES:
 
 LONG = {
     f"examples/{name}.py"
-    for name in ("dear_scores", "exposure", "learners_of_slices", "odd_ones", "parts_of_vectors", "two_halves")
+    for name in (
+        "dear_scores",
+        "exposure",
+        "many_classes",
+        "learners_of_slices",
+        "odd_ones",
+        "parts_of_vectors",
+        "two_halves",
+    )
 }
 """Doors that take a second or more, for ``make test-all``."""
 DOORS = [pytest.param(door, marks=[pytest.mark.slow] if door in LONG else []) for door in sorted(BEHIND)]

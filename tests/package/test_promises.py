@@ -9,7 +9,11 @@ import pytest
 
 from promises import BEFORE, HEADING, PROJECT, lost, promises, resolves, unexplained
 
-WENT = ["metric nuclear_surrogate"]
+WENT = [
+    *("loss moving_partition", "metric nuclear_surrogate", "teacher_loss assistive"),
+    *(f"vicinal {name} --{option}" for name in ("dedupe", "match") for option in ("scorer", "learn-candidates")),
+    *(f"vicinal {name} --no-learn-candidates" for name in ("dedupe", "match")),
+]
 """Methods, commands and options that went, each with its row in the changelog."""
 
 CHANGELOG = (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -1,7 +1,6 @@
 """Metrics of retrieval and of embeddings: functions ``f(scores, relation, weight) -> [b]`` and accumulators."""
 
 from vicinal.metrics.accumulate import EmbeddingRetrieval, RetrievalMetrics
-from vicinal.metrics.blocking import BlockingQuality, blocking_quality
 from vicinal.metrics.calibration import opis
 from vicinal.metrics.geometry import alignment, hubness, neighbor_coverage, uniformity, utilization
 from vicinal.metrics.linking import LinkQuality, candidate_recall, cluster_quality, link_quality
@@ -21,14 +20,12 @@ from vicinal.metrics.spectrum import pca_dimension
 from vicinal.metrics.streamed import embedding_metrics
 
 __all__ = [
-    "BlockingQuality",
     "EmbeddingRetrieval",
     "LinkQuality",
     "Multiplicity",
     "RetrievalMetrics",
     "alignment",
     "average_precision",
-    "blocking_quality",
     "candidate_recall",
     "channel_capacity",
     "class_margins",

@@ -3,7 +3,6 @@
 from vicinal.samplers.base import BatchSampler
 from vicinal.samplers.classes import ClassBatches, GroupBatches, HierarchicalBatches, StratumBatches
 from vicinal.samplers.clusters import ClusterBatches, balanced_clusters, diverse_anchors
-from vicinal.samplers.levels import level_probabilities
 from vicinal.samplers.pruning import SlidingLossWindow, UnbiasedPruning, loss_groups
 from vicinal.samplers.retrieved import draw_negatives, draw_unlabelled, with_relevant
 from vicinal.samplers.selection import (
@@ -33,7 +32,6 @@ __all__ = [
     "k_center_order",
     "keep_rows",
     "label_bands",
-    "level_probabilities",
     "loss_groups",
     "prototype_distances",
     "with_relevant",
