@@ -1,8 +1,8 @@
-"""The page of ``vicinal explore`` over 50,000 rows in a browser: figures, and pictures of a page of tweets.
+"""The page of ``vicinal explore`` over 100,000 rows in a browser: figures, and pictures of a page of tweets.
 
-The table has a column of texts and one of numbers. 4,000 rows are fitted on, the others are added. Times are those of a
-browser on the same computer, medians of several; the page is usable when the suspects are listed and a row of the map
-is named under the pointer.
+The table has a column of texts, one of numbers and one of categories. 4,000 rows are fitted on, the others are added.
+Times are those of a browser on the same computer, medians of several; the page is usable when the suspects are listed
+and a row of the map is named under the pointer.
 
     python benchmarks/explore.py --out benchmarks/results/explore.json
     python benchmarks/explore.py --pictures docs/images --data ../shared/data
@@ -29,7 +29,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from vicinal import NeighborRegressor
 from vicinal.estimators import ModelFolder
 
-ROWS, FITTED, TIMES = 50_000, 4_000, 5
+ROWS, FITTED, TIMES = 100_000, 4_000, 5
 WORDS = np.array(
     [a + b for a in ("ba", "ko", "ti", "ru", "se", "mo", "li", "da") for b in ("n", "rt", "sk", "lo", "ma")]
 )
@@ -47,12 +47,14 @@ HOVER = """async () => {
 
 
 def large(folder: Path) -> None:
-    """A model of 50,000 rows."""
+    """A model of 100,000 rows, 200 of which have a wrong label."""
     rng = np.random.default_rng(0)
     worth = rng.normal(size=len(WORDS))
     drawn = rng.integers(0, len(WORDS), (ROWS, 6))
     frame = pd.DataFrame({"text": [" ".join(WORDS[row]) for row in drawn], "size": rng.normal(size=ROWS)})
+    frame["town"] = rng.choice(["graz", "linz", "wels", "steyr"], ROWS)
     price = worth[drawn].mean(1) + 0.3 * frame["size"].to_numpy() + 0.1 * rng.normal(size=ROWS)
+    price[rng.choice(ROWS, 200, replace=False)] += 3
     model = NeighborRegressor(columns={"text": "text"}, encoders={"text": "ngrams"}, max_epochs=5)
     model.fit(frame.iloc[:FITTED], price[:FITTED], ids=np.arange(FITTED))
     model.notes_ = {"target": "price"}
@@ -127,6 +129,7 @@ def measured(browser: Browser, address: str) -> dict[str, float]:
             shown.append(time.perf_counter() - begun)
         drawn.append(time.perf_counter() - begun)
         tab.wait_for_selector(f"#status:has-text('row {1000 * place + 7} is')")
+    filtered = filter_times(tab)
     heap = tab.context.new_cdp_session(tab)
     heap.send("Performance.enable")
     used = {one["name"]: one["value"] for one in heap.send("Performance.getMetrics")["metrics"]}
@@ -136,10 +139,34 @@ def measured(browser: Browser, address: str) -> dict[str, float]:
         "hover_most_ms": round(float(np.max(hovers)), 2),
         "opened_s": round(float(np.median(opened)), 3),
         "new_prediction_s": round(float(np.median(shown)), 3),
+        "filter_s": round(float(np.median(filtered)), 3),
+        "filter_most_s": round(float(np.max(filtered)), 3),
         "new_map_s": round(float(np.median(drawn)), 3),
         "heap_mb": round(used["JSHeapUsedSize"] / 2**20, 1),
         "tab_mb": round(memory_of_tab(browser), 1),
     }
+
+
+def filter_times(tab: Page) -> list[float]:
+    """Seconds from a typed bound, word, choice or bar until the table counts the rows that are left."""
+    tab.click("#show-errors")
+    tab.wait_for_selector("#f-table .cells")
+    seconds = []
+    for key, how, value in (
+        *(("size", "from", str(bound)) for bound in (0, 0.5, 1)),
+        ("text", "has", "bart"),
+        ("text", "has", "bart kon"),
+        ("town", "is", "linz"),
+    ):
+        before = tab.inner_text("#f-count")
+        field = tab.locator(f"[data-key='column {key}'][data-how={how}]")
+        begun = time.perf_counter()
+        (field.select_option if how == "is" else field.fill)(value)
+        tab.wait_for_function("before => document.querySelector('#f-count').textContent !== before", arg=before)
+        seconds.append(time.perf_counter() - begun)
+        tab.wait_for_selector("#f-table .cells")
+    tab.click("#f-clear")
+    return seconds
 
 
 def draw(browser: Browser, address: str, out: Path) -> None:
@@ -149,8 +176,9 @@ def draw(browser: Browser, address: str, out: Path) -> None:
             tab = open_page(browser, address, viewport={"width": width, "height": height}, color_scheme=scheme)
             tab.wait_for_selector("#list h2:has-text('Rows of')")
             tab.click("#show-suspects")
-            tab.wait_for_selector("#list h2:has-text('Suspicious labels')")
-            tab.click("#list .entry button >> nth=1")
+            tab.wait_for_selector("#list h2:has-text('Labels worth checking')")
+            tab.click("#show-errors")
+            tab.click("#f-table td button >> nth=0")
             tab.wait_for_selector("#detail h2")
             tab.evaluate("scrollTo(0, 0)")
             with Image.open(io.BytesIO(tab.screenshot())) as shot:

@@ -12,7 +12,7 @@ import vicinal.losses
 from vicinal import miners
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss, MinerForPML, ProxyLoss
-from vicinal.losses.elsewhere import PEERS, as_call
+from vicinal.losses.elsewhere import PEERS, peer_hint
 from vicinal.losses.pml import weight_of_indices
 from vicinal.similarity.base import resolve_similarity
 
@@ -122,13 +122,13 @@ def test_every_other_name_of_theirs_is_there(name):
 
 
 def test_the_names_that_errors_suggest_are_those_of_the_page():
-    table = {}
-    for theirs, ours, _ in lines("losses"):
-        table.setdefault(re.match(r"\w+", theirs)[0], []).append(ours.replace("6, 8", "num_classes, dim"))
-    for name in {name for name, rows in table.items() if re.match(r'(EmbeddingLoss|ProxyLoss)\("', rows[0])} & set(
-        PEERS
-    ):
-        assert as_call(PEERS[name]) in table[name]
+    table, names = {}, [entry.name for entry in entries("pair_loss")]
+    for theirs, ours, said in lines("losses"):
+        if said.startswith("same") and re.match(r'(EmbeddingLoss|ProxyLoss)\("', ours):
+            table.setdefault(re.match(r"\w+", theirs)[0], []).append(ours.replace("6, 8", "num_classes, dim"))
+    for name in set(table) - {"CrossBatchMemory", "RankedListLoss"}:  # a bank, and settings without a default
+        hint = peer_hint(name, names, call=True)
+        assert hint.removeprefix("; did you mean ").removesuffix("?") in table[name]
     assert not {name for name in PEERS if hasattr(losses, name)} - set(table)
 
 

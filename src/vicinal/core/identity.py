@@ -174,11 +174,8 @@ def whole_ids(name: str, ids: IdsLike) -> Array:
         raise ValueError(f"{name}: expected a list of ids [n], got shape {ids.shape}")
     whole = canonical_ids(name, ids) if ids.dtype.kind in "iu" else ids
     if whole.dtype != np.int64:
-        first = short(ids[0]) if len(ids) and ids.dtype.kind in "OUST" else str(ids.dtype)
-        raise TypeError(
-            f"{name}: expected whole numbers, got {first}; number the rows by range(n) and look names up by the ids of "
-            "the hits, or take a NeighborBank, which has names"
-        )
+        first = ids.dtype if ids.dtype.kind in "fb" else short(ids[0])
+        raise TypeError(f"{name}: expected whole numbers, got {first}; give range(n), or take a NeighborBank of names")
     if len(whole) and whole.min() < 0:
         raise ValueError(f"{name}: expected whole numbers of at least 0, got {int(whole.min())}")
     return whole

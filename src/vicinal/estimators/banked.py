@@ -279,8 +279,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
     def transform(self, X: Any) -> np.ndarray[Any, Any]:
         """Embeddings of rows ``[n, d]``, float64: what the fit learned, as features for another estimator.
 
-        Of an :class:`EmbeddingLearner` they have length 1. Rows of the fit are embedded as new ones. Names of the
-        columns are ``get_feature_names_out()``, and ``set_output(transform="pandas")`` makes a table of them.
+        Of an :class:`EmbeddingLearner` they have length 1. ``set_output(transform="pandas")`` makes a table of them.
 
         >>> from vicinal.estimators import NeighborClassifier
         >>> x = np.random.default_rng(0).normal(size=(40, 2))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.row_blocks import coded, equal_codes, others
-from vicinal.core import entries, entry, short
+from vicinal.core import entries, short
 from vicinal.core.checks import check_integer, check_matrices, check_tensor
 from vicinal.core.gathering import gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction, own_settings
@@ -46,11 +46,10 @@ def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
     'supcon'
     """
     if isinstance(loss, str):
-        name, names = loss.strip().lower().replace("-", "_"), [one.name for one in entries("pair_loss")]
-        if name not in names:
-            hint = peer_hint(loss, names, call=True)
+        methods = {one.name: one for one in entries("pair_loss")}
+        if (method := methods.get(loss.strip().lower().replace("-", "_"))) is None:
+            hint = peer_hint(loss, methods, call=True)
             raise ValueError(f"loss: expected one of pairs ('vicinal losses' lists them), got {short(loss)}{hint}")
-        method = entry("pair_loss", name)
         return method.factory, method.facts
     if not callable(loss):
         raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")

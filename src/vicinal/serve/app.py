@@ -161,7 +161,7 @@ class Application:
                     _check_token(request)
                 work = getattr(self.served(request.path_params.get("name")), what)
                 if question is not None:
-                    work = partial(work, question, may_change=_may_change(request))
+                    work = partial(work, question)
                 result = as_json(await self._in_turn(answered, work, await _content(request)))
                 status = 200
                 return result
@@ -255,14 +255,6 @@ def refused(wrong: Exception) -> Refused:
     if not isinstance(wrong, ClientDisconnect):
         _LOG.error("a request that ended with an error", exc_info=wrong)
     return Refused(422, "body: expected a request that the model can answer, got one that it cannot; the log says why")
-
-
-def _may_change(request: Request) -> bool:
-    """Whether a request has the token for changes."""
-    with contextlib.suppress(Refused):
-        _check_token(request)
-        return True
-    return False
 
 
 def _check_token(request: Request) -> None:

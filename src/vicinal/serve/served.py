@@ -139,13 +139,12 @@ class ServedModel:
         self.folder.forget(ids)
         return {"forgotten": len(set(map(str, ids))), "rows": len(self.folder.model.bank_)}
 
-    def explore(self, what: str, content: bytes, *, may_change: bool) -> Any:
+    def explore(self, what: str, content: bytes) -> Any:
         """Answer a question of the page of the model; see :class:`vicinal.workflows.Explorer`."""
         self._current()
         if self._explorer is None:
             self._explorer = Explorer(self.folder, can=CHANGES)
-        answer = answer_of(self._explorer, what, content, (*LOOKS, *CHANGES))
-        return answer if may_change or what != "map" else {**answer, "can": []}
+        return answer_of(self._explorer, what, content, (*LOOKS, *CHANGES))
 
     def health(self) -> dict[str, Any]:
         """Task, number of rows, and number of the last change."""

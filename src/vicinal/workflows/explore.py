@@ -142,7 +142,6 @@ class Explorer:
             "doubt": np.round(doubt["score"], 5).tolist(),
             "error": np.round(doubt["error"], 5).tolist(),
             "chance": np.round(doubt["chance"], 5).tolist(),
-            "doubted": len(doubt["at"]),
             "scale": self.model.target_transform_.sentence,
             "id": self.model.notes_.get("id"),
             "table": None if self.table is None else {"name": self.table.name, "total": self.table.total},
@@ -180,11 +179,7 @@ class Explorer:
         return {name: choices.get(name, []) for name in frame.columns}
 
     def filter(self, columns: dict[str, dict[str, float | str]]) -> list[int]:
-        """Positions of the bank rows whose cells meet all conditions.
-
-        Args:
-            columns: by column, numbers "from" and "to", the value that a category "is", or words that a text "has".
-        """
+        """Positions of rows by their cells: by column, numbers "from" and "to", what one "is", or words it "has"."""
         frame = self._plain_cells()
         meets = np.ones(len(frame), dtype=bool)
         for name, how in columns.items():

@@ -4,7 +4,7 @@ const view = { zoom: 1, x: 0, y: 0 };
 const layer = document.createElement("canvas"); // the points; what is chosen is drawn over them
 let bank = null, filtered = null, open = null, without = new Set(), pair = null, range = [0, 1];
 let inks = null, box = null, marked = -1; // colors of the rows, the selected area of the map, and the row that the table points at
-const can = (what) => bank.can.includes(what); // whether this page may change something
+const can = (what) => token !== "" && bank.can.includes(what); // whether this page may change something
 // What is open: {name} of a row of the bank, {place} of the table, or {query, files} that was typed; show() draws it again.
 
 // Four digits, and those before the point of a large number: a label of 62795 is not shown as 62800.
@@ -79,7 +79,7 @@ function recolor() {
       $("legend").append(part);
     });
   else $("legend").textContent = by === "age" ? "blue: first rows, red: last" : `blue ${number(range[0])} to red ${number(range[1])}` +
-    (by !== "labels" && bank.doubted < bank.rows ? `, of ${bank.doubted} rows` : "");
+    (by !== "labels" && bank.checked.length < bank.rows ? `, of ${bank.checked.length} rows` : "");
   inks = Uint32Array.from(by === "age" ? bank.labels.keys() : bank[by], (value) => ink(shade(by, value)));
   histogram();
   draw();
@@ -420,7 +420,7 @@ async function suspects(again = true, all = false) {
   fill("list", make("h2", "Labels worth checking"), about, ...listed.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `predicted ${number(one.said)}`, one.chance ? `wrong with ${Math.round(100 * one.chance)} %` : `suspicion ${number(one.score)}`])));
   if (!all && worth.length < rows.length) $("list").append(button(`Show the ${rows.length} most suspicious`, () => keepFocus(() => suspects(false, true))));
   if (again) await load();
-  about.textContent = (worth.length ? `${worth.length} labels, of them ${number(expected)} expected to be wrong.` : "None: no clear sign of wrong labels.") + ` ${bank.doubted} rows were checked.`;
+  about.textContent = (worth.length ? `${worth.length} labels, of them ${number(expected)} expected to be wrong.` : "None: no clear sign of wrong labels.") + ` ${bank.checked.length} rows were checked.`;
 }
 // A row by one field a column; what is not said is left empty.
 function base64(file) {
@@ -550,7 +550,7 @@ addEventListener("DOMContentLoaded", () => attempt(async () => {
     link.download = "changes.csv";
     link.click();
   }));
-  await suspects(bank.doubted === 0);
+  await suspects(bank.checked.length === 0);
   if (bank.table !== null) await tableRows("0", false);
   setTimeout(follow, 2000);
 }));
