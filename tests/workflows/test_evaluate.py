@@ -133,6 +133,16 @@ def test_prices_learned_as_logarithms_are_suspected_by_their_ratio(tmp_path: Pat
     assert all(np.isfinite(one.score) for one in found.suspects)
 
 
+@pytest.mark.parametrize("metric", ["kernel", "network"])
+def test_a_kernel_doubts_numbers_alone_and_a_network_with_a_ridge(tmp_path: Path, metric: str) -> None:
+    table().to_csv(tmp_path / "rows.csv", index=False)
+    settings = QUICK | {"metric": metric} if metric == "network" else {"metric": metric}
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=settings, baselines=False), tmp_path / "model")
+    found = audit_table(tmp_path / "model", tmp_path / "rows.csv").suspects
+    same = [one.expected == pytest.approx(one.neighbors) for one in found]
+    assert all(same) if metric == "kernel" else not any(same)
+
+
 def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     frame = table(240).assign(y=lambda f: np.where(f.a > f.b, "up", "down"))
     wrong = [3, 70, 200]

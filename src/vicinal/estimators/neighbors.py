@@ -39,6 +39,10 @@ from vicinal.estimators.shift import adapted_mass
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads import conformal_margin
 from vicinal.heads.kinds import weighs_locally
+from vicinal.training.rows import spread
+
+_SIZED = 1024
+"""Rows that tell how large errors of a kernel are, at most."""
 
 _SHIFTED = 0.9
 """Coverage that the report of an adaptation is about."""
@@ -603,10 +607,26 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if level not in computed.sizes:
             labels = model.codec.transform.base.forward(rows.labels[at])
             low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
-            size = error_size(labels, low, high, unit)
-            misses = torch.maximum(low - labels, labels - high) / unit / torch.from_numpy(size.left_out)
-            computed.sizes[level] = size, misses
+            if self.metric_ == "kernel" and rows is not self.bank_:
+                size, sizes = self._sizes_by_all(rows.ids[at.numpy()], range_features(low, high, unit), coverage)
+            else:
+                size = error_size(labels, low, high, unit)
+                sizes = size.left_out
+            computed.sizes[level] = size, torch.maximum(low - labels, labels - high) / unit / torch.from_numpy(sizes)
         return computed.sizes[level]
+
+    def _sizes_by_all(self, ids: Ids, features: Ids, coverage: float) -> tuple[ErrorSize, Ids]:
+        """Sizes by rows of the bank, as a kernel has few numbers that they could bend, and those ``[n]`` of ``ids``."""
+        bank, base = self.bank_, self.fitted_.codec.transform.base
+        at = spread(len(bank), _SIZED)
+        size = error_size(
+            base.forward(bank.labels[at]), *self._range(bank.vectors[at].double(), bank.who(at), coverage)
+        )
+        sizes, positions = size(features), bank.store.positions(ids)
+        place = torch.searchsorted(at, positions).clamp(max=len(at) - 1)
+        same = (at[place] == positions).numpy()
+        sizes[same] = size.left_out[place[same]]
+        return size, sizes
 
     def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
         """Prediction, and logarithm of the width of the range where rows were held out ``[n, 2]``; else ``[n, 1]``.

@@ -412,8 +412,9 @@ class Suspect:
         row: its id.
         part: the part it belongs to.
         label: as in the data.
-        expected: prediction of a ridge regression on untrained features, without the row; for several classes per row,
-            the most suspicious class, after "+" if missing, "-" if wrong.
+        expected: what the suspicion goes by, without the row: a number by a kernel or trees, else the mean of the model
+            and a ridge regression on untrained features; for several classes per row, the most suspicious class, after
+            "+" if missing, "-" if wrong.
         neighbors: the model's prediction without the row (its encoder has seen the labels of the bank); for several
             classes per row, the probability of that class.
         score: how far ``expected`` is from the label; larger = more suspicious.

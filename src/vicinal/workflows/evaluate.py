@@ -349,9 +349,9 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
 def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse, parts: list[Part]) -> list[Suspect]:
     """All rows, the most suspicious first.
 
-    The trained encoder has seen the labels of the bank, and has moved mislabelled rows toward their wrong labels. So
-    the score comes from a ridge regression on the untrained features that leaves each row out, for numbers on the
-    model's label scale.
+    Each row is predicted without itself: numbers by a kernel or trees; else by the mean of the model and of a ridge
+    regression on the untrained features, as a trained encoder has moved mislabelled rows toward their wrong labels.
+    Numbers are on the model's label scale.
     """
     classes = getattr(model, "classes_", None)
     if isinstance(model, NeighborClassifier) and model.multilabel_:
@@ -359,12 +359,15 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     if classes is None:
         scale = _label_scale(model, table.target)
         truth = scale.forward(torch.tensor(table.target)).numpy()
-        guess = left_out_predictions(features, truth, groups=table.groups)
+        guess = scale.forward(torch.from_numpy(seen.expected)).double().numpy()
+        if model.metric_ == "network":
+            guess = (guess + left_out_predictions(features, truth, groups=table.groups)) / 2
         scores, mixture = suspicion(truth, guess, float(np.std(truth - guess)) or 1.0), wrong_labels(truth, guess)
         expected, said = scale.inverse(torch.from_numpy(guess)).numpy(), seen.expected.tolist()
     else:
         codes = places_of(table.target, classes.tolist()).clip(min=0)
         expected = left_out_predictions(features, np.eye(len(classes))[codes], groups=table.groups)
+        expected = (np.clip(expected, 1e-3, None) + seen.expected) / 2
         scores, mixture = class_suspicion(codes, expected), wrong_classes(codes, expected)
         said = np.asarray(classes)[seen.expected.argmax(1)].tolist()
         expected = np.asarray(classes)[expected.argmax(1)]

@@ -159,8 +159,9 @@ class Explorer:
         there is no clear sign of wrong labels. For a number, the score is its distance to the prediction over the root
         mean square of these distances, on the scale that numbers are learned on (with logarithms, ratios count); for a
         class see :func:`vicinal.evaluation.audit.class_suspicion`. Where members are folds, each row is predicted by
-        members that never saw it; else by the whole model without the row, but the encoder has seen its label. The
-        chance goes by the mean of that and of a ridge regression on the embeddings of the other rows.
+        members that never saw it; else by the whole model without the row, but the encoder has seen its label. For
+        classes and networks the chance goes by the mean of that and of a ridge regression on the embeddings of the
+        other rows.
         """
         doubt, bank = self._doubts(fresh=True), self.model.bank_
         best = np.argsort(-doubt["ratio"], kind="stable")[:n]
@@ -518,7 +519,8 @@ class Explorer:
             said = model.fitted_.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
         guess = model.fitted_.in_label_units(said).double().numpy()
         blended = guess
-        if model.metric_ != "trees" and len(at) > 2:  # the vectors of trees are names of leaves
+        classed = hasattr(model, "classes_")  # numbers are best told by a kernel alone, and vectors of trees are leaves
+        if len(at) > 2 and (model.metric_ == "network" or (classed and model.metric_ == "kernel")):
             other, labels = self._by_ridge(at), bank.labels[at].numpy()
             if other.ndim > 1 or _typical(other - labels) < _ABLE * _typical(guess - labels):
                 blended = (guess + other) / 2
