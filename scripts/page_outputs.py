@@ -7,22 +7,31 @@ alone. A block behind
 ``<!-- needs: PACKAGE -->`` is run where that package is installed.
 Run it after a change of defaults:  python scripts/page_outputs.py docs/guide.md
 
+For a notebook (docs/tutorials/notebook.ipynb): runs its cells and writes the page beside it, pictures in docs/images.
+
 Without a page: writes the figures in sentences (see page_figures.py) of all pages, from benchmarks/results.
 Run it after a benchmark:  python scripts/page_outputs.py
 """
 
+import ast
 import contextlib
 import importlib.util
 import io
+import json
 import os
 import re
 import shlex
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from page_figures import pages
 from vicinal.cli import run
+from vicinal.report.theme import written
 
 PAIR = re.compile(
     r"(?:^<!-- needs: (\w+) -->\n)?^```(python|sh)\n(.*?)^```(\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
@@ -77,6 +86,44 @@ def renewed(page: str, folder: Path) -> str:
     return PAIR.sub(write, page)
 
 
+def run_cells(notebook: Path) -> Iterator[tuple[str, bool, str, Any]]:
+    """Source of each cell, whether it is code, what it prints, and the value of its last line."""
+    names: dict[str, object] = {"__name__": "notebook"}
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source, printed, value = "".join(cell["source"]), io.StringIO(), None
+        if cell["cell_type"] == "code":
+            tree = ast.parse(source)
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                exec(compile(tree, "cell", "exec"), names)  # noqa: S102  the project's own documentation
+                if isinstance(last, ast.Expr):
+                    value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307
+        yield source, cell["cell_type"] == "code", printed.getvalue(), value
+
+
+def rendered(notebook: Path, pictures: Path) -> str:
+    """The page of a notebook; pictures are written into a folder. The style of tables stands in the page once."""
+    parts, styled = [], False
+    for number, (source, code, printed, value) in enumerate(run_cells(notebook)):
+        parts.append(f"```python\n{source}\n```" if code else source)
+        if isinstance(value, pd.DataFrame):
+            printed, value = f"{printed}{value.to_string()}", None
+        parts += [f"```text\n{printed.rstrip()}\n```"] * bool(printed)
+        if hasattr(value, "savefig"):
+            pictures.mkdir(parents=True, exist_ok=True)
+            (pictures / f"{number}.svg").write_bytes(written(value, "svg"))
+            parts.append(f"![{source.splitlines()[-1]}](../images/{pictures.name}/{number}.svg)")
+        elif value is not None:
+            page = (
+                re.sub(r"<style>.*?</style>", "", value._repr_html_(), flags=re.DOTALL)
+                if styled
+                else value._repr_html_()
+            )
+            styled = styled or "<style>" in page
+            parts.append("\n".join(line.strip() for line in page.splitlines() if line.strip()))
+    return "\n\n".join(parts) + "\n"
+
+
 def main(paths: list[str]) -> None:
     """Write the outputs of each page; the figures of all if there is none."""
     if not paths:
@@ -85,14 +132,15 @@ def main(paths: list[str]) -> None:
     for path in map(Path, paths):
         place = path.resolve()
         page = place.read_text(encoding="utf-8")
+        pictures = place.parents[1] / "images" / place.stem
         with tempfile.TemporaryDirectory() as folder:
             here = Path.cwd()
             os.chdir(folder)
             try:
-                new = renewed(page, Path(folder))
+                new = rendered(place, pictures) if place.suffix == ".ipynb" else renewed(page, Path(folder))
             finally:
                 os.chdir(here)
-        place.write_text(new, encoding="utf-8")
+        place.with_suffix(".md").write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,12 +16,14 @@ import pytest
 import typer.main
 from PIL import Image
 
+import page_outputs
 import vicinal
 from faults.edits import seal
 from vicinal.cli import run
 from vicinal.cli.app import app
 from vicinal.core import KINDS, entries
 from vicinal.estimators import NeighborRegressor, save_model
+from vicinal.report.notebook import cell_of
 from vicinal.workflows.opening import TableJob, open_table
 from vicinal.workflows.resuming import working_folder
 
@@ -93,7 +95,24 @@ def test_tutorials_run_as_they_stand(page, tmp_path, monkeypatch, capsys):
         for line in code.splitlines() if language == "sh" else ():
             assert run(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
             ran += 1
-    assert ran >= (page.name != "own-loop.md")
+    assert ran >= (page.name not in ("own-loop.md", "notebook.md"))
+
+
+def test_the_notebook_runs_and_shows_the_cells_of_the_query(tmp_path, monkeypatch):
+    """If this fails: python scripts/page_outputs.py docs/tutorials/notebook.ipynb."""
+    monkeypatch.chdir(tmp_path)
+    notebook = ROOT / "docs" / "tutorials" / "notebook.ipynb"
+    cells = [cell for cell in page_outputs.run_cells(notebook) if cell[1]]
+    assert [source + "\n" for source, *_ in cells] == blocks(notebook.with_suffix(".md"), "python")
+    values = {source.splitlines()[-1]: value for source, _, _, value in cells if value is not None}
+    explained, model = values["explained"], values["model.fit(X, y, ids=X.index)"]
+    assert all(f">{cell_of(cell)}<" in explained._repr_html_() for cell in explained[0].query.values())
+    assert "regression of mpg" in model._repr_html_()
+    for name in ("plot.predicted_and_observed(model)", "plot.reasons(explained[0])", "plot.importance(model)"):
+        assert values[name].axes[0].has_data()
+    suspects = values['table.nlargest(5, "apart")[["label", "predicted", "apart"]]']
+    assert "toyota corolla 1200 1974" in suspects.index
+    assert "regression of mpg" in values['NeighborRegressor.load("cars-model").summary()']["what"]
 
 
 @with_commands

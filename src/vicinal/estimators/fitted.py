@@ -299,9 +299,7 @@ class FittedModel:
         """Errors ``[b]`` of these predictions, as training sees labels, and the weights ``[b]`` of their rows."""
         computed = self.computed
         if computed.errors is None:
-            prediction, rows, at = self.honest_predictions()
-            errors = self.codec.errors(prediction, self.codec.as_predicted(rows.labels[at]).to(prediction)).double()
-            computed.errors = errors, rows.mass[at]
+            computed.errors = self._errors_of(*self.honest_predictions())
         return computed.errors
 
     def honest_error(self) -> float:
@@ -313,8 +311,7 @@ class FittedModel:
         """The same of the rows held out, also where others were left out by folds: different metrics are compared."""
         if not self.network.cross_fitted:
             return self.honest_errors
-        said, rows, at = self.held_out_predictions()
-        return self.codec.errors(said, self.codec.as_predicted(rows.labels[at]).to(said)).double(), rows.mass[at]
+        return self._errors_of(*self.held_out_predictions())
 
     @torch.no_grad()
     def held_out_predictions(self) -> tuple[Tensor, Bank, Tensor]:
@@ -357,9 +354,7 @@ class FittedModel:
 
     def errors_of_all(self) -> tuple[Tensor, Tensor]:
         """Errors ``[b]`` of these predictions, and the weights of the rows."""
-        said, bank, at = self.all_left_out()
-        errors = self.codec.errors(said, self.bank_labels()[at].to(said))
-        return errors, bank.mass[at].to(errors)
+        return self._errors_of(*self.all_left_out())
 
     def error_of_all(self) -> float:
         """Their mean, as training has errors.
@@ -398,8 +393,12 @@ class FittedModel:
         """Error of the head's predictions for rows at these places of a bank, as a leaderboard has it."""
         if self.codec.kind == "numbers":
             return self._label_unit() * math.sqrt(self.error_in_label_units(prediction, rows, at))
+        return weighted_mean(*self._errors_of(prediction, rows, at))
+
+    def _errors_of(self, prediction: Tensor, rows: Bank, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Errors ``[b]`` of predictions, as training has them, and the weights ``[b]`` of their rows in a bank."""
         truth = self.codec.as_predicted(rows.labels[at]).to(prediction)
-        return weighted_mean(self.codec.errors(prediction, truth).double(), rows.mass[at])
+        return self.codec.errors(prediction, truth).double(), rows.mass[at]
 
     def _constant_error(self) -> float:
         """The same of the mean label, or of the shares of classes, for all rows of the bank."""

@@ -96,7 +96,9 @@ def predicted_vs_true(
     with style():
         figure, axes = blank(4.2, 3.9, axes)
         if bounds:
-            axes.vlines(true[shown], *(end[shown] for end in bounds), color=SOFT, linewidth=0.7, alpha=0.5)
+            axes.vlines(
+                true[shown], *(end[shown] for end in bounds), color=SOFT, linewidth=0.7, alpha=0.5, rasterized=True
+            )
         values = np.concatenate([guess, true]) if len(guess) else np.array([0.0, 1.0])
         low, high = values.min(), values.max()
         pad = 0.04 * (high - low) or 0.5

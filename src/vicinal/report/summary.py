@@ -65,7 +65,6 @@ class ModelSettings(ShownSettings):
     parameters: dict[str, JsonValue]
     kinds: dict[str, str]
     encoder: _Encoders
-    features: list[str] | None = None
     classes: list[str] | list[int] | list[float] | list[bool] | None = None
     multilabel: bool = False
     label_range: tuple[float, float] | tuple[list[float], list[float]] | None = None
