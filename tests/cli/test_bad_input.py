@@ -59,6 +59,20 @@ def test_missing_target(fails):
     assert "price" in fails(good().assign(price=np.nan))
 
 
+def test_a_few_odd_cells_are_missing_and_named_once(tmp_path, capsys):
+    frame = good().astype({"price": object, "size": object})
+    frame.loc[3, "price"], frame.loc[7, "size"] = "see note", "call me"
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    quick = [each for each in QUICK if each != "-q"]
+    assert run(["fit", str(tmp_path / "data.csv"), "--target", "price", *quick]) == 0
+    said = capsys.readouterr().err
+    for line in (
+        "price: 1 of 40 cells read as missing, as the column holds numbers: 'see note' in row 4",
+        "size: 1 of 40 cells read as missing, as the column holds numbers: 'call me' in row 8",
+    ):
+        assert said.count(line) == 1
+
+
 def test_target_that_is_no_number(fails):
     frame = good()
     frame["price"] = frame["price"].round(3).astype(str)

@@ -234,6 +234,6 @@ def test_columns_that_cannot_be_compared_are_named() -> None:
 def test_an_addition_that_fails_changes_nothing(model: Recommender) -> None:
     before = model.recommend(k=2)
     with pytest.raises(ValueError, match="year"):
-        model.add(items=pd.DataFrame({"item": ["odd"], "genre": ["a"], "year": ["last"]}))
+        model.add(items=pd.DataFrame({"item": ["odd", *"vwxyz"], "genre": ["a"] * 6, "year": ["last"] * 6}))
     assert "odd" not in model.items_.ids.tolist()
     pd.testing.assert_frame_equal(model.recommend(k=2), before)

@@ -147,7 +147,7 @@ def number_column(table, rng):
 # Cells of features.
 
 
-@fault(ERROR)
+@fault()
 def infinite_feature(rng, table):
     cell(table, rng, number_column(table, rng), pick(rng, ["inf", "-Infinity", "1e999"]))
 

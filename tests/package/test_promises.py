@@ -13,6 +13,7 @@ WENT = [
     *("loss moving_partition", "metric nuclear_surrogate", "teacher_loss assistive"),
     *(f"vicinal {name} --{option}" for name in ("dedupe", "match") for option in ("scorer", "learn-candidates")),
     *(f"vicinal {name} --no-learn-candidates" for name in ("dedupe", "match")),
+    *(f"vicinal {name} --{no}hub-correction" for name in ("dedupe", "match") for no in ("", "no-")),
 ]
 """Methods, commands and options that went, each with its row in the changelog."""
 

@@ -148,13 +148,15 @@ def print_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> No
 
 def print_table_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> None:
     """Print the columns and rows of a planned fit, the columns as a table with ``whole``, else in one line."""
+    from vicinal.core import counted
+
     table, columns = plan.opened.table, plan.opened.columns
     rows = [(name, c.kind, plan.encoders.get(name, ""), c.reason) for name, c in columns.items()]
     print_columns(rows, console, whole=whole)
     sizes = {use: count for use, count in plan.sizes.items() if count or use != "validation"}
     console.print(_rows_sentence(table.task, plan.opened, sizes), markup=False)
     for reason, count in table.dropped_counts.items():
-        console.print(f"{count} rows left out: {reason}", markup=False)
+        console.print(f"{counted(count, 'row')} left out: {reason}", markup=False)
 
 
 def _rows_sentence(task: str, opened: "OpenTable", sizes: "Mapping[str, int]", folds: int | None = None) -> str:
@@ -174,6 +176,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
             :func:`print_plan`.
         whole: print the columns as a table, and the scores of all methods.
     """
+    from vicinal.core import counted
     from vicinal.report.tables import verdict_sentence
 
     record, model = outcome.record, outcome.model
@@ -183,7 +186,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
         folds = None if record.split_sizes["validation"] else model.folds_
         output.print(_rows_sentence(record.task, outcome.opened, record.split_sizes, folds), markup=False)
         for reason, count in record.dropped.items():
-            output.print(f"{count} rows left out: {reason}", markup=False)
+            output.print(f"{counted(count, 'row')} left out: {reason}", markup=False)
     if record.duplicates or whole:
         output.print(record.duplicates or "No duplicate rows.", markup=False)
     for leak in outcome.opened.leaks:

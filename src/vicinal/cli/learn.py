@@ -101,6 +101,7 @@ def _outcome_json(outcome: "LearnOutcome") -> dict[str, Any]:
 
 def _print_outcome(outcome: "LearnOutcome", *, whole: bool) -> None:
     """Rows, the result in sentences, and where it is; with ``whole`` also columns, all measures and notes."""
+    from vicinal.core import counted
     from vicinal.report.learned import learned_findings, score_rows
 
     record = outcome.record
@@ -111,7 +112,7 @@ def _print_outcome(outcome: "LearnOutcome", *, whole: bool) -> None:
     ]
     output.print(f"Similar rows share their {record.same}. Rows: {', '.join(sizes)}.", markup=False)
     for reason, count in record.dropped.items():
-        output.print(f"{count} rows left out: {reason}", markup=False)
+        output.print(f"{counted(count, 'row')} left out: {reason}", markup=False)
     if whole:
         heading, *lines = list(zip(*score_rows(record), strict=True))  # a line for each measure: it fits a terminal
         shown = [[measure, value, *(other.partition(" (")[0] for other in others)] for measure, value, *others in lines]

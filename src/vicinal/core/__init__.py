@@ -3,6 +3,7 @@
 from vicinal.core.arrays import as_tensor
 from vicinal.core.checks import (
     CalibrationWarning,
+    CellWarning,
     ColumnError,
     ColumnWarning,
     ExtrapolationWarning,
@@ -20,6 +21,7 @@ __all__ = [
     "FACTS",
     "KINDS",
     "CalibrationWarning",
+    "CellWarning",
     "ColumnError",
     "ColumnWarning",
     "ExtrapolationWarning",

@@ -36,6 +36,10 @@ class ColumnWarning(UserWarning):
     """What a person may want to know of a column: left out, read in one of two ways, with values never seen."""
 
 
+class CellWarning(ColumnWarning):
+    """Cells count as missing though something is written in them."""
+
+
 class CalibrationWarning(UserWarning):
     """Too few groups calibrate an interval or a set of classes for it to rule anything out."""
 

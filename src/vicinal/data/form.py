@@ -11,7 +11,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 from pydantic import ConfigDict, Field
 
-from vicinal.core import ColumnWarning, check_choice, listed, short
+from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
 from vicinal.data.column_form import CODE, FAR_YEARS, MOST_WORDS, ColumnForm, is_missing, is_number, is_written_gap
@@ -112,11 +112,12 @@ class TableForm(Saved):
                 log(f"{short_text(name)}: upper and lower case are one category: {listed(words.values(), 80)}")
         return cls(columns=columns)
 
-    def read(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def read(self, frame: pd.DataFrame, labels: Collection[str] = ()) -> pd.DataFrame:
         """``frame`` with the cells of its known columns as they were meant; a table that was read stays as it is.
 
         Numbers become int64 (if all are whole and there) or float64, dates datetime64[us] in UTC, lengths of time
-        timedelta64[us], truth values bool or the words of the fit.
+        timedelta64[us], truth values bool or the words of the fit. A few cells that are none of these are missing,
+        with a warning; in the columns ``labels`` they stay, to be refused.
 
         Raises:
             ColumnError: for a column of another unit than that of the form, such as dates in place of numbers, or a
@@ -129,9 +130,12 @@ class TableForm(Saved):
             form = shown.get(str(name)) if name in unitless else self.columns.get(str(name))
             if form is not None:
                 cells = form.read(column)
+                if cells is not column and name in labels:
+                    cells = cells.where(cells.notna() | column.map(is_written_gap), column)
+                elif cells is not column:
+                    _tell_odd(form, column, cells)
                 if cells is not column:
                     read[name] = cells
-                    _tell_odd(form, column, cells)
         if not read:
             return frame
         frame = frame.copy(deep=False)
@@ -158,7 +162,7 @@ def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]
         what = {"number": "numbers", "date": "dates", "duration": "lengths of time"}[form.kind]
         shown = ", ".join(f"{short(cell)} in row {short_text(row)}" for row, cell in odd.iloc[:3].items())
         are = f"{len(odd)} of {len(column)} cells read as missing, as the column holds {what}"
-        warn_caller(f"{short_text(column.name)}: {are}: {shown}", ColumnWarning)
+        warn_caller(f"{short_text(column.name)}: {are}: {shown}", CellWarning)
 
 
 def _assumption(name: str, form: ColumnForm) -> str:

@@ -53,6 +53,7 @@ def read_table(
     text: Collection[str] = (),
     ids: Collection[str] = (),
     form: TableForm | None = None,
+    labels: Collection[str] = (),
     log: Log = lambda line: None,
 ) -> pd.DataFrame:
     """The table in the file at ``path``, its cells as they were meant; its rows labelled 1, 2, ... without the header.
@@ -66,6 +67,7 @@ def read_table(
         text: columns that stay texts even if all their cells are numbers (a title "1984", a code "12").
         ids: see :func:`read_cells`.
         form: how columns are written, as a fitted model keeps it (``form_``); None: as this table shows.
+        labels: columns of labels, see :meth:`TableForm.read`.
         log: called with how the file was read, if that differs from what its name suggests.
 
     Raises:
@@ -77,7 +79,7 @@ def read_table(
     commas = [name for name, column in form.columns.items() if column.decimal == "," and name not in known.columns]
     if commas:
         log(f"decimal commas in {listed(commas, 80)}")
-    return form.read(frame)
+    return form.read(frame, labels)
 
 
 def read_cells(path: str | Path, *, ids: Collection[str] = (), log: Log = lambda line: None) -> pd.DataFrame:

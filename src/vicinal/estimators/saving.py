@@ -295,7 +295,7 @@ def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, A
         "weight_unit": model.weight_unit_,
         "sequence": model.changes_.sequence,
         "adaptation": None if model.fitted_.adaptation is None else model.fitted_.adaptation.model_dump(),
-        "trials": [trial.model_dump() for trial in model.fitted_.trials],
+        "trials": [trial.model_dump(exclude={"seconds"}) for trial in model.fitted_.trials],
         "changed": changed,
         "notes": notes,
     }

@@ -26,7 +26,8 @@ class Trial(Saved):
             None of a network that held rows out.
         held_out: error of the rows that were held out, 1,024 at most; None where there are none.
         constant: error of the mean label, or of the share of each class.
-        seconds: of the fit, with the choice of its readout.
+        seconds: of the fit, with the choice of its readout; None of a saved model, whose files are the same whenever
+            it is fitted.
     """
 
     metric: Literal["network", "kernel", "trees"]
@@ -37,14 +38,15 @@ class Trial(Saved):
     out_of_fold: _Error | None
     held_out: _Error | None
     constant: _Error | None
-    seconds: Annotated[float, Field(ge=0)]
+    seconds: Annotated[float, Field(ge=0)] | None = None
 
     def __str__(self) -> str:
         """One line: what it is, its errors, and the time that it took."""
         errors = {"out of fold": self.out_of_fold, "on rows held out": self.held_out}
         listed = ", ".join(f"{value:.4g} {where}" for where, value in errors.items() if value is not None)
         measure = self.measure.replace("_", " ")
-        return f"{self.metric}, read out by {self.readout}: {measure} {listed}; {span_words(self.seconds)}"
+        took = "" if self.seconds is None else f"; {span_words(self.seconds)}"
+        return f"{self.metric}, read out by {self.readout}: {measure} {listed}{took}"
 
 
 def leaderboard(trials: Sequence[Trial]) -> pd.DataFrame:

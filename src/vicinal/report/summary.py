@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from vicinal.core.progress import span_words
 from vicinal.report.text import metric_name, number, one_line
 
 _NAMES = 20
@@ -54,7 +53,6 @@ class _Trial(ShownSettings):
     out_of_fold: float | None
     held_out: float | None
     constant: float | None
-    seconds: float
 
 
 class ModelSettings(ShownSettings):
@@ -173,16 +171,16 @@ def summary(facts: Mapping[str, Any]) -> Summary:
 
 
 def _error_lines(trials: list[dict[str, Any]]) -> dict[str, str]:
-    """The error of the chosen model, and what was tried in which time."""
+    """The error of the chosen model, and what was tried."""
     if not trials:
         return {}
-    first, seconds = trials[0], sum(one["seconds"] for one in trials)
+    first = trials[0]
     each = {"out of fold": first["out_of_fold"], "on rows held out": first["held_out"]}
     each |= {"for a constant prediction": first["constant"]}
     words = [f"{number(value, 3)} {where}" for where, value in each.items() if value is not None]
     tried = ", ".join(dict.fromkeys(one["metric"] for one in trials))
     said = {"error": f"{_MEASURES[first['measure']]} {', '.join(words)}"} if words else {}
-    return said | {"tried": f"{tried}; about {span_words(seconds)}"}
+    return said | {"tried": tried}
 
 
 def _what(facts: Mapping[str, Any]) -> str:

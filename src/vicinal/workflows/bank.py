@@ -14,7 +14,7 @@ from vicinal.core import check_choice, counted, replaced_file, short
 from vicinal.core.checks import local_path, short_text
 from vicinal.core.folders import read_sums
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids, spelled
-from vicinal.data import read_table, write_table
+from vicinal.data import TableForm, read_table, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import read_weights, without_weightless
 from vicinal.data.target import alike_labels, read_labels, several_names
@@ -112,7 +112,7 @@ def add_table(
     }
     fitted, ids_named = model.notes_, id is not None
     model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
-    frame = model.form_.read(read_rows(model, source, root, log))
+    frame = model.form_.read(read_rows(model, source, root, log), model.targets_ or [str(columns["target"])])
     weight = fitted.get("weight") if weight is None and fitted.get("weight") in frame.columns else weight
     chosen = weight == AUTO not in frame.columns
     weight = None if chosen else weight
@@ -273,7 +273,8 @@ def _numbers(model: BankedEstimator, frame: pd.DataFrame) -> list[list[float]]:
 def _as_target(model: BankedEstimator, cells: pd.Series, notes: Mapping[str, Any]) -> pd.Series:
     """Cells of labels as they were meant, by the form of the target of the fit, whatever their column is called."""
     form = model.form_.columns.get(str(notes.get("target")))
-    return cells if form is None else form.read(cells)
+    name = str(cells.name)
+    return cells if form is None else TableForm(columns={name: form}).read(cells.to_frame(name), [name])[name]
 
 
 def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:
@@ -328,9 +329,9 @@ def relabel_table(
     if several is None and target is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
     frame = (
-        read_table(source, ids=[id, *exact], form=opened.model.form_)
+        read_table(source, ids=[id, *exact], form=opened.model.form_, labels=several or [str(target)])
         if isinstance(source, Path)
-        else opened.model.form_.read(as_table("data", source).rename(columns=str))
+        else opened.model.form_.read(as_table("data", source).rename(columns=str), several or [str(target)])
     )
     for role, name in (("id", id), *([("target", target)] if several is None else [])):
         check_choice(role, name, frame.columns)

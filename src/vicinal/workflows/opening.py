@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from vicinal.core import ColumnWarning, check_choice, short
+from vicinal.core import CellWarning, ColumnWarning, check_choice, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import report
@@ -54,6 +54,7 @@ def rows_of_the_table() -> Iterator[None]:
     """While a model is measured on rows of the table that it was fitted on: their columns have been described."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ColumnWarning)
+        warnings.simplefilter("default", CellWarning)  # these are said where the table is read, once
         yield
 
 
