@@ -19,13 +19,15 @@ def rows(count=90, seed=0):
 
 def by_hand(x, y, mass, penalty):
     wide = np.c_[np.ones(len(x)), x]
-    drag = penalty * np.diag([0.0, 1, 1, 1, 1])
+    drag = penalty * np.diag([0.0, *np.ones(x.shape[1])])
     return np.linalg.solve(wide.T @ (mass[:, None] * wide) + drag, wide.T @ (mass * y))
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_ridge_is_the_solution_of_the_normal_equations_of_the_best_penalty(weighted):
+@pytest.mark.parametrize(("weighted", "width"), [(False, 4), (True, 4), (False, 100), (True, 100)])
+def test_ridge_is_the_solution_of_the_normal_equations_of_the_best_penalty(weighted, width):
+    """Also of more columns than rows, whose slopes are combinations of these."""
     x, y, folds = rows()
+    x = torch.cat([x, x.new_zeros(90, width - 4).normal_(generator=torch.manual_seed(1))], dim=1)
     mass = torch.linspace(0.5, 2, 90, dtype=torch.float64) if weighted else torch.ones(90).double()
     fitted = ridge_folds(x, y, folds, weights=mass if weighted else None)
     for target in range(2):

@@ -69,9 +69,11 @@ def ridge_folds(columns: Tensor, labels: Tensor, folds: Tensor, *, weights: Tens
         center, mean = (share * some).sum(dim=0), (share * labels[at]).sum(dim=0)
         root = mass[at].sqrt()[:, None]
         scaled, sides = (some - center) * root, (labels[at] - mean) * root
-        values, vectors = torch.linalg.eigh(scaled.T @ scaled)
-        turned = vectors.T @ (scaled.T @ sides)  # [p, T]
-        slopes = vectors @ (turned / (values.clamp(min=0)[:, None] + penalties[:, None, None]))  # [penalties, p, T]
+        wide = scaled.shape[1] > len(scaled)  # (S'S + l)^-1 S'y = S'(SS' + l)^-1 y: the smaller matrix is solved
+        values, vectors = torch.linalg.eigh(scaled @ scaled.T if wide else scaled.T @ scaled)
+        turned = vectors.T @ (sides if wide else scaled.T @ sides)  # [p or n, T]
+        slopes = vectors @ (turned / (values.clamp(min=0)[:, None] + penalties[:, None, None]))
+        slopes = scaled.T @ slopes if wide else slopes  # [penalties, p, T]
         starts = mean - torch.einsum("p,lpt->lt", center, slopes)
         said = starts[:, None] + rows[~at] @ slopes
         errors += ((said - labels[~at]).square() * mass[~at][:, None]).sum(dim=1)
