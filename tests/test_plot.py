@@ -63,7 +63,7 @@ def test_reasons_of_a_class_say_its_probability_and_those_on_another_scale_say_s
     score = plot.reasons(Explanation("up", 0.75, (one,), 0.25, 0.0, 3, probability=0.9, transform="softmax")).axes[0]
     assert score.get_xlabel() == "score of up"
     log = plot.reasons(explanation(transform="log")).axes[0]
-    assert (log.get_xlabel(), log.get_yticklabels()[-1].get_text()) == ("prediction on the scale log", "predicted 225")
+    assert (log.get_xlabel(), log.get_yticklabels()[-1].get_text()) == ("prediction as a logarithm", "predicted 225")
 
 
 def test_match_weights_add_up_to_the_odds_and_leave_out_what_was_not_compared():

@@ -69,7 +69,8 @@ def reasons(explanation: Explanation, *, columns: int = 4, ax: Any = None) -> "F
         name = f"{'probability' if shares else 'score'} of {one_line(predicted, 24)}"
         total = f"{one_line(predicted, 24)}: {percent(chance)}"
     elif not explanation.plain:
-        name, total = f"prediction on the scale {explanation.transform}", f"predicted {number(predicted)}"
+        scale = "as a logarithm" if explanation.transform == "log" else f"on the scale {explanation.transform}"
+        name, total = f"prediction {scale}", f"predicted {number(predicted)}"
     return figures.waterfall(steps, total, name, cut=True, axes=ax)
 
 

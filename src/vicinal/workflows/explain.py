@@ -260,6 +260,6 @@ def draw_reasons(rows: Sequence[Explained], path: Path) -> None:
         panels = figure.subplots(len(some), 1, squeeze=False, height_ratios=heights)[:, 0]
         for panel, one in zip(panels, some, strict=True):
             reasons(one.explanation, ax=panel)
-            panel.set_title(one_line(one.query), loc="left", fontsize=9)
+            panel.set_title(one_line(one.query, 40), loc="left", fontsize=9)
     with replaced_file(path) as aside:
         aside.write_bytes(written(figure, path.suffix.lower()[1:]))
