@@ -38,7 +38,7 @@ PATIENCE = 30
 _LARGE = 10_000
 """Rows from which on trees of numbers and of two classes learn at twice the rate, and are half as many."""
 
-_MOST_STEPS, _FEWEST_ROUNDS = 200_000_000, 20
+_MOST_STEPS, _FEWEST_ROUNDS = 60_000_000, 20
 """Rows times classes times trees of three classes and more, at most, but for so many trees: minutes of a processor."""
 
 _SHARED = 1 << 18
