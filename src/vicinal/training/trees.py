@@ -38,8 +38,9 @@ PATIENCE = 30
 _LARGE = 10_000
 """Rows from which on trees of numbers and of two classes learn at twice the rate, and are half as many."""
 
-_MOST_STEPS, _FEWEST_ROUNDS = 60_000_000, 20
-"""Rows times classes times trees of three classes and more, at most, but for so many trees: minutes of a processor."""
+_MOST_STEPS, _MOST_TREES, _FEWEST_ROUNDS = 60_000_000, 3000, 20
+"""Rows times trees of all classes, where there are three and more, and these trees, at most, but for so many of each
+class: minutes of a processor."""
 
 _SHARED = 1 << 18
 """Cells from which on threads share the work; of fewer each would wait for the others most of the time."""
@@ -122,7 +123,7 @@ class _Target:
         several = classes > 2
         self.rounds = ROUNDS // (4 if several else 2 if large else 1)
         if several:
-            self.rounds = min(self.rounds, max(_FEWEST_ROUNDS, _MOST_STEPS // (len(rows) * classes)))
+            self.rounds = min(self.rounds, max(_FEWEST_ROUNDS, min(_MOST_TREES, _MOST_STEPS // len(rows)) // classes))
         self.leaves = CLASS_LEAVES if classes else LEAVES
         self.metric = "l2" if not classes else "binary_logloss" if classes == 2 else "multi_logloss"
         self.settings = {
