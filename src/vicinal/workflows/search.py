@@ -112,10 +112,12 @@ def read_row(text: str) -> dict[str, Any]:
     """The cells of a row from a JSON object; ValueError for other text."""
     try:
         row = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as wrong:
-        raise ValueError(f'row: expected a JSON object as {{"size": 3}}, got {short(text)}') from wrong
+    except (json.JSONDecodeError, RecursionError):
+        row = None
     if not isinstance(row, dict) or not row:
-        raise ValueError(f"row: expected a JSON object of columns and cells, got {short(text)}")
+        raise ValueError(
+            f'row: expected a JSON object as {{"size": 3}}, got {short(text)}; a row of the bank is named by its id'
+        )
     return row
 
 
