@@ -7,7 +7,6 @@ a run that was stopped goes on.
     python benchmarks/linking.py --sets runs/linking                       # without labels, and splink
     python benchmarks/linking.py --sets runs/linking --methods labels      # 20, 50 and 100 labels
     python benchmarks/linking.py --all-labels DATA/retrieval               # all labels, and a promise of precision
-    python benchmarks/linking.py --tables                                  # the tables of what is there
 
 splink, sqlglot, igraph, altair and jellyfish are looked for on PYTHONPATH.
 """
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from linking_sets import DIFFICULTIES, HELD_OUT, VARIED, LinkageSet
+from linking_sets import LinkageSet
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
@@ -340,162 +339,6 @@ def promised(left: pd.DataFrame, right: pd.DataFrame, pairs: pd.DataFrame, cache
     return kept | {what: quality[what] for what in ("precision", "recall")}
 
 
-# Tables.
-
-NAMES = {
-    "febrl1": "FEBRL 1 (one table)",
-    "febrl2": "FEBRL 2 (one table)",
-    "febrl3": "FEBRL 3 (one table)",
-    "febrl4": "FEBRL 4",
-    "febrl4_without_id": "FEBRL 4 without its id",
-    **{
-        f"dupehell_{kind}_{hard}": f"dupehell {kind}, {hard}"
-        for kind in ("persons", "companies")
-        for hard in DIFFICULTIES
-    },
-    "abt_buy": "abt-buy",
-    "amazon_google": "amazon-google",
-    "walmart_amazon": "walmart-amazon",
-    "dblp_acm": "dblp-acm",
-    "fodors_zagats": "restaurants (held out)",
-    **{name: f"{name.removesuffix('_hell')}, hell (held out)" for name in HELD_OUT[1:]},
-}
-BEFORE, NOW = "vicinal before", "vicinal"
-Cell = Callable[[str, str, str], float]
-
-
-def grid(head: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
-
-
-def shown(value: float, digits: int = 3) -> str:
-    """A figure without its zero in front; "" where there is none."""
-    return (
-        "" if np.isnan(value) else f"{value:.{digits}f}".replace("0.", ".", 1) if value < 1 else f"{value:.{digits}f}"
-    )
-
-
-def better(at: Cell, name: str) -> str:
-    """The way of taking splink's links with the higher F1, of equals that with fewer wrong links."""
-    ways = [f"splink{all_columns}{kind}" for all_columns in ("", " by all columns") for kind in ("", " one-to-one")]
-    return max(ways, key=lambda way: (np.nan_to_num(at(name, way, "f1"), nan=-1.0), -at(name, way, "false")))
-
-
-def with_labelled(at: Cell, name: str, method: str) -> str:
-    """F1, in brackets that on labelled pairs."""
-    strict, labelled = at(name, method, "f1"), at(name, method, "labelled f1")
-    return shown(strict) if np.isnan(labelled) else f"{shown(strict)} ({shown(labelled)})"
-
-
-def qualities(at: Cell) -> str:
-    rows = []
-    for name, shown_as in NAMES.items():
-        left, right, matches = (at(name, "set", what) for what in ("left", "right", "matches"))
-        size = f"{left:,.0f}" + ("" if np.isnan(right) else f" x {right:,.0f}")
-        quality = (with_labelled(at, name, way) for way in (BEFORE, better(at, name), NOW))
-        rows.append([shown_as, size, f"{matches:,.0f}", *quality])
-    return grid(["F1 without labels", "rows", "matches", "guesses of before", "splink 5.0.0", "vicinal"], rows)
-
-
-PAIRS = ("components", "pair"), ("consistent", "pair")
-
-
-def clusters(at: Cell) -> str:
-    rows = [
-        [
-            shown_as,
-            *(shown(at(name, way, "b-cubed f1")) for way in (BEFORE, better(at, name), NOW)),
-            *(shown(at(name, NOW, f"{kind}: {what} f1")) for kind, what in (("consistent", "b-cubed"), *PAIRS)),
-        ]
-        for name, shown_as in NAMES.items()
-    ]
-    head = ["B-cubed F1", "guesses of before", "splink 5.0.0", "vicinal", "consistent", "pair F1", "consistent"]
-    return grid(head, rows)
-
-
-def sureness(at: Cell) -> str:
-    """Told and true precision, and the calibration error."""
-    rows = []
-    for name, shown_as in NAMES.items():
-        row = [shown_as]
-        for method in (NOW, better(at, name)):
-            for least in TOLD:
-                count, told_, true = (at(name, method, f"links at {least}{what}") for what in ("", ": told", ": true"))
-                row.append("" if np.isnan(told_) else f"{count:.0f}: {shown(told_)}, {shown(true)}")
-            row.append(shown(at(name, method, "calibration error")))
-        rows.append([*row, "yes" if at(name, NOW, "warned") == 1 else ""])
-    head = [f"{who}, {what}" for who in ("vicinal", "splink") for what in ("≥ .9", "≥ .95", "calibration error")]
-    return grid(["links: told, true precision", *head, "vicinal warns"], rows)
-
-
-def variants(at: Cell) -> str:
-    rows = []
-    for base in VARIED:
-        for kind, said in (("none", "no match"), ("tenth", "a tenth matches")):
-            name, row = f"{base}_{kind}", [f"{NAMES[base]}, {said}"]
-            for method in (BEFORE, better(at, name), NOW):
-                false, good = at(name, method, "false per 1000 rows"), at(name, method, "f1")
-                row.append("" if np.isnan(false) else f"{false:.1f}" + (f"; {shown(good)}" if kind == "tenth" else ""))
-            rows.append(row)
-    return grid(["false links of 1,000 rows; F1", "guesses of before", "splink 5.0.0", "vicinal"], rows)
-
-
-def after_labels(at: Cell) -> str:
-    some = [f"{kind} {count}" for kind in ("chosen", "random") for count in LABELS]
-    there = [name for name in NAMES if not np.isnan(at(name, some[0], "f1"))]
-    ways = NOW, *some, "links by all labels"
-    rows = [[NAMES[name], *(shown(at(name, way, "f1")) for way in ways)] for name in there]
-    before = [
-        [
-            f"{NAMES[name]}, before",
-            shown(at(name, BEFORE, "f1")),
-            *(shown(at(name, f"{way} before", "f1")) for way in ways[1:]),
-        ]
-        for name in there
-    ]
-    return grid(["F1 after labels", "0", *some, "train and valid"], rows + before)
-
-
-def with_all_labels(at: Cell) -> str:
-    """F1 of the test pairs, and what became of the promise."""
-    rows = []
-    for name in SHOPS:
-        row = [NAMES[name], *(shown(at(name, f"all labels{when}", "f1")) for when in (" before", ""))]
-        share = [at(name, "promise", what) for what in ("broken", "refused", "precision", "recall")]
-        rows.append([*row, *map(shown, share)])
-    head = [
-        "test F1 with all labels",
-        "before",
-        "now",
-        "share of promises broken",
-        "refused",
-        "precision",
-        "recall",
-    ]
-    return grid(head, rows)
-
-
-def costs(at: Cell) -> str:
-    rows = []
-    for name, shown_as in NAMES.items():
-        figures = (at(name, way, what) for way in (NOW, "splink") for what in ("cpu seconds", "gigabytes"))
-        rows.append([shown_as, *("" if np.isnan(each) else f"{each:.1f}" for each in figures)])
-    return grid(["", "vicinal, s", "GB", "splink, s", "GB"], rows)
-
-
-def markdown() -> str:
-    """The tables of the page, means over seeds."""
-    mean = pd.read_csv(OUT).groupby(["set", "method", "what"])["value"].mean()
-
-    def at(name: str, method: str, what: str) -> float:
-        return float(mean.get((name, method, what), np.nan))
-
-    return "\n\n".join(
-        table(at) for table in (qualities, variants, sureness, after_labels, with_all_labels, clusters, costs)
-    )
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=Path, default=Path("runs/linking"), help="folder of the sets")
@@ -507,7 +350,6 @@ if __name__ == "__main__":
     parser.add_argument("--all-labels", type=Path, metavar="DATA", help="folder of pairs_*.parquet: with all labels")
     parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"), help="of vectors, with all labels")
     parser.add_argument("--one", nargs=3, metavar=("METHOD", "SET", "SEED"), help=argparse.SUPPRESS)
-    parser.add_argument("--tables", action="store_true")
     arguments = parser.parse_args()
     if arguments.one:
         method, name, seed = arguments.one
@@ -515,7 +357,6 @@ if __name__ == "__main__":
         sys.exit()
     if arguments.all_labels:
         all_labels(arguments.all_labels, arguments.cache, arguments.names, arguments.suffix)
-    elif not arguments.tables:
+    else:
         options = arguments.methods, arguments.names, arguments.seeds, arguments.limit, arguments.suffix
         run(arguments.sets, *options)
-    print(markdown())

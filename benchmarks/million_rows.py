@@ -1,13 +1,11 @@
 """A bank of a million rows under 2 GiB: fit, add, forget, save, load, predict and explain, each with its peak memory.
 
 Each stage runs in a process of its own where that shows its own peak (Linux: VmHWM, the most memory that the process
-ever held, mapped files included). ``--indexes`` compares indexes at 100,000 rows instead: recall of the 32 nearest,
-time, and what the approximate head's bound says. ``--readout rows`` reads predictions out by kriging; its stage
-"search" sets them beside FAISS and the bare product on the same vectors, in turns. ``--readout default`` is what a user
-of a plain table gets: a kernel, learned on 6,000 rows, read out by 128 rows.
+ever held, mapped files included). ``--readout rows`` reads predictions out by kriging; its stage "search" sets them
+beside FAISS and scikit-learn on the same vectors, in turns. ``--readout default`` is what a user of a plain table gets:
+a kernel, learned on 6,000 rows, read out by 128 rows.
 
     python benchmarks/million_rows.py --out benchmarks/results/million-rows.csv
-    python benchmarks/million_rows.py --indexes --out benchmarks/results/million-rows-indexes.csv
     python benchmarks/million_rows.py --readout rows --members 8 --dim 200 --rows 100000 --stages fit search
     python benchmarks/million_rows.py --readout default --rows 100000 --stages fit change search
 """
@@ -101,45 +99,29 @@ def run_stage(stage: str, folder: Path, rows: int, dim: int, settings: dict[str,
 
 
 def against_search(clock: Clock, model: Any, x: np.ndarray) -> list[dict[str, Any]]:
-    """Medians of a prediction and its parts, of FAISS and of the bare product in blocks of 1,024, in turns."""
+    """Medians of predictions, of FAISS and of scikit-learn, in turns."""
     import faiss
-    import torch
     from sklearn.neighbors import NearestNeighbors
 
     from vicinal.heads import Kriging
 
-    head, bank = model.network_.head, model.bank_
-    if not isinstance(head, Kriging):
+    if not isinstance(model.network_.head, Kriging):
         raise SystemExit("search: expected --readout rows or default")
-    queries, vectors, identity = torch.from_numpy(model.embed(x)), bank.vectors, bank.identity(None, None)
-    few, out = queries.float(), torch.empty(QUERIES, 1024)
+    queries, vectors = model.embed(x).astype(np.float32), model.bank_.vectors.numpy()
     faiss.omp_set_num_threads(1)
     index = faiss.IndexFlatL2(vectors.shape[1])
-    index.add(vectors.numpy())
-    clock("the first prediction, with what is prepared", lambda: model.predict(x))
-    clock("the first interval, with calibration", lambda: model.predict_interval(x))
-    brute = NearestNeighbors(n_neighbors=32, algorithm="brute").fit(vectors.numpy())
-    first = clock.lines[-2:]
-    clock.lines = []
+    index.add(vectors)
+    brute = NearestNeighbors(n_neighbors=32, algorithm="brute").fit(vectors)
+    model.predict_interval(x)  # which prepares and calibrates
     for _ in range(TURNS):
-        clock("blocked product", lambda: [torch.mm(few, b.T, out=out[:, : len(b)]) for b in vectors.split(1024)])
-        clock("FAISS flat, top 32", lambda: index.search(few.numpy(), 32))
-        clock("scikit-learn brute, top 32", lambda: brute.kneighbors(few.numpy()))
-        clock("nearest 32", lambda: bank.nearest(queries, 32, identity))
-        at = clock("nearest 64", lambda: bank.nearest(queries, 64, identity)).positions
-        with torch.no_grad():
-            clock("weights, 32", lambda at=at: head.weights_of(queries, vectors, at[:, :32]))
-            clock("weights, 64", lambda at=at: head.weights_of(queries, vectors, at))
-            if head.k > 64:
-                at = clock(f"nearest {head.k}", lambda: bank.nearest(queries, head.k, identity)).positions
-                clock(f"weights, {head.k}", lambda at=at: head.weights_of(queries, vectors, at))
+        clock("FAISS flat, top 32", lambda: index.search(queries, 32))
+        clock("scikit-learn brute, top 32", lambda: brute.kneighbors(queries))
         clock("predict 256", lambda: model.predict(x))
         clock("predict 1", lambda: model.predict(x[:1]))
         clock("explain 256", lambda: model.explain(x))
         clock("interval 256", lambda: model.predict_interval(x))
-        clock("kneighbors 256, 32", lambda: model.kneighbors(x, 32))
     medians = pd.DataFrame(clock.lines).groupby("step", sort=False).median().reset_index()
-    return [*first, *medians.to_dict("records")]
+    return medians.to_dict("records")
 
 
 def fit(clock: Clock, rows: int, dim: int, settings: dict[str, Any]) -> Any:
@@ -173,88 +155,6 @@ def fit(clock: Clock, rows: int, dim: int, settings: dict[str, Any]) -> Any:
     return model
 
 
-def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFrame:
-    """Indexes over embeddings of a fitted model: time, recall@32 against exact search, bounds of four heads."""
-    import torch
-
-    from vicinal.estimators import NeighborRegressor
-    from vicinal.heads import NONA, ApproximateNONA
-    from vicinal.index import open_index
-    from vicinal.masks import TopK
-
-    torch.set_num_threads(1)
-    x, y = rows_of(rows + 5000, 0)
-    model = NeighborRegressor(max_epochs=5, hidden=(200, dim), members=1, batch_size=256, validation_fraction=0.1)
-    model.fit(x[-5000:], y[-5000:])
-    model.forget([])
-    model.add(x[:rows], y[:rows])
-    store, head = model.bank_.store, model.network_.head
-    if not isinstance(head, NONA):
-        raise SystemExit("expected one head")
-    queries = torch.from_numpy(model.embed(rows_of(QUERIES, 9)[0]))
-    exact = open_index("exact", dim=dim, bank=store).search(queries.float(), 32)
-    heads = {
-        "s2, softmax": NONA("l2", head.mask, "softmax"),
-        "s2, entmax15": NONA("l2", head.mask, "entmax15"),
-        "top-32": NONA("l2", TopK(32)),
-        "no mask, entmax15": NONA("l2", None, "entmax15"),
-    }
-    wanted = {name: one(queries, store.vectors, store.labels).detach() for name, one in heads.items()}
-    lines = []
-    with tempfile.TemporaryDirectory() as aside:
-        for name, settings in indexes_of(Path(aside)):
-            if only and name not in only:
-                continue
-            index = open_index(name, dim=dim, bank=store, **settings)
-            start = time.perf_counter()
-            if not getattr(index, "shared", False):
-                index.add(store.keys, store.vectors)
-            built = time.perf_counter() - start
-            start = time.perf_counter()
-            found = index.search(queries.float(), 32)
-            searched = time.perf_counter() - start
-            same = (found.ids[:, :, None] == exact.ids[:, None]).any(dim=2).float().mean()
-            for told_head, tolerance in ((name, tolerance) for name in heads for tolerance in (1e-1, 1e-3)):
-                near = ApproximateNONA(heads[told_head], index, store, tolerance=tolerance)
-                start = time.perf_counter()
-                told = near.predict(queries)
-                spent = time.perf_counter() - start
-                lines.append(
-                    {
-                        "index": ":".join([name.partition("/")[0].rstrip(":"), settings.get("index_type", "")]).rstrip(
-                            ":"
-                        ),
-                        "rows": len(store),
-                        "build_s": built,
-                        "search_32_ms_a_query": 1000 * searched / QUERIES,
-                        "recall_32": float(same),
-                        "head": told_head,
-                        "tolerance": tolerance,
-                        "fetched_median": float(told.fetched.median()),
-                        "read_all_share": float((told.fetched == len(store)).float().mean()),
-                        "left_out_mean": float(told.left_out.mean()),
-                        "error_told_mean": float(told.error.mean()),
-                        "error_true_mean": float((told.prediction - wanted[told_head]).abs().mean()),
-                        "predict_ms_a_query": 1000 * spent / QUERIES,
-                    }
-                )
-            index.close()
-            print(pd.DataFrame(lines[-2 * len(heads) :]).to_string(index=False), file=sys.stderr)
-    return pd.DataFrame(lines)
-
-
-def indexes_of(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    """What is compared."""
-    return [
-        ("exact", {}),
-        ("faiss:Flat", {}),
-        ("faiss:IVF1024,Flat", {}),
-        ("faiss:HNSW32", {}),
-        (f"milvus:{folder / 'bank.db'}", {"collection": "flat", "index_type": "FLAT"}),
-        (f"milvus:{folder / 'bank.db'}", {"collection": "hnsw", "index_type": "HNSW"}),
-    ]
-
-
 def main() -> None:
     """Run all stages, or the one named, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -263,20 +163,15 @@ def main() -> None:
     parser.add_argument("--readout", choices=("attention", "rows", "default"), default="attention")
     parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--indexes", action="store_true", help="compare indexes at 100,000 rows instead")
     parser.add_argument("--stage", choices=STAGES, help="run one stage in this process (used by the script itself)")
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--only", nargs="+", default=(), help="with --indexes: only these")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES[:-1])
     given = parser.parse_args()
     settings = {"readout": given.readout, "members": given.members}
     if given.stage:
         print(json.dumps(run_stage(given.stage, given.folder, given.rows, given.dim, settings)))
         return
-    if given.indexes:
-        table = compare_indexes(min(given.rows, 100_000), given.dim, given.only)
-    else:  # stage by stage
-        table = all_stages(given.rows, given.dim, given.stages, settings)
+    table = all_stages(given.rows, given.dim, given.stages, settings)
     print(table.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
     if given.out is not None:
         table.to_csv(given.out, index=False, float_format="%.6g")
