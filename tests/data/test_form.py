@@ -33,6 +33,16 @@ NUMBERS = {
     "\u221212.5": -12.5,
     "CHF 1'200.-": 1200.0,
     "1.5e-3": 0.0015,
+    "$(1,234.50)": -1234.5,
+    "\u226512.5": 12.5,
+    "c. 1931": 1931.0,
+    "12\u00bd": 12.5,
+    "9.5**": 9.5,
+    "9.5[2]": 9.5,
+    "42nd": 42.0,
+    "2.5B": 2.5,
+    "Rs. 1,23,456/-": 123456.0,
+    "2.5 Crore": 2.5e7,
     "12-": -12.0,
 }
 DATES = {
@@ -53,6 +63,18 @@ DATES = {
     "Fri, 31 Dec 2021 00:00:00 GMT": DAY,
     "31/12/2021 2:30 pm": DAY.replace(hour=14, minute=30),
     "31/12/21": DAY,
+    "2021-12-30 19:00:00 EST": DAY,
+    "2021-12-31T01:00+01:00[Europe/Berlin]": DAY,
+    "Fr., 31.12.2021": DAY,
+    "31 de diciembre de 2021": DAY,
+    "31DEC2021:14:30:00": DAY.replace(hour=14, minute=30),
+    "20211231T143000Z": DAY.replace(hour=14, minute=30),
+    "2021\u5e7412\u670831\u65e5": DAY,
+    "12/2021": DAY.replace(day=1),
+    "Dec-21": DAY.replace(day=1),
+    "Q4 2021": datetime.datetime(2021, 10, 1),
+    "2021-Q4": datetime.datetime(2021, 10, 1),
+    "2021-W52": datetime.datetime(2021, 12, 27),
     "1066-10-14": datetime.datetime(1066, 10, 14),
     "9999-12-31": datetime.datetime(9999, 12, 31),
 }
@@ -107,6 +129,7 @@ def test_what_is_no_number_and_no_date_is_left_alone(cells):
         (["ja", "Nein"], ["ja", "Nein"]),
         (["y", "n"], ["y", "n"]),
         ([True, None, False], [True, None, False]),
+        (["1", "yes", "N", "TRUE", "0"], [True, True, False, True, False]),
     ],
 )
 def test_truth_values_mean_the_same_in_any_spelling(cells, value):
@@ -260,6 +283,97 @@ def test_columns_of_a_model_without_forms_are_read_as_each_table_shows(cells, va
     assert [None if pd.isna(cell) else cell for cell in form.read(pd.DataFrame({"x": cells}))["x"]] == values
 
 
+LENGTHS = {
+    "times of day": {"5:46 PM": 63960, "12:05 a.m.": 300, "12 pm": 43200},
+    "hours, minutes and seconds": {
+        "1h 30m": 5400,
+        "45m": 2700,
+        "2 hrs 5 mins 1 sec": 7501,
+        "7h05": 25500,
+        "1d 2h": 93600,
+    },
+    "ISO": {"PT12H30M": 45000, "P1DT1S": 86401},
+    "a stopwatch": {"3:28.5": 208.5, "0:00.25": 0.25},
+}
+
+
+@pytest.mark.parametrize("seconds", LENGTHS.values(), ids=LENGTHS)
+def test_lengths_of_time_as_people_write_them(seconds):
+    assert read(list(seconds)).dt.total_seconds().tolist() == list(seconds.values())
+    assert form_of(["pm", "13 pm", "T", "P", "7:75"]) is None
+
+
+PARTS = {
+    "one that differs": (lambda n: f"{n} years old", lambda n: n),
+    "of ten": (lambda n: f"{n}.5/100", lambda n: n + 0.5),
+    "German": (lambda n: f"{n},5 von 50", lambda n: n + 0.5),
+    "German thousands": (lambda n: f"{n}{'.000' * (n > 15)} VB fest", lambda n: n * (1000 if n > 15 else 1)),
+    "sizes": (lambda n: f"{n}x{n + 1}.5 cm", lambda n: [n, n + 1.5]),
+    "a place": (lambda n: f"(-{n}.25, {n})", lambda n: [-n - 0.25, n]),
+    "ranges": (lambda n: f"{n}-{n + 9} kg", lambda n: [n, n + 9]),
+    "a count": (lambda n: f"{n}.5 (1,{n}1 reviews)", lambda n: [n + 0.5, 1001 + 10 * n]),
+    "three": (lambda n: f"1.{n}.{n + 1}", lambda n: [n, n + 1]),
+}
+
+
+@pytest.mark.parametrize(("written", "meant"), PARTS.values(), ids=PARTS)
+def test_cells_with_numbers_among_the_same_words_are_these_numbers(written, meant):
+    frame = pd.DataFrame({"x": [written(n) for n in range(10, 22)]})
+    form = TableForm.of(frame)
+    cells = form.read(frame)
+    assert cells["x"].tolist() == [meant(n) for n in range(10, 22)]
+    pd.testing.assert_frame_equal(form.read(cells), cells)
+    gap, middle = form.read(pd.DataFrame({"x": [written(10), None]}))["x"][1], np.array(cells["x"].tolist())
+    assert gap == np.median(middle, axis=0).tolist() if middle.ndim == 2 else np.isnan(gap)
+    with pytest.raises(ColumnError, match=r"^x: expected texts as .* in row 0, got another one"):
+        form.read(pd.DataFrame({"x": ["else"]}))
+
+
+@pytest.mark.parametrize(
+    "written", ["A{}", "room {} b", "{}.png", "https://a.b/{}?c=1", "{}@a.com", "0{}-0{}1", "{} or so, {other}"]
+)
+def test_numbers_in_names_are_no_numbers(written):
+    assert form_of([written.format(n, n, other="a" * n) for n in range(100, 130)]) is None
+
+
+def test_words_that_stand_often_among_numbers_are_gaps_and_said():
+    lines, cells = [], [*map(str, range(12)), *["not reported"] * 5, *["ND"] * 3]
+    form = TableForm.of(pd.DataFrame({"x": cells}), log=lines.append)
+    assert len(lines) == 1
+    assert lines[0].startswith("x: 'nd', 'not reported' among numbers reads as missing")
+    assert form.read(pd.DataFrame({"x": ["ND", "nd", "3"]}), ["x"])["x"].isna().tolist() == [True, True, False]
+    assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+    assert form_of([*cells, *["more", "and", "much"] * 3]) is None, "many words"
+    assert form_of(["7", *["ND"] * 30]) is None, "more words than numbers"
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize(("number", "is_gap"), [(-999, True), (999, True), (99, False), (990, False)])
+def test_nines_far_beyond_all_others_are_gaps_and_said(number, is_gap, as_text):
+    lines, cells = [], [*range(0, 60, 5), *[number] * 3]
+    frame = pd.DataFrame({"x": [str(cell) if as_text else cell for cell in cells]})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)["x"].isna().tolist() == [False] * 12 + [is_gap] * 3
+    assert [line.partition(" among")[0] for line in lines] == [f"x: {number}"] * is_gap
+    assert TableForm.of(frame, kinds={"x": "number"}).read(frame)["x"].notna().all()
+    assert TableForm.of(frame[:13]).read(frame)["x"].notna().all(), "once it may be a number"
+
+
+REASONS = {
+    "in several units: '$', '€'": [f"{'$€'[n % 2]}{n}.50" for n in range(20)],
+    "some with the day first and some with the month first": [*(f"{day}/1/2021" for day in range(13, 25)), "1/25/2021"],
+    "not 'V58'": [*map(str, range(20)), "V58"],
+}
+
+
+@pytest.mark.parametrize(("why", "cells"), REASONS.items())
+def test_numbers_and_dates_that_are_read_as_texts_are_said(why, cells):
+    lines = []
+    assert form_of(cells, log=lines.append) is None
+    assert len(lines) == 1
+    assert lines[0].endswith(why)
+
+
 UNITS = {
     "12 kg": ["12 kg", 12.0],
     "pounds among kilograms": ["10 kg", 10.0, "12 kg", 12.0, "2 lbs", 0.90718474],
@@ -277,7 +391,7 @@ def test_numbers_with_units_are_numbers_in_one_unit(cells):
     np.testing.assert_allclose(read(cells[::2]), cells[1::2], rtol=1e-12)
 
 
-@pytest.mark.parametrize("cells", [["12 kg", "3 m"], ["4 %", "4 kg"], ["3 am", "4 pm"], ["12A", "13B"], ["1.jpg"]])
+@pytest.mark.parametrize("cells", [["12 kg", "3 m"], ["4 %", "4 kg"], ["12A", "13B"], ["1.jpg"]])
 def test_units_of_different_quantities_are_left_alone(cells):
     assert form_of(cells) is None
 
@@ -333,9 +447,10 @@ def test_words_that_differ_in_case_alone_are_one_category_spelled_as_usual():
     new = pd.DataFrame({"x": [" yes", "YeS", "MM", "maybe", "Maybe", "-"]})
     assert form.read(new)["x"].tolist() == ["Yes", "Yes", "mm", "maybe", "Maybe", None]
     assert len(lines) == 1
-    assert lines[0].startswith("x: upper and lower case are one category: ")
+    assert lines[0].startswith("x: several spellings are one category: ")
     assert {"'Yes'", "'mm'"} == set(lines[0].partition("category: ")[2].split(", "))
     assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+    assert read(["New York", "New\u00a0York", "new  york"]).tolist() == ["New York"] * 3
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,16 @@ from vicinal.core import ColumnError, short
 from vicinal.core.untrusted import Saved
 from vicinal.data.spelling import (
     GAPS,
+    LONGEST_PART,
     MONEY,
+    MOST_PARTS,
     SURE_GAPS,
     as_truth,
     conversion,
     day_of,
     duration_of,
     number_of,
+    parts_of,
     plain_text,
 )
 from vicinal.encoders.base import refuse
@@ -38,6 +41,9 @@ FAR_YEARS = (1700, 2199)
 MOST_WORDS = 50
 """Different words of a column of categories, at most, whose spellings are compared."""
 
+MOST_GAPS = 3
+"""Different words, at most, that stand for missing numbers in one column, beside those that always do."""
+
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
@@ -47,8 +53,8 @@ class ColumnForm(Saved):
 
     Attributes:
         kind: "number", "date", "duration", "truth"; "levels" of a column of categories whose cells were numbers; "list"
-            of texts that are lists in JSON; "words" of texts among which "n/a", "?" and "-" are gaps, or that are
-            spelled in several ways.
+            of texts that are lists in JSON; "parts" of texts with numbers among the same words; "words" of texts among
+            which "n/a", "?" and "-" are gaps, or that are spelled in several ways.
         decimal: the mark before decimals, in texts.
         sign: of money, "%", or a unit; "" without.
         every: whether each cell had that sign, so that a number without it is of another unit.
@@ -59,12 +65,16 @@ class ColumnForm(Saved):
         span: first and last year of dates; those beyond mean "no beginning" and "no end", and are read as its ends.
         plain: whether no cell had marks between thousands, although some had decimals.
         certain: whether a cell told the mark before decimals.
+        gaps: words that stood for a missing number, in lower case.
+        placeholder: the number that stood for a missing one, such as -999; None: none did.
+        around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`.
+        typical: of "parts" the median of each number, which counts where a cell has none; one: cells are numbers.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["number", "date", "duration", "truth", "levels", "list", "words"]
+    kind: Literal["number", "date", "duration", "truth", "levels", "list", "parts", "words"]
     decimal: Literal[".", ","] = "."
     sign: str = Field(default="", max_length=32)
     every: bool = False
@@ -75,6 +85,10 @@ class ColumnForm(Saved):
     span: tuple[int, int] | None = None
     certain: bool = False
     plain: bool = False
+    gaps: tuple[str, ...] = Field(default=(), max_length=MOST_GAPS)
+    placeholder: float | None = None
+    around: str = Field(default="", max_length=LONGEST_PART)
+    typical: dict[int, float] = Field(default_factory=dict, max_length=MOST_PARTS)
     unitless: bool = False
 
     @property
@@ -85,11 +99,20 @@ class ColumnForm(Saved):
             return ", ".join([_in_unit(self.sign)] * bool(self.sign) + commas)
         if self.kind == "date" and self.day_first is not None:
             return f"written {'day' if self.day_first else 'month'} first"
+        if self.kind == "parts":
+            return f"as in {short(self.around)}"
         return "true or false" if self.kind == "truth" else ""
+
+    def is_gap(self, cell: Any) -> bool:
+        """Whether a cell says that its value is missing, in this column."""
+        if is_written_gap(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in self.gaps):
+            return True
+        return self.placeholder is not None and bool(_one_number(self, cell) == self.placeholder)
 
     def read(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
         """The cells of ``column`` as they were meant; see :meth:`TableForm.read`."""
-        return _READING[self.kind](self, column)
+        cells = _READING[self.kind](self, column)
+        return cells if self.placeholder is None else cells.mask(cells == self.placeholder, np.nan)
 
 
 def is_missing(cell: Any) -> bool:
@@ -219,7 +242,7 @@ def _one_number(form: ColumnForm, cell: Any) -> Any:
 def _number_in(form: ColumnForm, cell: str) -> Any:
     """The number that a text is in this form; the text itself if it is none."""
     text = plain_text(cell)
-    if text.casefold() in GAPS:
+    if text.casefold() in GAPS or text.casefold() in form.gaps:
         return np.nan
     number = number_of(text)
     if number is None:
@@ -387,6 +410,26 @@ def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
     return _with_index([None if isinstance(c, str) and not c.strip() else c for c in lists], column, object)
 
 
+def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """The numbers of each cell that differ between cells: lists of them, or plain numbers if it is one."""
+    if is_numeric_dtype(column.dtype):
+        return column
+
+    def one(cell: Any) -> Any:
+        if not isinstance(cell, str):
+            return None if is_missing(cell) else cell
+        parts = parts_of(plain_text(cell), form.decimal)
+        if parts is None or parts[0] != form.around:
+            return None if is_written_gap(cell) else _Refused(f"texts as {short(form.around)}", "another one")
+        return [parts[1][place] for place in form.typical]
+
+    cells = _unrefused(column, _each(column, one))
+    if len(form.typical) == 1:
+        numbers = [np.nan if cell is None else as_float(cell[0] if isinstance(cell, list) else cell) for cell in cells]
+        return _with_index(numbers, column, np.float64)
+    return _with_index([list(form.typical.values()) if cell is None else cell for cell in cells], column, object)
+
+
 def _read_words(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
     def one(cell: Any) -> Any:
         small = plain_text(cell).casefold() if isinstance(cell, str) else ""
@@ -405,5 +448,6 @@ _READING: dict[str, Callable[[ColumnForm, "pd.Series[Any]"], "pd.Series[Any]"]] 
     "truth": _read_truths,
     "levels": _read_levels,
     "list": _read_lists,
+    "parts": _read_parts,
     "words": _read_words,
 }

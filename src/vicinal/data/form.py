@@ -3,7 +3,7 @@
 import datetime
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,15 @@ from pydantic import ConfigDict, Field
 from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
-from vicinal.data.column_form import CODE, FAR_YEARS, MOST_WORDS, ColumnForm, is_missing, is_number, is_written_gap
+from vicinal.data.column_form import (
+    CODE,
+    FAR_YEARS,
+    MOST_GAPS,
+    MOST_WORDS,
+    ColumnForm,
+    is_missing,
+    is_number,
+)
 from vicinal.data.spelling import (
     GAPS,
     SURE_GAPS,
@@ -24,8 +32,11 @@ from vicinal.data.spelling import (
     day_of,
     duration_of,
     number_of,
+    parts_decimal,
+    parts_of,
     plain_text,
     truth_pair,
+    truths_agree,
 )
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import is_list, read_list
@@ -35,6 +46,10 @@ Log = Callable[[str], None]
 MOST_ODD, FEWEST_READ = 0.05, 10
 """Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
 
+OFTEN_GAPS, FAR = 3, 3
+"""Rows at least that a word or number for missing values is in, and its distance from the others, in their ranges."""
+
+_CODE = re.compile(r"0[0-9]+")
 _HAS_DIGIT = re.compile(r"[0-9]")
 _COMPACT = re.compile(r"(?:19|20)[0-9]{6}")
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
@@ -93,6 +108,8 @@ class TableForm(Saved):
         for name, column in frame.items():
             if str(name) not in aside:
                 drafts[str(name)] = _draft(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
+                if drafts[str(name)] is None and str(name) not in kinds and (why := _why_text(column)):
+                    log(f"{short_text(name)}: read as texts or categories, not as numbers: {why}")
         settled = [each for each in drafts.values() if each is not None and not each.open]
         marks = {each.decimal for each in settled if each.kind == "number" and each.certain}
         orders = {each.day_first for each in settled if each.kind == "date"} - {None}
@@ -106,10 +123,8 @@ class TableForm(Saved):
             if draft.open and draft.kind == "date" and len(orders) == 1:
                 by_others = {"day_first": next(iter(orders)), "open": False}
             columns[name] = draft.model_copy(update=by_others)
-            if columns[name].open:
-                log(_assumption(name, columns[name]))
-            if words := columns[name].spellings:
-                log(f"{short_text(name)}: upper and lower case are one category: {listed(words.values(), 80)}")
+            for line in _assumptions(columns[name]):
+                log(f"{short_text(name)}: {line}")
         return cls(columns=columns)
 
     def read(self, frame: pd.DataFrame, labels: Collection[str] = ()) -> pd.DataFrame:
@@ -131,7 +146,7 @@ class TableForm(Saved):
             if form is not None:
                 cells = form.read(column)
                 if cells is not column and name in labels:
-                    cells = cells.where(cells.notna() | column.map(is_written_gap), column)
+                    cells = cells.where(cells.notna() | column.map(form.is_gap), column)
                 elif cells is not column:
                     _tell_odd(form, column, cells)
                 if cells is not column:
@@ -157,7 +172,7 @@ def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]
     """Warn of cells that count as missing though they are written."""
     if form.kind not in ("number", "date", "duration") or not (gone := cells.isna()).any():
         return
-    odd = column[gone][[not is_written_gap(cell) for cell in column[gone].tolist()]]
+    odd = column[gone][[not form.is_gap(cell) for cell in column[gone].tolist()]]
     if len(odd):
         what = {"number": "numbers", "date": "dates", "duration": "lengths of time"}[form.kind]
         shown = ", ".join(f"{short(cell)} in row {short_text(row)}" for row, cell in odd.iloc[:3].items())
@@ -165,18 +180,24 @@ def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]
         warn_caller(f"{short_text(column.name)}: {are}: {shown}", CellWarning)
 
 
-def _assumption(name: str, form: ColumnForm) -> str:
-    if form.kind == "date":
+def _assumptions(form: ColumnForm) -> Iterator[str]:
+    """What was assumed of how a column is written, in sentences."""
+    if form.open and form.kind == "date":
         first, then, option = ("day", "month", "--month-first") if form.day_first else ("month", "day", "--day-first")
-        return (
-            f"{short_text(name)}: no cell tells whether the day or the month comes first; read with the {first} before "
-            f"the {then} ({option} if that is wrong)"
+        yield (
+            f"no cell tells whether the day or the month comes first; read with the {first} before the {then} "
+            f"({option} if that is wrong)"
         )
-    mark, option = ("point", ",") if form.decimal == "." else ("comma", ".")
-    return (
-        f"{short_text(name)}: no cell tells which mark stands before decimals; read with a {mark} before them "
-        f"(--decimal {option} if that is wrong)"
-    )
+    elif form.open:
+        mark, option = ("point", ",") if form.decimal == "." else ("comma", ".")
+        yield (
+            f"no cell tells which mark stands before decimals; read with a {mark} before them (--decimal {option} if "
+            "that is wrong)"
+        )
+    if form.spellings:
+        yield f"several spellings are one category: {listed(form.spellings.values(), 80)}"
+    if gaps := [*map(short, form.gaps), *([] if form.placeholder is None else [f"{form.placeholder:g}"])]:
+        yield f"{', '.join(gaps)} among numbers reads as missing (--number or --category if that is wrong)"
 
 
 # Finding the form of a column, which may be open to more than one reading.
@@ -218,7 +239,8 @@ def _form_of_numbers(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm 
         return ColumnForm(kind="levels")
     if column.dtype.kind == "c":
         return None
-    return (_compact_dates(_whole_days(column)) if kind is None else None) or ColumnForm(kind="number")
+    compact = _compact_dates(_whole_days(column)) if kind is None else None
+    return compact or ColumnForm(kind="number", placeholder=_placeholder(column) if kind is None else None)
 
 
 def _draft_of_cells(
@@ -240,7 +262,7 @@ def _draft_of_cells(
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
     if not plain and not others:
         return ColumnForm(kind="number") if texts else None
-    plain = _without_odd(column, folded, plain)
+    plain, words_of_gaps = _without_odd(column, folded, plain)
     if all(map(is_number, others)):
         compact = _compact_dates([*plain, *others])
         if compact is not None:
@@ -249,7 +271,9 @@ def _draft_of_cells(
         number = _number_form(plain, others, gaps=gaps)
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
-            return number.model_copy(update=named)
+            number = number.model_copy(update={**named, "gaps": words_of_gaps})
+            place = None if kind is not None else _placeholder(number.read(column))
+            return number if place is None else number.model_copy(update={"placeholder": place})
     if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
         order = _order(map(day_of, plain), day_first=day_first)
         if order is not None:
@@ -257,30 +281,102 @@ def _draft_of_cells(
     lengths = all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others)
     if lengths and all(duration_of(text) is not None for text in plain):
         return ColumnForm(kind="duration")
-    return words
+    parts = _parts_form([plain_text(text) for text in texts]) if kind is None and not others else None
+    return parts or words
 
 
-def _without_odd(column: "pd.Series[Any]", folded: Collection[str], plain: list[str]) -> list[str]:
+def _without_odd(
+    column: "pd.Series[Any]", folded: Mapping[str, str], plain: list[str]
+) -> tuple[list[str], tuple[str, ...]]:
     """The texts but those that are neither numbers nor dates, if they are few: "see note" among numbers is a gap.
 
+    So are up to ``MOST_GAPS`` words that stand in several rows each, in fewer than the numbers, which come second.
     A code with digits, such as V58 among 401 and 250, is never odd: it says that the column is one of codes.
     """
     odd = {text for text in plain if number_of(text) is None and day_of(text) is None} if _mostly_read(plain) else set()
     if not odd or len(plain) - len(odd) < FEWEST_READ:
-        return plain
+        return plain, ()
     days = sum(day_of(text) is not None for text in plain)
-    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
-    several = sum(count for text, count in cells.items() if text in odd)
+    cells = Counter(folded[plain_text(cell)] for cell in column.tolist() if isinstance(cell, str))
+    words = {folded[text] for text in odd}
+    several = sum(cells[word] for word in words)
     dates = 2 * days > len(plain)
-    if several > max(1, MOST_ODD * len(column)) or (not dates and any(map(_HAS_DIGIT.search, odd))):
-        return plain
-    return [text for text in plain if text not in odd]
+    repeated = not dates and len(words) <= MOST_GAPS and all(cells[word] >= OFTEN_GAPS for word in words)
+    few = several <= max(1, MOST_ODD * len(column)) or (repeated and 2 * several < len(column))
+    if not few or (not dates and any(map(_HAS_DIGIT.search, odd))):
+        return plain, ()
+    return [text for text in plain if text not in odd], tuple(sorted(words)) if repeated else ()
 
 
 def _mostly_read(plain: Sequence[str]) -> bool:
     """Whether most of the first texts are numbers or dates, so that it is worth a look at all of them."""
     first = plain[:FEWEST_READ]
     return 2 * sum(number_of(text) is not None or day_of(text) is not None for text in first) > len(first)
+
+
+def _placeholder(column: "pd.Series[Any]") -> float | None:
+    """A number of nines that repeats far beyond all others, such as -999 among ages or 99 rooms; else None."""
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    values = values[np.isfinite(values)]
+    for end in {values.max(), values.min()} if len(values) else ():
+        others = values[values != end]
+        if (
+            set(f"{abs(end):.12g}") == {"9"}
+            and abs(end) > 9
+            and len(values) - len(others) >= OFTEN_GAPS
+            and len(others)
+        ):
+            low, high = others.min(), others.max()
+            if high > low and max(low - end, end - high) > FAR * (high - low):
+                return float(end)
+    return None
+
+
+def _parts_form(plain: Sequence[str]) -> ColumnForm | None:
+    """Of texts with numbers among the same words, such as 10x20 cm or 7 out of 10, at least ``FEWEST_READ`` of them."""
+    present = [text for text in plain if text.casefold() not in GAPS]
+    if len(present) < FEWEST_READ or not any(parts_of(text) for text in present[:2]):
+        return None
+    decimal = parts_decimal(present)
+    parts = [each for each in (parts_of(text, decimal) for text in present) if each is not None]
+    around = Counter(each[0] for each in parts).most_common(1)[0][0] if parts else ""
+    alike = [numbers for each, numbers in parts if each == around]
+    if len(alike) < max(FEWEST_READ, (1 - MOST_ODD) * len(present)):
+        return None
+    if 2 * sum(day_of(text) is not None for text in present) > len(present):
+        return None  # dates of several orders
+    numbers = np.array(alike)
+    typical = {place: float(np.median(some)) for place, some in enumerate(numbers.T) if some.min() < some.max()}
+    return (
+        ColumnForm(kind="parts", decimal="," if decimal == "," else ".", around=around, typical=typical)
+        if typical
+        else None
+    )
+
+
+def _why_text(column: "pd.Series[Any]") -> str:
+    """Why a column most of whose cells are numbers or dates is read as texts, as a clause; "" if they are not."""
+    if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
+        return ""
+    cells = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
+    texts = list(dict.fromkeys(plain_text(cell) for cell in cells.tolist() if isinstance(cell, str)))
+    texts = [text for text in texts if text.casefold() not in GAPS]
+    if len(texts) < FEWEST_READ or any(map(_CODE.fullmatch, texts)) or not _mostly_read(texts):
+        return ""
+    days = [day for day in map(day_of, texts) if day is not None]
+    numbers = [number for number in map(number_of, texts) if number is not None]
+    what, read = ("dates", days) if len(days) > len(numbers) else ("numbers", numbers)
+    odd = [text for text in texts if (day_of if what == "dates" else number_of)(text) is None]
+    if len(odd) > 0.2 * len(texts):
+        return ""
+    units = sorted({number.sign or "no unit" for number in numbers})
+    if odd:
+        why = f"not {', '.join(map(short, odd[:3]))}"
+    elif what == "dates":
+        why = "some with the day first and some with the month first"
+    else:
+        why = f"in several units: {listed(units, 80)}" if len(units) > 1 else "some with a decimal comma, some a point"
+    return f"{len(read)} of {len(texts)} different cells are {what}, {why}"
 
 
 def _whole_days(column: "pd.Series[Any]") -> list[int]:
@@ -308,8 +404,10 @@ def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnFo
     "Yes", "YES" and "yes " are one category; "AA", "Aa" and "aa" are genes.
     """
     gaps = not SURE_GAPS.isdisjoint(folded.values()) and "+" not in folded
-    ways = Counter(folded.values())
-    alike = {small for small, count in ways.items() if count > 1 and len(small) > 1}
+    raw = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
+    spaced = {cell.strip() for cell in raw.tolist() if isinstance(cell, str)}
+    ways = Counter(folded[plain_text(cell)] for cell in spaced)
+    alike = {small for small, count in ways.items() if count > 1 and sum(map(str.isalpha, small)) > 1}
     alike -= {small for word, small in folded.items() if not _usual_case(word)}
     if not alike or len(ways) > MOST_WORDS:
         return ColumnForm(kind="words") if gaps else None
@@ -331,7 +429,7 @@ def _truth_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | Non
         return ColumnForm(kind="truth") if others else None
     pair = truth_pair(plain)
     if pair is None:
-        return None
+        return ColumnForm(kind="truth") if truths_agree(plain) else None
     if others or pair == ("false", "true"):
         return ColumnForm(kind="truth")
     known = {word.casefold(): word for word in reversed(plain)}

@@ -64,6 +64,9 @@ _SIGNS = {
 }
 """One sign for each way to write a currency or a share of 100."""
 
+MOST_PARTS, LONGEST_PART = 8, 100
+"""Numbers in one cell, and characters around them, up to which they are read one by one."""
+
 MONEY = frozenset(_SIGNS.values()) - {"%"}
 
 _UNITS = (
@@ -75,11 +78,12 @@ _UNITS = (
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
 
-_SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9}
+_SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9, "b": 1e9, "lakh": 1e5, "crore": 1e7}
 _SAME = {
     **{"pound": "lb", "inch": "in", "inche": "in", '"': "in", "''": "in", "'": "ft", "feet": "ft", "foot": "ft"},
     **{"mile": "mi", "sec": "s", "second": "s", "minute": "min", "hr": "h", "hour": "h", "d": "day", "wk": "week"},
     **{"mo": "month", "yr": "year", "y": "year", "liter": "l", "litre": "l", "gram": "g", "lbs": "lb", "hrs": "h"},
+    **{"lac": "lakh", "cr": "crore", "st": "th", "nd": "th", "rd": "th"},
     **{"thousand": "k", "tsd": "k", "million": "mn", "mio": "mn", "billion": "bn", "mrd": "bn"},
 }
 """Other names of units, without the s of the plural."""
@@ -87,31 +91,34 @@ _SAME = {
 _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
 _NUMBER = re.compile(
-    rf"(?:[<>~]=?|ca\.? |about )?\s*(?P<open>\()?\s*(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
+    r"(?:[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)?\s*(?P<open>\()?\s*"
+    rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
     rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\s*"
-    rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?\s*(?P<trailing>-)?(?P<close>\))?[+*]?"
+    rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?\s*(?P<trailing>-)?(?P<close>\))?"
+    r"[+*\u2020\u2021]*(?:\[[^\]]{1,8}\])?"
 )
+_MONEY_OUTSIDE = re.compile(r"^([^\w\s(]{1,2}|[a-z]{3}) ?\(")  # $(5.00)
 _PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}),?\s*(?P<more>[0-9]+(?:\.[0-9]+)?)\s*(?P<smaller>{_WORD})?")
 _POINT = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([,' ])[0-9]{3})(?:\1[0-9]{3})*|[1-9][0-9]?(?:,[0-9]{2})*,[0-9]{3})?"
                     r"(?:\.[0-9]*)?")  # fmt: skip
 _COMMA = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([.' ])[0-9]{3})(?:\1[0-9]{3})*)?(?:,[0-9]*)?")
-_NO_CENTS = re.compile(r"(?<=[0-9])[.,]-{1,2}$")  # CHF 1'200.-
+_NO_CENTS = re.compile(r"(?<=[0-9])[.,/]-{1,2}$")  # CHF 1'200.- and Rs. 1,200/-
 _SPACES = str.maketrans(
     dict.fromkeys("\u00a0\u2007\u2009\u202f\t", " ")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")  # dashes and minus signs
-    | {"\u2019": "'"}
+    | {"\u2019": "'", "\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
 )
 
 
 def plain_text(cell: str) -> str:
-    r"""A cell in the form that the readers below take: compatible characters, plain spaces and minus signs, trimmed.
+    r"""A cell in the form that the readers below take: compatible characters, single spaces, plain minus signs.
 
     >>> plain_text(" \u22121\u202f234 ")
     '-1 234'
     """
-    if cell.isascii():
-        return cell.replace("\t", " ").strip()
-    return unicodedata.normalize("NFKC", cell.translate(_SPACES)).translate(_SPACES).strip()
+    if not cell.isascii():
+        cell = unicodedata.normalize("NFKC", cell.translate(_SPACES)).translate(_SPACES)
+    return " ".join(cell.split())
 
 
 def is_gap(cell: str) -> bool:
@@ -151,7 +158,7 @@ def number_of(text: str) -> Number | None:
     >>> number_of("3 lbs"), number_of("$1.2M"), number_of("6'3\"")
     (Number(point=3.0, comma=3.0, sign='lb'), Number(point=1200000.0, comma=None, sign='$'), Number(point=6.25, ...))
     """
-    match = _NUMBER.fullmatch(_NO_CENTS.sub("", text.casefold()))
+    match = _NUMBER.fullmatch(_MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", text.casefold())))
     if match is None:
         return _in_parts(text.casefold())
     part = match.groupdict()
@@ -224,7 +231,9 @@ def common_unit(units: Sequence[str]) -> str | None:
     some = Counter(unit for unit in units if unit)
     if not some:
         return ""
-    base = "" if all(unit in _SCALES for unit in some) and set(some) != {"m"} else some.most_common(1)[0][0]
+    base = (
+        "" if all(unit in _SCALES for unit in some) and set(some) not in ({"m"}, {"b"}) else some.most_common(1)[0][0]
+    )
     return base if all(conversion(unit, base) is not None for unit in some) else None
 
 
@@ -249,6 +258,16 @@ def truth_pair(words: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
+def truths_agree(words: Iterable[str]) -> bool:
+    """Whether all ``words`` are truth values, of several pairs or 0 and 1, both values and longer words among them.
+
+    >>> truths_agree(["Y", "no", "1"]), truths_agree(["0", "1"]), truths_agree(["t", "n"])
+    (True, False, False)
+    """
+    some = {word.strip().casefold() for word in words}
+    return {as_truth(word) for word in some} == {False, True} and any(len(word) > 1 and word.isalpha() for word in some)
+
+
 def as_truth(word: str) -> bool | None:
     """The truth value of a word or of 0 and 1, whichever pair it is of; None for another.
 
@@ -262,26 +281,35 @@ def as_truth(word: str) -> bool | None:
     return None
 
 
-_DURATION = re.compile(
-    r"(?P<minus>-)?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
-    r"(?::(?P<seconds>[0-5][0-9](?:\.[0-9]{1,9})?))?|(?P<only>-?[0-9]+) days?"
+_DURATIONS = tuple(
+    re.compile(form)
+    for form in (
+        r"(?P<minus>-)?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
+        r"(?::(?P<seconds>[0-5][0-9](?:\.[0-9]{1,9})?))?",
+        r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9]\.[0-9]{1,9})",
+        r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
+        r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?(?:(?P<hours>[0-9]+) ?h(?:(?:ou)?rs?)?,? ?)?"
+        r"(?:(?P<minutes>[0-9]+) ?(?:m(?:in(?:ute)?s?)?,? ?|$))?"
+        r"(?:(?P<seconds>[0-9]+(?:\.[0-9]+)?) ?s(?:ec(?:ond)?s?)?)?",
+    )
 )
+"""As a clock shows them, with hours or with fractions of a second; times of day; and with words: 1h 30m, PT5M, 7h30."""
 
 
 def duration_of(text: str) -> datetime.timedelta | None:
-    """The length of time or time of day in a text: 7:30 (hours and minutes), 1:30:00, 2 days 03:04:05.5; or None.
+    """The length of time or time of day in a text: 7:30 (hours and minutes), 1h 30m, 2 days 03:04:05.5; or None.
 
-    >>> duration_of("7:30"), duration_of("1 days 00:00:01.5"), duration_of("7:75")
-    (datetime.timedelta(seconds=27000), datetime.timedelta(days=1, seconds=1, microseconds=500000), None)
+    >>> duration_of("7:30"), duration_of("1 days 00:00:01.5"), duration_of("7:75"), duration_of("7:30 pm")
+    (datetime.timedelta(seconds=27000), ...(days=1, seconds=1, microseconds=500000), None, ...(seconds=70200))
     """
-    match = _DURATION.fullmatch(text)
-    if match is None:
+    match = next(filter(None, (form.fullmatch(text.casefold()) for form in _DURATIONS)), None)
+    if match is None or not any(sign.isalpha() or sign == ":" for sign in text):
         return None
     part = match.groupdict()
-    if part["only"]:
-        return datetime.timedelta(days=int(part["only"]))
-    parts = {name: float(part[name] or 0) for name in ("days", "hours", "minutes", "seconds")}
-    return datetime.timedelta(**parts) * (-1 if part["minus"] else 1)
+    parts = {name: float(part.get(name) or 0) for name in ("days", "hours", "minutes", "seconds")}
+    if part.get("half"):
+        parts["hours"] = parts["hours"] % 12 + 12 * (part["half"] == "p")
+    return datetime.timedelta(**parts) * (-1 if part.get("minus") else 1)
 
 
 _MONTHS = (
@@ -301,31 +329,89 @@ _MONTHS = (
 _MONTH = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names.split()}
 _TIME = (
     r"(?:(?:t|,? +)(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,9}))?)?"
-    r"\s*(?P<half>[ap]\.?m\.?)?\s*(?P<zone>z|utc|gmt|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+    r"\s*(?P<half>[ap]\.?m\.?)?\s*(?P<zone>z|[a-z]{3,4}|[+-][0-9]{2}(?::?[0-9]{2})?)?(?:\[[a-z/_]+\])?)?"
 )
+_ZONES = {
+    **{"z": "z", "utc": "z", "gmt": "z", "wet": "z", "cet": "+01", "cest": "+02", "eet": "+02", "eest": "+03"},
+    **{"est": "-05", "edt": "-04", "cst": "-06", "cdt": "-05", "mst": "-07", "mdt": "-06", "pst": "-08", "pdt": "-07"},
+    **{"jst": "+09", "kst": "+09", "aest": "+10", "aedt": "+11"},
+}
+_WEEKDAY = r"(?:(?:mo|tu|we|th|fr|sa|su|di|mi|do|so|lu|ma|me|je|ju|gi|ve|vi|dim|dom|s\u00e1)[^\W\d_]{0,9}\.?,? )?"
 _ORDINAL = r"(?:\.|st|nd|rd|th)?"
 _DATES = tuple(
-    re.compile(r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? )?" + form + _TIME)
+    re.compile(_WEEKDAY + form + _TIME)
     for form in (
         r"(?P<year>[0-9]{4})(?P<mark>[-/.])(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})",
         r"(?P<first>[0-9]{1,2})(?P<mark>[-/]|\. ?)(?P<other>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})",
         r"(?P<first>[0-9]{1,2})(?P<mark>/)(?P<other>[0-9]{1,2})/(?P<short>[0-9]{2})",
         r"(?P<first>[0-9]{2})(?P<mark>[-.])(?P<other>[0-9]{2})(?P=mark)(?P<short>[0-9]{2})",  # 3.4.21 may be a version
         rf"(?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{{1,2}}){_ORDINAL},?[ -](?P<year>[0-9]{{4}})",
-        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ -]?(?:of )?(?P<name>[^\W\d_]+)\.?,?[ -]?(?P<year>[0-9]{{4}})",
+        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ -]?(?:of |de )?(?P<name>[^\W\d_]+)\.?,?[ -]?(?:de )?(?P<year>[0-9]{{4}})",
         r"(?P<day>[0-9]{1,2})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<short>[0-9]{2})",
         r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{1,2})",
         r"(?P<name>[^\W\d_]+)\.?,?[ -](?P<year>[0-9]{4})",
+        r"(?P<name>[^\W\d_]+)\.?(?:-| ?')(?P<short>[0-9]{2})",  # as Excel writes a month: Jan-24
         r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})",
+        r"(?P<month>[0-9]{2})[-/.](?P<year>(?:19|20)[0-9]{2})",
         r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
     )
 )
 
-_C_TIME = re.compile(r"([^\W\d_]+) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: (utc|gmt))? ([0-9]{4})$")
-"""As C writes a time: Sun Jan 01 00:00:00 2012."""
+_REWRITTEN = (
+    (re.compile(r"([^\W\d_]+) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: (utc|gmt))? ([0-9]{4})$"), r"\1 \2 \5 \3"),
+    (re.compile(r"^([0-9]{8})t([0-9]{2})([0-9]{2})([0-9]{2})"), r"\1 \2:\3:\4"),
+    (re.compile(r"^([0-9]{2}[a-z]{3}[0-9]{4}):"), r"\1 "),
+    (re.compile(r"^([0-9]{4})\u5e74([0-9]{1,2})\u6708([0-9]{1,2})\u65e5"), r"\1-\2-\3"),
+)
+"""Times as C (Sun Jan 01 00:00:00 2012), basic ISO (20240131T101500Z), SAS (31JAN2024:10:15:00), Japan write them."""
+
+_QUARTER = re.compile(
+    r"(?:q(?P<first>[1-4])[ /-]?)?(?P<year>(?:19|20)[0-9]{2})(?:[ /-]?(?:q(?P<then>[1-4])|w(?P<week>[0-9]{2})))?"
+)
 
 _SHORT_YEARS = 69
 """Years of two digits below this are of the 21st century, as in POSIX."""
+
+
+_PART = re.compile(
+    r"(?:(?<![\w.)\]%°'\"])[-+])?"  # no minus sign: 10-20
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9,])|(?<![0-9.])[0-9]+\.[0-9]+(?!\.?[0-9])|[0-9]+)"
+)
+_NO_PARTS = re.compile(r"^[^\W\d_][^(:=]*#|#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$")
+"""Codes (A#), names of files (#.png), addresses: their numbers are names."""
+
+_SWAPPED = str.maketrans(",.", ".,")
+
+
+def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
+    """What stands around the numbers of a text of :func:`plain_text`, each of which is "#" there, and these; or None.
+
+    >>> parts_of("10x20.5 cm"), parts_of("1,200 Reviews"), parts_of("(-3.5, 7)")
+    (('#x# cm', [10.0, 20.5]), ('# review', [1200.0]), ('(#, #)', [-3.5, 7.0]))
+    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-0034")
+    (None, None, None)
+    """
+    text = text.casefold() if decimal == "." else text.casefold().translate(_SWAPPED)
+    numbers = _PART.findall(text)
+    around = re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text))
+    codes = any(len(number) > 15 or (number[0] == "0" and len(number) > 2 and number.isdecimal()) for number in numbers)
+    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
+        return None
+    return around, [float(number.replace(",", "")) for number in numbers]
+
+
+def parts_decimal(texts: Sequence[str]) -> str:
+    """The mark before decimals in texts with numbers: a comma in "4,5 of 5", and in "950 VB" beside "1.200 VB".
+
+    >>> parts_decimal(["4,5 of 5", "3 of 5"]), parts_decimal(["1.200 VB", "950 VB"]), parts_decimal(["1.125 x 2"])
+    (',', ',', '.')
+    """
+    joined = "\n".join(texts)
+    if re.search(r"[0-9],[0-9]{1,2}(?![0-9])", joined):
+        return ","
+    grouped = [re.search(r"(?<![0-9])[1-9][0-9]{0,2}\.[0-9]{3}(?![0-9])", text) is not None for text in texts]
+    others = re.search(r"\.[0-9]{1,2}(?![0-9])|\.[0-9]{4}|[0-9]{4}", joined)
+    return "," if others is None and any(grouped) and not all(grouped) else "."
 
 
 @dataclass(frozen=True)
@@ -354,11 +440,30 @@ def day_of(text: str) -> Day | None:
     >>> day_of("Jan 01, 2021 2:30 pm").day_first, day_of("9999-12-31T23:59:59+01:00").day_first, day_of("12.05")
     (datetime.datetime(2021, 1, 1, 14, 30), datetime.datetime(9999, 12, 31, 22, 59, 59), None)
     """
-    text = _C_TIME.sub(r"\1 \2 \5 \3", text.casefold())
-    for form in _DATES if text[:1].isalnum() and any(sign.isdigit() for sign in text) else ():
+    if not text[:1].isalnum() or not any(sign.isdigit() for sign in text):
+        return None
+    text = text.casefold()
+    if (beginning := _beginning(text)) is not None:
+        return Day(beginning, beginning)
+    for form, other in _REWRITTEN:
+        text = form.sub(other, text)
+    for form in _DATES:
         match = form.fullmatch(text)
         if match is not None and (day := _day(match.groupdict())) is not None:
             return day
+    return None
+
+
+def _beginning(text: str) -> datetime.datetime | None:
+    """The first day of a quarter (Q1 2024, 2024-Q1) or of a week of the ISO (2024-W05); None for another text."""
+    match = _QUARTER.fullmatch(text)
+    quarter = match and (match["first"] or match["then"])
+    if match is None or (match["first"] and (match["then"] or match["week"])) or not (quarter or match["week"]):
+        return None
+    if quarter:
+        return datetime.datetime(int(match["year"]), 3 * int(quarter) - 2, 1)
+    with contextlib.suppress(ValueError):  # a year without week 53
+        return datetime.datetime.fromisocalendar(int(match["year"]), int(match["week"]), 1)
     return None
 
 
@@ -390,6 +495,9 @@ def _moment(year: int, month: int, day: int, part: dict[str, str | None]) -> dat
     except ValueError:
         return None
     zone = (part["zone"] or "z").replace(":", "")
+    zone = _ZONES.get(zone, zone)
+    if zone[0] not in "+-z" or zone[1:2].isalpha():
+        return None
     if zone[0] in "+-":
         ahead = datetime.timedelta(hours=int(zone[1:3]), minutes=int(zone[3:] or 0))
         with contextlib.suppress(OverflowError):  # the last hours of the year 9999, which mean "no end" in any zone
