@@ -312,6 +312,15 @@ def test_commands_ask_for_it_too(tmp_path, capsys):
     dear = predicted("--cost", "3:1")
     np.testing.assert_allclose([one["prediction"] for one in dear], model.predict(new, quantile=0.75))
     assert dear == predicted("--quantile", "0.75")
+    row = ["--row", json.dumps(dict(zip("ab", NEW[0].tolist(), strict=True))), "--interval", "0.7", "-k", "90"]
+    assert run(["explain", str(tmp_path / "m"), *row, "--link", "exp(1.5)", "--json", "--quiet"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)
+    assert (one["prediction"], one["interval"]) == (first["prediction"], [first["low"], first["high"]])
+    assert (one["scale"], one["neighbors"][0]["id"]) == ("link", first["neighbors"][0]["id"])
+    assert run(["explain", str(tmp_path / "m"), *row, "--quantile", "0.75"]) == 0
+    shown = capsys.readouterr().out
+    assert f": {dear[0]['prediction']:.4f}" in shown.splitlines()[0]
+    assert "adds (share)" in shown
     for options, message in ((["--cost", "3"], "two prices such as 3:1"), (["--link", "exp", "--cap", "x"], "or none")):
         assert run(["predict", str(tmp_path / "m"), str(table), *options]) != 0
         assert message in capsys.readouterr().err

@@ -67,12 +67,25 @@ def test_rows_that_stop_training_are_whole_groups():
     assert torch.equal(some.groups.bincount()[some.groups.unique()], torch.full((6,), 5))
 
 
-def test_lists_train_a_network_that_orders_new_queries():
-    settings = {"hidden": (8,), "members": 2, "max_epochs": 6, "learning_rate": 2e-2, "batch_size": 20}
-    model = NeighborRegressor(loss="plackett_luce", **settings).fit(X, Y, queries=QUERIES)
+TRAINED = {"hidden": (8,), "members": 2, "max_epochs": 6, "learning_rate": 2e-2, "batch_size": 20}
+
+
+@pytest.mark.parametrize("loss", ["plackett_luce", "listwise"])
+def test_lists_train_a_network_that_orders_new_queries(loss):
+    model = NeighborRegressor(loss=loss, **TRAINED).fit(X, Y, queries=QUERIES)
     assert model.metric_ == "network"
     new = np.c_[np.linspace(-1.5, 1.5, 5), np.zeros(5)]
     assert np.corrcoef(model.predict(new, groups=["new"] * 5), new[:, 0])[0, 1] > 0.8
+
+
+def test_preferences_are_queries_of_two_rows():
+    preferred = X.reshape(30, 2, 2)[:, :, 0].argmax(axis=1)  # of two rows the one with more of the first column
+    grades = np.eye(2)[preferred].reshape(-1)
+    model = NeighborRegressor(loss="pairwise", **TRAINED).fit(X, grades, queries=np.arange(60) // 2)
+    more, less = np.random.default_rng(1).normal(size=(2, 50, 2))
+    more[:, 0], less[:, 0] = np.maximum(more[:, 0], less[:, 0]), np.minimum(more[:, 0], less[:, 0])
+    scores = model.predict(np.r_[more, less], groups=list(range(50)) * 2)
+    assert (scores[:50] > scores[50:]).mean() > 0.85
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,14 @@ def test_pairwise_is_the_mean_over_pairs():
     torch.testing.assert_close(losses.PairwiseRankingLoss()(4 * SCORES, TARGETS), default(4 * SCORES, TARGETS))
 
 
+def test_pairs_of_a_chosen_and_a_rejected_row_are_preferences():
+    pairs, link = SCORES[:, :2], links.Sinh().cap(-3.0, 3.0)
+    grades, wanted = torch.tensor([[1.0, 0.0], [1.0, 0.0]]).double(), torch.ones(2).double()
+    asked = losses.PreferenceMatchingLoss(beta=1.0, link=link)(pairs[:, 0], pairs[:, 1], wanted)
+    torch.testing.assert_close(losses.PairwiseRankingLoss(link)(pairs, grades), asked)
+    torch.testing.assert_close(asked, elementwise(link, pairs[:, 0] - pairs[:, 1], wanted).mean())
+
+
 def test_listwise_is_the_composite_softmax_of_exp():
     for gamma in (1.0, 0.4):
         total = [gamma * (a.exp() / gamma).logsumexp(1) for a in (SCORES, TARGETS)]

@@ -35,7 +35,9 @@ def rows(count, seed=0):
 def folders(tmp_path_factory):
     place = tmp_path_factory.mktemp("served")
     frame, price = rows(60)
-    model = NeighborRegressor(metric="kernel").fit(frame, price, ids=[f"h{i}" for i in range(60)])
+    model = NeighborRegressor(metric="kernel", readout="comparables").fit(
+        frame, price, ids=[f"h{i}" for i in range(60)]
+    )
     model.notes_ = {"target": "price", "id": "house"}
     model.save(place / "houses")
     kinds = np.where(price > 5, "dear", "cheap")
@@ -95,6 +97,16 @@ def test_predictions_are_those_of_the_model(served, houses, folders):
     explained = served.post("/models/houses/explain", json={"rows": [ROW], "k": 2}).json()["predictions"][0]
     assert len(explained["neighbors"]) == 2
     assert set(explained["neighbors"][0]["row"]) == {"size", "town"}
+    asked |= {"link": "exp(1.5)", "cap": None, "k": 60}
+    linked, dear, both = served.ask(
+        ("POST", "/explain", {"json": asked}),
+        ("POST", "/predict", {"json": {"rows": [ROW], "cost": [3, 1]}}),
+        ("POST", "/predict", {"json": {"rows": [ROW], "cost": "3:1"}}),
+    )
+    said = model.predict(frame, link="exp(1.5)", cap=None)
+    assert [one["prediction"] for one in linked.json()["predictions"]] == pytest.approx(said.tolist())
+    assert dear.json()["predictions"][0]["prediction"] == model.predict(pd.DataFrame([ROW]), quantile=0.75)[0]
+    assert (both.status_code, both.json()["error"][:27]) == (400, "cost: expected a price of t")
     hits = served.post("/search", json={"rows": [{"house": "h3", **rows(60)[0].iloc[3].to_dict()}], "k": 3}).json()
     assert len(hits["hits"][0]) == 3
     assert "h3" not in [hit["id"] for hit in hits["hits"][0]]

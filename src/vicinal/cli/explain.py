@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 _CELLS, _CLASSES = 3, 5
 """Most cells of a row, and classes, to show."""
 
+_SCALES = {"log": " (log)", "link": " (h)", "quantile": " (share)"} | dict.fromkeys(
+    ("rank", "softmax", "power"), " (score)"
+)
+"""What is behind the heading of contributions, by the scale of an explanation."""
+
 
 @app.command(
     epilog="Examples: vicinal explain houses-model --id h12  |  vicinal explain houses-model --row "
     "'{\"area\": 900}'  |  vicinal explain houses-model --file new.csv -k 3"
 )
-@o.with_options(o.MODEL, o.ANSWER)
+@o.with_options(o.AIM, o.MODEL, o.ANSWER)
 def explain(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     *,
@@ -63,6 +68,7 @@ def explain(
         coverage=interval,
         target=target,
         include_own=include_own,
+        aim=o.aim_of(options),
         **o.opened(options),
     )
     if row is not None:
@@ -117,9 +123,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         said = ["trend", "", _part(trend.value, one, digits), f"{trend.weight:.3f}"]
         said += [_part(trend.contribution, one, digits), reasons(trend.columns)]
         lines.append([*said, *[""] * len(columns)])
-    scale = {"log": " (log)", "rank": " (score)", "softmax": " (score)", "power": " (score)", "link": " (h)"}.get(
-        explanation.transform, ""
-    )
+    scale = _SCALES.get(explanation.transform, "")
     adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
         rest = [f"{explanation.other_count} others", *[""] * (2 - (trend is None)), f"{explanation.other_weight:.3f}"]

@@ -251,6 +251,21 @@ MODEL: Options = {
 }
 """How a model is opened, and the rows that it is asked about."""
 
+AIM: Options = {
+    "link": option(
+        Name, "Predict what has the least expected matching loss of this link, exp(1.5) say.", metavar="LINK"
+    ),
+    "cost": option(Name, "Predict what costs least where a unit too low costs A and one too high B.", metavar="A:B"),
+    "quantile": option(float | None, "Predict this quantile, from 0 to 1.", metavar="SHARE"),
+    "cap": option(
+        str,
+        "Spreads from the median beyond which a --link that grows exponentially goes on straight, or none.",
+        ALSO,
+        default="2",
+    ),
+}
+"""Which summary of the labels behind it a prediction is."""
+
 RUN: Options = {"as_json": (AsJson, False), "quiet": (Quiet, False), "verbose": (Verbose, False)}
 """How a run reports."""
 
@@ -378,6 +393,32 @@ def opened(options: Mapping[str, Any]) -> dict[str, Any]:
         "encoders": parse_encoders(options["encoder"]),
         "log": (lambda line: None) if options["quiet"] else print_progress,
     }
+
+
+def aim_of(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Arguments of ``NeighborRegressor.for_loss`` of the options ``AIM``; None where nothing is asked for."""
+    prices, cost = None, options["cost"]
+    if cost is not None:
+        prices = tuple(_number("--cost", part, "two prices such as 3:1") for part in cost.split(":"))
+        if len(prices) != 2:
+            from vicinal.core import short
+
+            raise ValueError(f"--cost: expected two prices such as 3:1, got {short(cost)}")
+    named = {"link": options["link"], "cost": prices, "quantile": options["quantile"]}
+    aim: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    if "link" in aim:
+        cap = options["cap"]
+        aim["cap"] = None if cap == "none" else _number("--cap", cap, "a number or none")
+    return aim or None
+
+
+def _number(name: str, text: str, expected: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        from vicinal.core import short
+
+        raise ValueError(f"{name}: expected {expected}, got {short(text)}") from None
 
 
 def plan_of(name: str | None) -> Any:

@@ -16,7 +16,7 @@ from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal predict houses-model new.csv --explain 3 --interval 0.9 --out prices.csv")
-@o.with_options(o.MODEL, o.RUN)
+@o.with_options(o.AIM, o.MODEL, o.RUN)
 def predict(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
@@ -36,24 +36,6 @@ def predict(
     interval: Annotated[
         float | None, typer.Option(help="Add intervals that cover with this probability.", metavar="COVERAGE")
     ] = None,
-    link: Annotated[
-        str | None,
-        typer.Option(
-            help="Predict what has the least expected matching loss of this link, exp(1.5) say.", metavar="LINK"
-        ),
-    ] = None,
-    cost: Annotated[
-        str | None,
-        typer.Option(help="Predict what costs least where a unit too low costs A and one too high B.", metavar="A:B"),
-    ] = None,
-    quantile: Annotated[float | None, typer.Option(help="Predict this quantile, from 0 to 1.", metavar="SHARE")] = None,
-    cap: Annotated[
-        str,
-        typer.Option(
-            help="Spreads from the median beyond which a --link that grows exponentially goes on straight, or none.",
-            rich_help_panel=o.ALSO,
-        ),
-    ] = "2",
     keep: Annotated[
         list[str] | None, typer.Option(help="Put this column of the table beside the predictions.", metavar="COL")
     ] = None,
@@ -93,7 +75,7 @@ def predict(
         "coverage": interval,
         "keep": keep or (),
         "include_own": include_own,
-        "aim": _aim(link, cost, quantile, cap),
+        "aim": o.aim_of(options),
     }
     settings |= o.opened(options)
     if options["as_json"]:
@@ -115,28 +97,3 @@ def predict(
                 shutil.copyfileobj(file, sys.stdout)
         else:
             output.print(f"{rows} predictions in {out}", markup=False)
-
-
-def _aim(link: str | None, cost: str | None, quantile: float | None, cap: str) -> dict[str, Any] | None:
-    """Arguments of ``NeighborRegressor.for_loss``; None where nothing is asked for."""
-    prices = None
-    if cost is not None:
-        prices = tuple(_number("--cost", part, "two prices such as 3:1") for part in cost.split(":"))
-        if len(prices) != 2:
-            from vicinal.core import short
-
-            raise ValueError(f"--cost: expected two prices such as 3:1, got {short(cost)}")
-    aim = {"link": link, "cost": prices, "quantile": quantile}
-    aim = {name: value for name, value in aim.items() if value is not None}
-    if link is not None:
-        aim["cap"] = None if cap == "none" else _number("--cap", cap, "a number or none")
-    return aim or None
-
-
-def _number(option: str, text: str, expected: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        from vicinal.core import short
-
-        raise ValueError(f"{option}: expected {expected}, got {short(text)}") from None

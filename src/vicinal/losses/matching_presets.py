@@ -197,7 +197,10 @@ class PreferenceMatchingLoss(nn.Module):
     tensor(0.)
     """
 
-    needs = "log ratios of chosen and of rejected answers, and wanted differences of rewards"
+    needs = (
+        "log ratios of chosen and of rejected answers, and wanted differences of rewards; rows of which one is "
+        "preferred are queries of two, of grades 1 and 0, for the loss 'pairwise'"
+    )
     """What it is called with in place of predictions and labels."""
 
     def __init__(self, beta: float = 0.1, link: Curve | None = None, *, reduction: str = "mean") -> None:

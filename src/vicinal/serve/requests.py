@@ -77,7 +77,12 @@ def typed(text: str) -> int | float | str:
     return text
 
 
-_ITEMS = {"rows": "objects of cells by column", "ids": "texts or whole numbers", "query": "a text or a list of texts"}
+_ITEMS = {
+    "rows": "objects of cells by column",
+    "ids": "texts or whole numbers",
+    "query": "a text or a list of texts",
+    "cost": "a price of too low, or a list of two, of too low and of too high",
+}
 """What an error expects of the items of a field."""
 
 Rows = Annotated[
@@ -103,6 +108,17 @@ class Predict(Body):
 
     rows: Rows
     interval: float | None = Field(None, gt=0, lt=1, description="a number between 0 and 1")
+    link: str | None = Field(None, description="the link of a matching loss, as exp(1.5)")
+    cost: float | Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        None, description=_ITEMS["cost"]
+    )
+    quantile: float | None = Field(None, ge=0, le=1, description="a number from 0 to 1")
+    cap: float | None = Field(2.0, gt=0, description="spreads from the median, or null")
+
+    def aim(self) -> dict[str, Any]:
+        """Arguments of ``NeighborRegressor.for_loss``; none where nothing is asked for."""
+        named = self.model_dump(include={"link", "cost", "quantile"}, exclude_none=True)
+        return named | ({"cap": self.cap} if "link" in named else {})
 
 
 class Explain(Predict):

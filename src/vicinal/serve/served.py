@@ -157,7 +157,7 @@ class ServedModel:
         frame = made_rows(model, table_of(model, body.rows))
         settings: dict[str, Any] = {"explain": k, "elements": False, "coverage": body.interval, "keep": ()}
         settings["include_own"] = True  # there is nobody who reads a log
-        return answer_rows(model, frame, **settings, log=lambda line: None)
+        return answer_rows(model, frame, **settings, aim=body.aim(), log=lambda line: None)
 
     def _labels(self, model: BankedEstimator, frame: pd.DataFrame) -> list[Any]:
         if model.targets_ is not None:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from vicinal.core import ExtrapolationWarning, replaced_file
 from vicinal.core.checks import check_between, check_integer, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators.attention import nearest_rows
-from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import nearness_by_column
@@ -25,7 +24,7 @@ from vicinal.plot import reasons
 from vicinal.report.text import one_line
 from vicinal.report.theme import sheet, style, written
 from vicinal.training.rows import spread
-from vicinal.workflows.predict import identity_of, load_predictor, of_target, own_rows_note, read_rows
+from vicinal.workflows.predict import identity_of, load_predictor, of_target, own_rows_note, read_rows, with_aim
 from vicinal.workflows.search import Log, json_row, read_row
 
 _MEANT = 4096
@@ -77,6 +76,7 @@ class Explainer:
         coverage: of intervals.
         target: for a model of several targets, the one to explain.
         include_own: say nothing of rows that equal rows of the fit.
+        aim: see :func:`vicinal.workflows.predict_table`.
         root: folder that paths of images and sounds start from; None: that of a table.
         log: gets notes such as columns that were left empty, or why there is no interval.
         settings: see :func:`vicinal.estimators.load_model`.
@@ -94,13 +94,14 @@ class Explainer:
         coverage: float = 0.9,
         target: str | None = None,
         include_own: bool = False,
+        aim: Mapping[str, Any] | None = None,
         root: Path | None = None,
         log: Log = lambda line: None,
         **settings: Any,
     ) -> None:
         self.k, self.coverage = check_integer("k", k), check_between("coverage", coverage, 0, 1)
         self.root, self.log, self.include_own = root, log, include_own
-        self.model: BankedEstimator = of_target(load_predictor(folder, **settings, several=True), target)
+        self.model = with_aim(of_target(load_predictor(folder, **settings, several=True), target), aim)
         self.model.check_neighbor_head("explain")
         self.model.root = root
         self.digits = label_digits(self.model.bank_.labels)

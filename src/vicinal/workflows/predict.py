@@ -187,7 +187,7 @@ def answer_rows(
     aim: Mapping[str, Any] | None = None,
 ) -> Answers:
     """Predictions of rows from :func:`read_rows`; see :func:`predict_table` for the arguments."""
-    model = model if aim is None else _for_loss(model, aim)
+    model = with_aim(model, aim)
     for name in keep:
         check_column("keep", name, list(frame.columns))
     features = features_of(model, frame, log)
@@ -275,8 +275,10 @@ def of_target(model: BankedEstimator, target: str | None) -> BankedEstimator:
     return model.of_target(check_choice("target", target, model.targets_))
 
 
-def _for_loss(model: BankedEstimator, aim: Mapping[str, Any]) -> BankedEstimator:
-    """The model with the prediction that is asked for."""
+def with_aim(model: BankedEstimator, aim: Mapping[str, Any] | None) -> BankedEstimator:
+    """The model with the prediction that is asked for, as :meth:`vicinal.estimators.NeighborRegressor.for_loss`."""
+    if not aim:
+        return model
     if not isinstance(model, NeighborRegressor):
         raise ValueError(f"{next(iter(aim))}: expected a model that predicts numbers, got one that predicts classes")
     return model.for_loss(**aim)
