@@ -37,6 +37,28 @@ def test_a_refit_is_a_fit_on_all_rows_of_the_bank(tmp_path):
         np.testing.assert_array_equal(one.predict(X), wanted.predict(X))
 
 
+@pytest.mark.parametrize("given", ["table", "array"])
+def test_a_deep_forget_is_a_fit_without_the_rows_and_with_the_same_rows_held_out(given):
+    count = RANDOM.integers(1, 4, 80)
+    x = np.column_stack([X["a"], count]) if given == "array" else X.assign(c=[f"{one} kg" for one in count])
+    settings = {"metric": "kernel", "columns": None if given == "array" else {"c": "number"}}
+    model = NeighborRegressor(**settings).fit(x, Y)
+    held_out = np.isin(np.arange(80), model.calibration_.ids)
+    assert model.forget([3, 40], deep=True) is model
+    assert (model.columns, model.form) == (settings["columns"], None)
+    left = np.delete(np.arange(80), [3, 40])
+    rows = x[left] if given == "array" else x.iloc[left]
+    validation = np.flatnonzero(held_out[left])
+    wanted = NeighborRegressor(**settings).fit(rows, Y[left], ids=left, validation=validation)
+    np.testing.assert_array_equal(model.predict(x), wanted.predict(x))
+    with pytest.raises(ValueError, match=r"at least 10 rows"):
+        model.forget(left[5:], deep=True)
+    np.testing.assert_array_equal(model.predict(x), wanted.predict(x))  # nothing has changed
+    pairs = pd.DataFrame({"a": X["a"], "v": [[one, one] for one in X["b"]]})
+    with pytest.raises(ValueError, match=r"^deep: expected columns of numbers, .*, got 'v' of kind vector"):
+        NeighborRegressor(metric="kernel").fit(pairs, Y).forget([3], deep=True)
+
+
 def test_classes_of_later_calls_are_named_in_the_first():
     few = CLASSES != "top"
     model = NeighborClassifier(**QUICK, metric="network").partial_fit(X[few], CLASSES[few], ["top", "low", "high"])

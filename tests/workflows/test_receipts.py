@@ -20,10 +20,13 @@ BRIEF = {"max_epochs": 1, "hidden": (4,), "members": 1, "metric": "network", "va
 IDS = [f"r{row}" for row in range(60)]
 
 
-def fitted(kind=NeighborRegressor):
+def fitted(kind=NeighborRegressor, changed=()):
+    """A model of 60 rows; those at ``changed`` are other ones."""
     draw = np.random.default_rng(0)
     frame = pd.DataFrame(draw.normal(size=(60, 2)), columns=["a", "b"])
     y = frame["a"] ** 2 + 0.1 * draw.normal(size=60) if kind is NeighborRegressor else np.arange(60) % 3
+    if changed:
+        frame.loc[list(changed)], y[list(changed)] = 50.0, -900.0
     if kind is EmbeddingLearner:
         return kind(max_epochs=1).fit(frame, np.arange(60) % 12, ids=IDS)
     return kind(**BRIEF).fit(frame, y, ids=IDS)
@@ -77,6 +80,32 @@ def test_a_receipt_names_the_rows_the_files_and_what_may_know_them(folder, tmp_p
     cells = model.bank_.rows.to_numpy().ravel()
     assert not any(repr(float(cell))[:8] in (tmp_path / "receipt.json").read_text() for cell in cells)
     assert verify_receipt(tmp_path / "receipt.json").changed == []
+
+
+def test_a_model_that_forgot_deeply_is_the_same_whatever_the_rows_were(tmp_path, monkeypatch):
+    said, queries = [], pd.DataFrame({"a": [0.0, 0.5, 2.0], "b": [1.0, 0.0, -1.0]})
+    held_out = fitted().calibration_.ids
+    gone = [row for row, name in enumerate(IDS) if name not in held_out][:2]
+    for name, changed in (("one", ()), ("other", gone)):
+        model = fitted(changed=changed)
+        model.notes_ = {"target": "y", "id": "id"}
+        model.save(tmp_path / name)
+        change = forget_rows(tmp_path / name, [IDS[row] for row in gone], deep=True, receipt=tmp_path / f"{name}.json")
+        assert change.receipt.deep
+        assert len(change.receipt.remains) == 2
+        assert "which was fitted again without them" in verify_receipt(tmp_path / f"{name}.json").text()
+        after = load_model(tmp_path / name)
+        assert [each.what for each in after.changes_.history] == ["forget"]
+        said.append([model.predict(queries), after.predict(queries)])
+    assert (said[0][1] == said[1][1]).all()
+    assert (said[0][0] != said[1][0]).all()
+    assert (said[0][0] != said[0][1]).all()  # the network is another one
+    monkeypatch.setattr(NeighborRegressor, "fit", lambda *rows, **named: 1 / 0)
+    before = sha256(tmp_path / "one" / "model.safetensors")
+    with pytest.raises(ZeroDivisionError):
+        forget_rows(tmp_path / "one", ["r50"], deep=True)
+    assert load_model(tmp_path / "one").bank_.has(["r50"]).all()
+    assert sha256(tmp_path / "one" / "model.safetensors") == before
 
 
 def test_what_does_not_hold_is_refused(folder, tmp_path, monkeypatch):

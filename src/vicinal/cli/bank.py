@@ -8,6 +8,7 @@ from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import label_words, print_json
 from vicinal.cli.output import out as output
+from vicinal.cli.progress import shown_progress
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
 _LISTED = 20
@@ -166,8 +167,8 @@ def _words(label: object) -> object:
 
 
 @app.command(
-    epilog="Examples: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv  |  "
-    "vicinal forget --verify houses-model-forgotten.json"
+    epilog="Examples: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv --deep  "
+    "|  vicinal forget --verify houses-model-forgotten.json"
 )
 def forget(
     model: Annotated[
@@ -179,6 +180,9 @@ def forget(
         list[str] | None,
         typer.Option(help="An id, or a file of ids: .txt with one a line, or a table with a column id.", metavar="ID"),
     ] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Fit again on the rows that are left: a model that never saw the others.")
+    ] = False,
     receipt: Annotated[
         str | None,
         typer.Option(help="Receipt to write; default: MODEL-forgotten.json, or -2.json and so on.", metavar="FILE"),
@@ -189,11 +193,13 @@ def forget(
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Remove rows from a model's bank, or users from a recommender, with its report, which may show them.
 
-    Predictions are then as if the rows had never been in the bank; but the encoder was trained with them. A receipt
-    says which files held them, what was checked, and what may know them still.
+    Predictions are then as if the rows had never been in the bank; but the encoder was trained with them, and --deep
+    fits it again. A receipt says which files held them, what was checked, and what may know them still.
     """
     from vicinal.core import counted
     from vicinal.core.checks import local_path
@@ -214,7 +220,9 @@ def forget(
         raise ValueError("ids: expected a model and ids to forget, or --verify RECEIPT, got neither")
     folder = local_path("model", model)
     path = free_name(folder) if receipt is None else local_path("--receipt", receipt, written=True)
-    change = forget_rows(folder, read_ids([*ids, *(more or [])]), receipt=path, index=index, encoders=encoders)
+    gone = read_ids([*ids, *(more or [])])
+    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json):
+        change = forget_rows(folder, gone, deep=deep, receipt=path, index=index, encoders=encoders)
     written = change.receipt
     if as_json:
         print_json(

@@ -702,11 +702,12 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             self.forget(change.ids)
         self.changes_ = self.changes_.with_change(change)
 
-    def given_weights(self) -> Ids | None:
-        """Weights ``[N]`` of the bank's rows in the units in which ``fit`` got them, or None if it got none."""
-        weights = self.bank_.weights
+    def given_weights(self, bank: Bank | None = None) -> Ids | None:
+        """Weights ``[N]`` of rows, of the bank's, in the units in which ``fit`` got them, or None if it got none."""
+        bank = self.bank_ if bank is None else bank
+        weights = bank.weights
         if weights is None:
-            return None if self.weight_unit_ == 1 else np.full(len(self.bank_), self.weight_unit_)
+            return None if self.weight_unit_ == 1 else np.full(len(bank), self.weight_unit_)
         return weights.numpy() * self.weight_unit_
 
     def train_on(self, added: Iterable[Any], epochs: int = 1) -> Self:
@@ -784,12 +785,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         if not hasattr(self, "bank_"):
             self.fit(x, y, ids=ids, groups=groups, sample_weight=weights)
             return self
-        lost = [name for name, kind in self.kinds_.items() if kind not in CELLS]
-        if refit and lost:
-            raise ValueError(
-                f"refit: expected columns of numbers, categories and texts, of which the bank has the cells, got "
-                f"{short(lost[0])} of kind {self.kinds_[lost[0]]}; call fit with all rows"
-            )
+        if refit:
+            self._check_fits_again("refit")
         if epochs is not None:
             self.check_trains_on(epochs)
         before = len(self.bank_)
@@ -797,33 +794,74 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         if epochs is not None and not refit:
             self.train_on(self.bank_.ids[before:], epochs)
         if refit:
-            bank = self.bank_
-            labels = label_frame(self.fitted_.codec, bank.labels.numpy())
-            self.fit(bank.rows, labels, ids=bank.ids, groups=bank.groups, sample_weight=self.given_weights())
+            self._fit_again(self.bank_)
         return self
+
+    def _check_fits_again(self, name: str) -> None:
+        """Raise ValueError, which begins with ``name``, unless the bank has all that a fit takes."""
+        fair = getattr(self, "fair", None)
+        lost = [f"{short(one)} of kind {kind}" for one, kind in self.kinds_.items() if kind not in CELLS]
+        lost += [f"{short(fair)}, between whose groups the model is fair"] if fair not in (None, *self.kinds_) else []
+        if lost:
+            raise ValueError(
+                f"{name}: expected columns of numbers, categories and texts, of which the bank has the cells, got "
+                f"{lost[0]}; call fit with all rows"
+            )
+
+    def _fit_again(self, bank: Bank, validation: Ids | None = None) -> None:
+        """Fit on rows of a bank, whose columns are read as before."""
+        labels, weights = label_frame(self.fitted_.codec, bank.labels.numpy()), self.given_weights(bank)
+        known = {"ids": bank.ids, "groups": bank.groups, "validation": validation}
+        known |= {} if weights is None else {"sample_weight": weights}
+        if not hasattr(self, "feature_names_in_"):
+            self.fit(bank.rows.to_numpy(np.float64), labels, **known)
+            return
+        before = {"columns": self.columns, "form": self.form}
+        try:
+            self.set_params(columns=dict(self.kinds_), form=self.form_).fit(bank.rows, labels, **known)
+        finally:
+            self.set_params(**before)
 
     def _known_labels(self, y: Any, rows: int) -> Ids:
         """Labels of rows that are added, as the bank keeps them."""
         return self.fitted_.codec.take(y, rows)
 
-    def forget(self, ids: Iterable[Any]) -> Self:
+    def forget(self, ids: Iterable[Any], *, deep: bool = False) -> Self:
         """Remove rows: later predictions and intervals are those of a bank that never had them.
 
-        The trained encoder has still seen them; to undo that, fit again without them.
-
-        What the model holds of single rows beside the bank goes, too: see :mod:`vicinal.estimators.forgetting`.
+        The trained encoder has still seen them, unless ``deep``. What the model holds of single rows beside the bank
+        goes, too: see :mod:`vicinal.estimators.forgetting`.
 
         Args:
             ids: ids of bank rows, or of rows that were held out for early stopping and calibration.
+            deep: fit again on the rows that are left, by the same settings and seed and with the same rows held out:
+                the model is the one that :meth:`fit` makes of these rows, as if the others had never been there. For
+                columns of numbers, categories and texts, whose cells the bank has. An adaptation is taken back.
 
         Raises:
-            ValueError: for an id that no row has, or if no bank row would be left.
+            ValueError: for an id that no row has, if no bank row would be left, or if the rows that are left cannot be
+                fitted; nothing is changed then.
+
+        >>> from vicinal.estimators import NeighborRegressor
+        >>> x, rest = np.linspace(0, 6, 60)[:, None], np.arange(60) != 7
+        >>> model = NeighborRegressor(metric="kernel").fit(x, np.sin(x[:, 0]), validation=range(50, 60))
+        >>> other = NeighborRegressor(metric="kernel").fit(x[rest], np.sin(x[rest, 0]), validation=range(49, 59))
+        >>> bool(model.forget([7], deep=True).predict([[0.7]]) == other.predict([[0.7]]))
+        True
         """
         check_is_fitted(self, "bank_")
         gone = np.asarray(pd.unique(canonical_ids("ids", ids)))
         check_known(self.bank_, self.calibration_, gone)
         if self.bank_.has(gone).sum() == len(self.bank_):
             raise ValueError("ids: expected to leave at least one row in the bank, got all of them")
+        if deep:
+            self._check_fits_again("deep")
+            at = self.bank_.store.positions(gone[self.bank_.has(gone)]).numpy()
+            changes, left = self.changes_, self.bank_.take(np.delete(np.arange(len(self.bank_)), at))
+            held_out = np.flatnonzero(self.calibration_.has(left.ids)) if len(self.calibration_) else np.zeros(0)
+            self._fit_again(left, held_out if len(held_out) else None)
+            self.changes_ = changes.without(gone.tolist())
+            return self
         tables = [bank for bank in self._banks() if bank.store.columns is not None]
         cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in tables]
         former = [label for name in gone for _, *both in self.changes_.relabels(name) for label in both]

@@ -200,12 +200,14 @@ class ModelFolder:
                 raise
 
     @contextlib.contextmanager
-    def replaced(self) -> Iterator[Path]:
+    def replaced(self, without: Sequence[Any] = ()) -> Iterator[Path]:
         """An empty folder for another model, which takes the place of this one when the block ends without an error.
 
-        Until then ``model`` is the old model, and writers wait.
+        Until then ``model`` is the old model, which forgets the rows ``without``, and writers wait.
         """
         with self._turn():
+            if len(without):
+                self.model.apply_change(self._change({"what": "forget", "ids": list(without)}, None))
             with staged_folder(self.path) as stage:
                 yield stage
             self._open()

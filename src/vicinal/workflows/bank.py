@@ -25,6 +25,7 @@ from vicinal.estimators.model_folder import ModelFolder
 from vicinal.workflows.predict import exact_columns, features_of, read_rows, separator_of
 from vicinal.workflows.receipts import Receipt, write_receipt
 from vicinal.workflows.recommend import add_clicks, forget_users, is_recommender
+from vicinal.workflows.refit import forget_deeply
 
 Log = Callable[[str], None]
 
@@ -354,6 +355,7 @@ def forget_rows(
     folder: Path,
     ids: Sequence[Any],
     *,
+    deep: bool = False,
     receipt: Path | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
@@ -363,25 +365,34 @@ def forget_rows(
     Args:
         folder: of the model.
         ids: of rows of the bank, or of held-out rows; of a recommender, users.
+        deep: fit again on the rows that are left, see :meth:`NeighborRegressor.forget`. The folder stays as it was
+            until then.
         receipt: file to write, see :func:`vicinal.workflows.receipts.write_receipt`; None, and of a recommender: none.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
 
     Raises:
-        ValueError: for an unknown id, or if no row would be left; the folder is unchanged.
+        ValueError: for an unknown id, if no row would be left, or if the rows that are left cannot be fitted; the
+            folder is unchanged.
     """
     if is_recommender(folder):
+        if deep:
+            raise ValueError("deep: expected a model of `vicinal fit`, got a recommender; fit it again without them")
         count, recommender = forget_users(folder, ids)
         return BankChange(count, recommender.clicks_.nnz, "click")
     opened = ModelFolder(folder, index=index, encoders=encoders)
     gone, before = pd.unique(canonical_ids("ids", list(ids))), {} if receipt is None else read_sums(folder)
     banks = (opened.model.bank_, opened.model.calibration_)
     in_bank, held_out = (int(bank.has(gone).sum()) if len(bank) else 0 for bank in banks)
-    opened.forget(gone)
+    named = {"index": index, "encoders": encoders}
+    if deep:
+        forget_deeply(folder, gone, named)
+        opened.refresh()
+    else:
+        opened.forget(gone)
     written = None
     if receipt is not None:
-        named = {"index": index, "encoders": encoders}
-        written = write_receipt(receipt, folder, gone.tolist(), (in_bank, held_out), before, named)
+        written = write_receipt(receipt, folder, gone.tolist(), (in_bank, held_out), before, named, deep=deep)
     return BankChange(len(gone), len(opened.model.bank_), receipt=written)
 
 

@@ -57,6 +57,7 @@ class Receipt(Saved):
         compared: rows whose predictions were compared with those of a bank made of the rows that are left.
         difference: the largest, see :data:`LARGEST`.
         remains: what has seen the rows and was not trained anew.
+        deep: whether the model was fitted again without them.
     """
 
     version: int = VERSION
@@ -70,6 +71,7 @@ class Receipt(Saved):
     compared: Annotated[int, Field(ge=0)]
     difference: Annotated[float, Field(ge=0)]
     remains: list[str]
+    deep: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class Verified:
         rows, predictions = (counted(*one) for one in ((len(self.receipt.ids), "row"), (self.compared, "prediction")))
         files = counted(len(self.receipt.files), "file")
         lines = [
-            f"{rows} forgotten at {self.receipt.time}: none is in the model.",
+            f"{rows} forgotten at {self.receipt.time}: none is in the model"
+            f"{', which was fitted again without them' if self.receipt.deep else ''}.",
             f"{predictions} checked: as from a bank without the rows (largest difference {self.difference:.1g}).",
             f"{files} that held or showed them: as in the receipt.",
             "Not trained anew, so the rows may still be in:",
@@ -131,15 +134,18 @@ def _said(model: Any, queries: EmbeddedRows) -> np.ndarray[Any, Any]:
     return np.asarray(model.predict_proba(queries) if hasattr(model, "classes_") else model.predict(queries))
 
 
-def remains(model: BankedEstimator) -> list[str]:
+def remains(model: BankedEstimator, *, deep: bool = False) -> list[str]:
     """What a fit took of many rows together, and forgetting leaves as it is."""
+    journal = "the journal: their ids alone, so that vicinal refit leaves them out"
+    if deep:
+        return ["kinds and notation of columns, which were found with them", journal]
     size = sum(value.numel() for value in model.network_.parameters())
     trained = {"trees": "boosted trees", "kernel": "the kernel's length of each column"}
     return [
         "means, deviations and quantiles of columns"
         + (", buckets of texts" if "text" in model.kinds_.values() else ""),
         trained.get(model.metric_, f"a network of {counted(size, 'number')}") + ", fitted to the rows of the fit",
-        "the journal: their ids alone, so that vicinal refit leaves them out",
+        journal,
     ]
 
 
@@ -150,6 +156,8 @@ def write_receipt(
     counts: tuple[int, int],
     before: dict[str, str],
     named: Mapping[str, Any],
+    *,
+    deep: bool = False,
 ) -> Receipt:
     """Read the model again, check what became of the rows, and write the receipt.
 
@@ -160,6 +168,7 @@ def write_receipt(
         counts: how many of them were in the bank, and how many held out.
         before: :func:`vicinal.core.folders.read_sums` when the rows were there.
         named: ``index`` and ``encoders`` of :func:`vicinal.estimators.load_model`.
+        deep: whether the model was fitted again.
 
     Raises:
         ValueError: for a row that is still there, or predictions that differ; no receipt is written then.
@@ -181,7 +190,8 @@ def write_receipt(
         files=files,
         compared=compared,
         difference=difference,
-        remains=remains(model),
+        remains=remains(model, deep=deep),
+        deep=deep,
     )
     with replaced_file(path) as aside:
         aside.write_text(receipt.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -19,10 +19,11 @@ from vicinal.data import Split, duplicates_across, find_duplicates
 from vicinal.data.sources import table_name
 from vicinal.data.splits import no_test
 from vicinal.data.table import Table, table_kinds, without_weightless
-from vicinal.estimators.banked import CELLS, BankedEstimator
+from vicinal.estimators.banked import CELLS, BankedEstimator, load_model
 from vicinal.estimators.inputs import hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
+from vicinal.estimators.saving import write_model
 from vicinal.report import write_page
 from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import REPORT, fit_record, run_fingerprint, write_files
@@ -170,6 +171,19 @@ def refit_model(
             for place, record in enumerate(records[1:], start=2):
                 write_page(record, stage / REPORT.format(place))
     return replace(outcome, replaced=True, rows=outcome.rows | {"bank": len(new.bank_)})
+
+
+def forget_deeply(folder: Path, ids: Array, named: Mapping[str, Any]) -> None:
+    """Put a model in the place of the one in ``folder`` that has never seen these rows: ``forget(ids, deep=True)``.
+
+    The folder stays as it was until then; rows that others add, relabel or forget meanwhile are taken over.
+    """
+    old, new = load_model(folder, **named), load_model(folder, **named)
+    _check(old, folder)
+    known = _labels(old.forget(ids))
+    new.forget(ids, deep=True)
+    with _following(folder, old, known, new, named, ids.tolist()) as stage:
+        write_model(new, stage, {name: value for name, value in new.notes_.items() if name != "scores"})
 
 
 def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
@@ -485,11 +499,16 @@ def _hold_out_more(new: BankedEstimator, opened: OpenTable, rows: Array) -> None
 
 @contextmanager
 def _following(
-    folder: Path, old: BankedEstimator, known: "pd.Series[Any]", new: BankedEstimator, named: Mapping[str, Any]
+    folder: Path,
+    old: BankedEstimator,
+    known: "pd.Series[Any]",
+    new: BankedEstimator,
+    named: Mapping[str, Any],
+    without: Sequence[Any] = (),
 ) -> Iterator[Path]:
     """A locked folder to write ``new`` into, after taking over changes since the labels were ``known``."""
     opened = ModelFolder(folder, **named)
-    with opened.replaced() as stage:
+    with opened.replaced(without) as stage:
         now, labels = opened.model, _labels(opened.model)
         if now.history_.validation_error != old.history_.validation_error or now.kinds_ != old.kinds_:
             raise ValueError(
