@@ -10,9 +10,10 @@ from vicinal.data import Split, duplicates_across, find_duplicates, make_splits,
 from vicinal.data.duplicates import group_copies, table_fingerprint
 
 
-def table_of(root=None, **columns):
+def table_of(root=None, y=None, **columns):
     n = len(next(iter(columns.values())))
-    frame = pd.DataFrame(columns | {"y": [float(i) for i in range(n)]}, index=range(1, n + 1))
+    labels = [float(i) for i in range(n)] if y is None else y
+    frame = pd.DataFrame(columns | {"y": labels}, index=range(1, n + 1))
     return prepare_table(frame, "y", root=root)
 
 
@@ -65,15 +66,16 @@ def test_media_are_compared_by_the_content_of_their_files(tmp_path):
 
 
 def test_report_counts_what_is_on_both_sides():
-    table = table_of(t=["a", "A", "a ", "b", "B", "c", "C", *FILLER])
+    labels = [1.0, 1, 1, 2, 2, 3, 4, *range(10, 18)]
+    table = table_of(y=labels, t=["a", "A", "a ", "b", "B", "c", "C", *FILLER])
     copies = find_duplicates(table, {"t": "text"})
-    assert (len(copies.groups), copies.extra, copies.conflicting) == (3, 4, 3)
+    assert (len(copies.groups), copies.extra, copies.conflicting) == (3, 4, 1)
     split = Split(np.array([0, 3, 5, *range(7, 12)]), np.array([6, 12]), np.array([1, 2, 4, 13, 14]), 0)
     leak = duplicates_across(split, copies)
     assert (leak.test, leak.validation, leak.groups, leak.extra) == (3, 1, 3, 4)
     assert leak.examples == [(2, 1), (3, 1), (5, 4)]
     assert leak.sentence.startswith(
-        "4 rows are a copy of another (in 3 cases with a different target); 3 of 5 test rows"
+        "4 rows are a copy of another (with different targets in 1 of 3 groups); 3 of 5 test rows"
     )
     assert "(rows 2 = 1, 3 = 1, 5 = 4)" in leak.sentence
     assert "--group" in leak.sentence
@@ -85,11 +87,23 @@ def test_report_without_copies_or_without_a_leak():
     clean = table_of(t=[*FILLER, *"abcd"])
     split = make_splits(clean)[0]
     assert duplicates_across(split, find_duplicates(clean, {"t": "text"})).sentence == ""
-    table = table_of(t=["a", "a", *FILLER, "b", "c"])
+    table = table_of(y=[0.0, 0, *range(10)], t=["a", "a", *FILLER, "b", "c"])
     split = Split(np.arange(2, 8), np.array([0, 1]), np.arange(8, 12), 0)
     assert duplicates_across(split, find_duplicates(table, {"t": "text"})).sentence == (
-        "1 row is a copy of another (in 1 cases with a different target); none of them is on both sides of the split"
+        "1 row is a copy of another; none of them is on both sides of the split"
     )
+
+
+def test_rows_whose_targets_differ_as_by_chance_are_no_copies():
+    codes = [0, 0, 1, 1, 2, 2, *range(3, 9)]
+    split = Split(np.array([0, 2, 4, 6, 7]), np.array([8, 9]), np.array([1, 3, 5, 10, 11]), 0)
+    copies = find_duplicates(table_of(x=codes))
+    assert copies.chance == pytest.approx(3 * (1 - 12 / 12**2))
+    assert duplicates_across(split, copies).sentence == (
+        "3 rows have the cells of another, with different targets in 3 of 3 groups: the columns do not tell them apart"
+    )
+    of_two = find_duplicates(table_of(y=["a", "b"] * 6, x=codes))
+    assert of_two.chance == pytest.approx(3 * (1 - 2 / 4)), "of two classes, half of the pairs differ by chance"
 
 
 def test_every_row_twice_leaks_unless_grouped():

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 
+from vicinal.core import counted
 from vicinal.core.identity import canonical_ids
 from vicinal.core.untrusted import open_regular
 from vicinal.data.splits import Split
@@ -30,12 +31,14 @@ class Duplicates:
         content: int64 ``[n]``: rows with the same number have the same content.
         groups: positions of the rows of each content that occurs more than once.
         conflicting: the number of these groups with more than one target.
+        chance: how many would have more than one if targets were dealt to rows by chance.
         rows: row labels ``[n]``, for examples.
     """
 
     content: NDArray[np.int64]
     groups: list[NDArray[np.int64]]
     conflicting: int
+    chance: float
     rows: NDArray[Any]
 
     @property
@@ -96,7 +99,9 @@ def find_duplicates(
     runs = np.split(order, np.flatnonzero(np.diff(content[order])) + 1)
     groups = sorted((run for run in runs if len(run) > 1), key=lambda run: int(run[0]))
     conflicting = sum(len(set(table.target[group].tolist())) > 1 for group in groups)
-    return Duplicates(content, groups, conflicting, table.rows)
+    shares = pd.Series(table.target.tolist()).value_counts(normalize=True).to_numpy()
+    chance = sum(1 - float((shares ** len(group)).sum()) for group in groups)
+    return Duplicates(content, groups, conflicting, chance, table.rows)
 
 
 def duplicates_across(split: Split, duplicates: Duplicates, *, examples: int = 3) -> Leak:
@@ -148,9 +153,14 @@ def table_fingerprint(table: Table) -> str:
 def _sentence(duplicates: Duplicates, leaked: int, tested: int, pairs: list[tuple[Any, Any]]) -> str:
     if not duplicates.groups:
         return ""
-    copies = f"{duplicates.extra} {'row is' if duplicates.extra == 1 else 'rows are'} a copy of another"
+    one = duplicates.extra == 1
+    differ = f"with different targets in {duplicates.conflicting} of {counted(len(duplicates.groups), 'group')}"
+    if 4 * duplicates.conflicting >= 3 * duplicates.chance:  # equal cells say little of the target: no copies, then
+        rows = f"{duplicates.extra} {'row has' if one else 'rows have'} the cells of another"
+        return f"{rows}, {differ}: the columns do not tell them apart"
+    copies = f"{duplicates.extra} {'row is' if one else 'rows are'} a copy of another"
     if duplicates.conflicting:
-        copies += f" (in {duplicates.conflicting} cases with a different target)"
+        copies += f" ({differ})"
     if not leaked:
         return f"{copies}; none of them is on both sides of the split"
     shown = ", ".join(f"{one} = {other}" for one, other in pairs)
