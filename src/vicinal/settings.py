@@ -163,13 +163,9 @@ class NeighborSettings(EstimatorSettings):
     index: str | None = setting(
         None,
         "Index to find neighbors: exact, faiss:IVF1024,Flat, milvus:./bank.db, milvus:http://host:19530; default: "
-        "none, the whole bank is read. It is saved with the model; a database stays where it is.",
+        "none, the whole bank is searched. For the readouts rows and dense. It is saved with the model; a database "
+        "stays where it is.",
         metavar="NAME",
-    )
-    index_tolerance: float = setting(
-        1e-3,
-        "With --index: most weight allowed for rows that were not fetched; else the whole bank is read.",
-        Limits(0, 1),
     )
     minutes: float = setting(10.0, "Most minutes for --tune auto.", Limits(0, closed=False))
     plan: Any = setting(None, "plan.json of an earlier model, to tune the same way.")

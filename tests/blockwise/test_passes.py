@@ -54,18 +54,6 @@ def test_thresholds_of_blocks_give_the_weights_of_the_map(simplex, seed, size, s
     torch.testing.assert_close(got, MAPS[simplex](scores), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("simplex", ["sparsemax", "entmax15"])
-@settings(deadline=None, max_examples=25)
-@given(seed=seeds)
-def test_counted_scores_are_repeated_scores(simplex, seed):
-    scores = relative(normal(seed, 1, 6))
-    counts = torch.randint(0, 4, (6,), generator=torch.Generator().manual_seed(seed)) + (scores[0] == 0)
-    got = find_threshold(simplex, lambda: iter([(slice(None), scores.clone())]), 1, scores, counts=counts[None])
-    repeated = scores.repeat_interleave(counts, dim=1)
-    want = find_threshold(simplex, lambda: iter([(slice(None), repeated.clone())]), 1, scores)
-    torch.testing.assert_close(got, want, rtol=0, atol=1e-13)
-
-
 @pytest.mark.parametrize("simplex", MAPS)
 def test_responses_are_the_derivative_of_the_map(simplex):
     scores, move = normal(3, 2, 7).requires_grad_(), normal(4, 2, 7)

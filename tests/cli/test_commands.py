@@ -58,7 +58,7 @@ def test_a_model_with_a_database(houses, tmp_path, capsys):
     pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
     out, database = tmp_path / "m", tmp_path / "bank.db"
     options = ["--target", "price", "--id", "house", "--group", "street", "--out", str(out)]
-    more = ["--index", f"milvus:{database}", "--index-tolerance", "0.01"]
+    more = ["--index", f"milvus:{database}"]
     assert run(["fit", str(houses / "houses.csv"), *options, *more, *QUICK, *NETWORK]) == 0
     capsys.readouterr()
     assert database.exists()
@@ -67,9 +67,7 @@ def test_a_model_with_a_database(houses, tmp_path, capsys):
     assert f"say --index milvus:{database} " in capsys.readouterr().err
     assert f"--index milvus:{database}" in (out / "README.md").read_text()
     assert run([*ask, "--index", f"milvus:{database}"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told) == 20
-    assert all(0 <= row["index_error"] <= 1 for row in told)
+    assert len(json.loads(capsys.readouterr().out)) == 20
     assert run(["fit", str(houses / "houses.csv"), *options, "--index", "milvus", *QUICK]) != 0
     assert "index: expected a file or an address behind 'milvus:'" in capsys.readouterr().err
 

@@ -34,8 +34,8 @@ NEEDS = {
 """Packages without which a model cannot be read; of pretrained encoders their files are read, and they are not run."""
 IN_FLOAT32 = ("pictures", "pretrained", "folder")
 """Models whose encoders compute in float32, where the order of a sum depends on the processor."""
-OVER_INDEX = ("index-faiss",)
-"""Models whose answers are those of the whole bank to within a thousandth, their ``index_tolerance``, and no better."""
+OVER_INDEX = ("index-exact", "index-faiss")
+"""Models of attention over an index, which once answered to within a thousandth of weight what the whole bank does."""
 BY_SIZE = ("dense", "trees", "comparables")
 """Models whose intervals are as wide as errors of similar predictions since, and no more those of then."""
 

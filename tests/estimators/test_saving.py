@@ -182,7 +182,7 @@ def test_a_loaded_model_stays_what_it_was_when_its_folder_is_replaced(data, tmp_
     if index is not None and "faiss" in index:
         pytest.importorskip("faiss", reason="faiss is an optional package")
     frame, price = data
-    model = NeighborRegressor(index=index, index_tolerance=0.01, **QUICK).fit(frame[20:], price[20:])
+    model = NeighborRegressor(index=index, **QUICK).fit(frame[20:], price[20:])
     model.forget(list(range(5))).add(frame[:20], price[:20], ids=range(1000, 1020))  # its index was not made at once
     other = NeighborRegressor(index=index, random_state=1, **QUICK).fit(frame.iloc[:60], price[:60])
     loaded = load_model(save(model, tmp_path / "m"))

@@ -9,7 +9,7 @@ from torch import nn
 
 from vicinal.blockwise import block_policy
 from vicinal.estimators.indexing import NearBank
-from vicinal.heads import NONA, ApproximateNONA, Ensemble
+from vicinal.heads import NONA, Ensemble, Kriging
 from vicinal.heads.members import ensemble_top_weights, label_quantiles
 from vicinal.index import ExactIndex, NeighborBank
 from vicinal.masks import SoftStep, TopK
@@ -91,28 +91,12 @@ def network(head, queries, bank, labels, keys):
     return NeighborNetwork(nn.Identity(), nn.Identity(), head).predict(queries, bank, labels.detach(), **keys)
 
 
-def store_of(bank, labels, keys):
+def of_index(head, queries, bank, k, keys):
     store = NeighborBank(bank.shape[1])
     ids = keys.get("bank_ids", torch.arange(len(bank)))
-    store.add(ids, bank.float(), labels.detach().double(), groups=keys.get("bank_groups"))
-    return store
-
-
-def approximate(tolerance):
-    def call(head, queries, bank, labels, keys):
-        store = store_of(bank, labels, keys)
-        near = ApproximateNONA(head, ExactIndex(DIM, bank=store), store, tolerance=tolerance, first=4)
-        return near.predict(queries, ids=keys.get("query_ids"), groups=keys.get("query_groups")).prediction
-
-    return call
-
-
-def of_near_bank(head, queries, bank, labels, keys):
-    both, wide_queries, wide_bank = twice(head, queries, bank)
-    store = store_of(wide_bank, labels, keys)
-    indexes = [ExactIndex(DIM, bank=store_of(bank, labels, keys)) for _ in range(2)]
-    near = NearBank(both, store, indexes, None, 0.01)
-    return near.predict(wide_queries, ids=keys.get("query_ids"), groups=keys.get("query_groups")).prediction
+    store.add(ids, bank.float(), torch.zeros(len(bank)).double(), groups=keys.get("bank_groups"))
+    near = NearBank(Kriging(8), store, ExactIndex(DIM, bank=store))
+    return near.local_weights(queries, ids=keys.get("query_ids"), groups=keys.get("query_groups")).largest(k)
 
 
 DIFFERENTIABLE = {
@@ -123,9 +107,6 @@ DIFFERENTIABLE = {
 }
 PREDICTIONS = DIFFERENTIABLE | {
     "network": network,
-    "approximate": approximate(0.5),
-    "approximate to the whole bank": approximate(0.0),
-    "near bank": of_near_bank,
 }
 """Of quantiles ``[b, 3]`` the same is asked."""
 QUANTILES = {
@@ -196,13 +177,6 @@ def test_nor_in_single_precision(path, name):
         torch.testing.assert_close(after[row], found[0][row], rtol=0, atol=1e-4)
 
 
-def of_approximation(head, queries, bank, k, keys):
-    store = store_of(bank, torch.zeros(len(bank)), keys)
-    near = ApproximateNONA(head, ExactIndex(DIM, bank=store), store, tolerance=0.1)
-    found = near.predict(queries, ids=keys.get("query_ids"), groups=keys.get("query_groups"), top=k)
-    return found.weights, found.positions
-
-
 def of_members(head, queries, bank, k, keys):
     both, wide_queries, wide_bank = twice(head, queries, bank)
     return both.top_weights(wide_queries, wide_bank, k, **keys)
@@ -220,7 +194,7 @@ TOP = {
     ).top_weights(queries, bank, k, **keys),
     "members": of_members,
     "members, streamed": of_streamed_members,
-    "approximate": of_approximation,
+    "index": of_index,
 }
 
 

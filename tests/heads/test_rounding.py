@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from vicinal.core import entries
-from vicinal.heads import NONA, ApproximateNONA
-from vicinal.index import ExactIndex, NeighborBank
+from vicinal.heads import NONA
 from vicinal.masks import SoftStep, TopK, log_s1, log_s2
 from vicinal.similarity.factors import relative_scores
 
@@ -16,7 +15,6 @@ pytestmark = pytest.mark.sweep(4)
 
 DIM, BANK, QUERIES = 5, 19, 5
 SIMILARITIES = [entry.name for entry in entries("similarity")]
-INDEXED = ("l2", "l1", "squared_l2", "cosine", "dot", "scaled_dot")
 MASKS = {
     "none": lambda: None,
     "s1": lambda: SoftStep(DIM, "s1", eps=1e-4),
@@ -107,22 +105,6 @@ def test_every_path_gives_one_answer(similarity, mask):
 @each_similarity
 def test_every_path_gives_one_answer_in_all_combinations(similarity, mask):
     check_paths(similarity, mask, 1)
-
-
-@pytest.mark.parametrize("mask", [name for name in MASKS if not name.endswith("all")])
-@pytest.mark.parametrize("similarity", INDEXED)
-def test_the_index_path_is_the_head_within_its_bound(similarity, mask):
-    for number, (ties, place) in enumerate(itertools.product(TIES, PLACES)):
-        simplex, first = SIMPLEX[number % 3], (3, BANK)[number % 2]
-        queries, vectors, labels = case(ties, place, torch.float32)
-        made = head(similarity, mask, simplex, torch.float32, place)
-        bank = NeighborBank(DIM)
-        bank.add(range(BANK), vectors, labels)
-        near = ApproximateNONA(made, ExactIndex(DIM, similarity, bank=bank), bank, tolerance=1.0, first=first)
-        found = near.predict(queries)
-        with torch.no_grad():
-            want = made(queries, vectors, labels).double()
-        assert ((found.prediction - want).abs() <= found.error + AGREE).all(), (simplex, ties, place)
 
 
 def check_gradients(similarity, mask, stride):

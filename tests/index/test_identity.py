@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from references.identity import FORMS, KEPT, KINDS
-from vicinal.heads import NONA, ApproximateNONA
 from vicinal.index import ExactIndex, NeighborBank
 
 pytestmark = pytest.mark.sweep(3)
@@ -59,14 +58,14 @@ def test_a_bank_finds_adds_and_removes_by_ids_of_every_form(kept, form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("what", ["ids", "groups"])
-def test_what_is_approximated_sees_no_row_of_its_own(what, kept, form):
+def test_a_search_finds_no_row_of_its_own(what, kept, form):
     bank = filled(kept)
-    near = ApproximateNONA(NONA(), ExactIndex(2, bank=bank), bank, tolerance=0.0)
-    given = {what: FORMS[form](NUMBERS if what == "ids" else GROUPS)}
-    found = near.predict(drawn(5).double(), **given, top=5)
+    given = {"ids": None, "groups": None, what: FORMS[form](NUMBERS if what == "ids" else GROUPS)}
+    keys = ExactIndex(2, bank=bank).search(drawn(5), 5, exclude=bank.hidden_keys(**given)).ids
+    found = bank.positions_of_keys(keys)
     own = np.eye(5, dtype=bool) if what == "ids" else np.equal.outer(GROUPS, GROUPS)
     for row in range(5):
-        seen = found.positions[row][found.weights[row] > 0].tolist()
+        seen = found[row][found[row] >= 0].tolist()
         assert sorted(seen) == np.flatnonzero(~own[row]).tolist()
 
 

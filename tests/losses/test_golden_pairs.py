@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from vicinal import losses
-from vicinal.losses import triplets
 from vicinal.relation import same_class
 from vicinal.relation.pairs import other_rows
 from vicinal.similarity.base import resolve_similarity
@@ -96,16 +95,8 @@ def test_pair_loss(name, loss, similarity, hyper, reductions, rtol, case):
 
 
 @pytest.mark.parametrize("case", ["A", "B"])
-def test_all_triplets_by_sorting(case, monkeypatch):
-    monkeypatch.setattr(triplets, "FEW_RELATED", 0)
-    test_pair_loss("triplet_all", losses.triplet, "unit_l2", {}, NONZERO, EXACT, case)
-
-
-@pytest.mark.parametrize("case", ["A", "B"])
-@pytest.mark.parametrize("few", [0, 12])
 @pytest.mark.parametrize("kind", ["hard", "semihard", "batchhard"])
-def test_triplets_that_are_chosen(kind, case, few, monkeypatch):
-    monkeypatch.setattr(triplets, "FEW_RELATED", few)
+def test_triplets_that_are_chosen(kind, case):
     data = load("triplet_mined")
     x, labels = torch.from_numpy(data[f"{case}_x"]).requires_grad_(), torch.from_numpy(data[f"{case}_y"])
     ids = torch.arange(len(labels))

@@ -12,7 +12,6 @@ from references.memory import LargestTensor
 from vicinal import losses
 from vicinal.blockwise import block_policy
 from vicinal.core import entries
-from vicinal.losses import triplets
 
 pytestmark = pytest.mark.sweep(3)
 
@@ -313,11 +312,9 @@ def test_no_tensor_is_larger_than_a_few_matrices_of_scores(entry, monkeypatch):
     assert n * n <= seen.largest <= (6 if entry.name == "dynamic_soft_margin" else 2) * n * n
 
 
-@pytest.mark.parametrize("few", [0, 12])
 @pytest.mark.parametrize("kind", ["all", "hard", "semi-hard"])
 @pytest.mark.parametrize("margin", [0.0, 0.4])
-def test_triplets_that_are_chosen_by_sorting_and_one_by_one(few, kind, margin, monkeypatch):
-    monkeypatch.setattr(triplets, "FEW_RELATED", few)
+def test_triplets_that_are_chosen(kind, margin):
     [entry] = [entry for entry in ENTRIES if entry.name == "triplet"]
     scores, relation, weight = batch(entry)
     chosen = {
@@ -332,10 +329,8 @@ def test_triplets_that_are_chosen_by_sorting_and_one_by_one(few, kind, margin, m
         np.testing.assert_allclose(got.detach(), reference.reduce(want, reduction), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("few", [0, 12])
 @pytest.mark.parametrize("kind", ["all", "hard", "semi-hard"])
-def test_gradient_of_triplets_by_sorting_and_one_by_one(few, kind, monkeypatch):
-    monkeypatch.setattr(triplets, "FEW_RELATED", few)
+def test_gradient_of_triplets_that_are_chosen(kind):
     [entry] = [entry for entry in ENTRIES if entry.name == "triplet"]
     scores, relation, weight = batch(entry, 1)
     scores[:, 6] += 0.0 if kind == "all" else 0.01  # hard triplets end, or begin, at ties

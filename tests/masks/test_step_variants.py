@@ -8,8 +8,7 @@ import torch
 
 from references import nona as reference
 from vicinal.estimators import NeighborRegressor
-from vicinal.heads import NONA, ApproximateNONA
-from vicinal.index import ExactIndex, NeighborBank
+from vicinal.heads import NONA
 from vicinal.masks import RankStep, RejectingStep, SoftStep
 
 DIM, EPS = 3, 1e-6
@@ -112,14 +111,10 @@ def test_the_threshold_is_never_above_the_nearest_row_that_may_be_seen():
 
 
 @each
-def test_they_are_read_whole_and_refused_by_an_index(name):
+def test_they_are_read_whole(name):
     mask, queries, bank, *_ = drawn(name)
     head = NONA(mask=mask)
     assert not head.can_stream
-    rows = NeighborBank(DIM)
-    rows.add(range(9), bank, torch.arange(9.0))
-    with pytest.raises(ValueError, match="mask"):
-        ApproximateNONA(head, ExactIndex(DIM, bank=rows), rows)
     with pytest.raises(ValueError, match=r"^chunk_size: expected None"):
         NONA(mask=mask, chunk_size=4)
     several = torch.stack([head(q[None], bank, torch.arange(9.0).double())[0] for q in queries])

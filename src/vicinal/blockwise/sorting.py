@@ -75,34 +75,6 @@ def _by_ties(equal: NDArray[numpy.bool_], rank: Tensor) -> Tensor:
     return ranks
 
 
-def above(scores: Tensor, weight: Tensor, thresholds: Tensor, *, equal: bool = False) -> tuple[Tensor, Tensor]:
-    r"""For each threshold t of a row: $\sum_{s_j > t} w_j$ and $\sum_{s_j > t} w_j s_j$.
-
-    Args:
-        scores: ``[b, N]``.
-        weight: ``[b, N]``, >= 0.
-        thresholds: ``[b, M]``; they get no gradient and need none: a column at the threshold adds nothing to a hinge.
-        equal: whether columns at the threshold count.
-
-    Returns:
-        two tensors ``[b, M]``; takes N log N time a row and the memory of a few such matrices.
-
-    >>> above(torch.tensor([[1.0, 3.0, 2.0]]), torch.ones(1, 3), torch.tensor([[1.0, 2.5]]))
-    (tensor([[2., 1.]]), tensor([[5., 3.]]))
-    """
-    rising, order = sort_rows(-scores)
-    place = torch.searchsorted(rising, -thresholds.detach(), right=equal)  # how many columns lie above
-    sorted_weight = weight.gather(1, order)
-    mass = _prefix(sorted_weight)
-    total = _prefix(sorted_weight * scores.gather(1, order))
-    return mass.gather(1, place), total.gather(1, place)
-
-
-def _prefix(values: Tensor) -> Tensor:
-    """Sums of the first 0, 1, ..., N values of each row, ``[b, N + 1]``."""
-    return torch.nn.functional.pad(values.cumsum(-1), (1, 0))
-
-
 def most_positives(positive: Tensor) -> int:
     """The largest number of related columns of any row."""
     return int((positive > 0).sum(-1).max()) if positive.numel() else 0

@@ -55,21 +55,17 @@ def lowest_threshold(rows: int, like: Tensor) -> Tensor:
     return like.new_full((rows, 1), -1.0)
 
 
-def raise_threshold(simplex: Simplex, threshold: Tensor, visit: Visit, counts: Tensor | None = None) -> bool:
+def raise_threshold(simplex: Simplex, threshold: Tensor, visit: Visit) -> bool:
     """One Newton step of :func:`find_threshold`, which updates ``threshold``; whether it was the last."""
-
-    def add_up(values: Tensor) -> Tensor:
-        return (values if counts is None else values * counts).sum(dim=1, keepdim=True)
-
     total, number = torch.zeros_like(threshold), torch.zeros_like(threshold)
     for part, scores in visit():
         above = (scores if simplex == "sparsemax" else scores.mul_(0.5)).sub_(threshold[part]).clamp_(min=0)
         if simplex == "sparsemax":
-            total[part] += add_up(above)
-            number[part] += add_up(above.sign_())
+            total[part] += above.sum(dim=1, keepdim=True)
+            number[part] += above.sign_().sum(dim=1, keepdim=True)
         else:
-            number[part] += add_up(above)
-            total[part] += add_up(above.square_())
+            number[part] += above.sum(dim=1, keepdim=True)
+            total[part] += above.square_().sum(dim=1, keepdim=True)
     if simplex == "entmax15":
         total = total.sqrt()
         number /= total
@@ -83,7 +79,6 @@ def find_threshold(
     visit: Visit,
     rows: int,
     like: Tensor,
-    counts: Tensor | None = None,
     start: Tensor | None = None,
 ) -> Tensor:
     r"""Threshold ``[b, 1]`` of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, or entmax15, $\|(s/2 - \tau)_+\|_2 = 1$.
@@ -96,7 +91,6 @@ def find_threshold(
         visit: gives the scores of all blocks.
         rows: number of queries.
         like: a tensor of the dtype and device to compute in.
-        counts: how often each score occurs, for a visit of one block; None: once.
         start: ``[b, 1]``, a lower bound, which the threshold overwrites; None: -1.
 
     >>> scores = torch.tensor([[0.0, -0.5, -2.0]])
@@ -105,7 +99,7 @@ def find_threshold(
     """
     threshold = lowest_threshold(rows, like) if start is None else start
     for _ in range(PASSES):
-        if raise_threshold(simplex, threshold, visit, counts):
+        if raise_threshold(simplex, threshold, visit):
             break
     return threshold
 

@@ -239,7 +239,7 @@ FIT: Options = {
         default=0.15,
     ),
     **of_settings(NeighborSettings, TRAIN, "devices", "logger", devices=int),
-    **of_settings(NeighborSettings, ALSO, "index", "index_tolerance"),
+    **of_settings(NeighborSettings, ALSO, "index"),
 }
 """What only ``vicinal fit`` has."""
 

@@ -12,12 +12,11 @@ from vicinal.calibration.checks import Floats
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.fitted import FittedModel
-from vicinal.estimators.readout import LARGE, local_weights
+from vicinal.estimators.readout import LARGE
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import neighbor_range
 from vicinal.heads.admissible import Identity
 from vicinal.heads.comparables import Comparables
-from vicinal.heads.intervals import weighted_quantile
 from vicinal.heads.kinds import adjusts, attends, has_members, member_heads, weighs_locally
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import ensemble_top_weights, label_quantiles
@@ -30,9 +29,6 @@ _QUERIES = 1024
 
 INWARD = 0.01
 """Share of the way to the prediction by which the ends of a range are drawn in, so that they do not tie."""
-
-_RANGE = 1024
-"""Rows of highest weight whose labels make the range of a query, where an index finds them."""
 
 _ROUNDING = 1e-6
 """By how much listed weights may sum to more than 1."""
@@ -82,18 +78,12 @@ def streams(head: torch.nn.Module, rows: int, weight: Tensor | None) -> bool:
 
 def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any], k: int) -> Iterator[Attended]:
     """The ``k`` rows of highest weight of each query, for some queries after the other."""
-    near, head = model.near, model.network.head
-    k = min(k, len(model.bank))
-    if near is not None:  # an index finds them
-        for start in range(0, len(queries), _QUERIES):
-            answer = near.predict(queries[start : start + _QUERIES], **_part(query_identity, start, _QUERIES), top=k)
-            yield Attended(answer.weights, answer.positions, answer.prediction)
+    head, k = model.network.head, min(k, len(model.bank))
+    if weighs_locally(head):  # which has weights for a few rows only
+        for part, local in model.local_parts(queries, query_identity, _QUERIES):
+            yield _of_few(model, head, part, local, k)
         return
     identity = model.bank.identity(**query_identity)
-    if weighs_locally(head):  # which has weights for a few rows only
-        for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
-            yield _of_few(model, head, part, part_identity, k)
-        return
     one_by_one = model.codec.transform.level is not None
     if not one_by_one and streams(head, len(model.bank), model.bank.weights):
         # all rows have weight, too many to hold: block by block
@@ -116,11 +106,8 @@ def _meant(model: FittedModel, said: Tensor) -> Tensor:
     return model.in_label_units(said).argmax(dim=1)
 
 
-def _of_few(
-    model: FittedModel, head: Kriging, queries: Tensor, identity: Mapping[str, Tensor | None], k: int
-) -> Attended:
+def _of_few(model: FittedModel, head: Kriging, queries: Tensor, local: KrigingWeights, k: int) -> Attended:
     """Of queries ``[b, d]`` by a head that has weights for a few rows only."""
-    local = local_weights(head, model.bank, queries, identity)
     prediction = model.summed(local)
     below: Tensor | None = None
     shared: Tensor | None = None
@@ -172,16 +159,8 @@ def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict
     Raises:
         TypeError: if the model has another readout.
     """
-    head = model.network.head
-    if not weighs_locally(head):
-        raise TypeError(f"readout: expected a kriging head, got {type(head).__name__}")
-    near = model.near
-    if near is not None:
-        local = near.local_weights(queries, **query_identity)
-        return model.summed(local), local.variance.clamp(min=0).sqrt()
     predictions, deviations = [], []
-    for part, part_identity in model.query_blocks(queries, model.bank.identity(**query_identity), _QUERIES):
-        local = local_weights(head, model.bank, part, part_identity)
+    for _, local in model.local_parts(queries, query_identity, _QUERIES):
         predictions.append(model.summed(local))
         deviations.append(local.variance.clamp(min=0).sqrt())
     return torch.cat(predictions), torch.cat(deviations)
@@ -191,21 +170,11 @@ def label_range(
     model: FittedModel, queries: Tensor, query_identity: dict[str, Any], coverage: float
 ) -> tuple[Tensor, Tensor]:
     """The central range of the labels that each query attends to, on their scale: ``[b]`` and ``[b]``."""
-    near, head = model.near, model.network.head
+    head, vectors = model.network.head, model.bank.vectors
     labels = model.codec.transform.base.forward(model.bank.labels)
-    tail = (1 - coverage) / 2
-    ranges = []
-    if near is not None:
-        for one in attended(model, queries, query_identity, _RANGE):
-            near_labels = labels[one.positions.clamp(min=0)]
-            ends = [weighted_quantile(one.weights, near_labels, level) for level in (tail, 1 - tail)]
-            ranges.append(torch.stack(ends, dim=1))
-    else:
-        vectors = model.bank.vectors
-        step = _QUERIES if streams(head, len(model.bank), model.bank.weights) else None
-        for part, part_identity in model.query_blocks(queries, model.bank.identity(**query_identity), step):
-            ranges.append(head_range(head, part, vectors, labels, coverage, part_identity))
-    both = torch.cat(ranges)
+    step = _QUERIES if streams(head, len(model.bank), model.bank.weights) else None
+    parts = model.query_blocks(queries, model.bank.identity(**query_identity), step)
+    both = torch.cat([head_range(head, part, vectors, labels, coverage, identity) for part, identity in parts])
     return both[:, 0], both[:, 1]
 
 

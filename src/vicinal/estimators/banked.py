@@ -475,7 +475,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         positions = torch.cat([changed[spread(len(changed), _CHECKED)], spread(len(self.bank_), _CHECKED)])
         try:
             model = self.opened()
-            said = model.answer(self.bank_.vectors[positions].double(), {"ids": None, "groups": None})[0]
+            said = model.answer(self.bank_.vectors[positions].double(), {"ids": None, "groups": None})
             fine = bool(model.in_label_units(said).isfinite().all())
         except (ValueError, RuntimeError, ArithmeticError):  # torch and numpy differ in what they say of it
             fine = False
@@ -536,11 +536,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             raise
 
     def _take_codec(self, codec: LabelCodec) -> None:
-        """Read labels by this codec from now on; an index is told how many classes there are."""
+        """Read labels by this codec from now on."""
         self.fitted_ = replace(self.fitted_, codec=codec)
-        near = self.near_bank()
-        if near is not None:
-            near.set_classes(codec.class_count)
 
     @usual_settings()
     @torch.no_grad()
@@ -742,8 +739,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         codec = replace(codec, transform=codec.transform.base).fitted(rows.labels[torch.from_numpy(held_out.train)])
         settings, encoder = settings_of(self), copy.deepcopy(self.table_encoder)
         with seeded(seed):
-            fit = fit_network(rows, codec, encoder, settings, seed, self.network_, epochs)
-            self.fitted_ = with_index(*fit, settings)
+            self.fitted_ = with_index(
+                fit_network(rows, codec, encoder, settings, seed, self.network_, epochs), settings
+            )
         return self
 
     def check_trains_on(self, epochs: int) -> None:

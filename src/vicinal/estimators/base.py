@@ -24,7 +24,7 @@ from vicinal.encoders.table import TableInputs
 from vicinal.estimators.bank import Bank, embedded
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.fitted import FittedModel, Part, check_finite
-from vicinal.estimators.fitting import device_of, fit_on_scale, prepared
+from vicinal.estimators.fitting import device_of, fit_on_scale, prepared, with_index
 from vicinal.estimators.indexing import NearBank, SavedNear, load_near
 from vicinal.estimators.inputs import (
     EmbeddedRows,
@@ -285,7 +285,8 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
-        return fit_on_scale(rows, codec, encoder, settings_of(self), seed)
+        settings = settings_of(self)
+        return with_index(fit_on_scale(rows, codec, encoder, settings, seed), settings)
 
     def _held_out(
         self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
@@ -325,8 +326,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     def opened(self) -> FittedModel:
         """The fitted model with its index; a saved one in a database is opened when it is first asked for."""
         if self._near_saved is not None and self.index is not None:
-            store, classes = self.bank_.store, self.fitted_.codec.class_count
-            near = load_near(self.index, self._near_saved, self.network_.head, store, classes, self.index_tolerance)
+            near = load_near(self.index, self._near_saved, self.network_.head, self.bank_.store)
             self.fitted_, self._near_saved = replace(self.fitted_, near=near), None
         return self.fitted_
 

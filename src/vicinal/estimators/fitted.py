@@ -81,7 +81,7 @@ class FittedModel:
         members: how many projectors and heads there are side by side.
         folds: how many folds the members leave out; None where rows were held out.
         fold_heads: by which rows are read out of fold, where readouts were chosen for each; None: the head.
-        near: the head over its index; None without one.
+        near: a kriging head over its index; None without one.
         learned: the kernel as its likelihood has it, which that of more rows may begin with; None for other metrics.
         optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
         adaptation: to rows that differ from those of the fit; None: there was none.
@@ -215,16 +215,31 @@ class FittedModel:
         values = self.limited_transform().inverse(self.on_label_scale(prediction))
         return values if self.adaptation is None else self.adaptation.reweighed(values)
 
-    def answer(self, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-        """Predictions ``[b]`` or ``[b, K]``, and ``[b]`` how far each may be from that over the whole bank."""
+    def answer(self, queries: Tensor, query_identity: Mapping[str, Any]) -> Tensor:
+        """Predictions ``[b]`` or ``[b, K]``, from the rows that the index finds if there is one."""
         if self.near is not None:
-            approximation = self.near.predict(queries, **query_identity)
-            prediction, error = approximation.prediction, approximation.error
+            prediction = self.summed(self.near.local_weights(queries, **query_identity))
         else:
             prediction = self.predict_embedded(queries, self.bank.identity(**query_identity))
-            error = torch.zeros(len(queries), dtype=torch.float64)
         check_finite("predictions", prediction)
-        return prediction, error
+        return prediction
+
+    def local_parts(
+        self, queries: Tensor, query_identity: Mapping[str, Any], step: int
+    ) -> Iterator[tuple[Tensor, KrigingWeights]]:
+        """Queries, some at a time, with the few rows that make their predictions; of a kriging readout.
+
+        Raises:
+            TypeError: if the model has another readout.
+        """
+        head = self.network.head
+        if not weighs_locally(head):
+            raise TypeError(f"readout: expected a kriging head, got {type(head).__name__}")
+        if self.near is not None:
+            yield queries, self.near.local_weights(queries, **query_identity)
+            return
+        for part, identity in self.query_blocks(queries, self.bank.identity(**query_identity), step):
+            yield part, local_weights(head, self.bank, part, identity)
 
     def predict_embedded(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""

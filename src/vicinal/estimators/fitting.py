@@ -22,7 +22,7 @@ from vicinal.estimators.bank import Bank, fill_bank
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
-from vicinal.estimators.indexing import NearBank, drop_indexes, fill_indexes, start_indexes
+from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
     PATIENCE,
@@ -48,7 +48,7 @@ from vicinal.estimators.tree_metric import (
 )
 from vicinal.heads import Kriging
 from vicinal.heads.folds import FoldMembers
-from vicinal.index import Index, NeighborBank
+from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
@@ -73,22 +73,19 @@ _CURVE = 256
 
 Settings = dict[str, Any]
 
-Fit = tuple[FittedModel, list[Index]]
-"""A model, and the indexes of its head, which are empty until it is taken."""
 
-
-def _timed(fit: Callable[..., Fit]) -> Callable[..., Fit]:
+def _timed(fit: Callable[..., FittedModel]) -> Callable[..., FittedModel]:
     """A fit whose model says how well it predicts and how long it took."""
 
     @functools.wraps(fit)
     def timed(
         rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, *more: Any, **further: Any
-    ) -> Fit:
+    ) -> FittedModel:
         begin = time.perf_counter()
-        model, indexes = fit(rows, codec, encoder, settings, *more, **further)
+        model = fit(rows, codec, encoder, settings, *more, **further)
         trial = model.trial(time.perf_counter() - begin, settings["tune"])
         _logger.info("%s", trial)
-        return model.with_facts(trials=(trial,)), indexes
+        return model.with_facts(trials=(trial,))
 
     return timed
 
@@ -144,7 +141,7 @@ def fit_on_scale(
             tried = {}
             for one in ("none", "log"):
                 with seeded():
-                    tried[one] = fit_kernel(rows, on(one, rows.labels), copy.deepcopy(part), settings, seed)[0]
+                    tried[one] = fit_kernel(rows, on(one, rows.labels), copy.deepcopy(part), settings, seed)
             units = {one: each.error_in_label_units(*each.all_left_out()) for one, each in tried.items()}
             name = min(units, key=lambda one: units[one])
             kernel = tried.pop(name).chosen_over(*tried.values())
@@ -162,7 +159,7 @@ def fit_best(
     seed: int,
     kernel: FittedModel | None = None,
 ) -> FittedModel:
-    """The metric that is asked for, or of both what predicts the rows held out best, over its index if it has one.
+    """The metric that is asked for, or of both what predicts the rows held out best.
 
     Args:
         rows: what is fitted to.
@@ -170,18 +167,18 @@ def fit_best(
         encoder: of the table, not fitted yet.
         settings: the estimator's parameters.
         seed: of training.
-        kernel: one that was fitted already, without an index.
+        kernel: one that was fitted already.
     """
     encoder.fit(rows.frame.iloc[rows.held_out.train])
     frozen = encoder.untrained if codec.kind == "classes" else None
 
-    def kernel_of(part: TableEncoder) -> Fit:
-        return (kernel, []) if kernel is not None else fit_kernel(rows, codec, part, settings, seed)
+    def kernel_of(part: TableEncoder) -> FittedModel:
+        return kernel if kernel is not None else fit_kernel(rows, codec, part, settings, seed)
 
     if settings["metric"] == "kernel":
-        return with_index(*kernel_of(encoder), settings)
+        return kernel_of(encoder)
     if settings["metric"] == "trees":
-        return fit_trees(rows, codec, encoder, settings, seed)[0]
+        return fit_trees(rows, codec, encoder, settings, seed)
     kernels = settings["metric"] == "auto" and not codec.multilabel
     kernels = kernels and may_be_kernel(settings, encoder.kinds, encoder.dim, frozen=frozen)
     trees = settings["metric"] == "auto" and not codec.multilabel and may_be_trees(settings, encoder.kinds, rows.groups)
@@ -190,22 +187,21 @@ def fit_best(
     )
     plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
     with seeded():
-        first, indexes = kernel_of(copy.deepcopy(encoder)) if kernels and not trees else (None, [])
+        first = kernel_of(copy.deepcopy(encoder)) if kernels and not trees else None
         if trees:
-            first = fit_trees(rows, codec, copy.deepcopy(encoder), settings, seed)[0]
+            first = fit_trees(rows, codec, copy.deepcopy(encoder), settings, seed)
             first = _better_kernel(first, rows, encoder, settings, seed, kernel) if kernels else first
     if trees and plain and first is not None:  # no network is as good on such tables (docs/results/predict.md)
         return first
-    network, others = fit_network(rows, codec, encoder, settings, seed)
+    network = fit_network(rows, codec, encoder, settings, seed)
     if first is None:
-        return with_index(network, others, settings)
+        return network
     # few rows are held out: a network must gain a share, and of classes more than luck explains
     error, least = (weighted_mean(*one.held_out_errors()) for one in (network, first))
     better = error < (1 - PATIENCE) * least
     if better and (frozen is None or network.surely_below(first)):
-        first, network, indexes, others = network, first, others, indexes
-    drop_indexes(others)
-    return with_index(first.chosen_over(network), indexes, settings)
+        first, network = network, first
+    return first.chosen_over(network)
 
 
 def _better_kernel(
@@ -223,7 +219,7 @@ def _better_kernel(
     It is of the likelihood of all its rows only if that of fewer has less error.
     """
     if trees.codec.kind == "classes":
-        kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)[0]
+        kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)
         pair = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
         return pair[0].chosen_over(pair[1])
     error = trees.error_of_all()
@@ -231,20 +227,19 @@ def _better_kernel(
         if kernel is None or (len(rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error):
             start = None if kernel is None else kernel.learned
             former = () if kernel is None else (kernel,)
-            kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed, most, start)[0]
+            kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed, most, start)
             kernel = kernel.chosen_over(*former)
     if kernel is None:
         return trees
     return trees.chosen_over(kernel) if error <= kernel.error_of_all() else kernel.chosen_over(trees)
 
 
-def with_index(model: FittedModel, indexes: list[Index], settings: Settings) -> FittedModel:
-    """The model that predicts by the indexes of its head, which are filled; without any, the same."""
-    if not indexes:
+def with_index(model: FittedModel, settings: Settings) -> FittedModel:
+    """The model that predicts from the rows that its index finds; the same if the settings name none."""
+    if settings["index"] is None:
         return model
-    head, store = model.network.head, model.bank.store
-    fill_indexes(indexes, head, store)
-    return replace(model, near=NearBank(head, store, indexes, model.codec.class_count, settings["index_tolerance"]))
+    near = with_near(settings["index"], model.network.head, model.bank.store)
+    return replace(model, near=near)
 
 
 @_timed
@@ -256,13 +251,13 @@ def fit_network(
     seed: int,
     start: NeighborNetwork | None = None,
     epochs: int = 0,
-) -> Fit:
+) -> FittedModel:
     """Train encoder, projector and head, and fill the bank; with ``start`` from its weights, for so many epochs."""
     from vicinal.estimators.loss import make_added, make_criterion, make_fair, make_targets
     from vicinal.estimators.loss_readout import with_loss_readout
     from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
-    held_out, index = rows.held_out, settings["index"]
+    held_out = rows.held_out
     train_rows = torch.from_numpy(held_out.train)
     inputs = prepared(settings, encoder, rows.frame)
     scaled = codec.scaled(rows.labels)
@@ -278,8 +273,7 @@ def fit_network(
     width = embedding_width(network)
     stores = NeighborBank(width), NeighborBank(width)
     kriging = make_kriging(settings) if settings["readout"] != "auto" or _may_choose(codec, settings) else None
-    head = network.head if kriging is None else kriging
-    indexes = [] if index is None else start_indexes(index, head, stores[0], settings["index_tolerance"])
+    check_index(settings["index"], width)
     codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
     ends = codec.label_ends()
     criterion = make_criterion(settings, ends, **kind, by_row=weights is not None)
@@ -297,10 +291,7 @@ def fit_network(
     model = fill_banks(stores, network, inputs, rows, codec, history, settings)
     if kriging is not None:
         model = _with_readout(model, kriging, settings)
-        if model.network.head is network.head and indexes:
-            drop_indexes(indexes)
-            indexes = start_indexes(str(index), network.head, stores[0], settings["index_tolerance"])
-    return with_loss_readout(model, settings), indexes
+    return with_loss_readout(model, settings)
 
 
 def fill_banks(
@@ -341,8 +332,11 @@ def _may_choose(codec: LabelCodec, settings: Settings) -> bool:
 
 
 def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> FittedModel:
-    """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose."""
-    compared = settings["readout"] == "auto" and len(model.bank) <= COMPARED
+    """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose.
+
+    An index serves kriging alone.
+    """
+    compared = settings["readout"] == "auto" and settings["index"] is None and len(model.bank) <= COMPARED
     (head, optimism), tried = _chosen(model, kriging)
     chosen = model.with_head(head)
     if compared and model.honest_error() < optimism * chosen.honest_error():
@@ -384,7 +378,7 @@ def fit_kernel(
     seed: int,
     most: int = MOST_ROWS,
     start: TableKernel | None = None,
-) -> Fit:
+) -> FittedModel:
     """Learn a kernel, by the likelihood of the rows that are not held out, and fill the bank.
 
     Args:
@@ -409,7 +403,7 @@ def fit_kernel(
     network = make_kernel_network(by, encoder, classes=classes, whole_up_to=whole)
     width = embedding_width(network)
     stores = NeighborBank(width), NeighborBank(width)
-    indexes = [] if index is None else start_indexes(index, network.head, stores[0], settings["index_tolerance"])
+    check_index(index, width)
     inputs, codes = prepared(settings, encoder, rows.frame), rows.group_codes()
     known = None if codes is None else codes[train]
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
@@ -427,7 +421,7 @@ def fit_kernel(
         model = _with_trend(model, rows, inputs, float(learned.log_amplitude.exp()), settings, seed)
     some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
     history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
-    return model.with_facts(history=history), indexes
+    return model.with_facts(history=history)
 
 
 def _with_trend(
@@ -460,7 +454,9 @@ def _with_trend(
 
 
 @_timed
-def fit_trees(rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, seed: int) -> Fit:
+def fit_trees(
+    rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, seed: int
+) -> FittedModel:
     """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out."""
     for part in encoder.encoders:
         if not part.frozen:
@@ -480,7 +476,7 @@ def fit_trees(rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, sett
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
     model = replace(model, codec=_with_scale(model)) if classes else model
     unit = codec.unit() ** 2
-    return model.with_facts(history=TrainingHistory([error / unit], [model.honest_error() / unit])), []
+    return model.with_facts(history=TrainingHistory([error / unit], [model.honest_error() / unit]))
 
 
 def _with_scale(model: FittedModel) -> LabelCodec:

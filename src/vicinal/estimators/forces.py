@@ -72,8 +72,8 @@ def row_forces(
             own.
     """
     heads = member_heads(model.network.head)
-    if model.near is not None or not all(attends(one) for one in heads):
-        raise ValueError("forces: expected readout='attention' of a network without an index, got another readout")
+    if not all(attends(one) for one in heads):
+        raise ValueError("forces: expected readout='attention' of a network, got another readout")
     if model.bank.weights is not None or labels.ndim != 1:
         raise ValueError("forces: expected one number a row and rows without weights, got others")
     result: list[RowForces] = []

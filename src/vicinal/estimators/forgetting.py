@@ -9,7 +9,7 @@ All of it is in this list. A value goes if a forgotten row had it and no row tha
   :class:`EmbeddingLearner`;
 - the lowest and highest label of the fit are those of the rows that are left (:func:`range_without`);
 - the transform of the labels loses its knots and ends there: :meth:`TargetTransform.without`;
-- what bounds attention over an index is not saved, and lets go of the rows that it holds: :meth:`NearBank.remove`;
+- an index lets go of the rows that it holds: :meth:`NearBank.remove`;
 - earlier labels leave the history of the journal: :meth:`Changes.without`;
 - report and card of the fit, which show rows, go from the folder: :meth:`ModelFolder.forget`.
 

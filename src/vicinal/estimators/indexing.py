@@ -1,7 +1,6 @@
 """The index of an estimator's bank: made with it, kept in step with it, and saved beside it."""
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.blocks import policy, row_slices
+from vicinal.blockwise.exclusion import check_some_row
 from vicinal.core import short
-from vicinal.core.checks import check_between
+from vicinal.core.checks import warn_caller
 from vicinal.core.folders import read_sums, read_whole
 from vicinal.core.untrusted import check_inside
-from vicinal.heads import NONA, ApproximateKriging, ApproximateNONA, Approximation, Kriging
-from vicinal.heads.bank_ball import check_bounded
-from vicinal.heads.kinds import attends, indexed_locally, member_heads, weighs_locally
-from vicinal.heads.kriging import KrigingWeights
-from vicinal.heads.streaming import can_stream
+from vicinal.heads.kinds import weighs_locally
+from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.index import FaissIndex, Index, NeighborBank, load_index, open_index
 from vicinal.index.index_files import opened
 from vicinal.index.pairs import similarity_name
-from vicinal.index.part import bank_part, part_of
 
 FOLDER = "index"
+
+_SIMILARITY = "l2"
+"""What an index searches by: a kriging readout goes by distances."""
 
 _STEP = 1 << 16
 """Rows that are put into an index at a time; it is trained on twice as many."""
@@ -32,152 +32,124 @@ _STEP = 1 << 16
 _LATEST = 1000
 """Rows of the bank that are looked for in an index that was opened again."""
 
-_MERGED = 256
-"""Rows of highest weight of each member, at least, that the highest of their mean are looked for among."""
-
 
 class NearBank:
-    """The heads of an estimator over what their indexes find in its bank.
+    """A kriging readout over the rows that an index finds: one search a query, whatever the size of the bank.
 
-    See :class:`ApproximateNONA` and :class:`ApproximateKriging`. Members of an Ensemble have an index each, of the
-    columns that they read; kriging reads all of them, and has one.
+    With an exact index these are the k nearest rows of the bank, up to rows that are equally near in float32. With an
+    approximate index (FAISS, Milvus) they are what it returned: measure its recall.
 
     Args:
-        head: NONA, or Ensemble of such, or Kriging.
+        head: sets how many rows are used, and their weights.
         store: the bank.
-        indexes: one a member, which hold the rows of the bank.
-        classes: see :class:`ApproximateNONA`, as is ``tolerance``.
-        tolerance: for every member.
+        index: holds the rows of the bank under their keys; of similarity l2.
+
+    >>> from vicinal.index import ExactIndex
+    >>> bank = NeighborBank(1)
+    >>> bank.add(range(1000), torch.arange(1000.0)[:, None], torch.arange(1000.0))
+    >>> near = NearBank(Kriging(8, scale=4.0, noise=1e-6), bank, ExactIndex(1, bank=bank))
+    >>> local = near.local_weights(torch.tensor([[5.25]], dtype=torch.float64))
+    >>> round(float(local.mean(bank.labels)), 2), local.largest(2)[1].tolist()
+    (5.24, [[5, 6]])
     """
 
-    def __init__(
-        self,
-        head: nn.Module,
-        store: NeighborBank,
-        indexes: Sequence[Index],
-        classes: int | None,
-        tolerance: float,
-    ) -> None:
-        self.store, self.spans, self.indexes = store, _spans(head, store.dim), list(indexes)
-        self.members: list[ApproximateNONA | ApproximateKriging] = []
-        for member, index, span in zip(_heads(head), indexes, self.spans, strict=True):
-            part = bank_part(store, *span)
-            if attends(member):
-                near = ApproximateNONA(member, index, part, classes=classes, tolerance=tolerance)
-                self.members.append(near)
-            elif weighs_locally(member):
-                self.members.append(ApproximateKriging(member, index, part, classes=classes))
+    def __init__(self, head: Kriging, store: NeighborBank, index: Index) -> None:
+        self.head, self.store, self.index = head, store, index
 
     def __len__(self) -> int:
-        return min(len(index) for index in self.indexes)
+        return len(self.index)
 
-    def predict(self, queries: Tensor, *, ids: Any = None, groups: Any = None, top: int = 0) -> Approximation:
-        """The mean of the members' predictions, and of their bounds: see :meth:`ApproximateNONA.predict`."""
-        several = len(self.members) > 1
-        count = max(top, _MERGED) if several and top else top
-        answers = [
-            member.predict(part_of(queries, *span), ids=ids, groups=groups, top=min(count, len(self.store)))
-            for member, span in zip(self.members, self.spans, strict=True)
-        ]
-        if not several:
-            return answers[0]
-        weights, positions = _merged([one.weights for one in answers], [one.positions for one in answers], top)
-        return Approximation(
-            prediction=torch.stack([one.prediction for one in answers]).mean(dim=0),
-            left_out=torch.stack([one.left_out for one in answers]).mean(dim=0),
-            error=torch.stack([one.error for one in answers]).mean(dim=0),
-            fetched=torch.stack([one.fetched for one in answers]).amax(dim=0),
-            weights=weights,
-            positions=positions,
-        )
-
+    @torch.no_grad()
     def local_weights(self, queries: Tensor, *, ids: Any = None, groups: Any = None) -> KrigingWeights:
-        """See :meth:`ApproximateKriging.local_weights`; raises TypeError for another head."""
-        member = self.members[0]
-        if not indexed_locally(member):
-            raise TypeError("head: expected kriging, got another")
-        return member.local_weights(queries, ids=ids, groups=groups)
+        """The rows that make the predictions of queries ``[b, d]``: see :meth:`Kriging.local_weights`.
+
+        Args:
+            queries: ``[b, d]``, finite.
+            ids: ``[b]``, ids of the queries, as in the bank: a query never sees the row with its own id. None: all
+                rows.
+            groups: ``[b]``, likewise: nor a row of its own group.
+
+        Raises:
+            ValueError: if a query has no admissible row.
+        """
+        hidden = None if ids is None and groups is None else self.store.hidden_keys(ids, groups)
+        k = min(self.head.k, len(self.store))
+        parts = []
+        for part in row_slices(len(queries), policy().batch_queries):
+            exclude = None if hidden is None else hidden[part]
+            keys = self.index.search(queries[part].float(), k, exclude=exclude).ids
+            parts.append(self._weights(queries[part], self.store.positions_of_keys(keys)))
+        return KrigingWeights(*(torch.cat(values) for values in zip(*(part[:3] for part in parts), strict=True)))
+
+    def _weights(self, queries: Tensor, positions: Tensor) -> KrigingWeights:
+        """Weights of the rows at ``positions [b, k]``, which are read once each."""
+        known = positions >= 0
+        check_some_row(torch.where(known.any(dim=1), 0.0, torch.inf))
+        places, where = torch.unique(positions[known], return_inverse=True)
+        slots = torch.full_like(positions, -1).masked_scatter_(known, where)
+        local = self.head.weights_of(queries, self.store.vectors_at(places), slots)
+        return KrigingWeights(local.weights, positions, local.variance)
 
     def add(self, keys: Tensor, vectors: Tensor) -> None:
-        """Rows that were added to the bank; of all indexes or, after an error, of none."""
-        done: list[Index] = []
-        try:
-            for index, span in zip(self.indexes, self.spans, strict=True):
-                missing = _missing(index, keys)
-                index.add(keys[missing], part_of(vectors[missing], *span))
-                done.append(index)
-        except BaseException:
-            for index in done:
-                if not is_bank(index):
-                    index.remove(keys)
-            raise
-        for member in self.members:
-            member.added(keys)
-
-    def set_classes(self, classes: int | None) -> None:
-        """How many classes the labels of the bank are of from now on."""
-        for member in self.members:
-            member.classes = classes
+        """Rows that were added to the bank."""
+        missing = _missing(self.index, keys)
+        self.index.add(keys[missing], vectors[missing])
 
     def remove(self, keys: Tensor) -> None:
         """Rows that were removed from the bank."""
-        for index, member in zip(self.indexes, self.members, strict=True):
-            index.remove(keys[~_missing(index, keys)])
-            member.removed(keys)
+        self.index.remove(keys[~_missing(self.index, keys)])
 
     def save(self, stage: Path) -> None:
-        """Write the indexes, unless they are the bank itself."""
-        for number, index in enumerate(self.indexes):
-            if not is_bank(index):
-                index.save(stage / FOLDER / str(number))
+        """Write the index, unless it is the bank itself."""
+        if not is_bank(self.index):
+            self.index.save(_place(stage))
 
     def close(self) -> None:
         """Let go of files and connections."""
-        for index in self.indexes:
-            index.close()
+        self.index.close()
 
 
-def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: float) -> list[Index]:
-    """Empty indexes of that name for a bank, one a member; everything that can be wrong with them is said here.
+def check_index(name: Any, width: int) -> None:
+    """Raise unless there is an index of that name for rows of so many numbers, before anything is trained.
 
     Raises:
         TypeError: for what is no name.
-        ValueError: for an index that is not there, or cannot serve the head.
+        ValueError: for an index that is not there.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', or None, got {short(name)}")
-    check_between("index_tolerance", tolerance, 0, 1, closed=True)
-    indexes = []
-    for member, span in zip(_heads(head), _spans(head, store.dim), strict=True):
-        if attends(member):
-            if not can_stream(member.mask, member.simplex):
-                raise ValueError(f"index: expected None for a mask or simplex map of your own, got {short(name)}")
-            check_bounded(member.similarity)
-        settings: dict[str, Any] = {"bank": bank_part(store, *span)}
-        if name.partition(":")[0] == "milvus":  # a file may hold the collections of several models
-            settings["collection"] = f"vicinal_{uuid.uuid4().hex[:12]}"
-        indexes.append(open_index(name, dim=span[1] - span[0], similarity=member.similarity, **settings))
-    return indexes
+    if name is not None:
+        _started(name, NeighborBank(width)).drop()
 
 
-def drop_indexes(indexes: Sequence[Index]) -> None:
-    """Let go of indexes that nothing was put into, and of what they have begun in a database."""
-    for index in indexes:
-        index.drop()
+def with_near(name: str, head: nn.Module, store: NeighborBank) -> NearBank | None:
+    """The head over a new index with all rows of a bank.
 
-
-def fill_indexes(indexes: Sequence[Index], head: nn.Module, store: NeighborBank) -> None:
-    """Put all rows of a bank into indexes that are empty and hold rows of their own."""
-    count = len(store)
-    some = torch.linspace(0, count - 1, min(count, 2 * _STEP), dtype=torch.float64).long()
-    for index, span in zip(indexes, _spans(head, store.dim), strict=True):
-        if is_bank(index) or not count:
-            continue
+    None for attention, with a warning: it weighs every row, so that no few rows make its prediction.
+    """
+    if not weighs_locally(head):
+        warn_caller(
+            f"index: expected None for readout 'attention', which weighs every row of the bank, got {short(name)}, "
+            "which is not used; take readout='rows' to predict from the rows that an index finds"
+        )
+        return None
+    index, count = _started(name, store), len(store)
+    if count and not is_bank(index):
         if isinstance(index, FaissIndex):
-            index.train(part_of(store.vectors_at(some), *span))
+            some = torch.linspace(0, count - 1, min(count, 2 * _STEP), dtype=torch.float64).long()
+            index.train(store.vectors_at(some))
         for start in range(0, count, _STEP):
             part = torch.arange(start, min(start + _STEP, count))
-            index.add(store.keys[part], part_of(store.vectors_at(part), *span))
+            index.add(store.keys[part], store.vectors_at(part))
+    return NearBank(head, store, index)
+
+
+def _started(name: Any, store: NeighborBank) -> Index:
+    """An empty index of that name for a bank; everything that can be wrong with it is said here."""
+    if not isinstance(name, str):
+        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', or None, got {short(name)}")
+    settings: dict[str, Any] = {"bank": store}
+    if name.partition(":")[0] == "milvus":  # a file may hold the collections of several models
+        settings["collection"] = f"vicinal_{uuid.uuid4().hex[:12]}"
+    return open_index(name, dim=store.dim, similarity=_SIMILARITY, **settings)
 
 
 @dataclass(frozen=True)
@@ -193,38 +165,37 @@ class SavedNear:
     sums: dict[str, str]
 
 
-def load_near(
-    name: str, saved: SavedNear, head: nn.Module, store: NeighborBank, classes: int | None, tolerance: float
-) -> NearBank:
-    """What :meth:`NearBank.save` wrote.
+def load_near(name: str, saved: SavedNear, head: nn.Module, store: NeighborBank) -> NearBank | None:
+    """What :meth:`NearBank.save` wrote; None for attention, which earlier versions read over an index, too.
 
     The bank is what counts: an index that has other rows than it, as a database that was changed and whose model was
     not saved, is made again; so is one in a database whose folder was replaced, and one of another name than ``name``,
     which alone says what is opened.
     """
-    parts = list(zip(_heads(head), _spans(head, store.dim), strict=True))
+    if not weighs_locally(head):
+        return None
 
-    def read(folder: Path) -> list[Index | None]:
+    def read(folder: Path) -> Index | None:
         if not folder.is_dir() or read_sums(folder) != saved.sums:
-            return []
+            return None
         check_inside(folder, FOLDER)
-        return [
-            _load_index(name, folder / FOLDER / str(number), member, bank_part(store, *span))
-            for number, (member, span) in enumerate(parts)
-        ]
+        return _load_index(name, _place(folder), store)
 
-    indexes = [index for index in read_whole(saved.folder, read) if index is not None]
-    latest = store.keys[-_LATEST:].numpy()
-    if len(indexes) < len(parts) or any(len(index) != len(store) or not index.has(latest).all() for index in indexes):
-        for index in indexes:
-            index.close()
-        indexes = start_indexes(name, head, store, tolerance)
-        fill_indexes(indexes, head, store)
-    return NearBank(head, store, indexes, classes, tolerance)
+    index = read_whole(saved.folder, read)
+    if index is not None and len(index) == len(store) and index.has(store.keys[-_LATEST:].numpy()).all():
+        return NearBank(head, store, index)
+    if index is not None:
+        index.close()
+    return with_near(name, head, store)
 
 
-def _load_index(name: str, folder: Path, head: NONA | Kriging, store: NeighborBank) -> Index | None:
-    """The index in ``folder`` if there is one of that name, of the head's similarity.
+def _place(folder: Path) -> Path:
+    """Where the index of a model stands; earlier versions had one for each member, by their numbers."""
+    return folder / FOLDER / "0"
+
+
+def _load_index(name: str, folder: Path, store: NeighborBank) -> Index | None:
+    """The index in ``folder`` if there is one of that name.
 
     Raises:
         ValueError: if it is not whole, or of another width or similarity than the model.
@@ -236,7 +207,7 @@ def _load_index(name: str, folder: Path, head: NONA | Kriging, store: NeighborBa
         return None
     settings = {"uri": rest} if kind == "milvus" else {}
     index = load_index(folder, bank=store, **settings)
-    if index.dim != store.dim or similarity_name(index.similarity) != similarity_name(head.similarity):
+    if index.dim != store.dim or similarity_name(index.similarity) != _SIMILARITY:
         index.close()
         raise ValueError(f"index.json: expected width and similarity of the model in {folder}, got others")
     return index
@@ -252,34 +223,3 @@ def _missing(index: Index, keys: Tensor) -> Tensor:
 def is_bank(index: Index) -> bool:
     """Whether an index searches the bank itself, and so holds no rows of its own."""
     return bool(getattr(index, "shared", False))
-
-
-def _heads(head: nn.Module) -> list[NONA | Kriging]:
-    heads: list[NONA | Kriging] = []
-    for member in member_heads(head):
-        if not (attends(member) or weighs_locally(member)):
-            raise ValueError(f"index: expected None for a head that looks at no bank, got {type(member).__name__}")
-        heads.append(member)
-    return heads
-
-
-def _spans(head: nn.Module, dim: int) -> list[tuple[int, int]]:
-    """The columns that each member reads."""
-    count = len(member_heads(head))
-    width = dim // count
-    return [(i * width, (i + 1) * width) for i in range(count)]
-
-
-def _merged(weights: list[Tensor], positions: list[Tensor], top: int) -> tuple[Tensor, Tensor]:
-    """The highest of the mean of the members' weights, by bank row: ``[b, top]`` each."""
-    share, where = torch.cat(weights, dim=1) / len(weights), torch.cat(positions, dim=1)
-    top_weights = torch.zeros(len(share), top, dtype=share.dtype)
-    top_positions = torch.full((len(share), top), -1)
-    for row in range(len(share)):
-        known = where[row] >= 0
-        rows, slot = torch.unique(where[row][known], return_inverse=True)
-        total = share.new_zeros(len(rows)).index_add_(0, slot, share[row][known])
-        best = total.topk(min(top, len(rows)))
-        top_weights[row, : len(best.values)] = best.values
-        top_positions[row, : len(best.values)] = rows[best.indices]
-    return top_weights, top_positions

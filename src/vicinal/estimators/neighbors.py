@@ -137,13 +137,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         fair_rate: for classes, what should be equal: "positive" (how many are predicted the second class),
             "true_positive", "false_positive" or "accuracy".
         n_neighbors: default of :meth:`kneighbors`, and k of the mask "topk".
-        index: None: the whole bank is read for every prediction, a block at a time. A name as
-            :func:`vicinal.index.open_index` takes it, such as "faiss:IVF1024,Flat" or "milvus:./bank.db": the head
-            attends to what it finds, and fetches more until the rest can change little (see
-            :class:`vicinal.heads.ApproximateNONA`). ``fit`` makes it, ``add`` and ``forget`` update it, and it is saved
-            with the model, except a database, which stays where it is, in a collection of this model's own.
-        index_tolerance: with an index, the most weight that may lie on rows that were not fetched; where no bound that
-            small can be shown, the whole bank is read after all.
+        index: None: the whole bank is searched for every prediction, a block at a time. A name as
+            :func:`vicinal.index.open_index` takes it, such as "faiss:IVF1024,Flat" or "milvus:./bank.db": the readouts
+            "rows" and "dense" take the rows that it finds; attention weighs all rows, and has no use for it. ``fit``
+            makes it, ``add`` and ``forget`` update it, and it is saved with the model, except a database, which stays
+            where it is, in a collection of this model's own.
         columns: kind of a column ("number", "category", "text", "image", "audio", "vector", "set") where it should not
             be detected; for DataFrames.
         form: how columns are written, a :class:`vicinal.data.TableForm`; None: found when the model is fitted, which
@@ -350,8 +348,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         cap: float | None = 2.0,
         ids: Any = None,
         groups: Any = None,
-        return_error: bool = False,
-    ) -> Any:
+    ) -> np.ndarray[Any, Any]:
         """Predicted numbers ``[n]``, of several targets ``[n, T]``.
 
         Args:
@@ -364,24 +361,20 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             ids: their ids, if some of them may be in the bank: a row is never predicted from itself.
             groups: their groups: a row is never predicted from its own group either. A model that was fitted with
                 groups warns if they are not given.
-            return_error: also return how far each may be from the prediction over the whole bank ``[n]``: 0 without an
-                index; for an approximate index it assumes that the index found the best rows.
         """
         rows = self.query_rows(X, ids, groups)
         queries = rows.vectors
         aim: dict[str, Any] = {"link": link, "cost": cost, "quantile": quantile}
         if any(value is not None for value in aim.values()):
-            known: dict[str, Any] = {"ids": ids, "groups": groups, "return_error": return_error}
+            known: dict[str, Any] = {"ids": ids, "groups": groups}
             if self.targets_ is None:
                 return self.for_loss(**aim, cap=cap).predict(rows, **known)
-            each = [self.of_target(name).predict(rows, **aim, cap=cap, **known) for name in self.targets_]
-            both = zip(*each, strict=True) if return_error else [each]
-            columns = [np.stack(some, axis=1) for some in both]
-            return (columns[0], columns[1].max(axis=1)) if return_error else columns[0]
+            return np.stack(
+                [self.of_target(name).predict(rows, **aim, cap=cap, **known) for name in self.targets_], axis=1
+            )
         model = self.opened()
-        prediction, error = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
-        values = model.in_label_units(prediction).numpy()
-        return (values, error.numpy()) if return_error else values
+        prediction = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
+        return np.asarray(model.in_label_units(prediction).numpy())
 
     def for_loss(
         self,
@@ -645,7 +638,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """Squared error of each calibrating row ``[n]``."""
         rows, at, known, _ = self.rows_that_calibrate()
         model = self.opened()
-        said = model.in_label_units(model.answer(rows.vectors[at].double(), known)[0]).double()
+        said = model.in_label_units(model.answer(rows.vectors[at].double(), known)).double()
         return (said - rows.labels[at]).square()
 
     def calibrating_coverage(self, mass: Tensor) -> float | None:
@@ -662,7 +655,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             summed, deviation = kriging_prediction(model, queries, query_identity)
             prediction = model.on_label_scale(summed)
             return prediction, prediction, deviation
-        prediction = model.on_label_scale(model.answer(queries, query_identity)[0])
+        prediction = model.on_label_scale(model.answer(queries, query_identity))
         unit = torch.ones_like(prediction)
         if not model.network.head.uses_bank:
             return prediction, prediction, unit
@@ -831,17 +824,15 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         return float(super().score(X, known, sample_weight))
 
     @usual_settings()
-    def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
+    def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
         """Probability of each class ``[n, K]``, see :meth:`NeighborRegressor.predict`.
 
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
         queries = self.query_rows(X, ids, groups).vectors
         model = self.opened()
-        shares, error = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
-        shares = model.in_label_units(shares)
-        probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
-        return (probabilities, error.numpy()) if return_error else probabilities
+        shares = model.in_label_units(model.answer(queries, self._prediction_identity(len(queries), ids, groups)))
+        return np.asarray(shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares))
 
     @usual_settings()
     def predict_set(
@@ -878,7 +869,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         if self.folds_ is None:
             fitted = ConformalClasses(method, coverage=coverage, seed=0)
             fitted.fit(_shares(known), labels, weights, own_groups)
-            return fitted.predict(_shares(model.in_label_units(model.answer(queries, query_identity)[0])))
+            return fitted.predict(_shares(model.in_label_units(model.answer(queries, query_identity))))
         folds = self.bank_.folds
         codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(model, MOST)].numpy()
         shares = fold_predictions(model, queries, self.bank_.identity(**query_identity))
@@ -894,13 +885,13 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         if self.folds_ is not None:
             return out_of_fold(self.fitted_, at), rows.labels[at], weights, own_groups
         model = self.opened()
-        said = model.in_label_units(model.answer(rows.vectors[at].double(), known)[0])
+        said = model.in_label_units(model.answer(rows.vectors[at].double(), known))
         return said, rows.labels[at], weights, own_groups
 
     def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
         """Probabilities of classes ``[n, K]``."""
         model = self.opened()
-        return torch.from_numpy(_shares(model.in_label_units(model.answer(queries, identity)[0])))
+        return torch.from_numpy(_shares(model.in_label_units(model.answer(queries, identity))))
 
     def shift_names(self) -> list[str]:
         """Names of these features, all of which are tested for a shift."""

@@ -69,6 +69,11 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         ValueError: naming a setting that the readout does not go with.
     """
     readout, metric = settings["readout"], settings["metric"]
+    if settings["index"] is not None and settings["head"] != "nona":
+        raise ValueError(
+            f"index: expected None for head={short(settings['head'])}, which looks at no bank, got "
+            f"{short(settings['index'])}"
+        )
     if metric in ("kernel", "trees"):
         _check_untrained(settings, metric)
     if readout == "comparables" and (metric == "network" or (classes and metric == "kernel")):

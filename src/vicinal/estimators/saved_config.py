@@ -35,6 +35,9 @@ _ROLES = ("name", "target", "id", "group", "time", "weight")
 _FORMER_READOUTS = {"kriging": "rows", "signed_kriging": "dense"}
 """Readouts by the names that they had."""
 
+_GONE = ("index_tolerance",)
+"""Settings that folders of earlier versions have, and nothing reads any more."""
+
 _Positive = Annotated[float, Field(gt=0)]
 _Finite = Annotated[float, Field(ge=-100, le=100)]
 _Text = Annotated[str, Field(max_length=1000)]
@@ -71,11 +74,12 @@ class SavedParameters(_Settings):  # type: ignore[misc, valid-type]  # it is mad
     @model_validator(mode="before")
     @classmethod
     def _of_former(cls, values: Any) -> Any:
-        """With what folders lack that were written before these settings were there."""
+        """With what folders lack that were written before these settings were there, without those that are gone."""
         if not isinstance(values, Mapping):
             return values
         former = {"metric": "network", "readout": "attention", "target_transform": "none", "fair_rate": "positive"}
         readout = values.get("readout", former["readout"])
+        values = {name: value for name, value in values.items() if name not in _GONE}
         return former | {**values, "readout": _FORMER_READOUTS.get(str(readout), readout)}
 
 

@@ -5,7 +5,6 @@ import importlib
 import logging
 import time
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,15 +17,12 @@ from vicinal.core.identity import IdentityWarning
 from vicinal.core.untrusted import read_settings
 from vicinal.data import LeakWarning
 from vicinal.encoders import PretrainedEncoder, TableEncoder
-from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitting import with_index
-from vicinal.estimators.indexing import start_indexes
 from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, TRAINED, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.estimators.presets import settings_of
-from vicinal.index import NeighborBank
 from vicinal.training import TrainingSettings
 
 _logger = logging.getLogger(__name__)
@@ -85,8 +81,7 @@ class TunedEstimator(NeighborEstimator):
             if name not in self.get_params(deep=False):
                 setattr(self, name, value)
         self.encoder_choices_ = frozen.encoder_choices_
-        if self.index is not None:
-            self._index_all()
+        self.fitted_ = with_index(self.fitted_, settings_of(self))
         return self
 
     def _part(self, folder: str, seed: int, **settings: Any) -> Any:
@@ -202,12 +197,3 @@ class TunedEstimator(NeighborEstimator):
             return held_out
         some = np.random.RandomState(seed).permutation(held_out.train)[: plan.rows]
         return HeldOut(np.sort(some), held_out.validation, None)
-
-    def _index_all(self) -> None:
-        """Make the index of a bank that was filled without one."""
-        store, head = self.bank_.store, self.network_.head
-        bank = NeighborBank(store.dim)
-        folds = None if store.folds is None else store.folds.numpy()
-        bank.add(store.ids, store.vectors, self.bank_.labels, groups=store.groups, rows=self.bank_.rows, folds=folds)
-        indexes = start_indexes(str(self.index), head, bank, self.index_tolerance)
-        self.fitted_ = with_index(replace(self.fitted_, bank=Bank.over(bank)), indexes, settings_of(self))

@@ -1,8 +1,6 @@
 """Heads: ``head(queries, bank, labels, *, query_ids, bank_ids, query_groups, bank_groups) -> prediction``."""
 
 from vicinal.heads.admissible import admissible
-from vicinal.heads.approximate import ApproximateNONA, Approximation
-from vicinal.heads.approximate_kriging import ApproximateKriging
 from vicinal.heads.class_heads import (
     Basis,
     EquiangularHead,
@@ -27,9 +25,6 @@ from vicinal.heads.upstream import IntersampleAttention, NeuralNearest, Refined
 
 __all__ = [
     "NONA",
-    "ApproximateKriging",
-    "ApproximateNONA",
-    "Approximation",
     "Basis",
     "Comparables",
     "Dense",

@@ -7,7 +7,6 @@ from typing import TypeGuard
 
 from torch import nn
 
-from vicinal.heads.approximate_kriging import ApproximateKriging
 from vicinal.heads.comparables import Comparables
 from vicinal.heads.dense import Dense
 from vicinal.heads.kriging import Kriging
@@ -42,11 +41,6 @@ def member_heads(head: nn.Module) -> list[nn.Module]:
     (1, 2)
     """
     return list(head.heads) if isinstance(head, Ensemble) else [head]
-
-
-def indexed_locally(near: object) -> TypeGuard[ApproximateKriging]:
-    """Whether a head over an index weighs a few nearest rows, as :func:`weighs_locally`."""
-    return isinstance(near, ApproximateKriging)
 
 
 def is_linear(head: nn.Module) -> TypeGuard[Dense]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ from vicinal.blockwise.sorting import each_positive, first_positives, mean_ranks
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.contract import PAPER_CODE, PML, Pairs, RowTerms, pair_loss, row_products, row_terms
-from vicinal.losses.kernels import kernel, row_kernel
-from vicinal.masks.soft_topk import soft_topk_logs, soft_topk_share, soft_topk_shift
+from vicinal.losses.kernels import row_kernel
+from vicinal.masks.soft_topk import soft_topk_logs
 
 _RANKS = ("row-separable", "soft-relation", "score-shift-invariant")
 
@@ -98,66 +98,13 @@ def pnp(
             "Ib": lambda: (b * ahead - (b * ahead).log1p()) / b**2,
         }[variant]()
 
-    if (fast := _pnp_one_by_one(pairs, temperature, cost)) is not None:
-        return fast
-
     def of_related(related: Tensor, scores: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
-        ahead = _sums_ahead(scores, related, negative, temperature)
+        ahead = (torch.sigmoid((scores - related) / temperature) * negative).sum(-1)
         return cost(ahead), ahead
 
     weight, costs, _ = each_positive(of_related, pairs.scores, pairs.positive, pairs.negative)
-    return _mean_of_related(weight, costs)
-
-
-def _mean_of_related(weight: Tensor, costs: Tensor) -> RowTerms:
     mass = weight.sum(-1)
     return row_terms((weight * costs).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
-
-
-@kernel("pnp_one_by_one", loss="pnp", float32=1e-5)
-def _pnp_one_by_one(pairs: Pairs, temperature: float, cost: Callable[[Tensor], Tensor]) -> RowTerms | None:
-    """One related column of each row after the other; in a compiled graph the loop would need their number."""
-    if torch.compiler.is_compiling() or pairs.negative.requires_grad:
-        return None
-    weight, column = first_positives(pairs.positive)
-    ahead = _Ahead.apply(pairs.scores, pairs.negative, column, temperature)  # type: ignore[no-untyped-call]
-    return _mean_of_related(weight, cost(ahead))
-
-
-def _sums_ahead(scores: Tensor, related: Tensor, negative: Tensor, temperature: float) -> Tensor:
-    return (torch.sigmoid((scores - related) / temperature) * negative).sum(-1)
-
-
-class _Ahead(torch.autograd.Function):
-    """How many unrelated columns are ahead of each related one, smoothly; one related column of each row at a time."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, negative: Tensor, column: Tensor, temperature: float) -> Tensor:
-        ctx.save_for_backward(scores, negative, column)
-        ctx.temperature = temperature
-        related, share = scores.gather(1, column), torch.empty_like(scores)
-        sums = torch.empty_like(related)
-        for nth, each in enumerate(related.unbind(1)):
-            torch.sub(scores, each[:, None], out=share).div_(temperature).sigmoid_()
-            sums[:, nth] = row_products(share, negative)
-        return sums
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        scores, negative, column = ctx.saved_tensors
-        related = scores.gather(1, column)
-        if torch.is_grad_enabled():  # a gradient of the gradient is wanted
-            sums = _sums_ahead(scores[:, None, :], related[:, :, None], negative[:, None, :], ctx.temperature)
-            return torch.autograd.grad(sums, scores, slope, create_graph=True)[0], None, None, None
-        of_scores, share, rest = torch.zeros_like(scores), torch.empty_like(scores), torch.empty_like(scores)
-        of_own = torch.empty_like(related)
-        for nth, each in enumerate(related.unbind(1)):
-            torch.sub(scores, each[:, None], out=share).div_(ctx.temperature).sigmoid_()
-            torch.mul(share, share, out=rest)
-            share.sub_(rest).mul_(negative).mul_(slope[:, nth, None] / ctx.temperature)
-            of_scores += share
-            of_own[:, nth] = -share.sum(-1)
-        return of_scores.scatter_add_(1, column, of_own), None, None, None
 
 
 @pair_loss(
@@ -185,40 +132,12 @@ def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> RowT
     """
     check_between("alpha", alpha, 0, math.inf)
     number = 0 if k is None else check_integer("k", k)
-    if (fast := _soft_topk(pairs, number, float(alpha))) is not None:
-        return fast
     mass = pairs.positive.sum(-1)
     counted = pairs.weight > 0
     count = (pairs.positive > 0).sum(-1, keepdim=True) if k is None else torch.full_like(mass, number)[:, None]
     logs = soft_topk_logs(pairs.scores, counted, count, alpha)
     choice = torch.where(pairs.positive > 0, logs, 0.0)  # else -inf times 0
     return row_terms(-row_products(choice, pairs.positive) / torch.where(mass > 0, mass, 1.0), mass > 0)
-
-
-@row_kernel("soft_topk", loss="soft_topk", float32=1e-5)
-def _soft_topk(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None,
-    k: int,
-    alpha: float,
-    with_grad: bool,  # noqa: FBT001
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    positive = relation if weight is None else weight * relation
-    mass = positive.sum(-1)
-    if not scores.numel():
-        return *row_terms(mass.clone(), mass > 0), scores[:, : scores.shape[1] * with_grad].clone()
-    related, column = related_columns(positive)
-    counted = torch.ones_like(scores, dtype=torch.bool) if weight is None else weight > 0
-    count = torch.full_like(mass, k) if k else (related > 0).sum(-1).to(mass.dtype)
-    logits = soft_topk_shift(scores, counted, count[:, None], alpha).add(scores).mul_(alpha)
-    related /= torch.where((mass > 0) & (count < counted.sum(-1)), mass, torch.inf)[:, None]  # else all are chosen
-    of_related = logits.gather(1, column)
-    slope = scores[:, :0].clone()
-    if with_grad:
-        pull = related * alpha * of_related.neg().sigmoid_()
-        slope = soft_topk_share(logits, counted).mul_(pull.sum(-1, keepdim=True)).scatter_add_(1, column, -pull)
-    return *row_terms(row_products(related, softplus(-of_related)), mass > 0), slope
 
 
 @pair_loss(

@@ -3,10 +3,9 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp, softplus
-from vicinal.blockwise.target_entropy import target_entropy
 from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.contract import (
     NUMPY,
@@ -20,8 +19,6 @@ from vicinal.losses.contract import (
     row_terms,
     some,
 )
-from vicinal.losses.kernels import class_kernel
-from vicinal.losses.streaming import as_inner_product
 
 _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 
@@ -161,29 +158,6 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     target = logits.gather(1, column[block, None].clamp(min=0))[:, 0] if columns else logits.sum(-1)
     every = torch.where(stands[block], pairs.log_sum_exp(logits, pairs.weight * used), 0.0)
     return row_terms(every - target, stands[block])
-
-
-@class_kernel("n_pairs", float32=1e-5)
-def _n_pairs_of_classes(
-    similarity: nn.Module, rows: Tensor, classes: Tensor, *, temperature: float = 1.0
-) -> RowTerms | None:
-    """The loss of the first two rows of each class that has two; a compiled graph has no shapes that data decide."""
-    if torch.compiler.is_compiling():
-        return None
-    check_between("temperature", temperature, 0, math.inf)
-    ordered, order = classes.sort(stable=True)
-    again = ordered[1:] == ordered[:-1]
-    place = (again & ~nn.functional.pad(again[:-1], (1, 0))[: len(again)]).nonzero()[:, 0]
-    row, number = order[place], len(place)
-    both = rows.index_select(0, torch.cat([row, order[place + 1]]))
-    score, both, _ = as_inner_product(similarity, both, both)
-    empty = both.new_zeros(len(rows))
-    if not number:
-        return RowTerms(rows[:, :0].sum(-1).to(empty.dtype), empty, empty)  # it still has a gradient, of 0
-    one, other = both.view(2, number, both.shape[1]).unbind(0)
-    value = target_entropy(score(one, other), torch.arange(number, device=rows.device)[:, None], 1 / temperature)
-    total = empty.index_add(0, row, value)
-    return RowTerms(total, empty.index_fill(0, row, 1.0), (total != 0).to(total.dtype))
 
 
 @pair_loss(

@@ -1,21 +1,16 @@
 """Losses of a row, a related and an unrelated column."""
 
 import math
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.blocks import block_rows, row_slices
-from vicinal.blockwise.logsums import hidden, log_sum, softplus
-from vicinal.blockwise.sorting import above, each_positive, first_positives, most_positives, related_columns
+from vicinal.blockwise.logsums import softplus
+from vicinal.blockwise.sorting import each_positive, most_positives
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer, check_number
-from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, pair_loss, pair_terms, row_products
-from vicinal.losses.kernels import kernel, row_kernel
-
-FEW_RELATED = 12
-"""Up to so many related columns a row, going through all triplets is faster than sorting."""
+from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, pair_loss, pair_terms
 
 Triplets = Literal["all", "hard", "semi-hard", "batch-hard"]
 
@@ -60,8 +55,6 @@ def triplet(
     check_choice("triplets", triplets, ("all", "hard", "semi-hard", "batch-hard"))
     if triplets == "batch-hard":
         return _batch_hard(pairs, margin, smooth=smooth)
-    if not (smooth or swap) and (fast := _hinges(pairs, margin, triplets)) is not None:
-        return fast
 
     def of_related(related: Tensor, scores: Tensor, negative: Tensor, *of_positives: Tensor) -> tuple[Tensor, Tensor]:
         other = torch.maximum(scores, of_positives[0]) if swap else scores
@@ -81,72 +74,6 @@ def triplet(
     return RowTerms((weight * value).sum(-1), counts[:, 0], counts[:, 1])
 
 
-@row_kernel("hinges", loss="triplet", float32=1e-5)
-def _hinges(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None,
-    margin: float,
-    triplets: str,
-    with_grad: bool,  # noqa: FBT001
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    positive = relation if weight is None else weight * relation
-    negative = 1 - positive if weight is None else weight - positive
-    related, column = related_columns(positive)
-    if column.shape[1] <= FEW_RELATED:
-        return _one_by_one(scores, negative, related, column, margin, triplets, with_grad=with_grad)
-    return _by_sorting(scores, positive, negative, margin, triplets, with_grad=with_grad)
-
-
-def _one_by_one(
-    scores: Tensor, negative: Tensor, weight: Tensor, column: Tensor, margin: float, triplets: str, *, with_grad: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One related column after the other."""
-    nonzero, slope = torch.zeros_like(weight), torch.zeros_like(scores[:, : scores.shape[1] * with_grad])
-    total, number = scores.new_zeros(len(scores)), weight.sum(-1) * negative.sum(-1)
-    if triplets != "all":
-        number.zero_()
-    for nth in range(column.shape[1]):
-        place, each, against = column[:, nth, None], weight[:, nth], negative
-        mine = scores.gather(1, place)
-        if triplets != "all":
-            against = torch.where(_chosen(mine, scores, margin, triplets), negative, 0.0)
-            number += each * against.sum(-1)
-        gap = (scores - (mine - margin)).relu_()
-        total += each * row_products(gap, against)
-        above = gap.sign_().mul_(against)
-        nonzero[:, nth] = each * above.sum(-1)
-        if with_grad:
-            slope.addcmul_(above, each[:, None])
-    if with_grad:
-        slope.scatter_add_(1, column, -nonzero)
-    return total, number, nonzero.sum(-1), slope
-
-
-def _by_sorting(
-    scores: Tensor, positive: Tensor, negative: Tensor, margin: float, triplets: str, *, with_grad: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """From sums over the unrelated columns above each related one, and over the related ones below each unrelated."""
-    scores = scores - scores.mean(-1, keepdim=True)  # keeps digits; changes nothing
-    low = scores - margin
-    mass, total = above(scores, negative, low)  # [b, N], of the columns above each threshold
-    against = above(-low, positive, -scores)[0] if with_grad and triplets != "hard" else 0.0
-    number, nonzero = negative.sum(-1, keepdim=True), mass
-    if triplets != "all":
-        harder, of_harder = above(scores, negative, scores, equal=True)
-        below = above(-scores, positive, -scores, equal=True)[0] if with_grad else 0.0
-        if triplets == "hard":
-            number, nonzero, total = harder, harder if margin > 0 else mass, of_harder
-            mass, against = harder, below
-        else:
-            mass, total, against = mass - harder, total - of_harder, against - below
-            number = nonzero = mass
-    terms = total - low * mass
-    slope = negative * against - positive * mass if with_grad else scores[:, :0].clone()
-    total, number, nonzero = ((positive * each).sum(-1) for each in (terms, number, nonzero))
-    return total, number, nonzero, slope
-
-
 def _chosen(related: Tensor, other: Tensor, margin: float, triplets: str) -> Tensor:
     return other >= related if triplets == "hard" else (other < related) & (other >= related - margin)
 
@@ -159,43 +86,6 @@ def _batch_hard(pairs: Pairs, margin: float, *, smooth: bool) -> RowTerms:
     nearest = torch.where(unrelated, s, -torch.inf).argmax(-1, keepdim=True)
     gap = margin + pairs.scores.gather(1, nearest) - pairs.scores.gather(1, worst)
     return pairs.terms(softplus(gap) if smooth else gap.relu(), both[:, None].to(gap.dtype))
-
-
-class _Corners(torch.autograd.Function):
-    """Log-sums over the unrelated columns n of row i of a(s_in + s_pn), for its related columns p, and s_ip.
-
-    Goes through blocks of rows and keeps the scores alone; the backward pass makes the softmax of each block again.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, pairs: Pairs, column: Tensor, factor: float) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(scores, column)
-        ctx.pairs, ctx.factor = pairs, factor
-        total = scores.new_full(column.shape, -torch.inf)
-        for part in row_slices(len(scores), block_rows(len(scores), len(scores), scores.device)):
-            bias = hidden(pairs.block(part).negative, masks=pairs.masks)
-            for nth in range(column.shape[1]):
-                total[part, nth] = log_sum(_corner(scores, part, column[part, nth], bias, factor))[0]
-        return total, scores.gather(1, column)
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        scores, column = ctx.saved_tensors
-        slope = torch.zeros_like(scores)
-        for part in row_slices(len(scores), block_rows(len(scores), len(scores), scores.device)):
-            bias = hidden(ctx.pairs.block(part).negative, masks=ctx.pairs.masks)
-            for nth in range(column.shape[1]):
-                other = column[part, nth]
-                _, share, nothing = log_sum(_corner(scores, part, other, bias, ctx.factor))
-                share *= (ctx.factor * slopes[0][part, nth].masked_fill(nothing, 0.0))[:, None]
-                slope[part] += share
-                slope.index_add_(0, other, share)
-        slope.scatter_add_(1, column, slopes[1])
-        return slope, None, None, None
-
-
-def _corner(scores: Tensor, part: slice, other: Tensor, bias: Tensor, factor: float) -> Tensor:
-    return (scores[part] + scores[other]).mul_(factor).add_(bias)
 
 
 @pair_loss(
@@ -222,8 +112,6 @@ def angular(pairs: Pairs, *, alpha: float = 40.0) -> RowTerms:
         raise ValueError(
             f"scores: expected as many rows as columns, the same things, got {tuple(pairs.raw_scores.shape)}"
         )
-    if (fast := _corners(pairs, slope)) is not None:
-        return fast
 
     def of_related(related: Tensor, scores: Tensor, negative: Tensor, of_positives: Tensor) -> tuple[Tensor, Tensor]:
         both = scores + of_positives
@@ -236,28 +124,6 @@ def angular(pairs: Pairs, *, alpha: float = 40.0) -> RowTerms:
         of_related, pairs.raw_scores, pairs.positive, pairs.negative, square=pairs.raw_scores
     )
     return pairs.terms(value, weight)
-
-
-@kernel("corners", loss="angular", float32=1e-5)
-def _corners(pairs: Pairs, slope: float) -> RowTerms | None:
-    """One related column after the other; in a compiled graph the loop would need their number."""
-    if torch.compiler.is_compiling():
-        return None
-    weight, column = _related_columns(pairs)
-    against, scores = _Corners.apply(pairs.raw_scores, pairs, column, 4 * slope)  # type: ignore[no-untyped-call]
-    return pairs.terms(softplus(against - 2 * (1 + slope) * scores), weight)
-
-
-def _related_columns(pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """As :func:`first_positives`, from blocks of rows, so that nothing is made of all pairs."""
-    scores = pairs.raw_scores
-    blocks = [
-        first_positives(pairs.block(part).positive)
-        for part in row_slices(len(scores), block_rows(len(scores), len(scores), scores.device))
-    ]
-    most = max(weight.shape[1] for weight, _ in blocks)
-    padded = [torch.nn.functional.pad(each, (0, most - each.shape[1])) for pair in blocks for each in pair]
-    return torch.cat(padded[::2]), torch.cat(padded[1::2])
 
 
 @pair_loss(

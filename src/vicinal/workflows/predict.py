@@ -45,8 +45,7 @@ class Answers:
     Attributes:
         rows: ids of the rows, or else the index of the table.
         columns: name -> one value per row: kept columns, prediction (several classes as a tuple), probabilities, low
-            and high of an interval; with an index ``index_error``, at most the error against reading the whole bank; of
-            a model of queries the query, and the rank in it.
+            and high of an interval; of a model of queries the query, and the rank in it.
         explanations: one per row; empty unless requested.
         separator: between several classes of a label.
     """
@@ -301,21 +300,19 @@ def _answers(
     classes = getattr(model, "classes_", None)
     columns: dict[str, list[Any]] = {}
     if classes is None:
-        values, error = model.predict(rows, **identity, return_error=True)
+        values = model.predict(rows, **identity)
         query = model.notes_.get("query")
         if query is not None and identity["groups"] is not None:
             columns |= {query: identity["groups"], "rank": ranks_within(values, identity["groups"])}
         columns |= _by_target(model, "prediction", values)
     else:
-        chances, error = model.predict_proba(rows, **identity, return_error=True)
+        chances = model.predict_proba(rows, **identity)
         if model.multilabel_:
             said = chances >= model.thresholds_
             columns["prediction"] = [tuple(classes[row].tolist()) for row in said]
         else:
             columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
-    if model.index is not None:
-        columns["index_error"] = error.tolist()
     if coverage is not None:
         if classes is not None:
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
