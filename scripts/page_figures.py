@@ -509,6 +509,20 @@ def _covered(name: str) -> str:
     return grid([*head, "best score on"], rows)
 
 
+def promised() -> str:
+    """Shares of splits whose promised error rate holds, and of rows answered."""
+    runs = results("promises")
+    runs["holds"] = ~(runs["wrong"] > runs["promised"])  # a refusal answers nothing, and breaks nothing
+    head = ["", "metric", "promised", "share wrong of all"]
+    ways = list(runs["way"].unique())
+    rows = []
+    for (name, model, most), some in runs.groupby(["set", "model", "promised"], sort=False):
+        each = some.groupby("way")
+        cells = [f"{each['holds'].mean()[way]:.0%} / {each['answered'].mean()[way]:.0%}" for way in ways]
+        rows.append([name, model, f"{most:g}", f"{some['wrong of all'].mean():.3f}", *cells])
+    return grid([*head, *ways], rows)
+
+
 DECIDED = ("order, 3:1", "order, 9:1", "threshold, 4:1", "threshold, distance")
 
 
@@ -633,6 +647,7 @@ TABLES: dict[str, Callable[[], str]] = {
             recommended,
             intervals,
             intervals_large,
+            promised,
             decisions,
             readouts,
             robust,

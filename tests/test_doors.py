@@ -124,7 +124,8 @@ def run_on_model(name):
             frame.to_csv(rows, index=False)
         out = data.parent / f"{name}{len(list(data.parent.iterdir()))}"
         read = {"compress": [], "search": ["--file", rows]}.get(name, [rows])
-        saved = ["--out", out.with_suffix({"evaluate": ".html", "discover": ".csv", "search": ".csv"}.get(name, ""))]
+        written = {"evaluate": ".html", "discover": ".csv", "predict": ".csv", "search": ".csv"}
+        saved = ["--out", out.with_suffix(written.get(name, ""))]
         return lambda: run(list(map(str, [name, folder, *read, *words, *saved, "-q"])))
 
     return run_it
@@ -182,7 +183,8 @@ def run_example(path):
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 RUN = {"fit": run_fit, "learn": run_learn, "distill": run_distill, "merge": run_merge, "recommend": run_recommend}
-RUN |= {name: run_on_model(name) for name in ("compress", "discover", "evaluate", "search")} | {"dedupe": run_dedupe}
+MODELED = ("compress", "discover", "evaluate", "predict", "search")
+RUN |= {name: run_on_model(name) for name in MODELED} | {"dedupe": run_dedupe}
 RUN |= {f"examples/{path.name}": run_example(path) for path in EXAMPLES.glob("*.py")}
 
 

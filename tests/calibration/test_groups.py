@@ -11,6 +11,7 @@ from vicinal.calibration import (
     conformal_quantile,
     cross_conformal_interval,
     cross_conformal_sets,
+    drawn_rows,
     group_mass,
 )
 
@@ -95,3 +96,15 @@ def test_too_few_groups_are_refused_and_groups_without_weight_count_for_nothing(
     with pytest.raises(ValueError, match="groups: expected 30 entries, got 29"):
         conformal_quantile(scores, 0.5, groups=codes[:29])
     assert group_mass(["b", "b", "a"], np.array([1.0, 3.0, 2.0]))[0].tolist() == [0.25, 0.75, 1.0]
+
+
+def test_rows_are_drawn_by_weight_and_of_each_group_one():
+    weights, codes = np.array([1.0, 3.0, 0.0, 2.0, 0.0]), ["a", "a", "a", "b", "c"]
+    draws = [drawn_rows(5, weights, codes, seed=seed) for seed in range(400)]
+    assert all(len(rows) == 2 and rows[0] < rows[1] == 3 for rows in draws)  # a group without weight has no row
+    assert np.mean([rows[0] == 1 for rows in draws]) == pytest.approx(0.75, abs=0.07)
+    counts = np.bincount(np.concatenate([drawn_rows(5, weights, seed=seed) for seed in range(400)]), minlength=5)
+    assert counts / 400 == pytest.approx(weights / 3, abs=0.08)
+    assert counts[1] == 400
+    assert drawn_rows(4).tolist() == [0, 1, 2, 3]
+    assert drawn_rows(0).tolist() == drawn_rows(0, groups=[]).tolist() == []

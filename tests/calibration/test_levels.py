@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 import torch
 from sklearn.linear_model import LinearRegression
 
 from vicinal.calibration import (
     LevelSetBoosting,
+    answering_threshold,
     area_under_selective_curve,
     multicalibration_error,
     rejection_cost,
@@ -128,6 +130,31 @@ def test_selective_curves() -> None:
     assert share.tolist() == [1.0] * 4
     assert risk.tolist() == [0.5] * 4
     assert rejection_cost([1.0, -1.0, 1.0], [1.0, 1.0, 0.0], [0.5, 0.25]) == pytest.approx([0.5, 1.25 / 3])
+
+
+def test_answers_are_wrong_at_most_at_the_promised_rate() -> None:
+    rng, broken, refused = np.random.default_rng(0), 0, 0
+    for _ in range(200):
+        scores = rng.uniform(0.5, 1, 300)
+        wrong = rng.random(300) > scores
+        try:
+            threshold = answering_threshold(scores, wrong, 0.15)
+        except ValueError:
+            refused += 1
+            continue
+        at = scores >= threshold
+        assert scipy.stats.binom.cdf(wrong[at].sum(), at.sum(), 0.15) <= 0.1  # Clopper-Pearson's bound is below it
+        broken += (1 - threshold) / 2 > 0.15  # the true error of answers from the threshold on
+    assert broken <= 30  # of 200 at 10 %; more have a chance of 0.1 %
+    assert refused < 100
+    with pytest.raises(ValueError, match=r"abstain: expected at least 0\.") as error:
+        answering_threshold(scores[:60], wrong[:60], 0.02)
+    lowest = float(str(error.value).split("at least ")[1].split(",")[0])
+    answering_threshold(scores[:60], wrong[:60], lowest)
+    with pytest.raises(ValueError, match=f"at least {lowest}"):
+        answering_threshold(scores[:60], wrong[:60], lowest - 0.01)
+    with pytest.raises(ValueError, match="expected at least 1, the lowest"):
+        answering_threshold([], [], 0.1)
 
 
 def test_l1_representers_are_those_of_the_public_code_and_sum_to_the_score() -> None:

@@ -6,7 +6,7 @@ from vicinal.calibration.covariate_shift import ShiftedQuantile
 from vicinal.calibration.cross import cross_conformal_interval, cross_conformal_sets
 from vicinal.calibration.density import DensityIntervals, neighbor_density
 from vicinal.calibration.density_ratio import DensityRatio, density_ratio, effective_rows
-from vicinal.calibration.groups import group_mass
+from vicinal.calibration.groups import drawn_rows, group_mass
 from vicinal.calibration.label_shift import (
     ClassWeights,
     LabelShiftSets,
@@ -19,6 +19,7 @@ from vicinal.calibration.label_shift import (
 from vicinal.calibration.local import ErrorSize
 from vicinal.calibration.online import ScaleFreeOGD, StronglyAdaptive, online_radii
 from vicinal.calibration.rejection import (
+    answering_threshold,
     area_under_selective_curve,
     rejection_cost,
     rejection_loss,
@@ -45,6 +46,7 @@ __all__ = [
     "ScaleFreeOGD",
     "ShiftedQuantile",
     "StronglyAdaptive",
+    "answering_threshold",
     "area_under_selective_curve",
     "best_f1",
     "class_scores",
@@ -56,6 +58,7 @@ __all__ = [
     "cross_conformal_sets",
     "density_ratio",
     "distance_scores",
+    "drawn_rows",
     "effective_rows",
     "f1_thresholds",
     "group_mass",

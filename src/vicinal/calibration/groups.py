@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vicinal.calibration.checks import Floats
+from vicinal.calibration.checks import Floats, Integers
 
 
 def group_mass(groups: ArrayLike, weights: Floats | None = None) -> tuple[Floats, int]:
@@ -30,3 +30,28 @@ def group_mass(groups: ArrayLike, weights: Floats | None = None) -> tuple[Floats
         raise ValueError(f"groups: expected {len(each)} entries, got {len(codes)}")
     sums = np.bincount(codes, each, minlength=len(names))
     return np.divide(each, sums[codes], out=np.zeros(len(each)), where=sums[codes] > 0), int((sums > 0).sum())
+
+
+def drawn_rows(
+    count: int, weights: Floats | None = None, groups: ArrayLike | None = None, *, seed: int = 0
+) -> Integers:
+    """Positions of rows that count alike: each is drawn by its weight, and of each group one.
+
+    Where weights are likelihood ratios, what is left is a sample of the other population (rejection sampling), for
+    tests that need independent rows of equal weight.
+
+    Args:
+        count: number of rows.
+        weights: ``[count]``, >= 0; without groups a row stays with its share of the largest weight.
+        groups: ``[count]``, anything that can be sorted; one row of each is drawn, in proportion to the weights.
+        seed: of the draw.
+
+    >>> drawn_rows(3, np.array([1.0, 0.0, 1.0])).tolist(), len(drawn_rows(3, groups=["a", "a", "b"]))
+    ([0, 2], 2)
+    """
+    random, mass = np.random.default_rng(seed).random(count), np.ones(count) if weights is None else weights
+    if groups is None:
+        return np.flatnonzero(random * mass.max(initial=0.0) < mass)
+    counted = np.flatnonzero(mass > 0)
+    order = counted[np.argsort(np.log1p(-random[counted]) / -mass[counted], kind="stable")]  # exponential waiting times
+    return np.sort(order[np.unique(np.asarray(groups)[order], return_index=True)[1]])

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vicinal.calibration.checks import Floats, check_vector
+from vicinal.calibration.relevance import precision_threshold
 from vicinal.core import Reduction, check_choice
 from vicinal.core.checks import check_between
 
@@ -80,6 +81,43 @@ def area_under_selective_curve(scores: ArrayLike, errors: ArrayLike) -> float:
     0.1111
     """
     return float(selective_curve(scores, errors)[1].mean())
+
+
+def answering_threshold(scores: ArrayLike, errors: ArrayLike, abstain: float, *, level: float = 0.1) -> float:
+    """The lowest score from which answers are wrong at most at the rate ``abstain``, but for a chance of ``level``.
+
+    It is :func:`vicinal.calibration.precision_threshold` of right answers: Clopper-Pearson bounds in a fixed sequence,
+    the procedure "learn then test" (Angelopoulos et al., arXiv:2110.01052).
+
+    Args:
+        scores: probabilities of the answers ``[n]``, of rows that are exchangeable with new ones.
+        errors: 0 or 1, ``[n]``: whether the answer is wrong.
+        abstain: between 0 and 1.
+        level: chance that the promise fails, between 0 and 1.
+
+    Raises:
+        ValueError: if no threshold keeps the promise; the message says which rate can be promised.
+
+    >>> scores = np.linspace(1, 0, 200)
+    >>> round(answering_threshold(scores, scores < 0.3, 0.1), 2)
+    0.29
+    """
+    check_between("abstain", abstain, 0, 1)
+    trust, right = check_vector("scores", scores), 1 - check_vector("errors", errors)
+    for rate in [abstain, *(rate for rate in np.arange(1, 100) / 100 if rate > abstain)]:
+        try:
+            threshold = precision_threshold(trust, right, 1 - rate, level=level)
+        except ValueError:
+            continue
+        if rate == abstain:
+            return threshold
+        break
+    else:
+        rate = 1.0
+    raise ValueError(
+        f"abstain: expected at least {rate:g}, the lowest error rate that {len(right)} held-out rows can promise with "
+        f"{100 * (1 - level):g} % confidence, got {abstain:g}; ask for more, or let more rows calibrate"
+    )
 
 
 def rejection_cost(scores: ArrayLike, errors: ArrayLike, costs: Sequence[float]) -> Floats:

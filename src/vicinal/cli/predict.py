@@ -36,6 +36,13 @@ def predict(
     interval: Annotated[
         float | None, typer.Option(help="Add intervals that cover with this probability.", metavar="COVERAGE")
     ] = None,
+    abstain: Annotated[
+        float | None,
+        typer.Option(
+            help="Answer only where at most this share of answers is wrong, with 90 % confidence; leave others empty.",
+            metavar="ERROR",
+        ),
+    ] = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="Put this column of the table beside the predictions.", metavar="COL")
     ] = None,
@@ -67,12 +74,15 @@ def predict(
     check_integer("--explain", explain, low=0)
     if interval is not None:
         check_between("--interval", interval, 0, 1)
+    if abstain is not None:
+        check_between("--abstain", abstain, 0, 1)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
     folder, source = local_path("model", model), table_source("data", data, options["database"])
     settings: dict[str, Any] = {
         "explain": explain,
         "elements": explain_elements,
         "coverage": interval,
+        "abstain": abstain,
         "keep": keep or (),
         "include_own": include_own,
         "aim": o.aim_of(options),

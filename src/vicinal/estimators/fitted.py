@@ -46,6 +46,7 @@ class Computed:
         margins: of intervals, by coverage.
         sizes: of errors, and by how much each calibrating row is missed, by coverage; 0 where it is the same for all.
         thresholds: at which each class is predicted.
+        answer_thresholds: probabilities from which classes are predicted at all, by the promised error rate.
         targets: estimators of single targets.
         errors: of honest predictions, and the weights of their rows.
         left_out: predictions of rows spread over the bank, each from all others, and where they stand.
@@ -57,6 +58,7 @@ class Computed:
     margins: dict[float, float] = field(default_factory=dict)
     sizes: dict[float, tuple[ErrorSize, Tensor]] = field(default_factory=dict)
     thresholds: Ids | None = None
+    answer_thresholds: dict[float, float] = field(default_factory=dict)
     targets: dict[str, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None
     left_out: tuple[Tensor, Tensor] | None = None

@@ -10,7 +10,14 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.calibration import ConformalClasses, ErrorSize, cross_conformal_sets, f1_thresholds
+from vicinal.calibration import (
+    ConformalClasses,
+    ErrorSize,
+    answering_threshold,
+    cross_conformal_sets,
+    drawn_rows,
+    f1_thresholds,
+)
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.progress import shown
@@ -932,16 +939,57 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         return computed.thresholds
 
     @usual_settings()
-    def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
+    def answering_threshold(self, abstain: float) -> float:
+        """The probability of its most probable class from which :meth:`predict` answers a row, with ``abstain``.
+
+        See :func:`vicinal.calibration.answering_threshold`, with 90 % confidence; computed on the rows that calibrate
+        :meth:`predict_set`, one row of each group where there are groups.
+
+        Raises:
+            ValueError: if these rows cannot promise that error rate, naming the lowest that they can, or if rows may
+                have several classes.
+        """
+        check_between("abstain", abstain, 0, 1)
+        if self.multilabel_:
+            raise ValueError("abstain: expected a model of one class a row, got one of several")
+        thresholds = self.fitted_.computed.answer_thresholds
+        if abstain not in thresholds:
+            said, truth, weights, own_groups = self._calibrating()
+            at = drawn_rows(len(truth), weights, own_groups)
+            shares = _shares(said)[at]
+            wrong = shares.argmax(axis=1) != truth.numpy()[at]
+            thresholds[abstain] = answering_threshold(shares.max(axis=1, initial=0.0), wrong, abstain)
+        return thresholds[abstain]
+
+    @usual_settings()
+    def predict(
+        self, X: Any, *, abstain: float | None = None, ids: Any = None, groups: Any = None
+    ) -> np.ndarray[Any, Any]:
         """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`.
 
         Where rows may have several classes: 0 or 1 for each, ``[n, K]`` in the order of ``classes_``, 1 from
         ``thresholds_`` on.
+
+        Args:
+            X: rows.
+            abstain: answer only rows from :meth:`answering_threshold` on, so that at most this share of the answers is
+                wrong, with 90 % confidence, for rows like those of the fit; others are None. None: answer all.
+            ids: see :meth:`NeighborRegressor.predict`.
+            groups: likewise; with groups the promise is for rows of new ones.
+
+        >>> x = np.random.default_rng(0).normal(size=(200, 2))
+        >>> y = np.where(x[:, 0] > 0, "right", "left")
+        >>> model = NeighborClassifier(metric="kernel", validation_fraction=0.5).fit(x, y)
+        >>> model.predict([[-2.0, 0.0], [0.0, 0.0], [2.0, 0.0]], abstain=0.05).tolist()
+        ['left', None, 'right']
         """
         chances = self.predict_proba(X, ids=ids, groups=groups)
         if self.multilabel_:
             return np.asarray(chances >= self.thresholds_, dtype=np.int64)
         named: np.ndarray[Any, Any] = np.asarray(self.classes_)[chances.argmax(axis=1)]
+        if abstain is not None:
+            named = named.astype(object)
+            named[chances.max(axis=1) < self.answering_threshold(abstain)] = None
         return named
 
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vicinal.calibration import area_under_selective_curve, selective_curve
 from vicinal.core.files import replace_text
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
 from vicinal.report import figures
@@ -143,6 +144,15 @@ def audit_findings(record: AuditRecord) -> list[str]:
             f"The error is {part.ratio:.1f} times the average where {one_line(part.column, 40)} is "
             f"{one_line(part.value, 40)} ({part.rows} rows)."
         )
+    if record.task == "classification" and not record.several and len(record.truth):
+        sure, wrong = _sureness(record)
+        share, error = selective_curve(sure, wrong)
+        half = int(np.searchsorted(share, 0.5))
+        sentences.append(
+            f"Of the surest {percent(share[half])} of the new rows {percent(error[half])} are wrong, of all "
+            f"{percent(wrong.mean())} (area under the error by share answered: "
+            f"{number(area_under_selective_curve(sure, wrong), 2)})."
+        )
     sentences += _of_drift(record)
     sentences += [str(record.fairness["sentence"])] if record.fairness else []
     if record.multiplicity:
@@ -242,6 +252,25 @@ def _label(label: Any) -> str:
     return number(float(label), 4) if isinstance(label, int | float | np.number) else one_line(label, 60)
 
 
+def _sureness(record: AuditRecord) -> tuple[Any, Any]:
+    """Probabilities of the predicted classes ``[n]``, and whether these are wrong."""
+    said = np.array([str(name) for name in record.classes])[record.predicted.argmax(axis=1)]
+    return record.predicted.max(axis=1), (said != np.array([str(name) for name in record.truth])).astype(float)
+
+
+def selective_figure(record: AuditRecord) -> "Figure":
+    """Share of wrong answers over the share of rows that are answered, the surest first."""
+    share, error = selective_curve(*_sureness(record))
+    order = np.argsort(share, kind="stable")
+    with style():
+        figure, axes = blank(4.2, 3.9)
+        axes.plot(share[order], error[order], color=ACCENT, linewidth=2)
+        axes.axhline(error[order[-1]], color=WARM, linewidth=1.2)
+        axes.set(xlim=(0, 1), xlabel="share of new rows answered, the surest first", ylabel="share of answers wrong")
+        axes.set_ylim(bottom=0)
+    return figure
+
+
 def coverage_figure(record: AuditRecord) -> "Figure":
     """Observed over promised coverage, with the diagonal."""
     promised = [level["coverage"] for level in record.coverage]
@@ -304,6 +333,16 @@ def _pictures(record: AuditRecord) -> list[Picture]:
                 "Reliability",
                 "Share of right predictions over the probability of the predicted class, with the diagonal.",
                 "New rows grouped by how sure the model was. Below the diagonal it is too sure.",
+            )
+        )
+        drawn.append(
+            picture(
+                lambda: selective_figure(record),
+                "selective",
+                "What abstaining buys",
+                "Share of wrong answers over the share of new rows that are answered, with that of all rows.",
+                "If only the surest rows are answered, fewer answers are wrong; the line is the error of all rows. "
+                "vicinal predict --abstain promises such an error.",
             )
         )
     if len(record.served):

@@ -23,7 +23,7 @@ from vicinal.estimators.elements import element_counts
 from vicinal.estimators.explanation import Element, Explanation
 from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
-from vicinal.estimators.neighbors import NeighborRegressor
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.saving import shown_cell
 
 Log = Callable[[str], None]
@@ -44,8 +44,9 @@ class Answers:
 
     Attributes:
         rows: ids of the rows, or else the index of the table.
-        columns: name -> one value per row: kept columns, prediction (several classes as a tuple), probabilities, low
-            and high of an interval; of a model of queries the query, and the rank in it.
+        columns: name -> one value per row: kept columns, prediction (several classes as a tuple; None where the model
+            does not answer), answered, probabilities, low and high of an interval; of a model of queries the query, and
+            the rank in it.
         explanations: one per row; empty unless requested.
         separator: between several classes of a label.
     """
@@ -85,6 +86,11 @@ class Answers:
         explained = pd.DataFrame(lines)
         whole = {name: "Int64" for name in explained if str(name).endswith("_position")}  # also where some have none
         return pd.concat([table, explained.astype(whole)], axis=1)
+
+    @property
+    def answered(self) -> int | None:
+        """How many rows are answered; None where all are."""
+        return sum(self.columns["answered"]) if "answered" in self.columns else None
 
     def records(self) -> list[dict[str, Any]]:
         """One dictionary per row, with neighbors in a list."""
@@ -135,6 +141,7 @@ def predict_table(
     explain: int = 0,
     elements: bool = False,
     coverage: float | None = None,
+    abstain: float | None = None,
     keep: Sequence[str] = (),
     include_own: bool = False,
     aim: Mapping[str, Any] | None = None,
@@ -155,6 +162,8 @@ def predict_table(
         explain: number of neighbors to show for each row.
         elements: also show what each element of sets adds; see :meth:`vicinal.estimators.NeighborRegressor.explain`.
         coverage: of intervals, or None for none.
+        abstain: the error rate that is promised of answers, see
+            :meth:`vicinal.estimators.NeighborClassifier.predict`; None: answer all.
         keep: columns of the table to put beside the predictions; one called as a column of predictions gets " (kept)"
             behind its name.
         include_own: rows that equal rows of the fit are meant to be predicted from themselves, so that nothing is said.
@@ -170,7 +179,23 @@ def predict_table(
     model = load_predictor(folder, index=index, encoders=encoders, several=True)
     frame = read_rows(model, source, root, log)
     settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": keep}
-    return answer_rows(model, frame, **settings, include_own=include_own, aim=aim, log=log)
+    settings |= {"abstain": abstain, "include_own": include_own, "aim": aim}
+    answers = answer_rows(model, frame, **settings, log=log)
+    if abstain is not None:
+        log(answered_note(answers.answered or 0, len(frame), abstain))
+    return answers
+
+
+def answered_note(answered: int, rows: int, abstain: float) -> str:
+    """How many rows were answered, and what is promised of them.
+
+    >>> answered_note(83, 100, 0.05)
+    'answered 83 of 100 rows (83 %); at most 5 % of such answers are wrong, with 90 % confidence'
+    """
+    return (
+        f"answered {answered:,} of {rows:,} rows ({100 * answered / max(rows, 1):.0f} %); at most {100 * abstain:g} % "
+        "of such answers are wrong, with 90 % confidence"
+    )
 
 
 def answer_rows(
@@ -182,6 +207,7 @@ def answer_rows(
     coverage: float | None,
     keep: Sequence[str],
     log: Log,
+    abstain: float | None = None,
     include_own: bool = False,
     aim: Mapping[str, Any] | None = None,
 ) -> Answers:
@@ -201,7 +227,7 @@ def answer_rows(
         for sentence in filter(None, (rows.sentence(), own_rows_note(model, rows))):
             log(sentence)
         identity = {"ids": ids, "groups": groups}
-        answers = _answers(model, frame, rows, identity, coverage)
+        answers = _answers(model, frame, rows, identity, coverage, abstain)
         names = _kept_names(keep, answers.columns)
         for name in (name for name in keep if names[name] != name):
             log(f"the kept column {short(name)} is called {short(names[name])}, as predictions have one of that name")
@@ -296,9 +322,15 @@ def _answers(
     rows: EmbeddedRows,
     identity: dict[str, list[Any] | None],
     coverage: float | None,
+    abstain: float | None,
 ) -> Answers:
     classes = getattr(model, "classes_", None)
     columns: dict[str, list[Any]] = {}
+    if abstain is not None and not isinstance(model, NeighborClassifier):
+        raise ValueError(
+            "abstain: expected a model that predicts classes, got one that predicts numbers, which are never quite "
+            "right; ask for an interval"
+        )
     if classes is None:
         values = model.predict(rows, **identity)
         query = model.notes_.get("query")
@@ -312,6 +344,10 @@ def _answers(
             columns["prediction"] = [tuple(classes[row].tolist()) for row in said]
         else:
             columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
+        if abstain is not None and isinstance(model, NeighborClassifier):
+            columns["answered"] = (chances.max(axis=1) >= model.answering_threshold(abstain)).tolist()
+            both = zip(columns["prediction"], columns["answered"], strict=True)
+            columns["prediction"] = [name if is_answered else None for name, is_answered in both]
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
     if coverage is not None:
         if classes is not None:

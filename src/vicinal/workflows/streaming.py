@@ -21,7 +21,14 @@ from vicinal.data.streaming import row_count, stream_table, table_checksum
 from vicinal.data.writing import storable, write_frames
 from vicinal.version import __version__
 from vicinal.workflows.engines import check_engine, model_digest, predicted_by_ray
-from vicinal.workflows.predict import answer_rows, exact_columns, load_predictor, made_rows, ranks_within
+from vicinal.workflows.predict import (
+    answer_rows,
+    answered_note,
+    exact_columns,
+    load_predictor,
+    made_rows,
+    ranks_within,
+)
 from vicinal.workflows.resuming import WorkingFolder, working_folder
 
 Log = Callable[[str], None]
@@ -44,6 +51,7 @@ def predict_file(
     explain: int = 0,
     elements: bool = False,
     coverage: float | None = None,
+    abstain: float | None = None,
     keep: Sequence[str] = (),
     include_own: bool = False,
     aim: Mapping[str, Any] | None = None,
@@ -68,6 +76,7 @@ def predict_file(
         explain: number of neighbors to show.
         elements: show what elements of sets add.
         coverage: of intervals.
+        abstain: error rate that is promised of answers.
         keep: columns of the table to put beside the predictions.
         include_own: say nothing of rows that equal rows of the fit.
         aim: link, cost or quantile.
@@ -90,7 +99,7 @@ def predict_file(
     model = load_predictor(folder, **named, several=True)
     model.root = root or root_of(source)
     settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": list(keep)}
-    settings |= {"include_own": include_own, "aim": None if aim is None else dict(aim)}
+    settings |= {"abstain": abstain, "include_own": include_own, "aim": None if aim is None else dict(aim)}
     log = _once(log)
     with working_folder(out, "predict", _PART.format(0)) as work:
         need = [*(str(name) for name in model.feature_names_in_), *keep]
@@ -119,6 +128,11 @@ def predict_file(
         parts = _parts(work)
         schema = _unified([parquet.read_schema(part) for part in parts])
         ranks = _ranks(parts, schema, model.notes_.get("query"))
+        if abstain is not None:
+            answered = sum(
+                int(parquet.read_table(part, columns=["answered"]).to_pandas()["answered"].sum()) for part in parts
+            )
+            log(answered_note(answered, rows, abstain))
         write_frames(lambda: _ranked((_read(part, schema) for part in parts), ranks), out, escape=escape)
     return rows
 

