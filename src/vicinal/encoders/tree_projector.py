@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding_bag
 
 from vicinal.encoders.tree_columns import TreeColumns
 from vicinal.encoders.tree_text import Tree, read_trees, written
@@ -78,13 +77,12 @@ class TreeProjector(nn.Module):
 
     def _of(self, fold: int, target: int, rows: np.ndarray) -> Tensor:
         """What each column of rows ``[b, f]`` adds in one model ``[b, f]``."""
-        booster, table = self._booster(fold, target), self.leaves[fold][target]
+        booster, added = self._booster(fold, target), self.leaves[fold][target].added
         blocks = []
         for start in range(0, len(rows), _ROWS):
             leaves = booster.predict(rows[start : start + _ROWS], pred_leaf=True, num_threads=torch.get_num_threads())
-            places = torch.from_numpy(np.asarray(leaves, dtype=np.int64).reshape(-1, len(table.first))) + table.first
-            blocks.append(embedding_bag(places, table.added, mode="sum"))
-        return torch.cat(blocks)
+            blocks.append(_summed(np.asarray(leaves).reshape(-1, len(added)), added))
+        return torch.from_numpy(np.concatenate(blocks))
 
     def _booster(self, fold: int, target: int) -> Any:
         import lightgbm  # half a second, which only this metric needs
@@ -103,10 +101,16 @@ class TreeProjector(nn.Module):
 
 
 class _Leaves:
-    """The leaves of all trees of a model: what each adds ``[leaves, f]``, and where those of a tree begin."""
+    """The leaves of all trees of a model: what each adds, for each tree ``[leaves, f]``."""
 
     def __init__(self, trees: list[Tree], columns: int) -> None:
-        counts = torch.tensor([len(tree.values) for tree in trees])
-        self.first = counts.cumsum(0) - counts
-        self.added = torch.from_numpy(np.concatenate([tree.added(columns) for tree in trees]))
+        self.added = [tree.added(columns) for tree in trees]
         self.start = sum(tree.start for tree in trees)
+
+
+def _summed(leaves: np.ndarray, added: list[np.ndarray]) -> np.ndarray:
+    """What each column adds ``[b, f]`` in the ``leaves [b, trees]``; a tree at a time, whose leaves the cache holds."""
+    total = np.zeros((len(leaves), added[0].shape[1]))
+    for of_tree, places in zip(added, np.ascontiguousarray(leaves.T), strict=True):
+        total += of_tree.take(places, axis=0)
+    return total
