@@ -240,6 +240,7 @@ def test_demo_of_a_few_cars(monkeypatch, tmp_path, capsys):
         "on purpose",
     ):
         assert words in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]  # no working folder, though the model predicted
     corrected = load_model(tmp_path / "demo")
     known = cars[cars["car"].isin([*corrected.bank_.ids, *corrected.calibration_.ids])]
     np.testing.assert_allclose(corrected.labels_of(known["car"]), known["mpg"])  # relabel took the wrong label out

@@ -83,6 +83,23 @@ def test_the_report_shows_cells_that_agree_and_differ(folder):
         assert f">{title}<" in page
 
 
+def test_two_rows_are_explained_column_by_column_and_drawn(folder, capsys, tmp_path):
+    both = ["explain", str(folder), "--id", "085", "--id", "=b85"]
+    assert run([*both, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["left"], told["right"]) == ("085", "=b85")
+    weights = [cell["weight"] for cell in told["cells"] if cell["weight"] is not None]
+    odds = told["start"] + sum(weights) + told["refined"]
+    assert odds == pytest.approx(np.log2(told["probability"] / (1 - told["probability"])))
+    assert run([*both, "--plot", str(tmp_path / "weights.svg")]) == 0
+    name = pd.read_csv(folder.parent / "a.csv", dtype=str)["name"][85]
+    assert name.split()[0] in (shown := capsys.readouterr().out)
+    assert "like the labeled pair" in shown
+    assert "match weight in bits" in (tmp_path / "weights.svg").read_text()
+    assert "two of a matcher" in error(capsys, both[:4])
+    assert "right table" in error(capsys, [*both[:4], "--id", "086"])
+
+
 def test_programs_read_json(shops, capsys, tmp_path):
     capsys.readouterr()
     assert run([*command(shops, tmp_path / "m", "--pairs", shops / "pairs.csv"), "--json"]) == 0

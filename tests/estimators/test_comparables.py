@@ -13,6 +13,7 @@ from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.comparables import NOISY, USUAL
+from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.readout import errors_of
 from vicinal.heads.admissible import Identity, admissible
 from vicinal.training.rows import spread
@@ -143,6 +144,20 @@ def test_it_says_what_adjusts_the_label_of_a_row(model):
     assert f"had {one.neighbors[0].label:.4g}, " in words
     assert f"counts {100 * one.neighbors[0].weight:.0f} %" in words
     assert " -> " in str(one)
+
+
+def test_rows_are_named_until_they_carry_three_fifths_of_the_weight_of_all_rows():
+    def words(*weights, trend=None):
+        rows = [Neighbor(place, weight, 1.0, weight, {}) for place, weight in enumerate(weights)]
+        said = Explanation(1.0, 1.0, tuple(rows), 0.0, 0.0, 0, trend=trend and Trend(trend, 1.0, {}, 1.0))
+        return said.sentence()
+
+    assert words(*[0.1] * 10).count("had 1") == 6
+    assert words(*[0.1] * 10).endswith("; 4 more count 40 %")
+    assert words(0.5, 0.2, 0.1, 0.1, 0.1).count("had 1") == 3
+    assert words(*[0.05] * 10, trend=0.5).count("had 1") == 6
+    assert words(*[0.05] * 10, trend=0.5).endswith("; the trend by columns, 1, counts 50 %; 4 more count 20 %")
+    assert words(0.9, 0.1).count("had 1") == 2
 
 
 def test_words_are_in_the_unit_of_labels_that_were_learned_as_logarithms():

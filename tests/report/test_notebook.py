@@ -8,11 +8,22 @@ import pandas as pd
 import pytest
 import torch
 
-from vicinal.estimators import Bank, CellComparison, Explanation, Hit, Neighbor, PairExplanation
+from vicinal.estimators import (
+    Bank,
+    CellComparison,
+    Explanation,
+    Hit,
+    Neighbor,
+    PairExplanation,
+    Recommender,
+    RowMatcher,
+)
 from vicinal.estimators.explanation import Explanations, Trend
 from vicinal.estimators.pair_explanation import PairExplanations
 from vicinal.estimators.search import SearchHits
-from vicinal.report.records import AuditRecord, FitRecord
+from vicinal.report.records import AuditRecord, CompareRecord, FitRecord
+from vicinal.report.summary import summary
+from vicinal.workflows.show import show_folder
 
 BAD = "<script>alert(1)</script>"
 QUERY = {"title": "red lamp of 1970", "size": 12.0, "note": BAD}
@@ -60,6 +71,25 @@ def audit_record():
     return AuditRecord(BAD, "m", "red lamp", "regression", baselines=baselines, **known, **many, **arrays)
 
 
+def compare_record():
+    return CompareRecord(BAD, {"red lamp": {"dense": [0.002, 0.004], "nona": [0.001, 0.002]}, "b": {"nona": [0.5]}})
+
+
+def matcher():
+    left = pd.DataFrame({"id": range(30), "red lamp": [f"lamp {place}" for place in range(30)], BAD: "a"})
+    return RowMatcher(encoders={"text": "none"}).fit(left, left.assign(id=range(100, 130)).iloc[::-1])
+
+
+def recommender():
+    clicks = pd.DataFrame({"red lamp": [1, 1, 2, 2, 3, 3, 4], BAD: list("abcacda")})
+    return Recommender("red lamp", BAD, rank=2).fit(clicks)
+
+
+def why_recommended():
+    clicks = pd.DataFrame({"user": [1] * 12 + [2] * 2, "item": [*"abcdefghij", "red lamp", BAD, "red lamp", "z"]})
+    return Recommender(rank=2).fit(clicks).explain(1, "z")
+
+
 SCORES = {FitRecord: ["mean, MSE 4", "model, MSE 3"], AuditRecord: ["model, MSE 3", "mean, MSE 4"]}
 
 SHOWN = {
@@ -71,6 +101,9 @@ SHOWN = {
     "hits": hits,
     "pair": pair,
     "pairs": lambda: PairExplanations([pair()] * 7),
+    "comparison": compare_record,
+    "matcher": matcher,
+    "recommender": recommender,
     "bank": lambda: Bank(np.arange(20), torch.zeros(20, 2), torch.arange(20.0), pd.DataFrame([QUERY] * 20)),
 }
 
@@ -134,3 +167,35 @@ def test_steps_add_up_to_what_is_predicted():
 def test_records_show_their_scores_and_no_arrays():
     for record in (fit_record(), audit_record()):
         assert repr(record).splitlines() == [f"{BAD}: red lamp", *SCORES[type(record)]]
+
+
+def test_a_comparison_shows_the_means_of_its_splits():
+    assert repr(compare_record()).splitlines() == [
+        f"{BAD}: mean MSE x 1000",
+        "dense, red lamp 3, b",
+        "nona, red lamp 1.5, b 500",
+    ]
+
+
+def test_a_recommendation_shows_the_first_shares_of_its_score_and_counts_the_others():
+    reasons = why_recommended()
+    page, shares = reasons._repr_html_(), reasons.clicks["share"]
+    assert f"Score {reasons.score:.4g}, by clicks" in page
+    assert page.count("<tr><td>") == 10
+    assert ">2 more rows" in page
+    assert math.isclose(shares.sum(), reasons.score)
+    unknown = Recommender(rank=2).fit(pd.DataFrame({"user": [1, 2, 2], "item": list("aab")})).explain(9, "a")
+    assert "Score 1, by popularity" in unknown._repr_html_()
+
+
+def test_models_say_in_a_notebook_what_show_says(tmp_path):
+    for model in (matcher(), recommender()):
+        place = tmp_path / type(model).__name__
+        model.save(place)
+        shown = show_folder(place)
+        lines = {name: words for name, words in summary(shown).items() if name != "written"}
+        assert dict(model.summary()) == lines == dict(type(model).load(place).summary())
+        assert all(note[:50] in text_of(model._repr_html_()).replace("&#39;", "'") for note in shown["notes"])
+        assert "<svg" not in model._repr_html_()
+    assert "RowMatcher" in RowMatcher()._repr_html_()
+    assert "Recommender" in Recommender()._repr_html_()

@@ -36,7 +36,8 @@ def demo(
     output.print(result.verdict, markup=False)
     output.print("Test cars (miles per gallon), and what predicts them:")
     for line in result.lines:
-        output.print(f"  {line}", markup=False)
+        broken = line.replace(" like this one: ", " like this one; ").replace("; ", "\n    ")  # a row a line
+        output.print(f"  {broken}", markup=False)
     output.print("A wrong label, found and corrected:")
     for line in result.correction.sentences():
         output.print(f"  {line}", markup=False)

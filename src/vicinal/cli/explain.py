@@ -10,6 +10,7 @@ from vicinal.cli.output import cell_words, label_words, print_json, print_rows
 from vicinal.cli.output import out as output
 
 if TYPE_CHECKING:
+    from vicinal.estimators import PairExplanation
     from vicinal.workflows.explain import Explained, Explainer
 
 _CELLS, _CLASSES = 3, 5
@@ -27,9 +28,12 @@ _SCALES = {"log": " (log)", "link": " (h)", "quantile": " (share)"} | dict.fromk
 )
 @o.with_options(o.AIM, o.MODEL, o.ANSWER)
 def explain(
-    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
+    model: Annotated[str, typer.Argument(help="Folder of `vicinal fit`, or of `vicinal match`.", metavar="MODEL")],
     *,
-    row_id: Annotated[list[str] | None, typer.Option("--id", help="Id of a row of the bank.", metavar="ID")] = None,
+    row_id: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Id of a row of the bank; of a matcher two, left and right.", metavar="ID"),
+    ] = None,
     row: Annotated[
         str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
     ] = None,
@@ -47,11 +51,12 @@ def explain(
 ) -> None:
     """Show the rows behind a prediction, how much each adds, and how uncertain the prediction is.
 
-    Rows of the bank (--id) are predicted without themselves.
+    Rows of the bank (--id) are predicted without themselves. Of a matcher: what each column says of two rows.
     """
     from vicinal.core.checks import check_between, check_choice, check_integer, local_path
+    from vicinal.core.folders import kind_of
     from vicinal.data.sources import table_source
-    from vicinal.workflows.explain import DRAWN, Explainer, draw_reasons, explained_record
+    from vicinal.workflows.explain import DRAWN, Explainer, draw_reasons, explain_pair, explained_record, pair_record
 
     chosen = [name for name, value in (("--id", row_id), ("--row", row), ("--file", file)) if value is not None]
     if len(chosen) != 1:
@@ -62,8 +67,18 @@ def explain(
     drawing = None if plot is None else local_path("--plot", plot, written=True)
     if drawing is not None:
         check_choice("--plot", drawing.suffix.lower(), DRAWN)
+    folder = local_path("model", model)
+    if kind_of(folder) == "matcher":
+        pair = explain_pair(folder, row_id or [], k)
+        if drawing is not None:
+            draw_reasons([pair], drawing)
+        if options["as_json"]:
+            print_json(pair_record(pair))
+        else:
+            _print_pair(pair)
+        return
     explainer = Explainer(
-        local_path("model", model),
+        folder,
         k,
         coverage=interval,
         target=target,
@@ -132,6 +147,26 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         output.print(sentence, markup=False)
     adjusted = [] if trend is None else ["adjusted"]
     print_rows("", ["id", "label", *adjusted, "weight", adds, *by, *columns], lines, numbers=False)
+
+
+def _print_pair(pair: "PairExplanation") -> None:
+    from vicinal.report.text import percent
+
+    heading = (
+        f"{cell_words(pair.left)} and {cell_words(pair.right)}: match with probability {percent(pair.probability)}"
+    )
+    output.print(heading, style="bold", markup=False)
+    if pair.start == pair.start:
+        output.print(f"Match weights in bits, from {pair.start:.1f} before any column.", markup=False)
+    weighed = [[c.column, cell_words(c.left), cell_words(c.right), c.verdict, _bits(c.weight)] for c in pair.cells]
+    rest = [["beyond columns", "", "", "", _bits(pair.refined)]]
+    print_rows("", ["column", "left", "right", "verdict", "weight"], weighed + rest, numbers=False)
+    for left, right, match, _ in pair.resembles:
+        output.print(f"like the labeled pair {left} and {right} ({'match' if match else 'no match'})", markup=False)
+
+
+def _bits(weight: float) -> str:
+    return f"{weight:+.1f}" if weight == weight else ""
 
 
 def _near_by(columns: dict[str, float]) -> str:

@@ -17,8 +17,8 @@ _LINES = 10
 _TABLES = 3
 """The same as tables, which are larger."""
 
-_SHOWN = 3
-"""Rows that are told of one by one."""
+_SHOWN, _CARRIED = 3, 0.6
+"""Rows that are told of one by one, at least, and the share of the weight of all rows that they carry."""
 
 _REASONS = 2
 """Columns that an adjustment is said to come from."""
@@ -176,7 +176,9 @@ class Explanation:
         return f"{_short(self.prediction)}: {', '.join(parts)}"
 
     def sentence(self, unit: str = "row") -> str:
-        """The prediction in words: what the first three rows had, by what each is adjusted, and what it counts.
+        """The prediction in words: what rows had, by what each is adjusted, and what it counts.
+
+        Named are rows that make up 60 % of the weight of all rows, three at least, of those that were asked for.
 
         Args:
             unit: what a row is: a patient, a house.
@@ -340,14 +342,17 @@ def _short(value: Any) -> str:
 
 def _in_words(explanation: Explanation, unit: str) -> str:
     rows = len(explanation.neighbors) + explanation.other_count
-    parts = [_row(one) for one in explanation.neighbors[:_SHOWN]]
-    rest = 1 - sum(one.weight for one in explanation.neighbors[:_SHOWN])
-    if explanation.trend is not None:
-        rest -= explanation.trend.weight
-        if explanation.trend.weight >= 0.005:
-            value = f"{_number(explanation.trend.value)}, " if explanation.plain else ""
-            parts.append(f"the trend by columns, {value}counts {_percent(explanation.trend.weight)}")
-    left = rows - min(_SHOWN, len(explanation.neighbors))
+    rest = 1 - (0 if explanation.trend is None else explanation.trend.weight)
+    parts: list[str] = []
+    named = _CARRIED * rest
+    for one in explanation.neighbors:
+        if len(parts) < _SHOWN or named > 1e-9:
+            parts.append(_row(one))
+            rest, named = rest - one.weight, named - one.weight
+    left = rows - len(parts)
+    if explanation.trend is not None and explanation.trend.weight >= 0.005:
+        value = f"{_number(explanation.trend.value)}, " if explanation.plain else ""
+        parts.append(f"the trend by columns, {value}counts {_percent(explanation.trend.weight)}")
     if left and abs(rest) >= 0.005:
         parts.append(f"{left} more count {_percent(rest)}")
     like = f"{rows} {unit}{'' if rows == 1 else 's'} like this one"

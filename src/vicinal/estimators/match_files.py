@@ -146,6 +146,37 @@ def write_matcher(
         linkage: the estimates.
         learned: None where the estimates count alone.
     """
+    saved = matcher_settings(config, tables, pairs, linkage, learned)
+    (stage / CONFIG).write_text(saved.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    encoder, (labelled, labels) = tables.encoder, pairs
+    state = {f"{table.name}.vectors": table.vectors.contiguous() for table in tables.tables}
+    state |= {f"{table.name}.thing": torch.from_numpy(table.thing.astype(np.int64)) for table in tables.tables}
+    state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
+    state |= _linkage_state(linkage)
+    if linkage.refinement is not None:
+        linkage.refinement.forest.save(stage / REFINEMENT)
+    if learned is not None:
+        state["known"] = torch.from_numpy(np.ascontiguousarray(learned.known))
+        learned.scorer.save(stage / SCORER)
+        if learned.reader is not None:
+            learned.reader.save(stage / READER)
+    if encoder is not None:
+        state |= {f"encoder.{name}": value.clone() for name, value in encoder.trained_state().items()}
+    save_file(state, stage / TENSORS)
+    for table in tables.tables:
+        _saved_rows(table, tables.columns).to_parquet(stage / f"{table.name}.parquet", index=False)
+    labelled.to_parquet(stage / PAIRS, index=False)
+    labels.to_parquet(stage / LABELS, index=False)
+
+
+def matcher_settings(
+    config: Mapping[str, Any],
+    tables: MatchedTables,
+    pairs: tuple[pd.DataFrame, pd.DataFrame],
+    linkage: Linkage,
+    learned: LabelScorer | None,
+) -> SavedMatcher:
+    """What ``matcher.json`` holds of a matcher; see :func:`write_matcher`."""
     encoder, (labelled, labels) = tables.encoder, pairs
     settings = {
         "version": VERSION,
@@ -169,26 +200,7 @@ def write_matcher(
         **config,
         "scores": {name: value for name, value in config["scores"].items() if np.isfinite(value)},
     }
-    saved = check_settings("matcher", SavedMatcher, settings)
-    (stage / CONFIG).write_text(saved.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    state = {f"{table.name}.vectors": table.vectors.contiguous() for table in tables.tables}
-    state |= {f"{table.name}.thing": torch.from_numpy(table.thing.astype(np.int64)) for table in tables.tables}
-    state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
-    state |= _linkage_state(linkage)
-    if linkage.refinement is not None:
-        linkage.refinement.forest.save(stage / REFINEMENT)
-    if learned is not None:
-        state["known"] = torch.from_numpy(np.ascontiguousarray(learned.known))
-        learned.scorer.save(stage / SCORER)
-        if learned.reader is not None:
-            learned.reader.save(stage / READER)
-    if encoder is not None:
-        state |= {f"encoder.{name}": value.clone() for name, value in encoder.trained_state().items()}
-    save_file(state, stage / TENSORS)
-    for table in tables.tables:
-        _saved_rows(table, tables.columns).to_parquet(stage / f"{table.name}.parquet", index=False)
-    labelled.to_parquet(stage / PAIRS, index=False)
-    labels.to_parquet(stage / LABELS, index=False)
+    return check_settings("matcher", SavedMatcher, settings)
 
 
 def _linkage_settings(linkage: Linkage) -> dict[str, Any]:

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vicinal.core import check_choice, short
@@ -41,7 +42,7 @@ from vicinal.estimators.linking import (
     pairs_within,
 )
 from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
-from vicinal.estimators.match_files import read_matcher, write_matcher
+from vicinal.estimators.match_files import matcher_settings, read_matcher, write_matcher
 from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import (
@@ -61,6 +62,9 @@ from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
 from vicinal.linkage.competition import partners
 from vicinal.metrics import candidate_recall, link_quality
+
+if TYPE_CHECKING:
+    from vicinal.report.summary import Summary
 
 FEW = 200
 """Labels below which no scorer is learned from them: they are learned from as the estimates are, and beside them."""
@@ -759,6 +763,22 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     # Files.
 
+    def summary(self) -> "Summary":
+        """What was fitted, on what, with which settings, and how well, as ``vicinal show`` prints it of a folder."""
+        from vicinal.report.summary import MatcherSettings, matcher_facts, summary
+
+        check_is_fitted(self, "tables_")
+        shown = MatcherSettings.model_validate_json(matcher_settings(*self._saved()).model_dump_json())
+        return summary(matcher_facts(shown))
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: of a fitted matcher its summary, else scikit-learn's diagram."""
+        if not hasattr(self, "tables_"):
+            return str(super()._html_repr())
+        from vicinal.report.theme import notebook_html
+
+        return notebook_html(self.summary().part(type(self).__name__, self.notes_))
+
     def save(self, folder: str | Path) -> None:
         """Write the matcher as a folder, whole or not at all: JSON, safetensors and parquet, no pickle."""
         with staged_folder(Path(folder), "matcher") as stage:
@@ -766,6 +786,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def write(self, stage: Path) -> None:
         """Write the files of the matcher into an empty folder."""
+        write_matcher(stage, *self._saved())
+
+    def _saved(self) -> tuple[dict[str, Any], MatchedTables, tuple[pd.DataFrame, pd.DataFrame], Linkage, Any]:
+        """What a folder holds, as :func:`vicinal.estimators.match_files.write_matcher` takes it."""
         config = {
             "parameters": {name: value for name, value in self.get_params(deep=False).items() if name not in _LOCAL},
             "threshold": self.threshold_,
@@ -773,7 +797,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             "scores": self.scores_,
             "notes": self.notes_,
         }
-        write_matcher(stage, config, self.tables_, (self.labelled_, self.labels_), self.linkage_, self.learned_)
+        return config, self.tables_, (self.labelled_, self.labels_), self.linkage_, self.learned_
 
     @classmethod
     def load(cls, folder: str | Path, *, encoders: Mapping[str, str] | None = None) -> Self:

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vicinal.core import check_choice, counted, listed, short
@@ -23,9 +24,12 @@ from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.click_sides import Side
 from vicinal.estimators.column_kernel import ColumnKernel, NearRows
 from vicinal.estimators.inputs import as_table
-from vicinal.estimators.recommend_files import read_recommender, write_recommender
+from vicinal.estimators.recommend_files import read_recommender, recommender_settings, write_recommender
 from vicinal.factorization import als, fold_in, fold_in_shares
 from vicinal.metrics import recall_at_k
+
+if TYPE_CHECKING:
+    from vicinal.report.summary import Summary
 
 Ids = np.ndarray[Any, Any]
 Log = Callable[[str], None]
@@ -38,6 +42,9 @@ AMONG = ("all", "known", "new")
 
 _FEW, _USERS, _CUT = 200, 2000, 20
 """Clicks below which the settings are those in the middle; users that settings are compared on; items of a list."""
+
+_SHOWN = 10
+"""Rows of each table of reasons that a notebook shows."""
 
 _BLOCK = 512
 """Users that are scored at a time."""
@@ -61,6 +68,18 @@ class Reasons(NamedTuple):
     clicks: pd.DataFrame
     neighbors: pd.DataFrame
     people: pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        from vicinal.report.notebook import plain_table
+        from vicinal.report.theme import notebook_html
+
+        title, parts = f"Score {self.score:.4g}, by {self.by}", []
+        for table in (self.clicks, self.neighbors, self.people):
+            if len(table):
+                more = [f"{len(table) - _SHOWN} more rows"] * (len(table) > _SHOWN)
+                parts.append(plain_table([*table], table[:_SHOWN].to_numpy(object).tolist(), title, *more))
+                title = ""
+        return notebook_html(*(parts or [plain_table([], [], title)]))
 
 
 class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -546,6 +565,22 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             self.kernels_[name] = ColumnKernel(columns, former.columns, self.encoders, former.form).with_rates(former)
 
     # Files.
+
+    def summary(self) -> "Summary":
+        """What was fitted, on what, with which settings, and how well, as ``vicinal show`` prints it of a folder."""
+        from vicinal.report.summary import RecommenderSettings, recommender_facts, summary
+
+        check_is_fitted(self, "vectors_")
+        shown = RecommenderSettings.model_validate_json(recommender_settings(self).model_dump_json())
+        return summary(recommender_facts(shown))
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: of a fitted recommender its summary, else scikit-learn's diagram."""
+        if not hasattr(self, "vectors_"):
+            return str(super()._html_repr())
+        from vicinal.report.theme import notebook_html
+
+        return notebook_html(self.summary().part(type(self).__name__, self.notes_))
 
     def save(self, folder: str | Path) -> None:
         """Write the recommender as a folder, whole or not at all: JSON, safetensors and parquet, no pickle."""

@@ -87,6 +87,22 @@ class SavedRecommender(Saved):
 
 def write_recommender(stage: Path, model: Any) -> None:
     """Write the files of a recommender into an empty folder."""
+    (stage / CONFIG).write_text(recommender_settings(model).model_dump_json(indent=1) + "\n", encoding="utf-8")
+    state = {"vectors": model.vectors_.contiguous(), "trained": torch.from_numpy(model.trained_.copy())}
+    save_file(state, stage / TENSORS)
+    entries = model.clicks_.tocoo()
+    columns = {"user": entries.row, "item": entries.col, "value": entries.data}
+    pd.DataFrame(columns).to_parquet(stage / CLICKS, index=False)
+    for side in (model.items_, model.users_):
+        cells = {_IDS: side.ids, _DESCRIBED: side.described}
+        for name in () if side.rows is None else side.rows.columns:
+            column = side.rows[name]
+            cells[name] = [shown_cell(cell, None) for cell in column] if column.dtype == object else column.to_numpy()
+        pd.DataFrame(cells).to_parquet(stage / SIDES[side.name], index=False)
+
+
+def recommender_settings(model: Any) -> SavedRecommender:
+    """What ``recommender.json`` holds of a recommender."""
     kernels = {
         name: {
             "columns": kernel.columns,
@@ -111,19 +127,7 @@ def write_recommender(stage: Path, model: Any) -> None:
         "scores": model.scores_,
         "notes": model.notes_,
     }
-    saved = check_settings("recommender", SavedRecommender, settings)
-    (stage / CONFIG).write_text(saved.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    state = {"vectors": model.vectors_.contiguous(), "trained": torch.from_numpy(model.trained_.copy())}
-    save_file(state, stage / TENSORS)
-    entries = model.clicks_.tocoo()
-    columns = {"user": entries.row, "item": entries.col, "value": entries.data}
-    pd.DataFrame(columns).to_parquet(stage / CLICKS, index=False)
-    for side in (model.items_, model.users_):
-        cells = {_IDS: side.ids, _DESCRIBED: side.described}
-        for name in () if side.rows is None else side.rows.columns:
-            column = side.rows[name]
-            cells[name] = [shown_cell(cell, None) for cell in column] if column.dtype == object else column.to_numpy()
-        pd.DataFrame(cells).to_parquet(stage / SIDES[side.name], index=False)
+    return check_settings("recommender", SavedRecommender, settings)
 
 
 def read_recommender(folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from vicinal.core.checks import check_between
 from vicinal.core.files import replace_text
 from vicinal.report.records import CompareRecord
 from vicinal.report.tables import mean_and_deviation, relative_change, splits_won, spread
-from vicinal.report.text import clean, metric_name, one_line
+from vicinal.report.text import clean, one_line
 from vicinal.report.theme import CLASSES, INK, MUTED, WARM, Picture, blank, picture, rendered, style
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def compare_html(record: CompareRecord) -> str:
     return rendered(
         "compare.html",
         record,
-        metric=metric_name(record.metric) + (f" x {record.scale:g}" if record.scale != 1 else ""),
+        metric=record.measure,
         methods=[one_line(method, 40) for method in record.methods],
         rows=[_row(record, dataset) for dataset in record.results],
         ranks=[(one_line(m, 40), f"{record.ranks[m]:.2f}" if m in record.ranks else "") for m in record.methods],

@@ -221,6 +221,9 @@ class ShownRecord:
     target_name: str
     scores: Mapping[str, Any]
 
+    def _title(self) -> str:
+        return f"{self.name}: {self.target_name}"
+
     def _lines(self) -> list[list[str]]:
         each = self.scores if "model" in self.scores else {"model": self.scores, **getattr(self, "baselines", {})}
         metrics = list(dict.fromkeys(metric for scores in each.values() for metric in scores))
@@ -230,13 +233,13 @@ class ShownRecord:
     def __repr__(self) -> str:
         heads, *rows = self._lines()
         said = [", ".join(f"{a} {b}".strip() for a, b in zip(heads, row, strict=True)) for row in rows]
-        return "\n".join([f"{self.name}: {self.target_name}", *said])
+        return "\n".join([self._title(), *said])
 
     def _repr_html_(self) -> str:
         from vicinal.report.theme import Part, notebook_html
 
         headings, *rows = self._lines()
-        return notebook_html(Part(f"{self.name}: {self.target_name}", headings=headings, rows=rows))
+        return notebook_html(Part(self._title(), headings=headings, rows=rows))
 
 
 @dataclass(eq=False, repr=False)
@@ -343,8 +346,8 @@ class FitRecord(ShownRecord):
                 raise ValueError(f"predicted: expected probabilities {expected}, got {self.predicted.shape}")
 
 
-@dataclass(eq=False)
-class CompareRecord:
+@dataclass(eq=False, repr=False)
+class CompareRecord(ShownRecord):
     """Several methods on the same splits of one or several data sets.
 
     Attributes:
@@ -398,6 +401,18 @@ class CompareRecord:
     def methods(self) -> list[str]:
         """All methods, in the order in which they first appear."""
         return list(dict.fromkeys(method for methods in self.results.values() for method in methods))
+
+    @property
+    def measure(self) -> str:
+        """The metric, with the factor that values are multiplied by."""
+        return metric_name(self.metric) + (f" x {self.scale:g}" if self.scale != 1 else "")
+
+    def _title(self) -> str:
+        return f"{self.name}: mean {self.measure}"
+
+    def _lines(self) -> list[list[str]]:
+        means = [{m: number(self.scale * float(np.mean(v))) for m, v in one.items()} for one in self.results.values()]
+        return [["", *self.results], *([method, *(one.get(method, "") for one in means)] for method in self.methods)]
 
 
 Part = Literal["bank", "held out", "new"]

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -83,6 +83,36 @@ class ModelSettings(ShownSettings):
     notes: _Notes = Field(default_factory=_Notes)
 
 
+class MatcherSettings(ShownSettings):
+    """Those of a matcher."""
+
+    vicinal: str
+    parameters: dict[str, JsonValue]
+    texts: list[str]
+    numbers: list[str]
+    media: dict[str, str]
+    rows: list[int]
+    labelled: int
+    scorer: str | None = None
+    threshold: float | None = None
+    scores: dict[str, float] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+
+
+class RecommenderSettings(ShownSettings):
+    """Those of a recommender."""
+
+    vicinal: str
+    parameters: dict[str, JsonValue]
+    settings: tuple[float, float]
+    users: int
+    items: int
+    clicks: int
+    kernels: dict[str, dict[str, JsonValue]]
+    scores: dict[str, float] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+
+
 def model_facts(config: ModelSettings, bank: int, held_out: int) -> dict[str, Any]:
     """What ``vicinal show --json`` says of a model with so many rows in its bank, and held out of training."""
     notes, classes = config.notes, config.classes
@@ -105,6 +135,38 @@ def model_facts(config: ModelSettings, bank: int, held_out: int) -> dict[str, An
         "scores": notes.scores,
         "trials": [trial.model_dump(exclude={"version"}) for trial in config.trials],
         "adapted": (config.adaptation or {}).get("rows"),
+    }
+
+
+def matcher_facts(config: MatcherSettings) -> dict[str, Any]:
+    """What ``vicinal show --json`` says of a matcher."""
+    kinds = dict.fromkeys(config.texts, "text") | dict.fromkeys(config.numbers, "number") | config.media
+    sides = ("left", "right") if len(config.rows) > 1 else ("rows",)
+    return {
+        "task": "matching",
+        "vicinal": config.vicinal,
+        "rows": dict(zip(sides, config.rows, strict=True)) | {"labelled pairs": config.labelled},
+        "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
+        "settings": {**config.parameters, "scorer": config.scorer, "threshold": config.threshold},
+        "scores": {"model": config.scores} if config.scores else {},
+        "notes": config.notes,
+    }
+
+
+def recommender_facts(config: RecommenderSettings) -> dict[str, Any]:
+    """What ``vicinal show --json`` says of a recommender."""
+    kinds: dict[str, Any] = {}
+    for kernel in config.kernels.values():
+        columns = kernel.get("columns")
+        kinds |= columns if isinstance(columns, dict) else {}
+    return {
+        "task": "recommending",
+        "vicinal": config.vicinal,
+        "rows": {"users": config.users, "items": config.items, "clicks": config.clicks},
+        "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
+        "settings": {**config.parameters, **dict(zip(("confidence", "ridge"), config.settings, strict=True))},
+        "scores": {"model": config.scores} if config.scores else {},
+        "notes": config.notes,
     }
 
 
@@ -143,11 +205,12 @@ class Summary(dict[str, str]):
 
         return notebook_html(self.part())
 
-    def part(self, title: str = "") -> Any:
-        """The same as a part of what a notebook shows."""
+    def part(self, title: str = "", notes: Sequence[str] = ()) -> Any:
+        """The same as a part of what a notebook shows, with sentences below."""
         from vicinal.report.theme import Part
 
-        return Part(title, headings=["", ""], rows=[[name, one_line(words, 300)] for name, words in self.items()])
+        rows = [[name, one_line(words, 300)] for name, words in self.items()]
+        return Part(title, headings=["", ""], rows=rows, sentences=[one_line(note, 300) for note in notes])
 
 
 def summary(facts: Mapping[str, Any]) -> Summary:

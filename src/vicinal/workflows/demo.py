@@ -155,7 +155,7 @@ def _lines(outcome: FitOutcome) -> list[str]:
     order = np.argsort(part.target, kind="stable")
     at = order[np.linspace(0, len(order) - 1, EXAMPLES + 2).round().astype(int)[1:-1]]
     names = [str(name) for name in np.asarray(part.ids)[at]]
-    explained = outcome.model.explain(part.frame.iloc[at], 3, ids=names)
+    explained = outcome.model.explain(part.frame.iloc[at], 10, ids=names)
     return [
         f"{name} ({truth:g}): {one.sentence('car')}"
         for name, truth, one in zip(names, part.target[at].tolist(), explained, strict=True)

@@ -18,9 +18,11 @@ from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import nearness_by_column
+from vicinal.estimators.matching import RowMatcher
 from vicinal.estimators.neighbors import NeighborClassifier
+from vicinal.estimators.pair_explanation import PairExplanation
 from vicinal.estimators.search import query_table, rows_of
-from vicinal.plot import reasons
+from vicinal.plot import match_weights, reasons
 from vicinal.report.text import one_line
 from vicinal.report.theme import sheet, style, written
 from vicinal.training.rows import spread
@@ -247,20 +249,41 @@ def explained_record(one: Explained) -> dict[str, Any]:
     }
 
 
-def draw_reasons(rows: Sequence[Explained], path: Path) -> None:
-    """Write a picture of the reasons of the first predictions, one below the other: see :func:`vicinal.plot.reasons`.
+def explain_pair(folder: Path, ids: Sequence[str], k: int = 3) -> PairExplanation:
+    """Why a left and a right row of the matcher in a folder, by their ids, are taken for one thing or not."""
+    if len(ids) != 2:
+        raise ValueError(f"--id: expected two of a matcher, a left and a right row, got {len(ids)}")
+    return RowMatcher.load(folder).explain(pd.DataFrame({"left": ids[:1], "right": ids[1:]}), k)[0]
+
+
+def pair_record(pair: PairExplanation) -> dict[str, Any]:
+    """An explained pair as a dictionary for programs; gaps are None."""
+    cells = [{name: None if value != value else value for name, value in vars(cell).items()} for cell in pair.cells]
+    record = {"left": pair.left, "right": pair.right, "probability": pair.probability, "start": pair.start}
+    names = ("left", "right", "match", "likeness")
+    resembles = [dict(zip(names, one, strict=True)) for one in pair.resembles]
+    return json_row({**record, "refined": pair.refined}) | {"cells": cells, "resembles": resembles}
+
+
+def draw_reasons(rows: Sequence[Explained | PairExplanation], path: Path) -> None:
+    """Write a picture of the reasons of the first predictions or pairs, one below the other: see :mod:`vicinal.plot`.
 
     Args:
         rows: explained.
         path: of a file with one of the endings ``DRAWN``.
     """
     some = rows[:_DRAWN_ROWS]
-    heights = [5.0 + len(one.explanation.steps()) for one in some]
+    heights = [5.0 + len((one if isinstance(one, PairExplanation) else one.explanation).steps()) for one in some]
     with style():
         figure = sheet(5.6, 0.27 * sum(heights))
         panels = figure.subplots(len(some), 1, squeeze=False, height_ratios=heights)[:, 0]
         for panel, one in zip(panels, some, strict=True):
-            reasons(one.explanation, ax=panel)
-            panel.set_title(one_line(one.query, 40), loc="left", fontsize=9)
+            if isinstance(one, PairExplanation):
+                match_weights(one, ax=panel)
+                title = f"{one.left} and {one.right}"
+            else:
+                reasons(one.explanation, ax=panel)
+                title = one.query
+            panel.set_title(one_line(title, 40), loc="left", fontsize=9)
     with replaced_file(path) as aside:
         aside.write_bytes(written(figure, path.suffix.lower()[1:]))

@@ -181,6 +181,7 @@ def fit_table(
         if out is not None:
             notes = _notes(job, records[0], opened.chunked)
             write_fit(out, model, records[0], split, notes, further=records[1:])
+    model.set_params(cache_dir=job.parameters.get("cache_dir"), checkpoint_dir=None)  # those of the run are gone
     return FitOutcome(model, records[0], opened, split, out, records[1:])
 
 

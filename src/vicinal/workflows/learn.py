@@ -150,6 +150,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
             with staged_folder(out) as stage:
                 write_model(model, stage, notes | {"scores": {k: dict(v) for k, v in _plain(record).items()}})
                 write_learned_page(record, stage / "report.html")
+    model.set_params(cache_dir=settings.get("cache_dir"), checkpoint_dir=None)  # those of the run are gone
     return LearnOutcome(model, record, out)
 
 

@@ -4,12 +4,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, JsonValue
-
 from vicinal.core.checks import ECHO, short_text
 from vicinal.core.folders import CHANGES, MARKERS, check_sums, kind_of, read_whole
 from vicinal.core.untrusted import LARGEST_SETTINGS, check_inside, open_regular, read_settings
-from vicinal.report.summary import ModelSettings, ShownSettings, model_facts
+from vicinal.report.summary import (
+    MatcherSettings,
+    ModelSettings,
+    RecommenderSettings,
+    ShownSettings,
+    matcher_facts,
+    model_facts,
+    recommender_facts,
+)
 
 _HELD_OUT = "held"
 
@@ -18,32 +24,6 @@ class _Rows(ShownSettings):
     rows: int
     dim: int
     storage: str
-
-
-class _Matcher(ShownSettings):
-    vicinal: str
-    parameters: dict[str, JsonValue]
-    texts: list[str]
-    numbers: list[str]
-    media: dict[str, str]
-    rows: list[int]
-    labelled: int
-    scorer: str | None = None
-    threshold: float | None = None
-    scores: dict[str, float] = Field(default_factory=dict)
-    notes: list[str] = Field(default_factory=list)
-
-
-class _Recommender(ShownSettings):
-    vicinal: str
-    parameters: dict[str, JsonValue]
-    settings: tuple[float, float]
-    users: int
-    items: int
-    clicks: int
-    kernels: dict[str, dict[str, JsonValue]]
-    scores: dict[str, float] = Field(default_factory=dict)
-    notes: list[str] = Field(default_factory=list)
 
 
 def list_changes(folder: Path) -> list[dict[str, Any]]:
@@ -126,35 +106,12 @@ def _bank(folder: Path) -> _Rows:
 
 
 def _matcher(folder: Path) -> dict[str, Any]:
-    config = read_settings(folder / MARKERS["matcher"], _Matcher, "a matcher", newest=1)
-    kinds = dict.fromkeys(config.texts, "text") | dict.fromkeys(config.numbers, "number") | config.media
-    sides = ("left", "right") if len(config.rows) > 1 else ("rows",)
-    return {
-        "task": "matching",
-        "vicinal": config.vicinal,
-        "rows": dict(zip(sides, config.rows, strict=True)) | {"labelled pairs": config.labelled},
-        "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
-        "settings": {**config.parameters, "scorer": config.scorer, "threshold": config.threshold},
-        "scores": {"model": config.scores} if config.scores else {},
-        "notes": config.notes,
-    }
+    return matcher_facts(read_settings(folder / MARKERS["matcher"], MatcherSettings, "a matcher", newest=1))
 
 
 def _recommender(folder: Path) -> dict[str, Any]:
-    config = read_settings(folder / MARKERS["recommender"], _Recommender, "a recommender", newest=1)
-    kinds: dict[str, Any] = {}
-    for kernel in config.kernels.values():
-        columns = kernel.get("columns")
-        kinds |= columns if isinstance(columns, dict) else {}
-    return {
-        "task": "recommending",
-        "vicinal": config.vicinal,
-        "rows": {"users": config.users, "items": config.items, "clicks": config.clicks},
-        "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
-        "settings": {**config.parameters, **dict(zip(("confidence", "ridge"), config.settings, strict=True))},
-        "scores": {"model": config.scores} if config.scores else {},
-        "notes": config.notes,
-    }
+    name = MARKERS["recommender"]
+    return recommender_facts(read_settings(folder / name, RecommenderSettings, "a recommender", newest=1))
 
 
 def size_words(size: int) -> str:
