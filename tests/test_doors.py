@@ -257,6 +257,7 @@ LONG = {
         "learners_of_slices",
         "odd_ones",
         "parts_of_vectors",
+        "shapes_as_sets",
         "two_halves",
     )
 }

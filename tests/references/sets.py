@@ -32,6 +32,14 @@ def moments(encoder, x):
     return np.array([*(np.mean(column) for column in x.T), *deviation, np.log(1 + len(x))])
 
 
+def sliced_quantiles(encoder, x):
+    """Elements at the ranks of the levels (k - 1/2) / K along each direction, over a root, and how many there are."""
+    levels = (np.arange(encoder.levels) + 0.5) / encoder.levels
+    along = x @ encoder.along.numpy().T.astype(float)
+    quantiles = [np.quantile(column, levels, method="inverted_cdf") for column in along.T]
+    return np.array([*(np.concatenate(quantiles) / np.sqrt(len(levels) * along.shape[1])), np.log(1 + len(x))])
+
+
 def set_score(pool, scores, sharpness=1.0, k=3):
     """Of the scores of the elements of one set with one item."""
     s = np.asarray(scores, float)

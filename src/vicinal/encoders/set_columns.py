@@ -98,7 +98,7 @@ class SetColumnEncoder(ColumnEncoder):
         columns: the column; a cell is a list, or text that is a list in JSON.
         encoder: name of the set encoder, of the encoder of its elements, or both with a colon between them.
         dim: width of the vectors of sets; None: 64, or the natural width for set encoders that learn nothing
-            ("moments").
+            ("moments" and "sliced").
 
     >>> frame = pd.DataFrame({"tags": [["red", "new"], ["red"], None, []]})
     >>> encoder = SetColumnEncoder("tags").fit(frame)
@@ -127,7 +127,7 @@ class SetColumnEncoder(ColumnEncoder):
 
     @property
     def untrained(self) -> bool:
-        """See :class:`ColumnEncoder`: "moments" of elements whose encoder is not trained."""
+        """See :class:`ColumnEncoder`: "moments" or "sliced" of elements whose encoder is not trained."""
         elements, sets = self._fitted()
         return self.frozen or (elements.frozen and all(weight is sets.empty for weight in sets.parameters()))
 
@@ -249,11 +249,10 @@ class SetColumnEncoder(ColumnEncoder):
         """Take a fitted encoder of elements, and make that of the sets of its vectors."""
         self.elements = elements
         name = set_parts(self.name)[0]
-        dim = WIDTH if self._dim is None and name != "moments" else self._dim
+        item = entry("set_encoder", name)
+        dim = WIDTH if self._dim is None and "parameter-free" not in item.facts else self._dim
         shape = getattr(elements, "image_shape", None) if name == "set_convolution" else None
-        self.sets: SetEncoder = entry("set_encoder", name).factory(
-            elements.dim, dim, **({} if shape is None else {"image_shape": shape})
-        )
+        self.sets: SetEncoder = item.factory(elements.dim, dim, **({} if shape is None else {"image_shape": shape}))
 
     def _fitted(self) -> tuple[ColumnEncoder, SetEncoder]:
         if self.element_kind is None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vicinal.core import entry
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.progress import logged, report
 from vicinal.data import Split, duplicates_across, find_duplicates
@@ -350,7 +351,9 @@ def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[s
 
     def untrained(kind: str, encoder: str) -> bool:
         sets, _, elements = encoder.partition(":") if kind == "set" else ("moments", "", encoder)
-        return sets == "moments" and not {"ngrams", "cnn"} & {*elements.split(" or ")}
+        return "parameter-free" in entry("set_encoder", sets).facts and not {"ngrams", "cnn"} & {
+            *elements.split(" or ")
+        }
 
     plain, kinds = {"number", "category", "vector"}, opened.kinds.items()
     every = all(kind in plain or untrained(kind, encoders[name]) for name, kind in kinds)

@@ -32,7 +32,9 @@ def encoder_of(entry, width=3, dim=4, **settings):
 @cache
 def small(entry):
     """One that is only read."""
-    return encoder_of(entry, **{"set_convolution": {"filters": (4, 8)}, "moments": {}}.get(entry.name, {"hidden": 8}))
+    return encoder_of(
+        entry, **{"set_convolution": {"filters": (4, 8)}, "moments": {}, "sliced": {}}.get(entry.name, {"hidden": 8})
+    )
 
 
 def sets(seed, b=4, n=6, d=3):

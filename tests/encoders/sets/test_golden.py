@@ -26,11 +26,13 @@ from vicinal.encoders.sets import (
     SetConvolution,
     SetConvolution2d,
     SetTransformer,
+    SlicedQuantiles,
     SlotSums,
     sufficient_width,
     two_phase_backward,
 )
 from vicinal.encoders.sets.view_transformer import ViewTransformer, max_mean
+from vicinal.transport import sliced_wasserstein
 
 GOLDEN = Path(__file__).parents[2] / "golden/sets"
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -388,6 +390,22 @@ def test_moments_equal_numpy_and_are_mapped_if_a_width_is_given():
     assert [name for name, _ in encoder.named_parameters()] == ["empty"]
     mapped = Moments(2, 3).double()
     torch.testing.assert_close(mapped(x), mapped.out(torch.from_numpy(want)))
+
+
+@pytest.mark.parametrize("width", [1, 3, 40])
+def test_quantiles_equal_numpy_and_their_distance_is_the_sliced_wasserstein_distance(width):
+    encoder = SlicedQuantiles(width, directions=5, levels=4).double()
+    x = normal(8, 6, 7, width)
+    valid = torch.arange(7) < torch.tensor([1, 2, 3, 4, 5, 7])[:, None]
+    want = np.stack([reference.sliced_quantiles(encoder, x[row, some].numpy()) for row, some in enumerate(valid)])
+    np.testing.assert_allclose(encoder(x, valid).detach().numpy(), want, rtol=1e-12, atol=1e-12)
+    assert encoder.dim == (5 if width > 1 else 1) * 4 + 1
+    assert [name for name, _ in encoder.named_parameters()] == ["empty"]
+    one, other = normal(1, 3, 4, width), normal(2, 3, 2, width)  # as many elements as levels, and half as many
+    apart = (encoder(one) - encoder(other))[:, :-1].norm(dim=1)
+    torch.testing.assert_close(apart, sliced_wasserstein(one, other, directions=encoder.along))
+    mapped = SlicedQuantiles(width, 3, directions=5, levels=4).double()
+    torch.testing.assert_close(mapped(x, valid), mapped.out(torch.from_numpy(want)))
 
 
 def test_power_sums_of_one_projection_give_the_multiset_back():

@@ -3,7 +3,7 @@
 from vicinal.encoders.sets.attention_pooling import AttSets, FeatureAttention, two_phase_backward
 from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_elements, order_gap
 from vicinal.encoders.sets.deep_sets import DeepSets, EquivariantLayer
-from vicinal.encoders.sets.moments import Moments
+from vicinal.encoders.sets.moments import Moments, SlicedQuantiles
 from vicinal.encoders.sets.monoid import CommutativeFold, CommutativeMonoid
 from vicinal.encoders.sets.passages import PassageAttention, PassageScorer
 from vicinal.encoders.sets.power_sums import ExponentialSums, PowerSums, sufficient_width
@@ -42,6 +42,7 @@ __all__ = [
     "SetConvolution2d",
     "SetEncoder",
     "SetTransformer",
+    "SlicedQuantiles",
     "SlotSums",
     "SubsetScore",
     "ViewTransformer",
