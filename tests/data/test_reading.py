@@ -173,6 +173,42 @@ def test_lines_before_the_header_are_skipped_and_said(tmp_path, before):
     assert lines == [f"d.csv: skipped {skipped} before the header"]
 
 
+def test_merged_cells_above_the_names_are_skipped_and_no_row_is(tmp_path):
+    frame, lines = said(write(tmp_path, "Place,,Sold\nstreet,town,price\nA,B,1\nC,D,2\n"))
+    assert frame.columns.tolist() == ["street", "town", "price"]
+    assert lines == ["d.csv: skipped 1 line before the header"]
+    for text in (",a,b\nx,y,z\n1,2,3\n", "a,,b\nx,y,z\nu,v,w\n", "a,,b\nx,x,z\n1,2,3\n", "a,,b\n1,y,z\n1,2,3\n"):
+        assert lines_before(write(tmp_path, text), "utf-8", ",") == 0
+
+
+def test_lines_that_repeat_the_header_are_skipped_and_said(tmp_path):
+    frame, lines = said(write(tmp_path, "a,b\n1,2\na,b\n3,4\na,5\n"))
+    assert frame["b"].tolist() == [2, 4, 5]
+    assert lines == ["d.csv: skipped 1 line that repeats the header"]
+    assert said(write(tmp_path, "a\nb\na\n"))[0]["a"].tolist() == ["b", "a"], "a word in one column"
+
+
+def test_zeros_that_excel_keeps_are_kept(tmp_path):
+    frame, _ = said(write(tmp_path, 'zip,b\n"=""00501""",1\n"=""12345""",2\n'))
+    assert frame["zip"].tolist() == ["00501", "12345"]
+
+
+JSON = {
+    "a list inside": {"count": 2, "rows": [{"a": 1, "b": {"c": "x"}}, {"a": 2, "b": {"c": "y"}}]},
+    "columns": {"a": {"0": 1, "1": 2}, "b.c": {"0": "x", "1": "y"}},
+    "lists": {"a": [1, 2], "b.c": ["x", "y"]},
+    "split": {"columns": ["a", "b.c"], "index": [0, 1], "data": [[1, "x"], [2, "y"]]},
+}
+
+
+@pytest.mark.parametrize("value", JSON.values(), ids=JSON)
+def test_rows_inside_an_object_of_json_are_read(tmp_path, value):
+    frame, _ = said(write(tmp_path, json.dumps(value), "d.json"))
+    assert frame.to_dict("list") == {"a": [1, 2], "b.c": ["x", "y"]}
+    lines = '{"a": 1, "b": {"c": "x"}}\n{"a": 2, "b": {"c": "y"}}\n'
+    assert said(write(tmp_path, lines, "d.ndjson"))[0].to_dict("list") == frame.to_dict("list")
+
+
 @pytest.mark.parametrize("text", ["a\n1,2,3\n", "a,b\n1,2\n", "1\n2\n3\n"])
 def test_a_header_is_no_line_before_it(tmp_path, text):
     assert lines_before(write(tmp_path, text), "utf-8", ",") == 0

@@ -367,6 +367,16 @@ def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
         read_table(tmp_path / name)
 
 
+def test_rows_above_the_header_of_a_sheet_are_skipped_and_said(tmp_path):
+    book, lines = openpyxl.Workbook(), []
+    for row in (["Sales of 2024"], [], ["Place", None, "Sold"], ["street", "town", "price"], ["a", "b", 1.5]):
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    frame = read_table(tmp_path / "t.xlsx", log=lines.append)
+    assert frame.to_dict("list") == {"street": ["a"], "town": ["b"], "price": [1.5]}
+    assert lines == ["t.xlsx: skipped 2 rows before the header"]
+
+
 def test_rows_of_a_sheet_that_are_longer_than_its_header_are_refused(tmp_path):
     book = openpyxl.Workbook()
     for row in (["a", "b"], [1, 2], [3, 4, 5]):

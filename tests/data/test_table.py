@@ -46,6 +46,24 @@ def test_rows_without_a_target_are_dropped_with_the_reason():
     assert table.ids.tolist() == table.rows.tolist()
 
 
+def test_a_line_of_totals_is_dropped_with_the_reason():
+    frame = pd.DataFrame({"size": [*range(12), None], "price": [*(1.5 * n for n in range(12)), 99.0]})
+    table = prepare_table(frame, "price")
+    assert table.dropped_counts == {"it is the total of all others": 1}
+    assert table.target.tolist() == frame["price"].tolist()[:12]
+    assert len(prepare_table(frame, "price", repeats=False)) == 13, "new rows are measured as they are"
+    assert len(prepare_table(frame.assign(price=frame["price"] + 0.5), "price")) == 13
+
+
+def test_a_target_of_ranges_is_their_middle_and_other_lists_of_numbers_are_texts():
+    frame = pd.DataFrame({"x": range(12), "pay": [f"{10 * n}k-{10 * n + 20}k" for n in range(12)]})
+    table = prepare_table(frame, "pay")
+    assert table.target.tolist() == [10 * n + 10 for n in range(12)]
+    assert table.form.read(pd.DataFrame({"pay": ["7k-9k"]}), ["pay"])["pay"].tolist() == [8]
+    with pytest.raises(ValueError, match=r"^column pay: expected classes that repeat"):
+        prepare_table(frame.assign(pay=[f"{n}x{n + 1}" for n in range(12)]), "pay")
+
+
 def test_select_keeps_rows_together():
     table = prepare_table(houses(street=list("abcabcabcabc")), "price", group="street")
     part = table.select(np.array([5, 2]))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vicinal.data.target import read_target
+from vicinal.data.target import read_labels, read_target
 
 
 def column(cells, name="price", **kwargs):
@@ -141,3 +141,11 @@ def test_labels_of_new_rows_need_not_repeat_or_vary():
     names = pd.Series([f"class {place}" for place in range(12)])
     assert read_target(names, "classification", repeats=False).values.tolist() == names.tolist()
     assert read_target(pd.Series([1.5] * 12), "regression", repeats=False).values.tolist() == [1.5] * 12
+
+
+def test_lengths_of_time_are_seconds():
+    cells = pd.Series(pd.to_timedelta(["1h", None, "90s"] * 6), name="took")
+    target = read_target(cells)
+    assert (target.values[:2].tolist(), target.task) == ([3600.0, 90.0], "regression")
+    assert target.keep.tolist() == [True, False, True] * 6
+    assert read_labels(cells.dropna(), classes=False)[:2].tolist() == [3600.0, 90.0]

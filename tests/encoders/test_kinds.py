@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from vicinal.encoders import infer_kinds
+from vicinal.encoders.kinds import read_list
 
 N = 40
 WORDS = ["fine", "red house by the sea", "old", "very long and winding road to nowhere"]
@@ -58,6 +59,21 @@ def test_ids_by_name():
     assert kind_of([f"name {k % 38}" for k in range(N)], "row_id").kind is None
     assert kind_of(values, "paid").kind == "number"
     assert kind_of(values, "grid").kind == "number"
+
+
+@pytest.mark.parametrize("name", ["+49 (30) 0{}", "https://a.b/c?d={}", "DE{} {}", "user{}@a.com"])
+def test_texts_that_differ_in_digits_alone_are_names(name):
+    names = [name.format(n, n) for n in range(100, 100 + N)]
+    assert kind_of(names).reason == "left out: looks like an id (all different)"
+    assert kind_of([*names[1:], "another 1"]).kind == "text" or "@" in name
+    assert kind_of([f"{'abcdefgh'[n % 8]}.{n}@b.org" for n in range(N)]).kind is None
+
+
+def test_a_few_long_answers_are_categories_and_lists_of_python_sets():
+    assert kind_of(["some college but no degree", "high school"] * N).kind == "category"
+    assert kind_of([["a"], ["a", "b"]] * N).kind == "set"
+    assert read_list("['a', 2, None]") == ["a", 2, None]
+    assert read_list("[open(1)]") is read_list("['a'" + "," * 20_000 + "]") is None
 
 
 def test_bytes_of_images_and_sounds(make_image, make_sound):

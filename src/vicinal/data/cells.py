@@ -31,11 +31,13 @@ def missing_cells(column: pd.Series) -> NDArray[np.bool_]:
 
 
 def as_numbers(column: pd.Series) -> NDArray[np.float64]:
-    """The cells of ``column [n]`` as float64 ``[n]``, NaN where a cell is not a number.
+    """The cells of ``column [n]`` as float64 ``[n]``, lengths of time in seconds; NaN where a cell is not a number.
 
-    >>> as_numbers(pd.Series(["1.5", " 2 ", "n/a"])).tolist()
-    [1.5, 2.0, nan]
+    >>> as_numbers(pd.Series(["1.5", " 2 ", "n/a"])).tolist(), as_numbers(pd.to_timedelta(["1h"]).to_series()).tolist()
+    ([1.5, 2.0, nan], [3600.0])
     """
+    if pd.api.types.is_timedelta64_dtype(column.dtype):
+        return np.asarray(column.dt.total_seconds(), dtype=np.float64)
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     cells = column.astype(object)

@@ -68,6 +68,7 @@ class ColumnForm(Saved):
         gaps: words that stood for a missing number, in lower case.
         placeholder: the number that stood for a missing one, such as -999; None: none did.
         around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`.
+        middle: of "parts" whether a cell is the mean of its numbers, as a target of ranges (10-20 kg) is.
         typical: of "parts" the median of each number, which counts where a cell has none; one: cells are numbers.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
     """
@@ -88,6 +89,7 @@ class ColumnForm(Saved):
     gaps: tuple[str, ...] = Field(default=(), max_length=MOST_GAPS)
     placeholder: float | None = None
     around: str = Field(default="", max_length=LONGEST_PART)
+    middle: bool = False
     typical: dict[int, float] = Field(default_factory=dict, max_length=MOST_PARTS)
     unitless: bool = False
 
@@ -100,7 +102,7 @@ class ColumnForm(Saved):
         if self.kind == "date" and self.day_first is not None:
             return f"written {'day' if self.day_first else 'month'} first"
         if self.kind == "parts":
-            return f"as in {short(self.around)}"
+            return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         return "true or false" if self.kind == "truth" else ""
 
     def is_gap(self, cell: Any) -> bool:
@@ -421,10 +423,11 @@ def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
         parts = parts_of(plain_text(cell), form.decimal)
         if parts is None or parts[0] != form.around:
             return None if is_written_gap(cell) else _Refused(f"texts as {short(form.around)}", "another one")
-        return [parts[1][place] for place in form.typical]
+        numbers = [parts[1][place] for place in form.typical]
+        return [sum(numbers) / len(numbers)] if form.middle else numbers
 
     cells = _unrefused(column, _each(column, one))
-    if len(form.typical) == 1:
+    if len(form.typical) == 1 or form.middle:
         numbers = [np.nan if cell is None else as_float(cell[0] if isinstance(cell, list) else cell) for cell in cells]
         return _with_index(numbers, column, np.float64)
     return _with_index([list(form.typical.values()) if cell is None else cell for cell in cells], column, object)

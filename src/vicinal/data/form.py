@@ -49,7 +49,7 @@ MOST_ODD, FEWEST_READ = 0.05, 10
 OFTEN_GAPS, FAR = 3, 3
 """Rows at least that a word or number for missing values is in, and its distance from the others, in their ranges."""
 
-_CODE = re.compile(r"0[0-9]+")
+_CODE, _RANGE = re.compile(r"0[0-9]+"), re.compile(r"[^#]*#[^#\d]{0,4}( ?- ?| to )[^#\d]{0,4}#[^#]*")
 _HAS_DIGIT = re.compile(r"[0-9]")
 _COMPACT = re.compile(r"(?:19|20)[0-9]{6}")
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
@@ -161,6 +161,16 @@ class TableForm(Saved):
     def of_columns(self, names: Collection[str]) -> Self:
         """The form of some of the columns."""
         return type(self)(columns={name: form for name, form in self.columns.items() if name in names})
+
+    def of_target(self, name: str) -> Self:
+        """This form with one number or class in each cell of a column: of ranges such as 10-20 kg their middle."""
+        form = self.columns.get(name)
+        if form is None or len(form.typical) < 2:
+            return self
+        columns = {**self.columns, name: form.model_copy(update={"middle": True})}
+        if len(form.typical) > 2 or not _RANGE.fullmatch(form.around):
+            del columns[name]
+        return type(self)(columns=columns)
 
     def widened(self, frame: pd.DataFrame, **settings: Any) -> Self:
         """This form, and that of the columns of ``frame`` that it does not know; for ``settings`` see :meth:`of`."""

@@ -6,11 +6,13 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import charset_normalizer
+
+from vicinal.data.spelling import number_of, plain_text
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """Possible delimiters of cells, and their names."""
@@ -197,15 +199,35 @@ def _sample(path: Path, encoding: str) -> str:
 
 
 def _cut(delimiter: str, sample: str) -> tuple[int, list[list[str]]]:
-    """The lines before the header, and the rows of cells from there on.
-
-    Before the header are lines with at most a third of the cells that most rows have, if these have three or more.
-    """
+    """The lines before the header, see :func:`header_place`, and the rows of cells from there on."""
     rows = list(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter))
-    width = Counter(len(row) for row in rows if row).most_common(1)[0][0] if any(rows) else 0
-    filled = (3 * sum(bool(cell.strip()) for cell in row) > width for row in rows)
-    first = next((place for place, full in enumerate(filled) if full), 0) if width > 2 else 0
+    first = header_place(rows)
     return first if any(rows[:first]) else 0, [row for row in rows[first:] if row]
+
+
+def header_place(rows: Sequence[Sequence[str]]) -> int:
+    """Which of the first rows of cells is the header.
+
+    Before it are rows with at most a third of the cells that most rows have, if these have three or more, and one with
+    gaps above different words in all columns, such as merged cells above names, if numbers follow.
+
+    >>> header_place([["Sales", "", ""], ["Place", "", "Sold"], ["street", "town", "price"], ["a", "b", "1"]])
+    2
+    """
+    width = Counter(len(row) for row in rows if row).most_common(1)[0][0] if any(rows) else 0
+    if width < 3:
+        return 0
+    filled = (3 * sum(bool(cell.strip()) for cell in row) > width for row in rows)
+    first = next((place for place, full in enumerate(filled) if full), 0)
+    if len(rows) < first + 3 or all(cell.strip() for cell in rows[first][1:]):
+        return first
+    names = [cell.strip() for cell in rows[first + 1]]
+    are_names = len(set(names) - {""}) == width and not any(map(_is_number, names))
+    return first + (are_names and any(map(_is_number, rows[first + 2])))
+
+
+def _is_number(cell: str) -> bool:
+    return number_of(plain_text(cell)) is not None
 
 
 def _cut_by(delimiter: str, sample: str) -> tuple[float, int]:

@@ -146,7 +146,7 @@ def _pieces(path: Path, size: int | None, need: Collection[str], how: Reading) -
         yield _read_folder(path, how)
     elif ending in (".csv", ".tsv"):
         yield from _delimited_pieces(path, size, how)
-    elif ending == ".jsonl" and size is not None:
+    elif ending in LINES and size is not None:
         yield from _line_pieces(path, size, need, how.log)
     elif ending == ".parquet" and size is not None:
         with open_regular(path) as stream:
@@ -159,7 +159,7 @@ def _pieces(path: Path, size: int | None, need: Collection[str], how: Reading) -
 
 def _check_same(file: Path, frame: pd.DataFrame, first: Path, names: list[str]) -> None:
     """Refuse a file with other columns than the first; a line of jsonl need not have all."""
-    if file == first or set(names) == set(frame.columns) or ".jsonl" in file.suffixes:
+    if file == first or set(names) == set(frame.columns) or {*LINES} & {*file.suffixes}:
         return
     odd = [f"{short(name)} missing" for name in names if name not in frame.columns]
     odd += [f"{short(name)} too" for name in frame.columns if name not in names]
@@ -296,17 +296,25 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
     file = Delimited.of(path)
     file.tell(how.log)
     for piece in file.frames(size):
+        again = np.logical_and.reduce([cells.str.strip() == str(name) for name, cells in piece.items()])
+        if piece.shape[1] > 1 and again.any():
+            repeat = "repeat" if again.sum() > 1 else "repeats"
+            how.log(f"{path.name}: skipped {counted(int(again.sum()), 'line')} that {repeat} the header")
+            piece = piece[~again]
         yield piece.apply(lambda column: _text_cells(column, exact=column.name in how.ids))
 
 
 def _text_cells(column: pd.Series, *, exact: bool) -> pd.Series:
-    marked = column.str.startswith("'", na=False).any()
+    marked = column.str.startswith(("'", '="'), na=False).any()
     cells = column.map(_unescaped) if marked else column
     return exact_text(cells) if exact else cells.mask(cells.str.strip() == "", np.nan)
 
 
 def _unescaped(cell: Any) -> Any:
-    return unescape_formula(cell) if isinstance(cell, str) else cell
+    """A cell as text: '=1 and, as Excel keeps zeros in front, ="007" are text, not formulas."""
+    if not isinstance(cell, str):
+        return cell
+    return cell[2:-1] if len(cell) > 3 and cell[:2] == '="' and cell[-1] == '"' else unescape_formula(cell)
 
 
 def _read_parquet(path: Path, _: Reading) -> pd.DataFrame:
@@ -346,6 +354,8 @@ def _read_json(path: Path, how: Reading) -> pd.DataFrame:
     start = text.lstrip()[:1]
     if start != "[":
         whole = text.strip().count("\n") == 0 or "\n{" in text
+        if start == "{" and (rows := _rows_inside(text)):
+            return pd.DataFrame([_flat(row) for row in _checked(rows, prefix, text)])
         if start == "{" and whole:
             return pd.DataFrame(list(json_rows(path, how.log)))
         raise ValueError(f"{prefix} {'one object' if start == '{' else 'an empty file' if not start else 'other text'}")
@@ -353,12 +363,41 @@ def _read_json(path: Path, how: Reading) -> pd.DataFrame:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{prefix} none: {short_text(error, ECHO)}") from None
+    if not rows:
+        raise ValueError(f"{prefix} an empty one")
+    return pd.DataFrame(list(map(_flat, _checked(rows, prefix, text))))
+
+
+def _checked(rows: list[Any], prefix: str, text: str) -> list[dict[str, Any]]:
     plain = "\\u" not in text and _depth(rows) <= DEEPEST + 1
     for number, row in enumerate(rows, start=1):
         _check_row(row, f"row {number}", prefix, plain=plain)
-    if not rows:
-        raise ValueError(f"{prefix} an empty one")
-    return pd.DataFrame(list(map(_flat, rows)))
+    return rows
+
+
+def _rows_inside(text: str) -> list[Any]:
+    """The rows in an object of JSON: the one list of objects in it, or its columns as pandas writes them; or none.
+
+    >>> _rows_inside('{"count": 1, "data": [{"a": 1}]}'), _rows_inside('{"columns": ["a"], "data": [[1], [2]]}')
+    ([{'a': 1}], [{'a': 1}, {'a': 2}])
+    >>> _rows_inside('{"a": {"0": 1, "1": 2}}'), _rows_inside('{"a": [1, 2]}'), _rows_inside('{"a": 1}')
+    ([{'a': 1}, {'a': 2}], [{'a': 1}, {'a': 2}], [])
+    """
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    tables = [part for part in whole.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
+    if len(tables) == 1:
+        return tables[0]
+    if isinstance(whole.get("columns"), list) and isinstance(whole.get("data"), list):
+        return [
+            dict(zip(map(str, whole["columns"]), row, strict=False)) for row in whole["data"] if isinstance(row, list)
+        ]
+    columns = [list(part.values()) if isinstance(part, dict) else part for part in whole.values()]
+    if columns and all(isinstance(part, list) and len(part) == len(columns[0]) > 1 for part in columns):
+        return [dict(zip(whole, row, strict=True)) for row in zip(*columns, strict=True)]
+    return []
 
 
 def _read_lines(path: Path, how: Reading) -> pd.DataFrame:
@@ -461,7 +500,7 @@ def _is_text(line: str) -> bool:
 
 
 def _read_workbook(path: Path, how: Reading) -> pd.DataFrame:
-    return read_workbook(path, how.part)
+    return read_workbook(path, how.part, how.log)
 
 
 def _read_database(path: Path, how: Reading) -> pd.DataFrame:
@@ -476,13 +515,13 @@ def _read_delimited(path: Path, how: Reading) -> pd.DataFrame:
     return next(_delimited_pieces(path, None, how))
 
 
-ARROW = (".feather", ".arrow")
+ARROW, LINES = (".feather", ".arrow"), (".jsonl", ".ndjson")
 
 READERS: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
     ".csv": _read_delimited,
     ".tsv": _read_delimited,
     ".json": _read_json,
-    ".jsonl": _read_lines,
+    **dict.fromkeys(LINES, _read_lines),
     ".parquet": _read_parquet,
     **dict.fromkeys(ARROW, _read_arrow),
     ".xlsx": _read_workbook,

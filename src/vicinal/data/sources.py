@@ -23,7 +23,7 @@ from vicinal.core.untrusted import check_unpacked, most_unpacked, open_regular
 from vicinal.data.databases import QUERY, query_tables
 from vicinal.data.formats import other_format
 
-TEXTS = (".csv", ".tsv", ".json", ".jsonl")
+TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 """Endings of text files, which may be packed."""
 
 PACKED = (".gz", ".zst")

@@ -15,7 +15,7 @@ from vicinal.core.checks import short_text
 from vicinal.core.identity import as_texts, canonical_ids, differ, first_repeat
 from vicinal.data.cells import as_numbers, as_times, missing_cells
 from vicinal.data.form import Log, TableForm
-from vicinal.data.target import Task, read_target
+from vicinal.data.target import Target, Task, read_target
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 
@@ -23,6 +23,7 @@ FEWEST = 10
 """A table needs at least this many rows with a target."""
 
 TARGET_MISSING, TIME_MISSING = "the target is missing", "the time is missing"
+TOTAL = "it is the total of all others"
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ def prepare_table(
     roles_read = [name for name in (target, time, weight, fair) if name is not None]
     frame, form = _as_meant(
         frame,
+        target,
         [*features, *roles_read],
         [name for name in (id, group) if name is not None and name not in features],
         form,
@@ -172,6 +174,11 @@ def prepare_table(
     frame, ids, groups = frame[timed], ids[timed], None if groups is None else groups[timed]
     read = read_target(frame[target], task, separator, repeats=repeats)
     dropped += [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
+    if repeats and _ends_in_sum(read):
+        last = int(np.flatnonzero(read.keep)[-1])
+        keep = read.keep & (np.arange(len(read.keep)) != last)
+        dropped.append(Dropped(frame.index[last], TOTAL))
+        read = replace(read, values=read.values[:-1], keep=keep)
     if len(read.values) < FEWEST:
         reasons = [f"{count} dropped because {why}" for why, count in Counter(each.reason for each in dropped).items()]
         but = f" ({', '.join(reasons)})" if dropped else ""
@@ -201,11 +208,24 @@ def prepare_table(
     )
 
 
+def _ends_in_sum(read: Target) -> bool:
+    """Whether the last number is the sum of the others, and larger than each: a line of totals.
+
+    >>> _ends_in_sum(read_target(pd.Series([1.5, 2.5, 4.0]))), _ends_in_sum(read_target(pd.Series([0.0, 2.5, 2.5])))
+    (True, False)
+    """
+    if read.task != "regression" or len(read.values) < 3:
+        return False
+    others, last = read.values[:-1].astype(np.float64), float(read.values[-1])
+    return bool(abs(last) > np.abs(others).max() and np.isclose(others.sum(), last, rtol=1e-9, atol=0.0))
+
+
 def _as_meant(
-    frame: pd.DataFrame, names: Sequence[str], aside: Sequence[str], form: TableForm | None, log: Log
+    frame: pd.DataFrame, target: str, names: Sequence[str], aside: Sequence[str], form: TableForm | None, log: Log
 ) -> tuple[pd.DataFrame, TableForm]:
     """``frame`` with the cells of the columns ``names`` read by their form, and that form."""
     form = (form or TableForm()).widened(frame[list(dict.fromkeys(names))], aside=aside, log=log).of_columns(names)
+    form = form.of_target(target)
     return form.read(frame), form
 
 

@@ -63,7 +63,8 @@ def read_target(
     """Read the target in ``column [rows]``; its index labels name rows in errors.
 
     Args:
-        column: numbers, bools, categories, texts, or lists of classes; missing cells are left out (``keep``).
+        column: numbers, lengths of time, bools, categories, texts, or lists of classes; ``keep`` says where none is
+            missing.
         task: "regression" or "classification"; None infers it (see ``infer_task``).
         separator: between several classes in a cell of text; None: a text is one class. If cells are texts with
             separators or lists, :func:`read_several` reads them.
@@ -122,6 +123,8 @@ def infer_task(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool =
         return "classification", "true or false"
     if isinstance(present.dtype, pd.CategoricalDtype):
         return "classification", "declared as categories"
+    if pd.api.types.is_timedelta64_dtype(present.dtype):
+        return "regression", "lengths of time, in seconds"
     share = float(np.mean(~np.isnan(numbers)))
     distinct = len(np.unique(numbers[~np.isnan(numbers)]))
     if share == 1:
@@ -165,14 +168,8 @@ def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> b
 
 def _check_cells(name: str, column: pd.Series) -> None:
     """Refuse dates and nested cells."""
-    for refused, got, such_as in (
-        (pd.api.types.is_datetime64_any_dtype(column.dtype), "dates", "days"),
-        (pd.api.types.is_timedelta64_dtype(column.dtype), "durations", "seconds"),
-    ):
-        if refused:
-            raise ValueError(
-                f"column {name}: expected numbers or classes, got {got}; make them numbers first, as {such_as}"
-            )
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        raise ValueError(f"column {name}: expected numbers or classes, got dates; make them numbers first, as days")
     if column.dtype != object:
         return
     for row, cell in column.items():

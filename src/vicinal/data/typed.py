@@ -1,9 +1,10 @@
 """Tables whose files or folders give the types of their cells: Excel, Arrow, folders of images, and datasets."""
 
+import itertools
 import json
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,24 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from vicinal.core import listed, nearest, short
+from vicinal.core import counted, listed, nearest, short
 from vicinal.core.checks import ECHO, optional_import, short_text
 from vicinal.core.untrusted import arrow_tables, as_frame, check_inside, check_unpacked, most_unpacked, open_regular
+from vicinal.data.formats import header_place
 from vicinal.encoders.kinds import IMAGE_ENDS
 
 _CELL = 64
 """Least bytes of a cell of a workbook while its rows are read."""
 
+_FIRST = 20
+"""Rows of a workbook among which the header is looked for."""
+
 _LARGEST_NOTES = 1 << 25
 """Most bytes of a file of notes about a dataset that is read."""
 
 
-def read_workbook(path: Path, sheet: str) -> pd.DataFrame:
-    """A sheet of an Excel file, "": the first; its first row that is not empty names the columns.
+def read_workbook(path: Path, sheet: str, log: Callable[[str], None] = lambda line: None) -> pd.DataFrame:
+    """A sheet of an Excel file, "": the first; its first row that is no title names the columns.
 
     A formula is read as the value that was last computed for it.
     """
@@ -40,7 +45,7 @@ def read_workbook(path: Path, sheet: str) -> pd.DataFrame:
         if sheet not in names and (sheet or not names):
             got = f"{short(sheet)}{nearest(sheet, names)}" if names else "a book without any"
             raise ValueError(f"{path.name}: expected one of the sheets {listed(names)}, got {got}")
-        return _sheet_frame(path.name, _lines(path.name, book[sheet or names[0]]), most)
+        return _sheet_frame(path.name, _lines(path.name, book[sheet or names[0]]), most, log)
 
 
 @contextmanager
@@ -69,7 +74,12 @@ def _lines(name: str, page: Any) -> Iterator[tuple[Any, ...]]:
             yield row
 
 
-def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int) -> pd.DataFrame:
+def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Callable[[str], None]) -> pd.DataFrame:
+    first = list(itertools.islice(lines, _FIRST))
+    before = header_place([["" if cell is None else str(cell) for cell in line] for line in first])
+    if before:
+        log(f"{name}: skipped {counted(before, 'row')} before the header")
+    lines = itertools.chain(first[before:], lines)
     header = next(lines, None)
     if header is None:
         raise ValueError(f"{name}: expected a header and rows, got an empty sheet")

@@ -1,5 +1,6 @@
 """What kind each column of a table is of, and why."""
 
+import ast
 import json
 import re
 from collections import Counter
@@ -25,6 +26,9 @@ ID_NAME = re.compile(
 )
 ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|[0-9a-f]{16,}")
 
+_ADDRESS, _DIGITS, FEW = re.compile(r"[^@\s]+@[^@\s]+\.\w+"), re.compile(r"\d+"), 20
+"""What is the name of one thing; texts that are names by their digits are more than ``FEW``."""
+
 _CODE = re.compile(r"(?=\S*\d)\S{1,24}")
 """One short word with a digit, such as the tail number of a plane; if such repeat, their spelling says little."""
 
@@ -33,6 +37,9 @@ DURATIONS = "durations, in seconds"
 
 MOST_CATEGORIES = 50
 """Different values beyond which short texts are read as text."""
+
+LONGEST_LIST = 10_000
+"""Characters of a list of Python, at most, that is read as one."""
 
 OFTEN = 20
 """Rows of each on average from which on short texts are categories, however many there are."""
@@ -136,16 +143,24 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     share = len(distinct) / len(values)
     if len(values) > 2 and share > 0.9 and ID_NAME.search(name):
         return ColumnKind(None, f"left out: looks like an id by its name ({_count(distinct)})")
-    if len(values) > 2 and share == 1 and all(map(ID_VALUE.fullmatch, often)):
+    if len(values) > 2 and share == 1 and (all(map(ID_VALUE.fullmatch, often)) or _are_names(values)):
         return ColumnKind(None, "left out: looks like an id (all different)")
     words = sum(len(value.split()) * count for value, count in often.items()) / len(values)
     few = len(distinct) <= max(min(MOST_CATEGORIES, max(2, len(values) // 2)), min(NAMES, len(values) // OFTEN))
-    if few and words < 4:
+    if few and (words < 4 or len(values) >= OFTEN * len(distinct)):
         return ColumnKind("category", _count(distinct))
     codes = sum(_CODE.fullmatch(str(value)) is not None for value in distinct)
     if len(distinct) <= min(NAMES, 2 * len(values) // 3) and codes >= 0.9 * len(distinct):
         return ColumnKind("category", f"codes, {_count(distinct)}")
     return ColumnKind("text", f"text of {words:.1f} words on average")
+
+
+def _are_names(values: Sequence[str]) -> bool:
+    """Whether texts are e-mail addresses, or differ in digits alone, such as URLs with a number."""
+    if all(map(_ADDRESS.fullmatch, values)):
+        return True
+    around = {_DIGITS.sub("0", value) for value in values[:FEW]}
+    return len(values) > FEW and len(around) == 1 and len({_DIGITS.sub("0", value) for value in values}) == 1
 
 
 def _path_kind(often: Mapping[str, int], rows: int) -> ColumnKind | None:
@@ -260,19 +275,29 @@ def is_gap(value: Any) -> bool:
 
 
 def read_list(text: str) -> list[Any] | None:
-    """The list that a text is in JSON, or None.
+    """The list that a text is in JSON or, of texts and numbers, in Python; or None.
 
-    >>> read_list('["a", 2]'), read_list("[see page 3]")
-    (['a', 2], None)
+    >>> read_list('["a", 2]'), read_list("['a', 'it''s']"), read_list("[see page 3]")
+    (['a', 2], ['a', 'its'], None)
     """
     if not (text.lstrip()[:1] == "[" and text.rstrip()[-1:] == "]"):
         return None
     try:
         value = json.loads(text)
+    except (ValueError, RecursionError):  # as Python writes a list: ['a', 2]
+        value = _python_list(text)
+    try:
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):  # a whole number of more digits than Python reads, half of a character
         return None
     return value if isinstance(value, list) else None
+
+
+def _python_list(text: str) -> Any:
+    try:
+        return ast.literal_eval(text.strip()) if len(text) <= LONGEST_LIST else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def plural(kind: Kind) -> str:

@@ -65,6 +65,7 @@ def _read_file(name: str, column: str, row: object, what: str, root: Path | None
         raise refuse(column, row, f"a path inside {short(str(root), 120)}", short(name, 120), advice)
     if not there:
         advice = "it is a web address: download it first" if "://" in name else f"no file at {short(str(path), 160)}"
+        advice += "; --root names the folder of the files, --drop leaves the column out" * ("://" not in name)
         raise refuse(column, row, what, short(name, 120), advice)
     got = f"{short(name, 120)}, {'an empty file' if not size else f'a file of {size / 2**20:.0f} MiB'}"
     raise refuse(column, row, f"{what} of at most {LARGEST_FILE // 2**20} MiB" if size else what, got)
