@@ -76,7 +76,7 @@ def test_a_few_odd_cells_are_missing_and_named_once(tmp_path, capsys):
 def test_target_that_is_no_number(fails):
     frame = good()
     frame["price"] = frame["price"].round(3).astype(str)
-    frame.loc[[17, 19, 21], "price"] = "ask us"  # more than a twentieth
+    frame.loc[[17, 19, 21], "price"] = ["ask us", "soon", "sold"]  # more than a twentieth
     told = fails(frame)
     assert "row 18" in told
     assert "'ask us'" in told

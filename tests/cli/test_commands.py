@@ -234,7 +234,7 @@ def test_demo_of_a_few_cars(monkeypatch, tmp_path, capsys):
         "Miles per gallon of 20 test cars",
         "model",
         "ridge",
-        "like this one:",
+        "like this one",
         "report.html",
         "test rows",
         "on purpose",

@@ -377,8 +377,10 @@ _PART = re.compile(
     r"(?:(?<![\w.)\]%°'\"])[-+])?"  # no minus sign: 10-20
     r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9,])|(?<![0-9.])[0-9]+\.[0-9]+(?!\.?[0-9])|[0-9]+)"
 )
-_NO_PARTS = re.compile(r"^[^\W\d_][^(:=]*#|#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$")
-"""Codes (A#), names of files (#.png), addresses: their numbers are names."""
+_NO_PARTS = re.compile(
+    r"^[^\w#]*[^\W\d_][^(:=]*#|#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#\.#|\(#\) ?#|# # #"
+)
+"""Codes (A#), names of files (#.png), addresses, numbers of telephones and accounts: their numbers are names."""
 
 _SWAPPED = str.maketrans(",.", ".,")
 
@@ -388,8 +390,8 @@ def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
 
     >>> parts_of("10x20.5 cm"), parts_of("1,200 Reviews"), parts_of("(-3.5, 7)")
     (('#x# cm', [10.0, 20.5]), ('# review', [1200.0]), ('(#, #)', [-3.5, 7.0]))
-    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-0034")
-    (None, None, None)
+    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-0034"), parts_of("(555) 864-6732"), parts_of("#4316")
+    (None, None, None, None, None)
     """
     text = text.casefold() if decimal == "." else text.casefold().translate(_SWAPPED)
     numbers = _PART.findall(text)
