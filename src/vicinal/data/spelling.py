@@ -377,9 +377,7 @@ _PART = re.compile(
     r"(?:(?<![\w.)\]%°'\"])[-+])?"  # no minus sign: 10-20
     r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9,])|(?<![0-9.])[0-9]+\.[0-9]+(?!\.?[0-9])|[0-9]+)"
 )
-_NO_PARTS = re.compile(
-    r"^[^\w#]*[^\W\d_][^(:=]*#|#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#\.#|\(#\) ?#|# # #"
-)
+_NO_PARTS = re.compile(r"^[^\w#]*[^\W\d_][^(:=]*#|#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#\.#|\(#\) ?#|# # #")
 """Codes (A#), names of files (#.png), addresses, numbers of telephones and accounts: their numbers are names."""
 
 _SWAPPED = str.maketrans(",.", ".,")
