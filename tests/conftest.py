@@ -28,7 +28,7 @@ BRIEF = "VICINAL_TEST_BRIEF"
 CHOSEN = ("test_readout.py", "test_out_of_fold.py", "test_choices_out_of_fold.py")
 """What tests the choice of kriging's scale and noise: elsewhere it is made among four pairs."""
 
-GROWN = ("test_comparables.py", "test_metric_choice.py", "test_importance.py", "test_times.py")
+GROWN = ("test_comparables.py", "test_importance.py", "test_times.py")
 """What tests how well trees and readouts with a trend predict: elsewhere few are tried."""
 
 BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks", "core", "encoders", "data")

@@ -15,6 +15,7 @@ from vicinal.relation import label_distance
 from vicinal.training.added import AddedLosses
 
 BRIEF = {**QUICK, "max_epochs": 3}
+TRAINED = {**QUICK, "max_epochs": 8, "learning_rate": 2e-2}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def plain(curve):
 
     @functools.cache
     def fitted(kind, head):
-        return weights(kind(head=head, **QUICK).fit(x, classes if kind is NeighborClassifier else y - 10))
+        return weights(kind(head=head, **TRAINED).fit(x, classes if kind is NeighborClassifier else y - 10))
 
     return fitted
 
@@ -54,7 +55,7 @@ def weights(model):
 )
 def test_classes(curve, plain, loss, head):
     x, _, classes = curve
-    model = NeighborClassifier(head=head, loss=loss, **QUICK).fit(x, classes)
+    model = NeighborClassifier(head=head, loss=loss, **TRAINED).fit(x, classes)
     assert model.score(x, classes) > 0.8
     assert not torch.equal(weights(model), plain(NeighborClassifier, head))
 
@@ -62,7 +63,7 @@ def test_classes(curve, plain, loss, head):
 @pytest.mark.parametrize("loss", ["rank_n_contrast", "0.1*label_contrast(bandwidth=.5)", "matching:sinh + log_ratio"])
 def test_numbers(curve, plain, loss):
     x, y, _ = curve
-    model = NeighborRegressor(loss=loss, **QUICK).fit(x, y - 10)
+    model = NeighborRegressor(loss=loss, **TRAINED).fit(x, y - 10)
     assert model.score(x, y - 10) > 0.8
     assert not torch.equal(weights(model), plain(NeighborRegressor, "nona"))
 
@@ -72,7 +73,7 @@ def test_the_loss_brings_classes_together(curve):
     labels = torch.from_numpy(np.unique(classes, return_inverse=True)[1])
     values = []
     for loss in (None, "2*supcon"):
-        model = NeighborClassifier(loss=loss, **QUICK).fit(x, classes)
+        model = NeighborClassifier(loss=loss, **TRAINED).fit(x, classes)
         values.append(float(EmbeddingLoss("supcon")(torch.from_numpy(model.embed(x)), labels)))
     assert values[1] < values[0] - 0.05
 

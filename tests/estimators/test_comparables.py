@@ -22,7 +22,7 @@ METRICS = ("kernel", "trees")
 CASES = ("one target", "several targets", "weights and copies")
 
 
-def rows(count=160, seed=0):
+def rows(count=120, seed=0):
     """Two numbers with gaps, a category, and labels with a trend, a step and some noise."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"size": rng.normal(size=count), "age": rng.uniform(0, 9, count)})
@@ -245,10 +245,10 @@ def test_groups_are_whole_folds_and_weights_count():
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_intervals_cover_new_rows(metric):
-    frame, y = rows(400, seed=2)
-    fresh, truth = rows(600, seed=3)
+    frame, y = rows(260, seed=2)
+    fresh, truth = rows(400, seed=3)
     model = NeighborRegressor(metric=metric, readout="comparables").fit(frame, y)
-    assert model.calibrating_rows() == 400
+    assert model.calibrating_rows() == 260
     low, high = model.predict_interval(fresh, 0.9).T
     assert 0.85 < ((low <= truth) & (truth <= high)).mean() < 0.95
 
@@ -269,7 +269,9 @@ def test_the_fewest_rows_are_taken_that_do_nearly_as_well():
 @pytest.fixture(scope="module", params=[(metric, readout) for metric in METRICS for readout in ("rows", "comparables")])
 def bounded(request):
     metric, readout = request.param
-    return NeighborRegressor(metric=metric, readout=readout).fit(FRAME, Y)
+    return (
+        fitted(metric) if readout == "comparables" else NeighborRegressor(metric=metric, readout=readout).fit(FRAME, Y)
+    )
 
 
 def test_one_wild_cell_moves_its_row_no_further_than_half_a_range_and_no_other(bounded):

@@ -15,7 +15,7 @@ from vicinal.evaluation import group_gap
 from vicinal.losses import distance_covariance, equal_rates, group_rates
 from vicinal.training.fairness import FairTerm
 
-QUICK = {"members": 1, "hidden": (8,), "max_epochs": 25, "learning_rate": 1e-2}
+QUICK = {"members": 1, "hidden": (8,), "max_epochs": 12, "learning_rate": 2e-2}
 
 
 def people(rows=240, seed=0):
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("fair")
     people().to_csv(place / "t.csv", index=False)
     line = ["fit", str(place / "t.csv"), "--target", "said", "--id", "id", "--fair", "sex", "--fair-weight", "3"]
-    line += ["--members", "1", "--hidden", "8", "--max-epochs", "25", "--learning-rate", "0.01", "--no-baselines"]
+    line += ["--members", "1", "--hidden", "8", "--max-epochs", "5", "--learning-rate", "0.01", "--no-baselines"]
     assert run([*line, "--out", str(place / "m"), "-q"]) == 0
     return place
 
@@ -90,7 +90,7 @@ def test_a_fair_fit_of_numbers_takes_the_network_and_attention():
     y = (table["a"] + table["b"]).to_numpy()
     gaps = []
     for weight in (0.0, 30.0):
-        settings = QUICK | {"max_epochs": 15}
+        settings = QUICK | {"max_epochs": 8}
         model = NeighborRegressor(fair="sex", fair_weight=weight, **settings).fit(table[["a", "b", "sex"]], y)
         gaps.append(group_gap(model.predict(table[["a", "b"]]), y, table["sex"].to_numpy()).gap)
     assert (model.metric_, model.readout_) == ("network", "attention")

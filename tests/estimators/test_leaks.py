@@ -46,10 +46,10 @@ def test_a_leak_would_show():
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_training_on_shuffled_labels_teaches_nothing(seed):
-    frame, labels = words(700, seed)
-    model = NeighborRegressor(columns={"word": "text"}, max_epochs=15, hidden=(32, 8), patience=15, members=2)
-    model.fit(frame.iloc[:500], labels[:500])
-    assert r2_score(labels[500:], model.predict(frame.iloc[500:])) <= 0.05
+    frame, labels = words(500, seed)
+    model = NeighborRegressor(columns={"word": "text"}, max_epochs=8, hidden=(32, 8), patience=8, members=2)
+    model.fit(frame.iloc[:300], labels[:300])
+    assert r2_score(labels[300:], model.predict(frame.iloc[300:])) <= 0.05
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def shapes(classes=16, rows=8, seed=0):
 def fitted():
     X, y = shapes()
     frame = pd.DataFrame({"a": X[:, 0], "v": list(X[:, 1:]), "note": [f"row {i}" for i in range(len(X))]})
-    settings = {"columns": {"note": "text"}, "encoders": {"text": "ngrams"}, "max_epochs": 15, "random_state": 1}
+    settings = {"columns": {"note": "text"}, "encoders": {"text": "ngrams"}, "max_epochs": 8, "random_state": 1}
     model = EmbeddingLearner(**settings).fit(frame, [f"k{c}" for c in y], ids=[f"r{i}" for i in range(len(X))])
     return model, frame, y
 
@@ -31,7 +31,7 @@ def fitted():
 def test_classes_never_seen_lie_together_after_learning_and_not_before():
     X, y = shapes(24)
     unseen = y >= 18
-    model = EmbeddingLearner(max_epochs=25).fit(X[~unseen], y[~unseen])
+    model = EmbeddingLearner(max_epochs=12).fit(X[~unseen], y[~unseen])
     before = alike_scores(torch.from_numpy(X[unseen]), torch.from_numpy(y[unseen]), intervals=False)["map@r"].value
     after = model.score(X[unseen], y[unseen])
     assert model.learned_
@@ -125,11 +125,11 @@ def test_a_class_is_not_known_if_nothing_was_added(fitted):
 
 def test_numbers_and_several_classes_are_taken_for_what_they_are(tmp_path):
     X, y = shapes()
-    number = EmbeddingLearner(max_epochs=10).fit(X, X[:, 0] + X[:, 1])
+    number = EmbeddingLearner(max_epochs=5).fit(X, X[:, 0] + X[:, 1])
     assert number.labels_ == "numbers"
     assert number.score(X, X[:, 0] + X[:, 1]) > 0.5
     tags = [["x", "y"] if c % 2 else {"y", "z"} if c % 3 else ["w"] for c in y]
-    several = EmbeddingLearner(max_epochs=2).fit(X, tags)
+    several = EmbeddingLearner(max_epochs=1).fit(X, tags)
     assert several.labels_ == "several"
     assert several.classes_.tolist() == ["w", "x|y", "y|z"]
     for model, labels in ((number, X[:, 0]), (several, tags)):

@@ -10,23 +10,25 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.losses import ClassLoss, MatchingLoss, PreferenceMatchingLoss, parse
 
 BRIEF = {**QUICK, "max_epochs": 3}
+TRAINED = {**QUICK, "max_epochs": 8, "learning_rate": 2e-2}
 
 
 @pytest.fixture(scope="module")
 def curve():
     rng = np.random.default_rng(0)
-    x = rng.uniform(-2, 2, (400, 2))
-    return x, 10 + 3 * np.tanh(x[:, 0]) + 0.05 * rng.normal(size=400)
+    x = rng.uniform(-2, 2, (300, 2))
+    return x, 10 + 3 * np.tanh(x[:, 0]) + 0.05 * rng.normal(size=300)
 
 
 def test_identity_link_is_half_the_squared_error(curve):
     x, y = curve
-    plain = NeighborRegressor(metric="network", **QUICK).fit(x, y)
-    matched = NeighborRegressor(loss="matching:identity", **QUICK).fit(x, y)
+    brief = {**QUICK, "max_epochs": 6}
+    plain = NeighborRegressor(metric="network", **brief).fit(x, y)
+    matched = NeighborRegressor(loss="matching:identity", **brief).fit(x, y)
     low, high = plain.label_range_
     first, second = plain.history_.train_error[0], matched.history_.train_error[0]
     assert second == pytest.approx(first * (high - low) ** 2 / 2, rel=0.02)
-    np.testing.assert_allclose(matched.predict(x), plain.predict(x), atol=0.2)
+    np.testing.assert_allclose(matched.predict(x), plain.predict(x), atol=0.3)
 
 
 def test_the_loss_sees_labels_in_their_own_units(curve):
@@ -56,7 +58,7 @@ def test_text_and_module_are_the_same_loss(curve):
 
 def test_classes_take_a_loss_of_probabilities(curve):
     x, y = curve
-    model = NeighborClassifier(loss="decomposed:identity", **QUICK).fit(x, y > 10)
+    model = NeighborClassifier(loss="decomposed:identity", **TRAINED).fit(x, y > 10)
     assert model.score(x, y > 10) > 0.9
 
 
@@ -72,7 +74,7 @@ def test_classes_take_a_loss_of_probabilities(curve):
 def test_losses_of_class_scores_train_classes(curve, head, loss):
     x, y = curve
     classes = np.digitize(y, [8.5, 11.5])
-    model = NeighborClassifier(head=head, loss=loss, **{**QUICK, "learning_rate": 1e-2}).fit(x, classes)
+    model = NeighborClassifier(head=head, loss=loss, **TRAINED).fit(x, classes)
     assert model.score(x, classes) > 0.85
 
 

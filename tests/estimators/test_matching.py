@@ -357,7 +357,7 @@ def test_copies_in_one_table_become_clusters_and_contradictions_are_told():
 
 
 def test_a_promised_precision_is_promised_or_refused():
-    left, right, pairs = shops(400, seed=1)
+    left, right, pairs = shops(300, seed=1)
     model = matcher(precision=0.9, validation_fraction=0.4).fit(left, right, pairs)
     plain = matcher(validation_fraction=0.4).fit(left, right, pairs)
     assert model.threshold_ != plain.threshold_

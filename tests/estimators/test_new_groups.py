@@ -34,7 +34,7 @@ def covered(settings, fits, coverage=0.9):
 
 @pytest.mark.parametrize(
     ("settings", "fits"),
-    [({"metric": "kernel", "readout": "rows"}, 4), ({**NETWORK, "validation_fraction": 0}, 4)],
+    [({"metric": "kernel", "readout": "rows"}, 3), ({**NETWORK, "validation_fraction": 0}, 3)],
     ids=["all", "folds"],
 )
 def test_rows_of_new_groups_are_covered(settings, fits):

@@ -1,5 +1,7 @@
 """Promises of estimators whose members are folds: honest errors, intervals and sets that cover, also after changes."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,7 +74,7 @@ def test_all_rows_are_in_the_bank_and_none_is_held_out(model):
 
 @pytest.mark.parametrize("readout", ["attention", "rows"])
 def test_the_label_of_a_row_does_not_reach_its_prediction_out_of_fold(readout):
-    x, y = table()
+    x, y = table(80)
     settings = {**SETTINGS, "max_epochs": 1, "readout": readout}  # one epoch: there is no epoch to choose
     one = NeighborRegressor(**settings).fit(x, y)
     mine = (one.bank_.folds == 2).numpy() & (y != y.min()) & (y != y.max())
@@ -96,10 +98,10 @@ def test_the_error_out_of_fold_is_near_that_of_new_rows(model):
 
 @pytest.mark.parametrize("readout", ["attention", pytest.param("rows", marks=pytest.mark.slow), "dense"])
 def test_the_error_of_all_members_is_that_of_one_less_their_disagreement(readout):
-    x, y = table()
+    x, y = table(80)
     kind = {"head": "dense"} if readout == "dense" else {"readout": readout}
     weights, groups = np.random.default_rng(3).uniform(0.2, 2, size=len(y)), np.arange(len(y)) // 2
-    one = NeighborRegressor(**{**SETTINGS, **kind, "target_transform": "log"})
+    one = NeighborRegressor(**{**SETTINGS, **kind, "max_epochs": 6, "target_transform": "log"})
     one.fit(x, y + 5, groups=groups, sample_weight=weights)
     single = one.out_of_fold_predictions()[1]
     every = np.zeros((4, len(y)))
@@ -120,7 +122,7 @@ def test_the_error_of_all_members_is_that_of_one_less_their_disagreement(readout
 
 
 def test_all_members_gain_on_new_rows_what_out_of_fold_rows_tell(model, other):
-    fresh, truth = table(1500, seed=9)
+    fresh, truth = table(600, seed=9)
     y = table()[1]
     for one in (model, other):
         ids, said = one.out_of_fold_predictions()
@@ -135,14 +137,14 @@ def test_all_members_gain_on_new_rows_what_out_of_fold_rows_tell(model, other):
 
 def test_the_error_of_several_targets_is_the_mean_of_each():
     x, y = table()
-    one = NeighborRegressor(**SETTINGS).fit(x, np.c_[y, x[:, 1] - x[:, 2]])
+    one = NeighborRegressor(**{**SETTINGS, "max_epochs": 3}).fit(x, np.c_[y, x[:, 1] - x[:, 2]])
     each = [one.of_target(name).out_of_fold_error() for name in one.targets_]
     np.testing.assert_allclose(np.sum(each), 2 * one.out_of_fold_error(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
 def test_intervals_cover_new_rows(model, other, coverage):
-    fresh, truth = table(2000, seed=9)
+    fresh, truth = table(800, seed=9)
     for one in (model, other):
         low, high = one.predict_interval(fresh, coverage).T
         assert (low <= high).all()
@@ -150,16 +152,16 @@ def test_intervals_cover_new_rows(model, other, coverage):
 
 
 def test_sets_of_classes_cover(classifier):
-    x, y = table(2000, seed=9)
+    x, y = table(1000, seed=9)
     truth = np.digitize(y, [-0.7, 0.7])
     for method in ("lac", "aps", "raps"):
         sets = classifier.predict_set(x, 0.9, method=method)
-        assert sets.shape == (2000, 3)
-        assert 0.86 < sets[np.arange(2000), truth].mean() < 0.99
+        assert sets.shape == (1000, 3)
+        assert 0.86 < sets[np.arange(1000), truth].mean() < 0.99
     held_out = NeighborClassifier(**{**SETTINGS, "validation_fraction": 0.3}).fit(
         *(lambda x, y: (x, np.digitize(y, [-0.7, 0.7])))(*table(240))
     )
-    assert 0.8 < held_out.predict_set(x)[np.arange(2000), truth].mean() < 0.99
+    assert 0.8 < held_out.predict_set(x)[np.arange(1000), truth].mean() < 0.99
     assert held_out.calibrating_rows() == 72
     assert classifier.calibrating_rows() == 240
 
@@ -185,9 +187,8 @@ def test_a_saved_model_is_the_same(model, other, classifier, tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "classes").predict_set(x), classifier.predict_set(x))
 
 
-def test_rows_come_and_go_at_once(tmp_path):
-    x, y = table()
-    one = NeighborRegressor(**SETTINGS).fit(x, y)
+def test_rows_come_and_go_at_once(model, tmp_path):
+    one, fewer = copy.deepcopy(model), copy.deepcopy(model).forget(np.arange(0, 160, 2))
     fresh, truth = table(20, seed=5)
     before, ends = one.out_of_fold_predictions(), one.predict_interval(fresh)
     one.add(fresh, truth)
@@ -201,13 +202,12 @@ def test_rows_come_and_go_at_once(tmp_path):
     np.testing.assert_allclose(again.predict_interval(fresh), ends)
     again.forget(np.arange(0, 160, 2))
     assert len(again.out_of_fold_predictions()[0]) == 80
-    fewer = NeighborRegressor(**SETTINGS).fit(x, y).forget(np.arange(0, 160, 2))
     np.testing.assert_allclose(again.predict_interval(fresh), fewer.predict_interval(fresh))
 
 
 def test_no_row_left_to_calibrate_is_said():
     x, y = table(40)
-    one = NeighborRegressor(**SETTINGS).fit(x, y).add(x[:5], y[:5]).forget(np.arange(40))
+    one = NeighborRegressor(**{**SETTINGS, "max_epochs": 1}).fit(x, y).add(x[:5], y[:5]).forget(np.arange(40))
     with pytest.raises(ValueError, match=r"coverage: expected at most 0\.000 with 0 calibration rows"):
         one.predict_interval(x)
 
@@ -215,19 +215,18 @@ def test_no_row_left_to_calibrate_is_said():
 def test_groups_stay_in_one_fold_and_do_not_reach_their_rows():
     x, y = table()
     groups = np.arange(160) // 4
-    one = NeighborRegressor(**SETTINGS).fit(x, y, groups=groups)
+    alone = NeighborRegressor(**{**SETTINGS, "max_epochs": 3}).fit(x, y, groups=groups)
+    one = copy.deepcopy(alone)
     folds = pd.Series(one.bank_.folds.numpy()).groupby(groups)
     assert (folds.nunique() == 1).all()
     one.add(x[:1] + 1e-3, [50.0], groups=[0])  # of the group of row 0: nothing that is said of row 0 may change
-    alone = NeighborRegressor(**SETTINGS).fit(x, y, groups=groups)
     first, second = (each.out_of_fold_predictions()[1] for each in (one, alone))
     np.testing.assert_allclose(first[:4], second[:4])
     assert one.predict_interval(x[:3], groups=[100, 101, 102]).shape == (3, 2)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_members(tmp_path):
-    x, y = table()
-    whole = NeighborRegressor(**SETTINGS).fit(x, y)
+def test_a_run_that_was_stopped_goes_on_to_the_same_members(model, tmp_path):
+    (x, y), whole = table(), model
     NeighborRegressor(**{**SETTINGS, "max_epochs": 5}, checkpoint_dir=tmp_path).fit(x, y)
     resumed = NeighborRegressor(**SETTINGS, checkpoint_dir=tmp_path).fit(x, y)
     assert resumed.history_.resumed_at == 5
@@ -274,7 +273,7 @@ def test_classes_are_spread_over_folds():
 @pytest.mark.parametrize("fraction", [0, 0.2])
 def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeypatch):
     x, y = table()
-    settings = {**SETTINGS, "validation_fraction": fraction}
+    settings = {**SETTINGS, "members": 3, "max_epochs": 4, "validation_fraction": fraction}
     errors = {}
     for readout in ("attention", "rows"):
         one = NeighborRegressor(**{**settings, "readout": readout}).fit(x, y)
@@ -303,7 +302,7 @@ def test_auto_with_an_index_finds_the_rows_of_whichever_readout(worse, monkeypat
         "honest_error",
         lambda self: honest(self) + 100 * (isinstance(self.network.head, Kriging) == (worse == "rows")),
     )
-    settings = {**SETTINGS, "validation_fraction": 0.2, "readout": "auto"}
+    settings = {**SETTINGS, "max_epochs": 2, "validation_fraction": 0.2, "readout": "auto"}
     plain, indexed = (NeighborRegressor(**settings, index=index).fit(x, y) for index in (None, "exact"))
     assert isinstance(indexed.network_.head, Kriging) == (worse == "attention")
     fresh = table(20, seed=5)[0]

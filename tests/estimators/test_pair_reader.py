@@ -1,5 +1,6 @@
 """An encoder that reads both rows of a pair: when it is taken, what it adds, and that it is saved and forgets."""
 
+import copy
 import json
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_it_is_taken_where_likeness_says_nothing(model):
 
 def test_it_is_not_taken_where_nothing_is_gained(encoder):
     left, right, pairs = tables(shared=True)
-    model = RowMatcher(encoders=encoder, tune="all", plan=PLAN)
+    model = RowMatcher(encoders=encoder, tune="all", plan=PLAN.model_copy(update={"epochs": 2}))
     model.fit(left, right, pairs)
     assert model.learned_.reader is None
     assert "pairs are not read as texts: by boosting alone the log loss on" in str(model.notes_)
@@ -141,10 +142,8 @@ def test_a_model_of_something_else_is_no_reader(tmp_path):
         PairReader.load(tmp_path / "other", (1.0, 1.0, 0.0), {})
 
 
-def test_forgotten_rows_leave_its_bank(encoder):
-    left, right, pairs = tables()
-    model = RowMatcher(encoders=encoder, tune="all", plan=PLAN)
-    model.fit(left, right, pairs)
+def test_forgotten_rows_leave_its_bank(model):
+    (left, _, pairs), model = tables(), copy.deepcopy(model)
     gone = int(model.labelled_["left"].iloc[0])
     assert model.learned_.reader.model.bank_.has([f"{gone}\t{gone}"]).all()
     before = model.predict_proba(pairs.iloc[-3:])
@@ -156,7 +155,7 @@ def test_forgotten_rows_leave_its_bank(encoder):
 
 def test_a_killed_run_goes_on_and_leaves_nothing(encoder, tmp_path, monkeypatch):
     left, right, pairs = tables(140)
-    settings = {"encoders": encoder, "tune": "all", "plan": PLAN}
+    settings = {"encoders": encoder, "tune": "all", "plan": PLAN.model_copy(update={"epochs": 2})}
     whole = RowMatcher(**settings).fit(left, right, pairs)
     calls, fit = [], NeighborClassifier.fit
 

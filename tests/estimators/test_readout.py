@@ -112,10 +112,10 @@ def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
 
 @FAR
 def test_intervals_cover_and_are_wider_where_rows_are_far():
-    frame, price = houses(900, seed=3)
+    frame, price = houses(600, seed=3)
     settings = {"metric": "network", "readout": "rows", "validation_fraction": 0.4, **BRIEF}
     model = NeighborRegressor(**settings).fit(frame, price)
-    fresh, truth = houses(1500, seed=4)
+    fresh, truth = houses(800, seed=4)
     for coverage in (0.5, 0.9):
         low, high = model.predict_interval(fresh, coverage).T
         assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(coverage, abs=0.06)
@@ -234,7 +234,7 @@ def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
     name = f"milvus:{tmp_path / 'bank.db'}" if name == "milvus" else name
     ids, groups = np.arange(len(frame)) + 500, np.arange(len(frame)) // 3
     keys = {"ids": ids[:40], "groups": groups[:40]}
-    settings = {"metric": "network", "readout": "dense", "max_neighbors": 9, **QUICK}
+    settings = {"metric": "network", "readout": "dense", "max_neighbors": 9, **BRIEF}
     plain = NeighborRegressor(**settings).fit(frame, price, ids=ids, groups=groups)
     model = NeighborRegressor(index=name, **settings).fit(frame, price, ids=ids, groups=groups)
     close = {"rtol": 0, "atol": 0.02}  # rows as near in float32
@@ -262,7 +262,7 @@ def test_classes_by_an_index(rows):
     frame, price = rows
     moods = np.where(price > np.median(price), "high", "low")
     plain, model = (
-        NeighborClassifier(metric="network", readout="rows", index=index, **QUICK).fit(frame, moods)
+        NeighborClassifier(metric="network", readout="rows", index=index, **BRIEF).fit(frame, moods)
         for index in (None, "exact")
     )
     np.testing.assert_allclose(model.predict_proba(frame), plain.predict_proba(frame), rtol=0, atol=1e-3)
@@ -303,7 +303,7 @@ def test_the_command_takes_it(rows, tmp_path, capsys, readout):
 def test_what_the_bank_holds_for_searches_follows_its_rows(rows):
     """Predictions, neighbors and explanations are those of a bank that knows nothing yet."""
     frame, price = rows
-    model = NeighborRegressor(readout="rows", max_neighbors=12, **QUICK).fit(frame, price)
+    model = NeighborRegressor(readout="rows", max_neighbors=12, **BRIEF).fit(frame, price)
     fresh, _ = houses(40, seed=3)
     before, known = model.predict(fresh), model.bank_.prepared()
     more, prices = houses(30, seed=4)
@@ -331,7 +331,7 @@ def test_what_the_bank_holds_for_searches_follows_its_rows(rows):
 def test_kneighbors_are_those_of_all_distances_in_float64(similarity):
     frame, price = houses(260)
     groups = np.arange(len(frame)) % 9
-    settings = {**QUICK, "similarity": similarity}
+    settings = {**BRIEF, "similarity": similarity}
     model = NeighborRegressor(**settings).fit(frame, price, groups=groups)
     bank, queries = model.bank_, model.bank_.vectors.double()
     squared = (queries[:, None] - queries[None]).square().sum(dim=-1).numpy()

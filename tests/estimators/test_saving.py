@@ -63,7 +63,7 @@ def test_groups_and_dense_heads_come_back(tmp_path):
     frame, price = table()
     groups = [f"g{i // 4}" for i in range(len(frame))]
     for head in ("nona", "dense"):
-        model = NeighborRegressor(head=head, **QUICK).fit(frame, price, groups=groups)
+        model = NeighborRegressor(head=head, **{**QUICK, "max_epochs": 2}).fit(frame, price, groups=groups)
         save_model(model, tmp_path / head)
         loaded = load_model(tmp_path / head)
         assert_same(loaded.predict(frame, groups=groups), model.predict(frame, groups=groups))
@@ -182,9 +182,10 @@ def test_a_loaded_model_stays_what_it_was_when_its_folder_is_replaced(data, tmp_
     if index is not None and "faiss" in index:
         pytest.importorskip("faiss", reason="faiss is an optional package")
     frame, price = data
-    model = NeighborRegressor(index=index, **QUICK).fit(frame[20:], price[20:])
+    brief = {**QUICK, "max_epochs": 2}
+    model = NeighborRegressor(index=index, **brief).fit(frame[20:], price[20:])
     model.forget(list(range(5))).add(frame[:20], price[:20], ids=range(1000, 1020))  # its index was not made at once
-    other = NeighborRegressor(index=index, random_state=1, **QUICK).fit(frame.iloc[:60], price[:60])
+    other = NeighborRegressor(index=index, random_state=1, **brief).fit(frame.iloc[:60], price[:60])
     loaded = load_model(save(model, tmp_path / "m"))
     save_model(other, tmp_path / "m")
     assert_same(loaded.predict(frame), model.predict(frame))

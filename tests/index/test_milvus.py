@@ -30,6 +30,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_in_the_middle_of_an_add_keeps_all_that_was_acknowledged(tmp_path):
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path / "bank.db")], stdout=subprocess.PIPE, text=True
