@@ -13,7 +13,6 @@ from vicinal.calibration import (
     answering_threshold,
     area_under_selective_curve,
     multicalibration_error,
-    rejection_cost,
     rejection_loss,
     selective_curve,
 )
@@ -129,7 +128,6 @@ def test_selective_curves() -> None:
     share, risk = selective_curve(np.zeros(4), errors)
     assert share.tolist() == [1.0] * 4
     assert risk.tolist() == [0.5] * 4
-    assert rejection_cost([1.0, -1.0, 1.0], [1.0, 1.0, 0.0], [0.5, 0.25]) == pytest.approx([0.5, 1.25 / 3])
 
 
 def test_answers_are_wrong_at_most_at_the_promised_rate() -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from vicinal.data import Split, duplicates_across, find_duplicates, make_splits, prepare_table, read_table
-from vicinal.data.duplicates import group_copies, table_fingerprint
+from vicinal.data.duplicates import table_fingerprint
 
 
 def table_of(root=None, y=None, **columns):
@@ -118,22 +118,8 @@ def test_every_row_twice_leaks_unless_grouped():
     grouped = prepare_table(frame, "y", id="id", group="pair", use=["w"])
     for split in make_splits(grouped, number=3):
         assert duplicates_across(split, copies).test == duplicates_across(split, copies).validation == 0
-    for split in make_splits(bare, number=3, groups=group_copies(copies)):
+    for split in make_splits(bare, number=3, groups=copies.content):
         assert duplicates_across(split, copies).test == 0
-
-
-def test_copies_join_the_groups_that_hold_them():
-    table = table_of(t=["a", "b", "a", "c", *FILLER])
-    groups = np.array(["p", "p", "q", "r", *FILLER])
-    joined = group_copies(find_duplicates(table, {"t": "text"}), groups)
-    assert joined[0] == joined[1] == joined[2], "row 2 copies row 0, which shares a group with row 1"
-    assert len(set(joined)) == 2 + len(FILLER)
-
-
-def test_groups_of_several_types_are_joined():
-    table = table_of(t=["a", "b", "c", "d", *FILLER])
-    joined = group_copies(find_duplicates(table, {"t": "text"}), [1, "1", 1.0, "01", *FILLER])
-    assert joined[0] == joined[1] == joined[2] != joined[3]
 
 
 def test_fingerprint_tells_contents_apart():

@@ -4,13 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-import scipy.sparse
-from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-from vicinal.evaluation import knn_grid, regression_scores, ridge_baseline
+from vicinal.evaluation import knn_grid, regression_scores
 from vicinal.evaluation.baselines import mean_baseline, neighbor_mean, one_hot
 
 CLASSES = ["a", "b", "c"]
@@ -81,45 +77,9 @@ def test_test_rows_do_not_touch_the_choice():
     assert one.settings == other.settings
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_ridge_equals_scikit_learn(sparse):
-    (train, validation, test), (y, y_validation, _) = parts(seed=3)
-    give = scipy.sparse.csr_matrix if sparse else np.asarray
-    got = ridge_baseline(give(train), y, give(validation), y_validation, give(test))
-    model = Ridge(alpha=got.settings["alpha"])
-    model = (model if sparse else make_pipeline(StandardScaler(), model)).fit(train, y)
-    np.testing.assert_allclose(got.prediction, model.predict(test), atol=1e-3 if sparse else 1e-10)
-    assert got.validation == pytest.approx(np.mean((model.predict(validation) - y_validation) ** 2), abs=1e-3)
-
-
-def test_ridge_chooses_a_strong_penalty_for_noise_and_a_weak_one_for_signal():
-    rng = np.random.default_rng(0)
-    x = [rng.normal(size=(n, 30)) for n in (60, 200, 10)]
-    noise = [rng.normal(size=len(part)) for part in x]
-    assert ridge_baseline(x[0], noise[0], x[1], noise[1], x[2]).settings["alpha"] >= 100
-    signal = [part[:, 0] for part in x]
-    assert ridge_baseline(x[0], signal[0], x[1], signal[1], x[2]).settings["alpha"] <= 0.1
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_logistic_regression(sparse):
-    (train, validation, test), (y, y_validation, _) = parts(seed=4)
-    give = scipy.sparse.csr_matrix if sparse else np.asarray
-    labels = classes_of(y)
-    got = ridge_baseline(give(train), labels, give(validation), classes_of(y_validation), give(test), classes=CLASSES)
-    model = LogisticRegression(C=1 / got.settings["alpha"])
-    model = (model if sparse else make_pipeline(StandardScaler(), model)).fit(train, labels)
-    np.testing.assert_allclose(got.prediction, model.predict_proba(test), atol=0.02)
-
-
-def test_classes_that_training_rows_lack():
+def test_classes_that_are_not_listed():
     (train, validation, test), (y, y_validation, _) = parts()
     truth = classes_of(y_validation)
-    two = ridge_baseline(train, np.where(y > 0, "a", "c"), validation, truth, test, classes=CLASSES)
-    assert (two.prediction[:, 1] == 0).all()
-    np.testing.assert_allclose(two.prediction.sum(1), 1)
-    one = ridge_baseline(train, np.full(len(y), "b"), validation, truth, test, classes=CLASSES)
-    assert one.prediction.tolist() == [[0.0, 1.0, 0.0]] * len(test)
     with pytest.raises(ValueError, match=r"^train_target: expected one of the classes .*, got 'z'$"):
         knn_grid(train, np.full(len(y), "z"), validation, truth, test, classes=CLASSES)
 
@@ -130,14 +90,3 @@ def test_bad_embeddings_get_one_sentence():
         knn_grid(good, np.arange(4), good, np.arange(4), bad)
     with pytest.raises(ValueError, match=r"^validation: expected embeddings \[rows, 2\], at least one row"):
         knn_grid(good, np.arange(4), np.zeros((0, 2)), [], good)
-
-
-def test_ridge_learns_from_wide_sparse_text():
-    rng = np.random.default_rng(0)
-    rows, width, each = 7000, 30_000, 50
-    values = rng.normal(size=rows * each) / each**0.5
-    places = (rng.zipf(1.3, size=rows * each) % width, np.repeat(np.arange(rows), each))
-    x = scipy.sparse.csr_matrix((values, places[::-1]), shape=(rows, width))
-    y = np.asarray(x @ rng.normal(size=width)) + 0.1 * rng.normal(size=rows)
-    got = ridge_baseline(x[:5000], y[:5000], x[5000:6000], y[5000:6000], x[6000:])
-    assert regression_scores(y[6000:], got.prediction)["r2"] > 0.3

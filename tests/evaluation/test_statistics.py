@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import references.ranks as reference
-from vicinal.evaluation import bootstrap_interval, critical_difference, friedman, paired_t, wilcoxon
+from vicinal.evaluation import critical_difference, friedman, paired_t, wilcoxon
 from vicinal.evaluation.statistics import average_ranks, nemenyi, relative_change
 
 DEMSAR_TABLE_5 = {  # critical values for the two-tailed Nemenyi test
@@ -93,32 +93,6 @@ def test_wilcoxon_of_equal_scores():
     assert wilcoxon([1.0, 2.0], [1.0, 2.0]).p_value == 1.0
 
 
-def test_bootstrap_equals_scipy_and_is_seeded():
-    sample = np.random.default_rng(0).exponential(size=80)
-    want = scipy.stats.bootstrap(
-        (sample,), np.mean, confidence_level=0.9, n_resamples=2000, rng=np.random.default_rng(4)
-    ).confidence_interval
-    got = bootstrap_interval(sample, coverage=0.9, seed=4)
-    assert got == pytest.approx((want.low, want.high), rel=0.02)
-    assert got == bootstrap_interval(sample, coverage=0.9, seed=4)
-    assert got[0] < sample.mean() < got[1]
-
-
-def test_bootstrap_covers_the_mean_about_as_often_as_it_says():
-    rng = np.random.default_rng(2)
-    hits = sum(
-        low <= 1 <= high
-        for low, high in (bootstrap_interval(rng.exponential(size=60), resamples=300) for _ in range(120))
-    )
-    assert 0.86 <= hits / 120 <= 1.0
-
-
-@pytest.mark.parametrize("values", [[1.0], [2.0, 2.0, 2.0], [1.0, 2.0]])
-def test_bootstrap_of_hardly_any_values(values):
-    low, high = bootstrap_interval(values)
-    assert min(values) <= low <= high <= max(values)
-
-
 def test_relative_change():
     assert relative_change([0.5, 0.7], [1.0, 1.0]) == pytest.approx(-0.4)
     assert math.isnan(relative_change([1.0], [0.0]))
@@ -136,7 +110,6 @@ def test_relative_change():
             lambda: paired_t([1.0, 2.0], [1.0]),
             r"^second: expected finite scores of shape \(2,\) as the first, got \(1,\)$",
         ),
-        (lambda: bootstrap_interval([]), r"^values: expected finite numbers \[n\], at least one"),
     ],
 )
 def test_bad_input_gets_one_sentence(call, sentence):

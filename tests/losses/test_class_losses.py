@@ -12,7 +12,7 @@ from torch.nn import functional
 from references import class_losses as reference
 from vicinal import losses
 from vicinal.core import entries, entry
-from vicinal.losses import ALDRKL, ClassLoss, label_phi, label_weights, worst_inputs
+from vicinal.losses import ALDRKL, ClassLoss, label_phi, worst_inputs
 from vicinal.losses.contract import own_settings
 
 GOLDEN = Path(__file__).parents[1] / "golden/losses"
@@ -498,7 +498,6 @@ def test_label_correlation_without_its_parts_is_binary_cross_entropy():
         losses.label_correlation(scores, target, class_weight=2 * torch.ones(K), factor=0.0), 2 * want
     )
     np.testing.assert_allclose(label_phi(target), np.corrcoef(target.T), rtol=1e-12)
-    assert label_weights(torch.tensor([[1, 0], [1, 0]])).tolist() == [0.5, 0.0]
     assert (label_phi(torch.ones(4, 2)) == 0).all()
     for wrong in ({"correlation": torch.zeros(2, 2)}, {"class_weight": torch.ones(2)}):
         with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected"):

@@ -216,19 +216,6 @@ def test_prototypes_refuse_what_does_not_fit():
 # --- ICNN --------------------------------------------------------------------------------------------------------
 
 
-def test_icnn_lies_between_0_and_1_and_is_1_for_two_far_points():
-    for seed in range(5):
-        x, labels = normal(seed, 12, 3), torch.arange(12) % 3
-        assert 0 <= losses.icnn_score(x, labels) <= 1
-    corners = torch.tensor([[0.0, 0.0], [50.0, 0.0]])
-    labels = torch.arange(14) % 2
-    spread = 0.01 * normal(0, 14, 2).float()
-    assert losses.icnn_score(corners[labels], labels) == 1
-    scores = [float(losses.icnn_score(corners[labels] + size * spread, labels)) for size in (1, 800, 4000)]
-    assert 1 >= scores[0] > 1 - 1e-6 > scores[1] > scores[2]
-    assert losses.icnn_score(corners[labels], torch.arange(14) % 3) < 0.5
-
-
 @pytest.mark.parametrize("powers", [(1, 1, 1), (2, 0.5, 3), (0, 1, 0)])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_icnn_equals_numpy(powers, reduction):
@@ -241,9 +228,7 @@ def test_icnn_equals_numpy(powers, reduction):
     np.testing.assert_allclose(got, reduce(want, reduction), rtol=1e-9, atol=1e-12)
 
 
-def test_gradient_of_icnn_of_embeddings():
-    x, labels = normal(0, 8, 3).requires_grad_(), torch.arange(8) % 2
-    assert torch.autograd.gradcheck(lambda rows: 1 - losses.icnn_score(rows, labels, k=3), (x,))
+def test_gradient_of_icnn_without_its_powers():
     scores, relation, weight = batch()
     leaf = (scores - 1).requires_grad_()
     losses.icnn(leaf, relation, weight, k=8, ratio_power=0, spread_power=0).backward()
@@ -251,15 +236,9 @@ def test_gradient_of_icnn_of_embeddings():
 
 
 def test_icnn_refuses_what_does_not_fit():
-    x, labels = normal(0, 6, 3), torch.arange(6) % 2
-    for call, sentence in [
-        (lambda: losses.icnn_score(x, labels, k=6), "^k: expected less than the 6 rows, got 6"),
-        (lambda: losses.icnn_score(x, labels * 0), "^labels: expected at least two classes, got one"),
-        (lambda: losses.icnn_score(x / 0, labels), "^embeddings: expected finite numbers"),
-        (lambda: losses.icnn(x, x, ratio_power=-1), "^ratio_power: expected a number of at least 0"),
-    ]:
-        with pytest.raises(ValueError, match=sentence):
-            call()
+    x = normal(0, 6, 3)
+    with pytest.raises(ValueError, match=r"^ratio_power: expected a number of at least 0"):
+        losses.icnn(x, x, ratio_power=-1)
 
 
 # --- thresholds --------------------------------------------------------------------------------------------------

@@ -114,7 +114,6 @@ OTHERS = {  # of numbers [8, 3]
     "coding_rate": losses.coding_rate,
     "covariance_penalty": losses.covariance_penalty,
     "distance_covariance": lambda x: losses.distance_covariance(x, CLASSES.float()),
-    "doubly_stochastic": losses.doubly_stochastic,
     "energy_confusion": lambda x: losses.energy_confusion(x, CLASSES),
     "equal_rates": lambda x: losses.equal_rates(x[:, 0].sigmoid(), CLASSES) + 0 * x.sum(),
     "exposed_relevance": lambda x: losses.exposed_relevance(x, RELATION, propensity=torch.full((3,), 0.5)),

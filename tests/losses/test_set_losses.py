@@ -424,20 +424,6 @@ def test_block_contrast_refuses():
             call()
 
 
-def test_a_sharpened_assignment_sums_to_1_is_sharper_and_favors_small_blocks():
-    _, q, _ = graph()
-    q = q / q.sum(1, keepdim=True)
-    target = losses.sharpened(q.requires_grad_())
-    assert not target.requires_grad
-    torch.testing.assert_close(target.sum(1), torch.ones(8, dtype=torch.float64))
-    weight = q.detach().numpy() ** 2 / q.detach().numpy().sum(0)
-    np.testing.assert_allclose(target, weight / weight.sum(1, keepdims=True), rtol=1e-12)
-    even = torch.full((4, 2), 0.5)
-    torch.testing.assert_close(losses.sharpened(even), even)
-    assert losses.sharpened(torch.tensor([[0.5, 0.5], [1.0, 0.0]]))[0, 1] > 0.5
-    assert losses.sharpened(torch.tensor([[1.0, 0.0]])).isfinite().all()
-
-
 def test_block_contrast_goes_along_edges_only():
     """A matrix of all pairs of these rows would take 160 GB."""
     n = 200_000

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from vicinal.relation import from_pairs, graded, label_distance, same_class, same_group, shared_labels
+from vicinal.relation import from_pairs, graded, label_distance, same_class, shared_labels
 from vicinal.relation.pairs import other_rows
 
 CLASSES = torch.tensor([3, 0, 3, 1, 0]), torch.tensor([0, 3, 1, 1, 7, 3])
@@ -38,7 +38,6 @@ LISTED = torch.tensor([[0, 3], [3, 1], [7, 0]])
     ("relate", "blocks", "function"),
     [
         (same_class, CLASSES, lambda a, b: a == b),
-        (same_group, CLASSES, lambda a, b: a == b),
         (other_rows, CLASSES, lambda a, b: a != b),
         (shared_labels, TAGS, lambda a, b: any(x and y for x, y in zip(a, b, strict=True))),
         (lambda a, b: shared_labels(a, b, "jaccard"), TAGS, jaccard),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vicinal.similarity import NegativeSNR, class_means, nearest_class_mean
+from vicinal.similarity import NegativeSNR, class_means
 from vicinal.similarity.base import resolve_similarity
 
 
@@ -46,20 +46,3 @@ def test_means_of_classes():
     torch.testing.assert_close(class_means(x, labels, 3, spherical=True), want)
     torch.testing.assert_close(class_means(x * normal(3, 7, 1).abs(), labels, spherical=True), want)
     assert torch.autograd.gradcheck(lambda rows: class_means(rows, labels, spherical=True), (x.requires_grad_(),))
-
-
-def test_the_nearest_class_mean_and_none_of_these():
-    x, labels = normal(2, 7, 3), torch.tensor([0, 2, 1, 0, 2, 2, 1])
-    means, queries = class_means(x, labels, spherical=True), normal(4, 9, 3)
-    cosines = torch.nn.functional.cosine_similarity(queries[:, None], means, dim=-1)
-    found = nearest_class_mean(queries, means)
-    assert found.classes.tolist() == cosines.argmax(1).tolist()
-    torch.testing.assert_close(found.scores, cosines.amax(1))
-    level = float(cosines.amax(1).median()) - 1e-6  # beside it, as both round in their own way
-    some = nearest_class_mean(queries, means, threshold=level)
-    assert ((some.classes == -1) == (cosines.amax(1) < level)).all()
-    assert (some.classes[some.classes >= 0] == found.classes[some.classes >= 0]).all()
-    near = nearest_class_mean(queries, means, similarity="l2")
-    assert near.classes.tolist() == torch.cdist(queries, means).argmin(1).tolist()
-    with pytest.raises(ValueError, match=r"^means: expected at least two classes"):
-        nearest_class_mean(queries, means[:1])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from references import transport as reference
 from vicinal.masks import k_sparsemax
-from vicinal.transport import assignment, permutation_cross_entropy, sinkhorn, soft_permutation
+from vicinal.transport import assignment, sinkhorn, soft_permutation
 
 GOLDEN = Path(__file__).parents[1] / "golden/sets"
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -165,19 +165,6 @@ def test_a_cold_soft_permutation_is_the_best_assignment_which_equals_all_tried()
     torch.testing.assert_close(cold.mT @ items, items[assignment(scores).argsort()], rtol=0, atol=1e-2)
 
 
-def test_cross_entropy_of_permutations_falls_to_0_at_the_true_one():
-    places = torch.tensor([[2, 0, 1]])
-    true = torch.nn.functional.one_hot(places, 3).double()
-    assert permutation_cross_entropy(true, places) == 0
-    scores = (3 * true).requires_grad_()
-    loss = permutation_cross_entropy(soft_permutation(scores), places)
-    loss.backward()
-    assert (scores.grad[true == 1] < 0).all()
-    want = -np.log(reference.soft_permutation(3 * true[0].numpy(), 1.0, 20)[true[0].numpy() == 1]).mean()
-    assert loss.item() == pytest.approx(want, rel=1e-9)
-    assert permutation_cross_entropy(1 - true, places).isfinite()
-
-
 def test_k_sparsemax_is_the_projection_of_the_public_code_and_of_numpy():
     data = load("sparsity_constrained_ot")
     for k in (1, 2, 4):
@@ -202,7 +189,6 @@ def test_k_sparsemax_is_the_projection_of_the_public_code_and_of_numpy():
         (lambda: sinkhorn(torch.zeros(2, 2), steps=0), "^steps: expected a whole number of at least 1"),
         (lambda: soft_permutation(torch.zeros(2, 3)), "^scores: expected as many places as items"),
         (lambda: assignment(torch.zeros(3, 2)), "^scores: expected at least as many columns as rows"),
-        (lambda: permutation_cross_entropy(torch.eye(2), torch.tensor([0])), r"^places: expected int64 \(2,\)"),
         (lambda: k_sparsemax(torch.zeros(1, 2), 0), "^k: expected a whole number of at least 1"),
     ],
 )

@@ -14,14 +14,12 @@ from vicinal.calibration.label_shift import (
     clopper_pearson,
     clopper_pearson_upper,
     likely_class_weights,
-    point_class_weights,
 )
 from vicinal.calibration.local import ErrorSize
 from vicinal.calibration.online import ScaleFreeOGD, StronglyAdaptive, online_radii
 from vicinal.calibration.rejection import (
     answering_threshold,
     area_under_selective_curve,
-    rejection_cost,
     rejection_loss,
     selective_curve,
 )
@@ -68,10 +66,8 @@ __all__ = [
     "neighbor_density",
     "neighbor_spread",
     "online_radii",
-    "point_class_weights",
     "precision_threshold",
     "range_scores",
-    "rejection_cost",
     "rejection_loss",
     "selective_curve",
     "stratified_share",

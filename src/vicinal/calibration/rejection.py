@@ -1,7 +1,5 @@
 """Answer or abstain: learning when a fixed predictor is to be trusted, and what abstaining buys."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -118,15 +116,3 @@ def answering_threshold(scores: ArrayLike, errors: ArrayLike, abstain: float, *,
         f"abstain: expected at least {rate:g}, the lowest error rate that {len(right)} held-out rows can promise with "
         f"{100 * (1 - level):g} % confidence, got {abstain:g}; ask for more, or let more rows calibrate"
     )
-
-
-def rejection_cost(scores: ArrayLike, errors: ArrayLike, costs: Sequence[float]) -> Floats:
-    """Mean cost ``[len(costs)]`` of accepting where ``scores`` > 0: the error if accepted, the given cost if not.
-
-    >>> rejection_cost([1.0, -1.0], [1.0, 1.0], [0.2]).tolist()
-    [0.6]
-    """
-    trust = check_vector("scores", scores)
-    losses = check_vector("errors", errors, size=len(trust))
-    accepted = trust > 0
-    return np.array([np.where(accepted, losses, check_between("cost", cost, 0, 1)).mean() for cost in costs])

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
 
 from vicinal.core import counted
-from vicinal.core.identity import canonical_ids
 from vicinal.core.untrusted import open_regular
 from vicinal.data.splits import Split
 from vicinal.data.table import Table
@@ -123,20 +121,6 @@ def duplicates_across(split: Split, duplicates: Duplicates, *, examples: int = 3
         examples=pairs,
         sentence=_sentence(duplicates, len(leaked), len(split.test), pairs),
     )
-
-
-def group_copies(duplicates: Duplicates, groups: NDArray[Any] | None = None) -> NDArray[np.int64]:
-    """Groups ``[n]`` for ``make_splits`` that keep all copies of a row together, and ``groups [n]`` whole if given."""
-    if groups is None:
-        return duplicates.content
-    from scipy.sparse.csgraph import connected_components  # slow to import, and needed for the rows of a split only
-
-    named = np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
-    n, contents = len(named), int(duplicates.content.max()) + 1
-    ends = (duplicates.content, contents + named)  # a graph of contents and groups; each row is an edge
-    size = contents + int(named.max()) + 1
-    _, parts = connected_components(coo_matrix((np.ones(n), ends), shape=(size, size)), directed=False)
-    return np.asarray(parts[duplicates.content], dtype=np.int64)
 
 
 def table_fingerprint(table: Table) -> str:

@@ -1,13 +1,13 @@
 """Honest figures: scores, baselines, tests, and the resumable comparison of methods over seeded splits."""
 
 from vicinal.evaluation.audit import Drift, average_precision, left_out_predictions, suspicion
-from vicinal.evaluation.baselines import knn_baseline, knn_grid, ridge_baseline
+from vicinal.evaluation.baselines import knn_baseline, knn_grid
 from vicinal.evaluation.comparison import Significance, Summary, answers, significance, summarize
 from vicinal.evaluation.fairness import group_gap
 from vicinal.evaluation.ranking import query_ndcg, ranking_scores
 from vicinal.evaluation.representers import l1_representers, nuclear_representers
 from vicinal.evaluation.scores import classification_scores, regression_scores, scores_by_class, several_scores
-from vicinal.evaluation.statistics import bootstrap_interval, critical_difference, friedman, paired_t, wilcoxon
+from vicinal.evaluation.statistics import critical_difference, friedman, paired_t, wilcoxon
 from vicinal.evaluation.store import Run
 from vicinal.evaluation.tuned import tuned_baselines
 from vicinal.evaluation.wrong_labels import WrongLabels, wrong_classes, wrong_labels
@@ -20,7 +20,6 @@ __all__ = [
     "WrongLabels",
     "answers",
     "average_precision",
-    "bootstrap_interval",
     "classification_scores",
     "critical_difference",
     "friedman",
@@ -34,7 +33,6 @@ __all__ = [
     "query_ndcg",
     "ranking_scores",
     "regression_scores",
-    "ridge_baseline",
     "scores_by_class",
     "several_scores",
     "significance",

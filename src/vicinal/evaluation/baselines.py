@@ -1,20 +1,15 @@
-"""What a fit is measured against: the mean, a grid of k nearest neighbors, ridge or logistic regression.
+"""What a fit is measured against: the mean, a grid of k nearest neighbors.
 
 Each is fitted on the training rows, chooses its settings on the validation rows, and predicts the test rows.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import NearestNeighbors
-from sklearn.preprocessing import StandardScaler
 
 from vicinal.calibration import f1_thresholds
 from vicinal.evaluation.scores import classification_scores, regression_scores, relative_weights, several_hot
@@ -138,44 +133,6 @@ def knn_baseline(
     return Baseline("k-NN", neighbor_mean(labels, distances, places, settings["weights"]), dict(settings))
 
 
-def ridge_baseline(
-    train: Features,
-    train_target: ArrayLike,
-    validation: Features,
-    validation_target: ArrayLike,
-    test: Features,
-    *,
-    classes: Sequence[Any] | None = None,
-    alphas: Sequence[float] | None = None,
-) -> Baseline:
-    """Ridge regression (with ``classes``: logistic regression) with the penalty chosen on the validation rows.
-
-    Dense features are standardized by the training rows; sparse ones are used as they are.
-
-    Args:
-        train: ``[a, f]`` dense or scipy sparse.
-        train_target: numbers ``[a]``, or class names if ``classes`` is given.
-        validation: ``[b, f]``.
-        validation_target: ``[b]``.
-        test: ``[c, f]``.
-        classes: class of each column of the probabilities ``[C]``; None in a regression.
-        alphas: penalties to choose from; None: ``ALPHAS`` (with classes ``SPREADS``).
-    """
-    if not scipy.sparse.issparse(train):
-        scaler = StandardScaler().fit(train)
-        train, validation, test = (scaler.transform(part) for part in (train, validation, test))
-    name = "ridge" if classes is None else "logistic regression"
-    if classes is not None and len(set(np.asarray(train_target).tolist())) < 2:
-        return Baseline(name, mean_baseline(train_target, test.shape[0], classes=classes).prediction)
-    tried: list[tuple[tuple[float, float], float, Any]] = []
-    for alpha in alphas or (ALPHAS if classes is None else SPREADS):
-        model = _fit_linear(train, train_target, alpha, classification=classes is not None)
-        guess = _linear_prediction(model, validation, classes)
-        tried.append((_error(validation_target, guess, classes), alpha, model))
-    (error, _), alpha, model = min(tried, key=lambda choice: choice[0])
-    return Baseline(name, _linear_prediction(model, test, classes), {"alpha": alpha}, error)
-
-
 def one_hot(target: Any, classes: Sequence[Any] | None) -> NDArray[np.float64]:
     """Numbers ``[n]`` as they are; classes one-hot ``[n, C]``, several of a row 0 or 1 of each."""
     if classes is None:
@@ -215,23 +172,6 @@ def _error(truth: ArrayLike, guess: NDArray[np.float64], classes: Sequence[Any] 
         return regression_scores(one_hot(truth, classes), guess)["mse"], 0.0
     scores = classification_scores(np.asarray(truth), guess, classes)
     return 1 - scores["accuracy"], scores["log_loss"]
-
-
-def _fit_linear(train: Features, target: ArrayLike, alpha: float, *, classification: bool) -> Any:
-    if classification:
-        with warnings.catch_warnings():  # the best that 200 iterations give is a fair baseline
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return LogisticRegression(C=1 / alpha, max_iter=200, tol=1e-3).fit(train, np.asarray(target))
-    solver = "sparse_cg" if scipy.sparse.issparse(train) else "auto"
-    return Ridge(alpha=alpha, solver=solver).fit(train, np.asarray(target, dtype=np.float64))
-
-
-def _linear_prediction(model: Any, features: Features, classes: Sequence[Any] | None) -> NDArray[np.float64]:
-    if classes is None:
-        return np.asarray(model.predict(features), dtype=np.float64)
-    spread = np.zeros((features.shape[0], len(classes)))  # a class without training rows keeps probability 0
-    spread[:, [list(classes).index(name) for name in model.classes_.tolist()]] = model.predict_proba(features)
-    return spread
 
 
 def _check_embeddings(name: str, values: NDArray[Any], width: int) -> None:

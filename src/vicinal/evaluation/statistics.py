@@ -1,7 +1,6 @@
 """Is a difference more than chance: ranks, Friedman and Nemenyi, paired tests, intervals."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -97,32 +96,6 @@ def paired_t(first: ArrayLike, second: ArrayLike, *, overlap: float = 0.0) -> Ou
         return Outcome("paired t", math.copysign(math.inf, mean) if mean else 0.0, 0.0 if mean else 1.0)
     t = mean / math.sqrt(variance)
     return Outcome("paired t", t, float(2 * scipy.stats.t.sf(abs(t), n - 1)))
-
-
-def bootstrap_interval(
-    values: ArrayLike, *, coverage: float = 0.95, seed: int = 0, resamples: int = 2000
-) -> tuple[float, float]:
-    """Bootstrap interval (bias-corrected, accelerated) of the mean of ``values [n]``, such as errors of test rows."""
-    sample = np.asarray(values, dtype=np.float64)
-    if sample.ndim != 1 or not len(sample) or not np.isfinite(sample).all():
-        raise ValueError(f"values: expected finite numbers [n], at least one, got shape {sample.shape}")
-    check_between("coverage", coverage, 0, 1)
-    if np.ptp(sample) == 0:
-        return float(sample[0]), float(sample[0])
-    with warnings.catch_warnings():  # too few values for the correction: scipy says so and gives NaN
-        warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)
-        bootstrap = scipy.stats.bootstrap(
-            (sample,),
-            np.mean,
-            confidence_level=coverage,
-            n_resamples=resamples,
-            batch=max(1, 2_000_000 // len(sample)),
-            rng=np.random.default_rng(seed),
-        )
-    low, high = bootstrap.confidence_interval
-    if not math.isfinite(low + high):
-        low, high = np.quantile(bootstrap.bootstrap_distribution, [(1 - coverage) / 2, (1 + coverage) / 2])
-    return float(low), float(high)
 
 
 def relative_change(scores: Sequence[float], reference: Sequence[float]) -> float:

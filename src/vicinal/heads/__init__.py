@@ -8,7 +8,6 @@ from vicinal.heads.class_heads import (
     class_distances,
     coherence,
     equiangular_basis,
-    frechet_choice,
     frechet_scores,
     welch_bound,
 )
@@ -45,7 +44,6 @@ __all__ = [
     "conformal_margin",
     "equiangular_basis",
     "forces",
-    "frechet_choice",
     "frechet_scores",
     "neighbor_range",
     "welch_bound",

@@ -38,7 +38,6 @@ from vicinal.losses.crps import CRPS
 from vicinal.losses.embedding import EmbeddingLoss, explain_batch
 from vicinal.losses.embedding_shape import (
     coding_rate,
-    doubly_stochastic,
     mcr2,
     neural_collapse,
     t_regs,
@@ -47,7 +46,7 @@ from vicinal.losses.embedding_shape import (
 from vicinal.losses.errors import PseudoHuberLoss, best_of_k, guess_errors, ms_ssim_loss
 from vicinal.losses.fairness import distance_covariance, equal_rates, group_rates, joint_distance_covariance
 from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
-from vicinal.losses.icnn import icnn, icnn_score
+from vicinal.losses.icnn import icnn
 from vicinal.losses.lists import ListLoss, PlackettLuceLoss, SoftRankLoss
 from vicinal.losses.matching import (
     CompositeSigmoidMatchingLoss,
@@ -97,7 +96,6 @@ from vicinal.losses.regularizers import (
     flops,
     grown,
     loss_weights,
-    sharpened,
     temperature_penalty,
     vicreg,
     zero_mean,
@@ -107,7 +105,6 @@ from vicinal.losses.several_labels import (
     ensloss,
     label_correlation,
     label_phi,
-    label_weights,
     margin_surrogate,
 )
 from vicinal.losses.softmax import (
@@ -217,7 +214,6 @@ __all__ = [
     "covariance_penalty",
     "decoupled_softmax",
     "distance_covariance",
-    "doubly_stochastic",
     "dynamic_soft_margin",
     "energy_confusion",
     "ensloss",
@@ -237,7 +233,6 @@ __all__ = [
     "guess_errors",
     "histogram",
     "icnn",
-    "icnn_score",
     "intra_pair_variance",
     "joint_distance_covariance",
     "js_loss",
@@ -245,7 +240,6 @@ __all__ = [
     "label_contrast",
     "label_correlation",
     "label_phi",
-    "label_weights",
     "large_margin_softmax",
     "ldr_k",
     "ldr_kl",
@@ -284,7 +278,6 @@ __all__ = [
     "ranknet",
     "scaling_of_transform",
     "separate",
-    "sharpened",
     "sinkhorn_distillation",
     "smooth_adversarial",
     "smooth_ap",

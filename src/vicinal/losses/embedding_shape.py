@@ -10,7 +10,6 @@ from torch.nn.functional import normalize
 from vicinal.blockwise.spanning_tree import minimum_spanning_tree
 from vicinal.core import register
 from vicinal.core.checks import check_between, check_matrices, check_tensor
-from vicinal.transport import sinkhorn
 
 FAMILY = {"family": "embedding shape"}
 
@@ -138,8 +137,7 @@ def mcr2(embeddings: Tensor, membership: Tensor, *, eps: float = 0.5, gamma: flo
     $-R(Z) + \gamma \sum_j \frac{m_j}{2n} \log\det(I + \frac{d}{m_j \epsilon} Z^\top \mathrm{diag}(w_j) Z)$, R as in
     :func:`coding_rate`, and $m_j$ the sum of the memberships $w_j$ of class j, plus 1e-8.
 
-    For $\gamma \le 1$ it is at most 0. Classes may be soft, or be found on the way: :func:`doubly_stochastic` gives
-    each row a class of its own, spread over the rows that are like it (arXiv:2301.01805).
+    For $\gamma \le 1$ it is at most 0. Classes may be soft.
 
     Args:
         embeddings: Z, ``[n, d]``, rows of length 1.
@@ -178,27 +176,6 @@ def _memberships(membership: Tensor, rows: Tensor) -> Tensor:
     if bool((membership < 0).any()):
         raise ValueError(f"membership: expected shares of at least 0, got {float(membership.min()):g}")
     return membership.to(rows.dtype)
-
-
-def doubly_stochastic(features: Tensor, *, temperature: float = 0.1, steps: int = 100) -> Tensor:
-    r"""Soft memberships of rows in the classes of one another, for :func:`mcr2`: rows and columns sum to 1.
-
-    Sinkhorn's scaling of $e^{\cos(c_i, c_j)/\eta}$, *Unsupervised Manifold Linearizing and Clustering*,
-    arXiv:2301.01805; reconstructed from memory of the paper, details may differ. Each row is a class, so :func:`mcr2`
-    computes n determinants.
-
-    Args:
-        features: ``[n, h]``, the output of a clustering head.
-        temperature: $\eta > 0$.
-        steps: number of Sinkhorn iterations.
-
-    >>> doubly_stochastic(torch.eye(2), temperature=1.0)
-    tensor([[0.7311, 0.2689],
-            [0.2689, 0.7311]])
-    """
-    rows = normalize(_wide(features), dim=1)
-    mass = torch.ones_like(rows[:, 0])
-    return sinkhorn(rows @ rows.T, mass, mass, temperature=temperature, steps=steps)
 
 
 @register(

@@ -4,11 +4,8 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise import opaque_op
-from vicinal.core.checks import check_between, check_integer, check_matrices
+from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.contract import NUMPY, Pairs, RowTerms, best_score, pair_loss, row_terms
-from vicinal.relation import same_class
-from vicinal.relation.pairs import other_rows
-from vicinal.similarity import NegativeSquaredL2
 
 
 @pair_loss("icnn", "row-separable", family="nearest neighbors", paper="arXiv:2305.09062", verified=NUMPY)
@@ -128,52 +125,3 @@ def _evenness(distance: Tensor, near: Tensor, mass: Tensor, farthest: Tensor) ->
     variance = _ratio((near * (distance - mean[:, None]).square()).sum(-1), mass)
     most = farthest.square() / 4
     return torch.where(most > 0, 1 - variance / torch.where(most > 0, most, 1.0), 1.0).clamp(0.0, 1.0)
-
-
-def icnn_score(
-    embeddings: Tensor,
-    labels: Tensor,
-    *,
-    k: int = 5,
-    ratio_power: float = 1.0,
-    spread_power: float = 1.0,
-    share_power: float = 1.0,
-) -> Tensor:
-    r"""How well classes are apart, $\mathrm{mean}_i\, \lambda_i^a \omega_i^b \gamma_i^c$ in [0, 1]: 1 - :func:`icnn`.
-
-    Distances are squared Euclidean. It is 1 for clusters of more than k equal rows each, and near 1 for
-    clusters that are small and far apart.
-
-    Args:
-        embeddings: ``[n, d]``, floating and finite.
-        labels: whole numbers ``[n]``, of at least two classes.
-        k: neighbors of a row, 1 to n - 1.
-        ratio_power: a >= 0.
-        spread_power: b >= 0.
-        share_power: c >= 0.
-
-    Raises:
-        ValueError: for fewer than two classes, too large a k, or numbers that are not finite.
-
-    >>> icnn_score(torch.tensor([[0.0], [0.0], [9.0], [9.0]]), torch.tensor([0, 0, 1, 1]), k=1)
-    tensor(1.)
-    """
-    check_matrices(embeddings, embeddings)
-    if not bool(embeddings.isfinite().all()):
-        raise ValueError("embeddings: expected finite numbers, got NaN or inf")
-    if len(labels) and bool((labels == labels[0]).all()):
-        raise ValueError("labels: expected at least two classes, got one")
-    if check_integer("k", k) >= len(embeddings):
-        raise ValueError(f"k: expected less than the {len(embeddings)} rows, got {k!r}")
-    ids = torch.arange(len(embeddings), device=embeddings.device)
-    value: Tensor = icnn(
-        NegativeSquaredL2()(embeddings, embeddings),
-        same_class(labels, labels),
-        other_rows(ids, ids),
-        k=k,
-        ratio_power=ratio_power,
-        spread_power=spread_power,
-        share_power=share_power,
-        best=0.0,
-    )
-    return 1 - value

@@ -262,7 +262,8 @@ def block_contrast(embeddings: Tensor, assignment: Tensor, neighbors: Tensor, *,
     $c_{ij}$ are cosines of rows, $C_{kk'}$ cosines of the sums of rows over blocks, both 0 on the diagonal; a row is in
     the block of its largest assignment. This is not a pair loss ``f(scores, relation)``: the second term needs sums of
     embeddings, so that the negatives cost k^2 instead of n^2, and the first only the scores along edges. Add it to
-    others: the paper adds 2 times this to 0.1 times the divergence from :func:`sharpened`.
+    others: the paper adds 2 times this to 0.1 times the divergence from the assignment that
+    is squared, divided by the mass of its block, and normalized.
 
     Args:
         embeddings: ``[n, d]``.
@@ -319,28 +320,6 @@ def _against_blocks(rows: Tensor, assignment: Tensor, scale: float) -> Tensor:
     cosine = (unit @ unit.T).masked_fill(itself, 0.0)
     logs = (scale * cosine).masked_fill(~used, -torch.inf).logsumexp(-1)
     return torch.where(used, logs, 0.0).sum() / used.sum().clamp(min=1)
-
-
-def sharpened(assignment: Tensor) -> Tensor:
-    r"""A target for soft assignments: $t_{ik} \propto q_{ik}^2 / \sum_i q_{ik}$, rows summing to 1, without gradient.
-
-    Its divergence is ``torch.nn.functional.kl_div(assignment.log(), sharpened(assignment), reduction="batchmean")``.
-
-    Args:
-        assignment: ``[n, k]``, >= 0.
-
-    Returns:
-        ``[n, k]``.
-
-    >>> sharpened(torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
-    tensor([[0.9000, 0.1000],
-            [0.1000, 0.9000]])
-    """
-    fixed = assignment.detach()
-    size = fixed.sum(dim=0, keepdim=True)
-    weight = fixed.square() / torch.where(size > 0, size, 1.0)
-    total = weight.sum(dim=1, keepdim=True)
-    return weight / torch.where(total > 0, total, 1.0)
 
 
 SHAPES = ("linupper", "quadratic", "extremes", "upper")

@@ -182,7 +182,7 @@ def label_correlation(
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
         correlation: R, ``[K, K]``, such as :func:`label_phi` of the training labels; None: of this batch.
-        class_weight: w, ``[K]``, >= 0, such as :func:`label_weights`; None: all 1.
+        class_weight: w, ``[K]``, >= 0, such as one less the share of each; None: all 1.
         factor: $\lambda \ge 0$.
 
     >>> label_correlation(torch.tensor([[2.0, 2.0], [-2.0, 2.0]]), torch.tensor([[1, 1], [0, 0]]))
@@ -231,17 +231,3 @@ def label_phi(labels: Tensor) -> Tensor:
     centered = shares - shares.mean(dim=0)
     length = torch.linalg.vector_norm(centered, dim=0)
     return centered.T @ centered / torch.where(length > 0, torch.outer(length, length), 1.0)
-
-
-def label_weights(labels: Tensor) -> Tensor:
-    r"""Weights of labels by how rare they are, $n / (K n_l)$; 0 for a label that no row has.
-
-    Args:
-        labels: ``[n, K]`` of 0 and 1.
-
-    >>> label_weights(torch.tensor([[1, 0], [1, 1]]))
-    tensor([0.5000, 1.0000])
-    """
-    shares = labels.to(torch.promote_types(labels.dtype, torch.float32))
-    count = shares.sum(dim=0)
-    return torch.where(count > 0, len(shares) / (shares.shape[1] * torch.where(count > 0, count, 1.0)), 0.0)

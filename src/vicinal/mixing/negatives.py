@@ -1,12 +1,11 @@
 """Hard unrelated rows made by mixing others, as further columns for each query (KaLM)."""
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vicinal.core.checks import check_between, check_integer, check_matrices, check_scores
+from vicinal.core.checks import check_integer, check_matrices, check_scores
 from vicinal.mixing.mixture import draw_shares
 
 
@@ -71,31 +70,6 @@ def draw_mixed_negatives(
     share = draw_shares(b * number, alpha, generator=generator).view(b, number).to(negatives.device)
     row = torch.arange(b)[:, None]
     return mix_negatives(negatives[row, one], negatives[row, other], share)
-
-
-def mix_all_negatives(queries: Tensor, negatives: Tensor, *, temperature: float = 0.1) -> Tensor:
-    r"""For each query q the direction of $\sum_m \mathrm{softmax}_m(\langle q, n_m \rangle / \tau)\, n_m$.
-
-    Args:
-        queries: ``[b, d]``, rows of length 1.
-        negatives: ``[b, m, d]``, rows of length 1, m >= 1 hard unrelated ones for each query.
-        temperature: $\tau > 0$. The weights pass no gradient.
-
-    Returns:
-        ``[b, 1, d]``, rows of length 1; if they all cancel, the one of most weight.
-
-    >>> mix_all_negatives(torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.6, 0.8]]]))
-    tensor([[[0.6000, 0.8000]]])
-    """
-    check_between("temperature", temperature, 0, math.inf)
-    b, _ = _check_negatives(negatives)
-    if queries.shape != (b, negatives.shape[2]):
-        raise ValueError(f"queries: expected [{b}, {negatives.shape[2]}], got {tuple(queries.shape)}")
-    with torch.no_grad():
-        mass = (torch.einsum("bd,bmd->bm", queries, negatives) / temperature).softmax(-1)
-    mixed = torch.einsum("bm,bmd->bd", mass, negatives)
-    best = negatives[torch.arange(b, device=mass.device), mass.argmax(-1)]
-    return _direction(mixed, best)[:, None]
 
 
 def append_negatives(

@@ -11,7 +11,7 @@ from vicinal.ranks.aggregation import (
 from vicinal.ranks.hard import Ties
 from vicinal.ranks.lists import list_places
 from vicinal.ranks.pairs import Pairs
-from vicinal.ranks.plackett_luce import order_log_prob, order_reward_loss, sample_orders
+from vicinal.ranks.plackett_luce import order_log_prob
 from vicinal.ranks.sorting import soft_sort
 
 __all__ = [
@@ -22,10 +22,8 @@ __all__ = [
     "kemeny",
     "list_places",
     "order_log_prob",
-    "order_reward_loss",
     "preferences",
     "reciprocal_rank_fusion",
-    "sample_orders",
     "self_consistent_order",
     "soft_sort",
 ]

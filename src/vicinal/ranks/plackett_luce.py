@@ -1,14 +1,9 @@
-"""The Plackett-Luce distribution over orders: probabilities, samples, and a gradient of what they earn."""
-
-from typing import Literal, get_args
+"""The Plackett-Luce distribution over orders."""
 
 import torch
 from torch import Tensor
 
-from vicinal.core import check_choice
-from vicinal.core.checks import check_integer, check_scores
-
-Baseline = Literal["leave_one_out", "none"]
+from vicinal.core.checks import check_scores
 
 
 def order_log_prob(scores: Tensor, orders: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -54,77 +49,6 @@ def order_log_prob(scores: Tensor, orders: Tensor, valid: Tensor | None = None) 
         raise ValueError("orders: expected the columns that are not valid last, got one before a valid one")
     behind = torch.cat([picked, rest], dim=-1).flip(-1).logcumsumexp(dim=-1).flip(-1)[..., :-1]
     return torch.where(counted, torch.where(counted, picked, 0.0) - torch.where(counted, behind, 0.0), 0.0).sum(-1)
-
-
-def sample_orders(
-    scores: Tensor,
-    count: int,
-    valid: Tensor | None = None,
-    *,
-    places: int | None = None,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    r"""Orders drawn with the probabilities of :func:`order_log_prob`: the order of $s + g$ for Gumbel noise g.
-
-    Args:
-        scores: ``[b, n]``.
-        count: S, the number of orders for each row.
-        valid: boolean ``[b, n]``; the others stand last, in order of their columns. None: all.
-        places: how many first places to return; None: all.
-        generator: of the noise.
-
-    Returns:
-        int64 ``[S, b, places]``, best first.
-
-    >>> sample_orders(torch.tensor([[0.0, 99.0]]), 2).tolist()
-    [[[1, 0]], [[1, 0]]]
-    """
-    check_scores(scores)
-    check_integer("count", count)
-    width = scores.shape[1]
-    places = width if places is None else check_integer("places", places, 1, width)
-    device = scores.device if generator is None else generator.device
-    noise = -torch.empty(count, *scores.shape, device=device).exponential_(generator=generator).log()
-    noisy = scores.detach() + noise.to(scores.device)
-    noisy = noisy.masked_fill(~_valid(scores, valid), -torch.inf)
-    return noisy.sort(dim=-1, descending=True, stable=True).indices[..., :places]
-
-
-def order_reward_loss(
-    scores: Tensor,
-    orders: Tensor,
-    rewards: Tensor,
-    valid: Tensor | None = None,
-    *,
-    baseline: Baseline = "leave_one_out",
-) -> Tensor:
-    r"""A number whose gradient is an unbiased estimate of that of $-E_\pi[R(\pi)]$, by what sampled orders have earned.
-
-    $-\frac 1 S \sum_s (R_s - c_s) \log p(\pi_s)$, averaged over rows, with $c_s$ the mean reward of the other samples,
-    which reduces the noise. The value itself means nothing.
-
-    Args:
-        scores: ``[b, n]``.
-        orders: int64 ``[S, b, k]``, from :func:`sample_orders`.
-        rewards: ``[S, b]``, higher = better.
-        valid: see :func:`order_log_prob`.
-        baseline: "leave_one_out", or "none".
-
-    Papers: Gumbel samples of orders: arXiv:1903.06059; the baseline: Kool et al., 2019 (Buy 4 REINFORCE samples).
-
-    >>> scores = torch.zeros(1, 2, requires_grad=True)
-    >>> loss = order_reward_loss(scores, torch.tensor([[[0, 1]], [[1, 0]]]), torch.tensor([[1.0], [0.0]]))
-    >>> torch.autograd.grad(loss, scores)[0]
-    tensor([[-0.5000,  0.5000]])
-    """
-    check_choice("baseline", baseline, get_args(Baseline))
-    if orders.ndim != 3 or rewards.shape != orders.shape[:2]:
-        raise ValueError(f"rewards: expected {tuple(orders.shape[:2])} as the orders, got {tuple(rewards.shape)}")
-    if baseline == "leave_one_out":
-        if len(orders) < 2:
-            raise ValueError("orders: expected two samples at least for a baseline, got 1; or say baseline='none'")
-        rewards = (rewards - rewards.mean(dim=0)) * (len(orders) / (len(orders) - 1))
-    return -(rewards.detach() * order_log_prob(scores, orders, valid)).mean()
 
 
 def _valid(scores: Tensor, valid: Tensor | None) -> Tensor:

@@ -4,7 +4,7 @@ Every function looks only at the two blocks it is given, so a large relation can
 counts at all, as opposed to how related it is, is a *weight*: see :func:`other_rows`.
 """
 
-from vicinal.relation.classes import same_class, same_group, shared_labels
+from vicinal.relation.classes import same_class, shared_labels
 from vicinal.relation.numbers import label_distance
 from vicinal.relation.pairs import from_pairs, graded
 
@@ -13,6 +13,5 @@ __all__ = [
     "graded",
     "label_distance",
     "same_class",
-    "same_group",
     "shared_labels",
 ]

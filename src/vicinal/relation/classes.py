@@ -33,27 +33,6 @@ def same_class(labels: Tensor, bank_labels: Tensor) -> Tensor:
     return as_relation(labels[:, None] == bank_labels)
 
 
-def same_group(groups: Tensor, bank_groups: Tensor) -> Tensor:
-    r"""$r_{ij} = 1$ if both are of one group (a patient, a house, a session), else 0.
-
-    As a weight, ``1 - same_group(...)`` leaves out what comes from the query's own group.
-
-    Args:
-        groups: whole numbers ``[b]``.
-        bank_groups: whole numbers ``[N]``.
-
-    Returns:
-        ``[b, N]``, 0 or 1.
-
-    >>> 1 - same_group(torch.tensor([7]), torch.tensor([7, 8]))
-    tensor([[0., 1.]])
-    """
-    check_blocks("groups", groups, bank_groups, (1,))
-    check_whole("groups", groups)
-    check_whole("bank_groups", bank_groups)
-    return as_relation(groups[:, None] == bank_groups)
-
-
 def shared_labels(labels: Tensor, bank_labels: Tensor, kind: Literal["any", "jaccard"] = "any") -> Tensor:
     r"""How many labels two things of several labels share.
 

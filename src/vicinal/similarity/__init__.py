@@ -2,10 +2,10 @@
 
 from vicinal.similarity.base import Similarity
 from vicinal.similarity.distances import NegativeL1, NegativeL2, NegativeSquaredL2
-from vicinal.similarity.gaussians import bures_exp, bures_geodesic, bures_log, bures_wasserstein
+from vicinal.similarity.gaussians import bures_log, bures_wasserstein
 from vicinal.similarity.images import ImageSimilarity, ms_ssim, ssim
 from vicinal.similarity.mapped import Mapped
-from vicinal.similarity.means import NearestClass, class_means, nearest_class_mean
+from vicinal.similarity.means import NearestClass, class_means
 from vicinal.similarity.noise import NegativeSNR
 from vicinal.similarity.products import Cosine, Dot, scaled_dot
 from vicinal.similarity.sets import FixedDimensionalEncoding, SetScores
@@ -23,13 +23,10 @@ __all__ = [
     "NegativeSquaredL2",
     "SetScores",
     "Similarity",
-    "bures_exp",
-    "bures_geodesic",
     "bures_log",
     "bures_wasserstein",
     "class_means",
     "ms_ssim",
-    "nearest_class_mean",
     "scaled_dot",
     "ssim",
 ]

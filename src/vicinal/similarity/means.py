@@ -1,12 +1,11 @@
-"""Vectors of classes that are made of their rows, to score against, and the class whose vector is nearest."""
+"""Vectors of classes that are made of their rows, to score against."""
 
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vicinal.core.checks import check_integer, check_matrices, check_number
-from vicinal.similarity.base import resolve_similarity
+from vicinal.core.checks import check_integer, check_matrices
 from vicinal.similarity.products import l2_normalize
 
 
@@ -68,33 +67,3 @@ class NearestClass(NamedTuple):
 
     classes: Tensor
     scores: Tensor
-
-
-def nearest_class_mean(
-    queries: Tensor, means: Tensor, *, similarity: str | nn.Module = "cosine", threshold: float | None = None
-) -> NearestClass:
-    r"""$\hat y_i = \arg\max_k s(z_i, c_k)$, and "none of these" below a threshold.
-
-    For classes that were not in training: train with ``normalized_softmax``, drop the proxies, and take
-    ``class_means(support, labels, spherical=True)`` of a few rows of each new class.
-
-    Args:
-        queries: ``[b, d]``.
-        means: ``[C, d]``, as :func:`class_means` gives them.
-        similarity: a registered name or a module ``sim(queries, bank) -> scores``.
-        threshold: a query whose highest score is below it gets class -1; None: every query gets a class.
-
-    Returns:
-        classes and their scores.
-
-    >>> means = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    >>> nearest_class_mean(torch.tensor([[2.0, 0.1], [-1.0, -1.0]]), means, threshold=0.5).classes
-    tensor([ 0, -1])
-    """
-    check_matrices(queries, means)
-    if len(means) < 2:
-        raise ValueError(f"means: expected at least two classes, got {len(means)}")
-    best, classes = resolve_similarity(similarity)(queries, means).max(dim=1)
-    if threshold is not None:
-        classes = torch.where(best >= check_number("threshold", threshold), classes, -1)
-    return NearestClass(classes, best)

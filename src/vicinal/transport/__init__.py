@@ -1,8 +1,8 @@
 """Transport between masses: one Sinkhorn for everybody, ``sinkhorn(scores, a, b) -> plan [..., m, n]``."""
 
-from vicinal.transport.class_structured import fused_transport, group_lasso_transport, same_class
+from vicinal.transport.class_structured import fused_transport, same_class
 from vicinal.transport.inverse import inverse_transport, inverse_transport_loss
-from vicinal.transport.permutations import assignment, permutation_cross_entropy, soft_permutation
+from vicinal.transport.permutations import assignment, soft_permutation
 from vicinal.transport.sinkhorn import sinkhorn
 from vicinal.transport.sliced import draw_directions, sliced_wasserstein, wasserstein
 from vicinal.transport.sparse import sparse_transport
@@ -11,10 +11,8 @@ __all__ = [
     "assignment",
     "draw_directions",
     "fused_transport",
-    "group_lasso_transport",
     "inverse_transport",
     "inverse_transport_loss",
-    "permutation_cross_entropy",
     "same_class",
     "sinkhorn",
     "sliced_wasserstein",

@@ -1,12 +1,9 @@
 """Soft permutations of items to places, and the assignment that is taken at prediction."""
 
-import math
-
 import scipy  # loads its parts when they are used
 import torch
 from torch import Tensor
 
-from vicinal.core.checks import check_between
 from vicinal.transport.sinkhorn import check_plan_scores, sinkhorn
 
 
@@ -64,23 +61,3 @@ def assignment(scores: Tensor) -> Tensor:
     columns = [torch.from_numpy(scipy.optimize.linear_sum_assignment(matrix, maximize=True)[1]) for matrix in each]
     places = torch.stack(columns) if columns else torch.zeros(0, scores.shape[-2])
     return places.to(scores.device, torch.int64).reshape(scores.shape[:-1])
-
-
-def permutation_cross_entropy(plan: Tensor, places: Tensor, *, floor: float = 1e-12) -> Tensor:
-    r"""How far a soft permutation is from a true one, $-\mathrm{mean}_i \log P_{i, \pi(i)}$.
-
-    Args:
-        plan: P, ``[..., l, l]``, as :func:`soft_permutation` gives it.
-        places: $\pi$, int64 ``[..., l]``, the true place of each item.
-        floor: smallest value that an entry of the plan is taken for, > 0.
-
-    >>> permutation_cross_entropy(torch.tensor([[0.25, 0.75], [0.75, 0.25]]), torch.tensor([1, 0]))
-    tensor(0.2877)
-    """
-    check_square(plan)
-    check_between("floor", floor, 0, math.inf)
-    if places.shape != plan.shape[:-1] or places.dtype != torch.int64:
-        raise ValueError(
-            f"places: expected int64 {tuple(plan.shape[:-1])}, got {places.dtype} of {tuple(places.shape)}"
-        )
-    return -plan.gather(-1, places[..., None]).clamp(min=floor).log().mean()

@@ -15,7 +15,6 @@ from vicinal.encoders.sets import (
     AttSets,
     CommutativeFold,
     DeepSets,
-    EquivariantLayer,
     ExponentialSums,
     FeatureAttention,
     InducedAttentionBlock,
@@ -28,7 +27,6 @@ from vicinal.encoders.sets import (
     SetTransformer,
     SlicedQuantiles,
     SlotSums,
-    sufficient_width,
     two_phase_backward,
 )
 from vicinal.encoders.sets.view_transformer import ViewTransformer, max_mean
@@ -142,28 +140,6 @@ def test_pools_of_deep_sets():
         torch.testing.assert_close(encoder(x), encoder.rho(reduce(encoder.phi(x))))
         if pool != "sum":
             torch.testing.assert_close(encoder(x.repeat(1, 2, 1)), encoder(x))
-
-
-@pytest.mark.parametrize("pool", ["max", "mean"])
-@pytest.mark.parametrize("centered", [True, False])
-def test_equivariant_layer(pool, centered):
-    data = load("deepsets_equivariant")
-    name = f"PermEqui{1 if centered else 2}_{pool}"
-    module = EquivariantLayer(3, 6, pool=pool, centered=centered)
-    pairs = {"gamma.weight": data[f"{name}.Gamma.weight"], "gamma.bias": data[f"{name}.Gamma.bias"]}
-    if not centered:
-        pairs["pooled.weight"] = data[f"{name}.Lambda.weight"]
-    put(module, pairs)
-    for case in ("x", "one_x", "tie_x"):
-        check(module(data[case]), data[f"{name}_out_{case}"])
-    x = data["x"]
-    padded = torch.cat([x, torch.full((2, 2, 3), 1e6)], dim=1)
-    valid = torch.tensor([[True] * 4 + [False] * 2] * 2)
-    torch.testing.assert_close(module(padded, valid)[:, :4], module(x))
-    assert (module(padded, valid)[:, 4:] == 0).all()
-    torch.testing.assert_close(module(x[:, [2, 0, 3, 1]]), module(x)[:, [2, 0, 3, 1]])
-    if centered:
-        torch.testing.assert_close(module(x + 7), module(x))
 
 
 def test_commutative_fold():
@@ -427,10 +403,3 @@ def test_multisets_that_differ_in_how_often_an_element_occurs_differ():
     for kind in (PowerSums, ExponentialSums, DeepSets, UMBC):
         encoder = kind(2, 3).double().eval()
         assert (encoder(torch.stack([a, a, b])[None]) - encoder(torch.stack([a, b, b])[None])).abs().max() > 1e-6
-
-
-def test_sufficient_widths_are_those_of_the_paper():
-    assert sufficient_width("powers", 10, 3) == (40, 900_000)
-    assert sufficient_width("exponentials", 10, 3) == (40, 90_000)
-    with pytest.raises(ValueError, match=r"^kind: expected one of 'powers'"):
-        sufficient_width("sines", 10, 3)

@@ -2,11 +2,11 @@
 
 from vicinal.encoders.sets.attention_pooling import AttSets, FeatureAttention, two_phase_backward
 from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_elements, order_gap
-from vicinal.encoders.sets.deep_sets import DeepSets, EquivariantLayer
+from vicinal.encoders.sets.deep_sets import DeepSets
 from vicinal.encoders.sets.moments import Moments, SlicedQuantiles
 from vicinal.encoders.sets.monoid import CommutativeFold, CommutativeMonoid
 from vicinal.encoders.sets.passages import PassageAttention, PassageScorer
-from vicinal.encoders.sets.power_sums import ExponentialSums, PowerSums, sufficient_width
+from vicinal.encoders.sets.power_sums import ExponentialSums, PowerSums
 from vicinal.encoders.sets.set_convolution import SetConvolution, SetConvolution2d
 from vicinal.encoders.sets.set_transformer import (
     AttentionBlock,
@@ -28,7 +28,6 @@ __all__ = [
     "CommutativeFold",
     "CommutativeMonoid",
     "DeepSets",
-    "EquivariantLayer",
     "ExponentialSums",
     "FeatureAttention",
     "InducedAttentionBlock",
@@ -49,6 +48,5 @@ __all__ = [
     "draw_elements",
     "mean_field",
     "order_gap",
-    "sufficient_width",
     "two_phase_backward",
 ]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, register
+from vicinal.core import register
 from vicinal.core.checks import check_integer
 from vicinal.encoders.sets.contract import AdditiveSetEncoder, Sums, masked_sum
 from vicinal.encoders.sets.deep_sets import perceptron
@@ -112,25 +112,3 @@ class ExponentialSums(PowerSums):
     def embedded(self, projected: Tensor) -> Tensor:
         """Of projections ``[b, n, L]`` what is added up, ``[b, n, L]``."""
         return projected.clamp(-20, 20).exp()
-
-
-def sufficient_width(kind: str, largest: int, width: int) -> tuple[int, int]:
-    r"""Between which numbers of sums lies the least that represents all sets of N elements of width d exactly.
-
-    $N (d + 1) \le L \le N^5 d^2$ for powers, $L \le N^4 d^2$ for exponentials: bounds of existence, which training does
-    not need.
-
-    Args:
-        kind: "powers" or "exponentials".
-        largest: N, the number of elements of the largest set.
-        width: d.
-
-    Paper: arXiv:2307.04001.
-
-    >>> sufficient_width("powers", 3, 2)
-    (9, 972)
-    """
-    check_choice("kind", kind, ("powers", "exponentials"))
-    check_integer("largest", largest)
-    check_integer("width", width)
-    return largest * (width + 1), largest ** (5 if kind == "powers" else 4) * width**2
