@@ -83,7 +83,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             others in place of the preset: ``**PRESETS["nona"].settings | {"tune": "none"}``. A saved model has the
             values, and no preset.
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
-        metric: what makes rows near. "trees": boosted trees (LightGBM) and a linear model of five folds, weighed by
+        metric: how the similarity is learned. "trees": boosted trees (LightGBM) and a linear model of five folds, weighed by
             what they say of rows left out; rows are near whose columns add alike to what these predict, a number or the
             probabilities of classes, and a row of the fit is embedded by those that have not seen its label. Texts,
             images, sounds and sets enter by their leading components, of encoders as they are. "kernel": for numbers, a
