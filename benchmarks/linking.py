@@ -5,7 +5,6 @@ and method runs in a process of its own, one after the other. Every figure is a 
 a run that was stopped goes on.
 
     python benchmarks/linking.py --sets runs/linking                       # without labels, and splink
-    python benchmarks/linking.py --sets runs/linking --methods labels      # 20, 50 and 100 labels
     python benchmarks/linking.py --all-labels DATA/retrieval               # all labels, and a promise of precision
 
 splink, sqlglot, igraph, altair and jellyfish are looked for on PYTHONPATH.
@@ -20,7 +19,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -28,31 +26,23 @@ from linking_sets import LinkageSet
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-if TYPE_CHECKING:
-    from vicinal.estimators import RowMatcher
-
 OUT = Path(__file__).parent / "results" / "linking.csv"
 TOLD = (0.9, 0.95)
-BINS = 10
-SMALLEST = 0.01
-"""Candidates below this probability are not in the calibration error: they are nearly all, and nearly all right."""
 
 WARNINGS = ("unsure", "no sign of matches", "weights of columns are uncertain", "alone decides")
 """Words of the sentences in which the matcher doubts itself."""
 
-LABELS = (20, 50, 100)
 PROMISES = 20
 SHOPS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")
 
 
 class Truth:
-    """The pairs of a set as numbers: which of some pairs match, and which were labelled."""
+    """The pairs of a set as numbers: which of some pairs match."""
 
     def __init__(self, data: LinkageSet) -> None:
         self.data, self.single = data, data.right is None
         self.ids = [pd.Index(table["id"]) for table in (data.left, data.left if self.single else data.right)]
         self.match = np.unique(self.keys(data.matches))
-        self.labelled = np.unique(self.keys(data.pairs))
         self.rows = len(self.ids[0]) + (0 if self.single else len(self.ids[1]))
 
     def at(self, pairs: pd.DataFrame) -> np.ndarray:
@@ -80,29 +70,15 @@ def f1(right: int, said: int, there: int) -> dict[str, float]:
     return {"precision": precision, "recall": recall, "f1": 2 * right / both if both else 1.0}
 
 
-def measured(truth: Truth, links: pd.DataFrame, scored: pd.DataFrame) -> dict[str, float]:
-    """Quality of links (strictly: pairs without a label are wrong; and on labelled pairs), and of probabilities."""
-    from vicinal.metrics import cluster_quality
-
+def measured(truth: Truth, links: pd.DataFrame) -> dict[str, float]:
+    """Quality of links (pairs without a label are wrong), and of the surest probabilities."""
     said = truth.keys(links)
     right = np.isin(said, truth.match)
     values = {"links": len(said), "false": int((~right).sum()), "matches": len(truth.match)}
     values["false per 1000 rows"] = 1000 * values["false"] / len(truth.ids[0])
     values |= f1(int(right.sum()), len(said), len(truth.match))
-    if truth.data.has_labels:
-        known = np.isin(said, truth.labelled)
-        strict = f1(int(right.sum()), int(known.sum()), len(truth.match))
-        values |= {f"labelled {what}": value for what, value in strict.items()}
-    clusters = cluster_quality(truth.things(links), truth.things(truth.data.matches))
-    values |= {f"b-cubed {what}": getattr(clusters, what) for what in ("precision", "recall", "f1")}
     if links["probability"].notna().any():
         values |= told(truth, links, "links")
-    scored = scored[scored["probability"] >= SMALLEST]
-    if len(scored):
-        values |= {"candidates": len(scored), "calibration error": calibration_error(truth, scored)}
-        if truth.data.has_labels:
-            known = scored[np.isin(truth.keys(scored), truth.labelled)]
-            values["labelled calibration error"] = calibration_error(truth, known)
     return values
 
 
@@ -111,23 +87,11 @@ def told(truth: Truth, links: pd.DataFrame, what: str) -> dict[str, float]:
     values: dict[str, float] = {}
     for least in TOLD:
         sure = links[links["probability"] >= least]
-        keys, at = truth.keys(sure), f"{what} at {least}"
-        right = np.isin(keys, truth.match)
+        right, at = np.isin(truth.keys(sure), truth.match), f"{what} at {least}"
         values[at] = len(sure)
         if len(sure):
             values |= {f"{at}: told": float(sure["probability"].mean()), f"{at}: true": float(right.mean())}
-            known = np.isin(keys, truth.labelled)
-            if truth.data.has_labels and known.any():
-                values[f"{at}: labelled true"] = float(right[known].mean())
     return values
-
-
-def calibration_error(truth: Truth, scored: pd.DataFrame) -> float:
-    """Mean distance of told and true probability over ten bins of equal width, by the pairs in them."""
-    chances, right = scored["probability"].to_numpy(), np.isin(truth.keys(scored), truth.match)
-    bins = np.minimum((chances * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(bins, chances - right, minlength=BINS)
-    return float(np.abs(gaps).sum() / max(1, len(chances)))
 
 
 def one_to_one(scored: pd.DataFrame) -> pd.DataFrame:
@@ -160,7 +124,7 @@ def by_vicinal(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, F
     begun = time.time(), time.process_time()
     model = RowMatcher(encoders={"text": "none"}, random_state=seed).fit(data.left, data.right)
     links = model.link()
-    values = spent(begun) | measured(Truth(data), links, scored_by(model))
+    values = spent(begun) | measured(Truth(data), links)
     said = [word for word in WARNINGS if any(word in note for note in model.notes_)]
     if data.right is None:
         for kind in ("components", "consistent"):
@@ -170,26 +134,13 @@ def by_vicinal(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, F
 
 
 def in_clusters(truth: Truth, clusters: pd.DataFrame, kind: str) -> Figures:
-    """B-cubed F1 of clusters, and F1 of the pairs inside them."""
-    from vicinal.metrics import cluster_quality
-
+    """F1 of the pairs inside clusters."""
     first = clusters.groupby("cluster")["id"].transform("first")
     names = truth.things(pd.DataFrame({"left": first, "right": clusters["id"]})[first != clusters["id"]])
     there = truth.things(truth.data.matches)
     counts = [np.unique(np.stack(each), axis=1, return_counts=True)[1] for each in ((names, there), (names,), (there,))]
     right, said, matches = (int((count * (count - 1) // 2).sum()) for count in counts)
-    return {
-        f"{kind}: b-cubed f1": cluster_quality(names, there).f1,
-        f"{kind}: pair f1": f1(right, said, matches)["f1"],
-    }
-
-
-def scored_by(model: "RowMatcher") -> pd.DataFrame:
-    """Candidates with their probability; none of guesses."""
-    try:
-        return model.scored_candidates()
-    except ValueError:
-        return pd.DataFrame({"left": [], "right": [], "probability": []})
+    return {f"{kind}: pair f1": f1(right, said, matches)["f1"]}
 
 
 def by_splink(data: LinkageSet, name: str, seed: int, *, demo: bool = True) -> list[tuple[str, int, Figures]]:
@@ -201,48 +152,9 @@ def by_splink(data: LinkageSet, name: str, seed: int, *, demo: bool = True) -> l
     values = spent(begun) | notes
     truth, links = Truth(data), scored[scored["probability"] >= 0.5]
     label = "splink" if demo else "splink by all columns"
-    found = [(label, seed, measured(truth, links, scored) | values)]
+    found = [(label, seed, measured(truth, links) | values)]
     if data.right is not None:
-        found.append((f"{label} one-to-one", seed, measured(truth, one_to_one(links), scored)))
-    return found
-
-
-def by_labels(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Figures]]:
-    """The matcher after labels that it asked for, and after as many drawn among its candidates."""
-    from vicinal.estimators import RowMatcher
-
-    truth, found = Truth(data), []
-
-    def fitted(answers: pd.DataFrame | None) -> RowMatcher:
-        return RowMatcher(encoders={"text": "none"}, random_state=seed).fit(data.left, data.right, answers=answers)
-
-    def answered(pairs: pd.DataFrame) -> pd.DataFrame:
-        return pairs[["left", "right"]].assign(match=np.isin(truth.keys(pairs), truth.match).astype(int))
-
-    def note(kind: str, count: int, model: RowMatcher, answers: pd.DataFrame) -> None:
-        values = measured(truth, model.link(), scored_by(model))
-        links, known = model.link(), truth.keys(answers)
-        rest = links[~np.isin(truth.keys(links), known)]
-        there, right = np.setdiff1d(truth.match, known), np.isin(truth.keys(rest), truth.match)
-        values |= {f"elsewhere {what}": value for what, value in f1(int(right.sum()), len(rest), len(there)).items()}
-        values["labelled matches"] = int(answers["match"].sum())
-        found.append((f"{kind} {count}", seed, values))
-
-    model = first = fitted(None)
-    answers = answered(first.candidates().iloc[:0])
-    while len(answers) < LABELS[-1]:
-        goal = next(count for count in LABELS if count > len(answers))
-        new = model.review().iloc[: goal - len(answers)]
-        if new.empty:
-            break
-        answers = pd.concat([answers, answered(new)], ignore_index=True)
-        model = fitted(answers)
-        if len(answers) in LABELS:
-            note("chosen", len(answers), model, answers)
-    drawn = first.candidates().sample(LABELS[-1], random_state=seed)
-    for count in LABELS:
-        answers = answered(drawn.iloc[:count])
-        note("random", count, fitted(answers), answers)
+        found.append((f"{label} one-to-one", seed, measured(truth, one_to_one(links))))
     return found
 
 
@@ -250,13 +162,11 @@ METHODS: dict[str, Callable[[LinkageSet, str, int], list[tuple[str, int, Figures
     "vicinal": by_vicinal,
     "splink": by_splink,
     "splink-columns": partial(by_splink, demo=False),
-    "labels": by_labels,
 }
 LAST = {
     "vicinal": "vicinal",
     "splink": "splink",
     "splink-columns": "splink by all columns",
-    "labels": f"random {LABELS[-1]}",
 }
 """A name under which a method writes: with it a set is done."""
 
@@ -311,7 +221,7 @@ def all_labels(data: Path, cache: Path, names: list[str], suffix: str) -> None:
         if not lines.has(name, f"links by all labels{suffix}", 0):
             model = RowMatcher(cache_dir=cache).fit(left, right, parts["train"], validation=parts["valid"])
             whole = pairs.groupby(["left", "right"], as_index=False)["match"].max()
-            values = measured(Truth(LinkageSet(left, right, whole)), model.link(), model.scored_candidates())
+            values = measured(Truth(LinkageSet(left, right, whole)), model.link())
             lines.put(name, f"links by all labels{suffix}", 0, values)
         for seed in range(PROMISES):
             if not lines.has(name, f"promise{suffix}", seed):

@@ -88,11 +88,6 @@ class LinkageSet:
     def matches(self) -> pd.DataFrame:
         return self.pairs.loc[self.pairs["match"] == 1, ["left", "right"]]
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether somebody labelled pairs as none."""
-        return bool((self.pairs["match"] == 0).any())
-
     def shuffled(self) -> "LinkageSet":
         """The same with rows in another order and ids that say nothing."""
         random, tables, names = np.random.default_rng(0), [], {}

@@ -250,7 +250,7 @@ def _measured_rows(model: Any, x: Any, y: Any, ids: Any, groups: Any) -> tuple[A
     """Rows with their labels, and who they are; or their predictions out of fold, with their labels, and None."""
     check_is_fitted(model, "bank_")
     if not hasattr(model, "predict"):
-        raise ValueError("model: expected one that predicts labels, got one that learns what is alike")
+        raise ValueError("model: expected one that predicts labels, got one of a similarity")
     if getattr(model, "targets_", None) is not None:
         raise _several()
     if (x is None) != (y is None):

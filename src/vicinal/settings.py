@@ -101,7 +101,7 @@ class NeighborSettings(EstimatorSettings):
     head: str = setting("nona", "Head: nona (neighbors) or dense.", choices=("nona", "dense"))
     metric: str = setting(
         "auto",
-        "What makes rows near: trees (boosted), kernel (with learned lengths of columns; for classes "
+        "How the similarity is learned: trees (boosted), kernel (with learned lengths of columns; for classes "
         "also of frozen encoders), network (trained), or auto (what predicts best; a network only if clearly better).",
         choices=("auto", "network", "kernel", "trees"),
     )

@@ -181,4 +181,4 @@ def test_a_model_that_does_not_know_what_was_tried_has_an_empty_leaderboard():
     model = EmbeddingLearner(max_epochs=1, dim=2, unseen=False).fit(x, y > 0)
     assert model.leaderboard().empty
     assert "error" not in model.summary()
-    assert model.summary()["what"] == "what is alike by a target without a name (2 classes: False, True)"
+    assert model.summary()["what"] == "a similarity by a target without a name (2 classes: False, True)"

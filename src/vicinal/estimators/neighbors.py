@@ -83,10 +83,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             others in place of the preset: ``**PRESETS["nona"].settings | {"tune": "none"}``. A saved model has the
             values, and no preset.
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
-        metric: what makes rows near. "trees": boosted trees (LightGBM) and a linear model of five folds, weighed by
-            what they say of rows left out; rows are near whose columns add alike to what these predict, a number or the
-            probabilities of classes, and a row of the fit is embedded by those that have not seen its label. Texts,
-            images, sounds and sets enter by their leading components, of encoders as they are. "kernel": for numbers, a
+        metric: how the similarity is learned. "trees": boosted trees (LightGBM) and a linear model of five folds,
+            weighed by what they say of rows left out; rows are near whose columns add alike to what these predict, a
+            number or the probabilities of classes, and a row of the fit is embedded by those that have not seen its
+            label. Texts, images, sounds and sets enter by their leading components, of encoders as they are. "kernel": for
+            numbers, a
             kernel on columns of numbers, categories and fixed vectors with a length for each column, a linear and a
             piecewise-linear part, learned by its likelihood; for classes, a kernel whose lengths minimize the log-loss
             (see ``docs/methods.md``). "network": an encoder and projector, trained for the prediction. Settings of

@@ -169,7 +169,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         self.clicks_ = self._matrix(who, what, values)
         self.unit_ = float(self.clicks_.data.mean())
         if len(who) > self.clicks_.nnz:
-            self.notes_.append(f"{counted(len(who) - self.clicks_.nnz, 'click')} of pairs that were there, summed")
+            self.notes_.append(f"{counted(len(who) - self.clicks_.nnz, 'repeated click')} summed")
         log("learning vectors of items")
         self.settings_ = self._choose(log)
         self.vectors_ = self._factors(self.clicks_, *self.settings_)

@@ -253,7 +253,7 @@ def _what(facts: Mapping[str, Any]) -> str:
     if facts["task"] == "recommending":
         return "a recommender of items to users"
     target = facts["target"] or "a target without a name"
-    what = f"what is alike by {target}" if facts["task"] == "similarity" else f"{facts['task']} of {target}"
+    what = f"a similarity by {target}" if facts["task"] == "similarity" else f"{facts['task']} of {target}"
     if "classes" in labels:
         more = ", ..." if labels["classes"] > len(labels["names"]) else ""
         several = ", several a row" if labels.get("several") else ""
