@@ -159,7 +159,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             beside its linear layers; a model folder is small then); or "auto": whatever a timed probe of a few batches
             finds time for, if that has a lower error on the held-out rows than the encoder as published. The default
             trains nothing, so that the model depends on rows, settings and seed, and not on a clock.
-        minutes: how long ``tune="auto"`` may take.
+        minutes: how long a fit may take, about. Then trees, kernel and network stop where they are, and what was not
+            begun is left out; nor is a pretrained encoder taken that would need longer for all rows. With a limit the
+            model depends on a clock. None: no limit, but 10 for ``tune="auto"``.
         plan: a :class:`vicinal.estimators.TuningPlan` or the name of its file, used in place of the probe: ``plan_`` of
             an earlier fit, or ``plan.json`` of a model folder. With the same seed it gives the same model.
         hidden: sizes of the projector's layers; the last is the width of the embeddings.
