@@ -167,7 +167,12 @@ class NeighborSettings(EstimatorSettings):
         "stays where it is.",
         metavar="NAME",
     )
-    minutes: float = setting(10.0, "Most minutes for --tune auto.", Limits(0, closed=False))
+    minutes: float | None = setting(
+        None,
+        "Most minutes of training, about: what there is no time for is left out; default: no limit, but 10 for "
+        "--tune auto.",
+        Limits(0, closed=False),
+    )
     plan: Any = setting(None, "plan.json of an earlier model, to tune the same way.")
     hidden: tuple[int, ...] = setting((200, 25), "Sizes of the projector's layers; the last is the embedding's.")
     members: int = setting(8, "Number of projectors with heads, whose predictions are averaged.", Limits(1, 1024))

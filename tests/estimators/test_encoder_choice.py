@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from vicinal.core.progress import ending_in
 from vicinal.encoders import EmbeddingCache, MiniLMEncoder, build_table_encoder
 from vicinal.estimators import NeighborRegressor, TuningPlan, encoder_choice, load_model
 from vicinal.estimators.encoder_choice import MINILM, EncoderChoice, choose_encoders, planned_encoders
@@ -148,3 +149,14 @@ def test_any_number_of_text_columns_is_planned_probed_and_chosen_for(few, column
     assert {choice.encoder for choice in choices} <= {one for each in planned.values() for one in each.split(" or ")}
     encoders = {**named, **{choice.column: choice.encoder for choice in choices}}
     assert sorted(build_table_encoder(kinds, encoders=encoders).columns) == sorted(kinds)
+
+
+@needs_minilm
+def test_a_pretrained_encoder_that_would_take_longer_than_there_is_time_is_not_taken(few, monkeypatch):
+    frame, y = reviews()
+    monkeypatch.setattr(encoder_choice, "_seconds", lambda *_: 10.0)
+    job = frame, {"text": "text"}, y, None
+    with ending_in(300):
+        (choice,) = choose_encoders(*job, EmbeddingCache(), classes=False)
+    assert (choice.encoder, set(choice.explained)) == ("ngrams", {"ngrams"})
+    assert choice.sentence.endswith("; no time for minilm, about 10 min")

@@ -154,6 +154,18 @@ def test_there_is_nothing_to_tune_in_numbers_and_folds(folder):
     assert folds.plan_ is None
 
 
+def test_nothing_is_tuned_or_trained_on_when_the_time_is_over(folder, monkeypatch):
+    x, y = table()
+
+    def refused(*_):
+        raise AssertionError("probed")
+
+    monkeypatch.setattr(TunedEstimator, "_probe", refused)
+    chosen = model(folder, tune="auto", minutes=1e-9).fit(x, y)
+    assert chosen.plan_.tune == "none"
+    assert len(chosen.history_.train_error) == 1
+
+
 def test_an_index_is_made_of_the_encoder_that_is_chosen(folder):
     x, y = table()
     plain = model(folder, tune="auto", plan=PLAN).fit(x, y)

@@ -9,6 +9,7 @@ import torch
 
 import references.table_kernel as reference
 import vicinal.training.likelihood as likelihood_module
+from vicinal.core.progress import ending_in
 from vicinal.encoders.kernel_projector import KernelProjector
 from vicinal.training.likelihood import (
     GAIN,
@@ -241,3 +242,13 @@ def test_a_kernel_of_fewer_rows_is_where_more_begin(monkeypatch):
     assert float(ended.log_noise) == pytest.approx(float(first.log_noise) + math.log(4))
     fit_kernel(inputs, pieces, labels, weights=weights)
     assert [count for count, _ in calls[2:]] == [20, 40, 60]
+
+
+def test_the_first_step_is_the_last_when_the_time_is_over():
+    _, inputs, pieces, labels, _ = problem()
+    known = inputs, pieces, labels, [torch.arange(30)]
+    with ending_in(0):
+        stopped = most_likely_kernel(*known)
+    first = most_likely_kernel(*known, steps=1)
+    torch.testing.assert_close(stopped.values(), first.values())
+    assert not torch.equal(stopped.values(), most_likely_kernel(*known).values())

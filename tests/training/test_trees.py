@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from vicinal.core.progress import ending_in
 from vicinal.training import trees
 from vicinal.training.trees import boosted_folds
 
@@ -39,3 +40,10 @@ def test_many_classes_of_few_rows_are_learned_by_more_than_one_tree(monkeypatch)
     places = torch.stack([codes // 8, codes % 8], dim=1) + 0.2 * torch.randn(400, 2, generator=torch.manual_seed(0))
     texts, _ = boosted_folds(places, torch.nn.functional.one_hot(codes), torch.arange(400) // 40 % 5, classes=True)
     assert sum(line.startswith("Tree=") for line in texts[0][0].splitlines()) > 1
+
+
+def test_no_tree_follows_the_first_when_the_time_is_over():
+    columns, labels, folds = table(0.01)
+    with ending_in(0):
+        texts, _ = boosted_folds(columns, labels, folds)
+    assert {sum(line.startswith("Tree=") for line in fold[0].splitlines()) for fold in texts} == {1}

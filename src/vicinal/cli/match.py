@@ -37,7 +37,8 @@ MATCHING: o.Options = {
         o.LEARN,
         default="none",
     ),
-    **{name: o.FIT[name] for name in ("minutes", "plan")},
+    "minutes": o.option(float, "Most minutes for --tune auto.", o.TRAIN, default=10.0),
+    "plan": o.FIT["plan"],
     **{name: o.TRAINING[name] for name in ("encoder", "seed")},
     "validation": o.option(float, "Share of the labelled pairs that choose the threshold.", o.LEARN, default=0.25),
     "index": o.option(

@@ -1,6 +1,10 @@
-"""Progress of a long job: the code that works reports the steps of its phases, and its caller listens or shows them."""
+"""Progress of a long job: the code that works reports the steps of its phases, and its caller listens or shows them.
+
+A caller may also set an end, which the code that works asks for.
+"""
 
 import logging
+import math
 import os
 import sys
 import time
@@ -57,6 +61,31 @@ def listening(listener: Callable[[Step], None]) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+_end: ContextVar[float] = ContextVar("end", default=math.inf)
+
+
+def time_left() -> float:
+    """Seconds until the work should end; infinite where nobody has set an end."""
+    return _end.get() - time.perf_counter()
+
+
+@contextmanager
+def ending_in(seconds: float) -> Iterator[None]:
+    """Set an end for the work within the ``with`` statement, unless an earlier one is set.
+
+    >>> with ending_in(60):
+    ...     0 < time_left() <= 60
+    True
+    >>> time_left()
+    inf
+    """
+    token = _end.set(min(_end.get(), time.perf_counter() + seconds))
+    try:
+        yield
+    finally:
+        _end.reset(token)
 
 
 def span_words(seconds: float) -> str:

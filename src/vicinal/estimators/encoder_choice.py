@@ -1,8 +1,9 @@
 """Which encoder reads a column where none was named: one from scratch, or the pretrained one that is installed."""
 
 import itertools
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from vicinal.core.progress import span_words, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
 from vicinal.encoders.efficientnet import EFFICIENTNET
@@ -25,6 +27,9 @@ CANDIDATES = {"text": ("ngrams", MINILM), "image": ("cnn", EFFICIENTNET), "audio
 
 FEWEST, MOST = 200, 2000
 """Rows below which nothing is chosen, and rows that a choice is made on, at most."""
+
+TIMED = 32
+"""Rows by which it is told how long an encoder takes for all."""
 
 WORDS = 4.0
 """Mean words of a text from which on a pretrained encoder is tried."""
@@ -43,11 +48,13 @@ class EncoderChoice:
         encoder: name of the encoder.
         explained: share of the labels' variance that a ridge regression on the untrained vectors explains, of rows that
             it leaves out, by encoder.
+        late: encoders for which there is no time, by the seconds that all rows would take.
     """
 
     column: str
     encoder: str
     explained: Mapping[str, float]
+    late: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -58,7 +65,8 @@ class EncoderChoice:
         first, *others = sorted(self.explained, key=lambda name: [name != known for known in own_names])
         shares = {name: f"{100 * max(share, 0.0):.0f} %" for name, share in self.explained.items()}
         rest = "".join(f", {name} {shares[name]}" for name in others)
-        return f"{first} explains {shares[first]} of the labels' variance linearly{rest}"
+        late = "".join(f"; no time for {name}, about {span_words(took)}" for name, took in self.late.items())
+        return f"{first} explains {shares[first]} of the labels' variance linearly{rest}{late}"
 
 
 def installed_encoders(
@@ -171,13 +179,15 @@ def choose_encoders(
     vectors: dict[str, dict[str, Ids]] = {}  # of columns, by the pretrained encoder of their kind
     for column, kind in members.items():
         scratch, wheel = CANDIDATES[kind]
-        features = {
-            name: _vectors(part, column, kinds[column], name, cache, root, seed) for name in (wheel.encoder, scratch)
-        }
+        wide: Any = column, kinds[column], wheel.encoder, cache, root, seed
+        took = 0.0 if time_left() == np.inf else len(frame) * _seconds(part, *wide)
+        late = {wheel.encoder: took} if took > time_left() else {}
+        names = [name for name in (wheel.encoder, scratch) if name not in late]
+        features = {name: _vectors(part, column, kinds[column], name, cache, root, seed) for name in names}
         explained = {name: share(values) for name, values in features.items()}
         best = max(explained, key=lambda name: explained[name])
-        choices[column] = EncoderChoice(column, _full_name(kinds[column], best), explained)
-        if kinds[column] != "set":
+        choices[column] = EncoderChoice(column, _full_name(kinds[column], best), explained, late)
+        if kinds[column] != "set" and not late:
             vectors.setdefault(wheel.encoder, {})[column] = features[wheel.encoder]
     for name, columns in vectors.items():
         if PAIR + name not in (encoders or {}).values():  # whose two columns read it already
@@ -218,6 +228,15 @@ def _has_choice(kind: Kind | None, cells: Sequence[Any]) -> bool:
     if kind not in CANDIDATES or not CANDIDATES[kind][1].installed:
         return False
     return kind != "text" or sum(len(str(cell).split()) for cell in cells) >= WORDS * max(len(cells), 1)
+
+
+def _seconds(frame: pd.DataFrame, *encoder: Any) -> float:
+    """What a row takes, by ``TIMED`` rows; before these, one loads the weights. ``encoder`` as in :func:`_vectors`."""
+    some = frame.iloc[np.linspace(0, len(frame) - 1, TIMED).astype(int)]
+    _vectors(some.iloc[:1], *encoder)
+    begin = time.perf_counter()
+    _vectors(some, *encoder)
+    return (time.perf_counter() - begin) / TIMED
 
 
 def _vectors(

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vicinal.core.progress import time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
@@ -191,7 +192,8 @@ def fit_best(
         if trees:
             first = fit_trees(rows, codec, copy.deepcopy(encoder), settings, seed)
             first = _better_kernel(first, rows, encoder, settings, seed, kernel) if kernels else first
-    if trees and plain and first is not None:  # no network is as good on such tables (docs/results/predict.md)
+    # no network is as good on such tables (docs/results/predict.md)
+    if first is not None and ((trees and plain) or time_left() <= 0):
         return first
     network = fit_network(rows, codec, encoder, settings, seed)
     if first is None:
@@ -223,8 +225,9 @@ def _better_kernel(
         pair = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
         return pair[0].chosen_over(pair[1])
     error = trees.error_of_all()
-    for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None else ():
-        if kernel is None or (len(rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error):
+    for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None and time_left() > 0 else ():
+        more = time_left() > 0 and len(rows.held_out.train) > FIRST_ROWS[-1]
+        if kernel is None or (more and kernel.error_of_all() < error):
             start = None if kernel is None else kernel.learned
             former = () if kernel is None else (kernel,)
             kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed, most, start)

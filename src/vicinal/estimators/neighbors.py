@@ -86,11 +86,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         metric: how the similarity is learned. "trees": boosted trees (LightGBM) and a linear model of five folds,
             weighed by what they say of rows left out; rows are near whose columns add alike to what these predict, a
             number or the probabilities of classes, and a row of the fit is embedded by those that have not seen its
-            label. Texts, images, sounds and sets enter by their leading components, of encoders as they are. "kernel": for
-            numbers, a
-            kernel on columns of numbers, categories and fixed vectors with a length for each column, a linear and a
-            piecewise-linear part, learned by its likelihood; for classes, a kernel whose lengths minimize the log-loss
-            (see ``docs/methods.md``). "network": an encoder and projector, trained for the prediction. Settings of
+            label. Texts, images, sounds and sets enter by their leading components, of encoders as they
+            are. "kernel": for numbers, a kernel on columns of numbers, categories and fixed vectors with a
+            length for each column, a linear and a piecewise-linear part, learned by its likelihood; for
+            classes, a kernel whose lengths minimize the log-loss (see ``docs/methods.md``).
+            "network": an encoder and projector, trained for the prediction. Settings of
             networks and of their training are ignored by the other two. "auto": for numbers "trees", or "kernel" on
             tables of at most 64 encoded numbers and categories, whichever has less error on rows that are each
             predicted from the others; where there are other columns, "network" if its error on the held-out rows is
@@ -165,7 +165,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             beside its linear layers; a model folder is small then); or "auto": whatever a timed probe of a few batches
             finds time for, if that has a lower error on the held-out rows than the encoder as published. The default
             trains nothing, so that the model depends on rows, settings and seed, and not on a clock.
-        minutes: how long ``tune="auto"`` may take.
+        minutes: how long a fit may take, about. Then trees, kernel and network stop where they are, and what was not
+            begun is left out; nor is a pretrained encoder taken that would need longer for all rows. With a limit the
+            model depends on a clock. None: no limit, but 10 for ``tune="auto"``.
         plan: a :class:`vicinal.estimators.TuningPlan` or the name of its file, used in place of the probe: ``plan_`` of
             an earlier fit, or ``plan.json`` of a model folder. With the same seed it gives the same model.
         hidden: sizes of the projector's layers; the last is the width of the embeddings.

@@ -75,6 +75,8 @@ class PairReader:
 
         settings = dict(settings)
         encoder, plan, cache = settings.pop("encoder"), read_plan(settings.pop("plan")), settings.pop("cache_dir")
+        if settings["tune"] != "auto":
+            settings["minutes"] = None
         if plan is None and settings["tune"] != "auto":
             plan = TuningPlan(tune=settings["tune"], epochs=EPOCHS, rows=int(inner.sum()), batch_size=BATCH)
         run = repr((list(texts), np.asarray(matches).tolist(), inner.tolist(), encoder, plan, sorted(settings.items())))

@@ -3,6 +3,7 @@
 import datetime
 import importlib
 import logging
+import math
 import time
 import warnings
 from pathlib import Path
@@ -13,12 +14,15 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from vicinal.core import replaced_file
+from vicinal.core.checks import check_between
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import ending_in, time_left
 from vicinal.core.untrusted import read_settings
 from vicinal.data import LeakWarning
 from vicinal.encoders import PretrainedEncoder, TableEncoder
+from vicinal.encoders.pretrained import ROWS_AT_ONCE
 from vicinal.estimators.base import NeighborEstimator
-from vicinal.estimators.fitting import with_index
+from vicinal.estimators.fitting import device_of, with_index
 from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, TRAINED, Timing, TuningPlan, choose_plan, read_plan
@@ -28,6 +32,9 @@ from vicinal.training import TrainingSettings
 _logger = logging.getLogger(__name__)
 
 PLAN = "plan.json"
+
+MINUTES = 10
+"""What ``tune="auto"`` may take where nobody says."""
 
 FASTER = 0.8
 """Share of the time below which bfloat16 is taken."""
@@ -51,13 +58,15 @@ class TunedEstimator(NeighborEstimator):
                 self._check_weighted()
         plan = read_plan(self.plan)
         tune = settings_of(self)["tune"]
-        if tune != "auto":
-            if plan is not None and plan.tune != tune:
-                raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {tune!r}")
+        if tune != "auto" and plan is not None and plan.tune != tune:
+            raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {tune!r}")
+        limit = math.inf if self.minutes is None else 60 * check_between("minutes", self.minutes, 0, math.inf)
+        with ending_in(limit):
+            if tune == "auto":
+                return self._tuned(plan, as_table("X", x), y, ids, groups, validation, weights)
             super()._fit(x, y, ids, groups, validation, weights)
-            self.plan_ = plan
-            return self
-        return self._tuned(plan, as_table("X", x), y, ids, groups, validation, weights)
+        self.plan_ = plan
+        return self
 
     def _tuned(
         self, plan: TuningPlan | None, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any
@@ -136,9 +145,12 @@ class TunedEstimator(NeighborEstimator):
         if file is not None and file.is_file():
             return read_settings(file, TuningPlan, "a plan", newest=1)
         rest = time.perf_counter() - started - sum(frozen.history_.seconds)
-        ways = self._probe(pretrained, x, seed)
         rows = len(frozen.bank_) - len(frozen.calibration_)
-        left = 60 * self.minutes - (time.perf_counter() - started) - rest
+        end = started + 60 * MINUTES if self.minutes is None else time.perf_counter() + time_left()
+        if end - time.perf_counter() <= rest:
+            return TuningPlan(tune="none", epochs=1, rows=rows)
+        ways = self._probe(pretrained, x, seed)
+        left = end - time.perf_counter() - rest
         by = settings_of(self)
         by_user = by["encoder_learning_rate"] != TrainingSettings.encoder_learning_rate
         plan = choose_plan(
@@ -170,6 +182,7 @@ class TunedEstimator(NeighborEstimator):
     def _epoch(self, x: Any, seed: int, tune: str, precision: str) -> float:
         """Seconds for each row that is trained on."""
         share, size = self.validation_fraction, int(settings_of(self)["batch_size"])
+        size = size if device_of(settings_of(self), size).type != "cpu" else min(size, ROWS_AT_ONCE)
         train = max(_FEWEST_PROBED, min(size, round((1 - share) * len(x))))
         count = min(len(x), train + max(1, round(train * share / (1 - share))))
         some = x.iloc[np.linspace(0, len(x) - 1, count).astype(int)]
@@ -186,7 +199,7 @@ class TunedEstimator(NeighborEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say of the rows the first fit has said
             probe.set_params(checkpoint_dir=None).fit(some, np.arange(count) % 2, validation=np.arange(train, count))
-        seconds: float = probe.history_.seconds[1]
+        seconds: float = probe.history_.seconds[-1]  # of the second epoch, if there was time for it
         return seconds / train
 
     def _held_out(

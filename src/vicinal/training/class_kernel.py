@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.distances import squared_distances
-from vicinal.core.progress import report
+from vicinal.core.progress import report, time_left
 from vicinal.training.likelihood import LEAST_NOISE, left_out_errors, unrelated_parts
 from vicinal.training.stacking import stack_scores
 
@@ -160,7 +160,7 @@ def _search(
         known = min(((value(point), point) for point in inside), default=(least, best))
         unchanged = 0 if known[0] < least else unchanged + 1
         least, best = min((least, best), known)
-        if unchanged == len(best):
+        if unchanged == len(best) or time_left() <= 0:
             break
     return least, best
 

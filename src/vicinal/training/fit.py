@@ -14,7 +14,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from torch import nn
 
-from vicinal.core.progress import report
+from vicinal.core.progress import report, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder
 from vicinal.encoders.table import TableInputs
@@ -69,6 +69,7 @@ class _Record(Callback):
         self.history.train_error.append(float(metrics["train_error"]))
         self.history.validation_error.append(float(metrics["validation_error"]))
         self.history.seconds.append(time.perf_counter() - self._begun)
+        trainer.should_stop |= time_left() <= 0
 
     def state_dict(self) -> dict[str, Any]:
         return vars(self.history) | {"best_epoch": 0}

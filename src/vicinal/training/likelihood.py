@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from vicinal.core.checks import check_labels
-from vicinal.core.progress import report
+from vicinal.core.progress import report, time_left
 
 STEPS = 40
 """Steps of L-BFGS."""
@@ -278,10 +278,15 @@ def most_likely_kernel(
         value.backward()  # type: ignore[no-untyped-call]
         return float(value.detach()), point.grad.numpy()  # type: ignore[union-attr]
 
+    def stop_in_time(intermediate_result: Any) -> None:
+        if time_left() <= 0:
+            raise StopIteration
+
     first = (TableKernel.start(inputs.shape[1]) if start is None else start).values().numpy()
     bounds = [tuple(map(math.log, _RANGE))] * len(first)
     options = {"maxiter": steps, "ftol": MOVED}
-    result = minimize(value_and_grad, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    known: Any = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options}
+    result = minimize(value_and_grad, first, callback=stop_in_time, **known)
     return TableKernel.of(torch.from_numpy(result.x))
 
 

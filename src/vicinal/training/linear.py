@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core.progress import report
+from vicinal.core.progress import report, time_left
 from vicinal.training.rows import spread
 
 PENALTIES = tuple(float(10**power) for power in np.arange(-3, 4.5, 0.5))
@@ -116,7 +116,7 @@ def logistic_folds(columns: Tensor, labels: Tensor, folds: Tensor, *, weights: T
         said = fitted(some, strength).predicted(columns[some], folds[some])
         losses = torch.nn.functional.cross_entropy(said, codes[some], reduction="none")
         tried[strength] = float((losses * mass[some]).sum() / mass[some].sum())
-        if tried[strength] > 1.1 * min(tried.values()):
+        if tried[strength] > 1.1 * min(tried.values()) or time_left() <= 0:
             break  # the next would be worse, and take longer
     return fitted(torch.arange(len(rows)), min(tried, key=lambda one: tried[one]))
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core.progress import report
+from vicinal.core.progress import report, time_left
 from vicinal.encoders.tree_text import class_texts
 
 FOLDS = 5
@@ -166,6 +166,8 @@ class _Target:
 
         def tell(state: Any) -> None:
             report("trees", state.iteration + 1, self.rounds, f"trees of {leaves} leaves (or fewer)")
+            if time_left() <= 0:
+                raise lightgbm.callback.EarlyStopException(state.iteration, state.evaluation_result_list)
 
         stop: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False), tell]
         settings = self.settings | {"num_leaves": leaves, "min_data_in_leaf": smallest}
