@@ -246,3 +246,26 @@ def test_new_rows_are_linked_with_those_of_the_folder(capsys, tmp_path):
     links = pd.read_csv(tmp_path / "all-dedupe" / "links.csv")
     assert links.tail(3)["left name"].isin([names[3], names[100]]).all()
     assert len(RowMatcher.load(tmp_path / "all-dedupe").tables_.left) == 183
+
+
+def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path):
+    random = np.random.default_rng(0)
+    names = [f"{' '.join(random.choice(WORDS, 3))} {random.integers(10**4, 10**5)}" for _ in range(60)]
+    days = pd.date_range("2020-01-01", periods=60)
+    left = pd.DataFrame({"Name": names, "Day": days.strftime("%d.%m.%Y"), "Mail": [f"m{i}@x.org" for i in range(60)]})
+    right = pd.DataFrame({"mail": left["Mail"], "x": 1, "when": days.strftime("%Y-%m-%d"), "what": names})
+    right.loc[7, "when"] = "2020-01-80"
+    left.to_csv(tmp_path / "a.csv", index=False)
+    right[::-1].to_csv(tmp_path / "b.csv", index=False, sep=";", encoding="utf-16")
+    arguments = ["match", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--encoder", "text=none"]
+    assert run(arguments) == 0
+    output = capsys.readouterr()
+    told = "Name = what, Day = when, Mail = mail"
+    assert set(told.split(", ")) <= set(re.search(r"same: (.*);", " ".join(output.err.split())).group(1).split(", "))
+    assert "missing" not in output.err
+    links = pd.read_csv(tmp_path / "a-b-match" / "links.csv")
+    assert (links["left"] + links["right"] == 61).all()
+    assert len(links) == 60
+    assert "2020-01-80" in links["right Day"].tolist()
+    right[:1].rename(columns={"what": "text"}).to_csv(tmp_path / "new.csv", index=False)
+    assert "got none of 'Name'" in error(capsys, [*arguments, "-q", "--add", str(tmp_path / "new.csv")])

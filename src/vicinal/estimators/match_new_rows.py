@@ -12,7 +12,7 @@ from vicinal.data.spelling import GAPS
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import KEYS, Floats, Ids, MatchedTables, MatchTable
 from vicinal.estimators.pair_features import normal_text
-from vicinal.linkage.block_keys import Cells, Hashes, text_hashes
+from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.blocking import block_index
 from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.competition import Competition
@@ -21,8 +21,6 @@ STRONGEST = 50
 """Candidates of a new row that are weighed, those with the rarest keys in common."""
 
 _NONE = np.zeros((0, 2), dtype=np.int64)
-_LAST = np.uint64((1 << 64) - 1)
-"""Above the hashes of texts."""
 
 
 @dataclass(frozen=True)
@@ -79,21 +77,14 @@ class NewRows:
         self.index.add(_alone(self.columns, cells))
         self.ids += more.ids.tolist()
         for name, texts in cells.items():
-            hashes, rarity = self._by_hash[name]
-            place = np.searchsorted(hashes, text_hashes(texts))
-            there = hashes[np.minimum(place, len(hashes) - 1)] == text_hashes(texts)
             self.texts[name] += texts
-            self.worth[name] += np.where(there, rarity[place], rarity[-1]).tolist()
+            self.worth[name] += [self._known[name].get(text, float(self.rarity[name][-1])) for text in texts]
 
     @cached_property
-    def _by_hash(self) -> dict[str, tuple[Hashes, Floats]]:
-        """By column the rising hashes of the values, and their rarity, last that of others."""
-        parts = {}
-        for name, column in self.columns.items():
-            hashes = text_hashes(column.values)
-            order = np.argsort(hashes)
-            parts[name] = np.append(hashes[order], _LAST), self.rarity[name][np.append(order, -1)]
-        return parts
+    def _known(self) -> dict[str, dict[str, float]]:
+        """The rarity of the values of each column."""
+        pairs = ((name, column.values, self.rarity[name].tolist()) for name, column in self.columns.items())
+        return {name: dict(zip(values, rarity, strict=False)) for name, values, rarity in pairs}
 
     def pairs(self, more: MatchTable) -> tuple[Ids, Floats, Floats]:
         """Places of new rows and of those that they may be ``[n, 2]``, log odds by themselves, and probabilities.

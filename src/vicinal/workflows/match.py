@@ -15,7 +15,8 @@ import torch
 from vicinal.core import check_choice, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
-from vicinal.data import read_table, write_table
+from vicinal.data import TableForm, read_cells, read_table, write_table
+from vicinal.data.same_columns import same_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
@@ -173,6 +174,13 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
     frame = read_table(source, ids=[name], log=log)
     if name not in frame.columns and name in NUMBERS:
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
+    frame = frame.rename(columns=same_columns(table.frame, frame.drop(columns=name, errors="ignore")))
+    lost = [column for column in matcher.tables_.features.columns if column not in frame.columns]
+    if lost:
+        raise ValueError(
+            f"{short_text(source.name)}: expected the columns of {LINKED}, got none of {listed(lost, 200)}; name them "
+            "alike, or add empty ones"
+        )
     log("linking")
     links = matcher.add(frame, to, durable=True)
     old = pd.read_parquet(folder / LINKS)
@@ -207,13 +215,24 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
         columns = [name for name in frame.columns if name not in job.drop and (job.use is None or name in job.use)]
         return frame[[id_column, *(name for name in columns if name != id_column)]]
 
-    return job, used(left, id_left), None if right is None else used(right, id_right)
+    left = used(left, id_left)
+    if right is None:
+        return job, left, None
+    right = used(right, id_right)
+    same = same_columns(left.drop(columns=id_left), right.drop(columns=id_right))
+    if same:
+        pairs = ", ".join(f"{one} = {other}" for other, one in same.items())
+        log(f"columns of other names are taken for the same: {pairs}; to change that, rename or --drop them")
+    return job, left, right.rename(columns=same)
 
 
 def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[pd.DataFrame, str]:
     """A table and its column of ids."""
     log(f"reading {path.name}")
-    frame = read_table(path, ids=["id" if id_column is None else id_column], log=log)
+    ids = ["id" if id_column is None else id_column]
+    frame = read_cells(path, ids=ids, log=log)  # the matcher reads them, and leaves odd ones as they were typed
+    named = frame[[name for name in ids if name in frame.columns]]
+    frame = frame.assign(**TableForm().widened(named, aside=ids).read(named))
     if id_column is None and "id" not in frame.columns:
         name = next(name for name in NUMBERS if name not in frame.columns)
         log(f"{path.name} has no column id: its rows are named by their numbers, from 1")
