@@ -239,3 +239,50 @@ def test_the_right_table_is_searched(folder, capsys):
     assert "=b4" in capsys.readouterr().out
     assert len(table) == 100
     assert "RowMatcher.load" in error(capsys, ["predict", str(folder), str(folder / "right.parquet")])
+
+
+def test_new_rows_are_linked_with_those_of_the_folder(capsys, tmp_path):
+    random = np.random.default_rng(0)
+    names = [f"{' '.join(random.choice(WORDS, 3))} {random.integers(10**4, 10**5)}" for _ in range(120)]
+    table = pd.DataFrame({"name": names + [name.upper() + " x" for name in names[:60]]})
+    table.to_csv(tmp_path / "all.csv", index=False)
+    pd.DataFrame({"name": [names[3], names[100], "nothing like it 1"]}).to_csv(tmp_path / "new.csv", index=False)
+    arguments = ["dedupe", str(tmp_path / "all.csv"), *QUICK]
+    assert run(arguments) == 0
+    before = pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet").set_index("id")["cluster"]
+    capsys.readouterr()
+    assert run([*arguments, "--add", str(tmp_path / "new.csv")]) == 0
+    printed = capsys.readouterr().out
+    assert "3 rows added; 2 linked, 1 new" in printed
+    assert f"in cluster {before[4]} of 3 rows" in printed
+    after = pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet").set_index("id")["cluster"]
+    assert after[181] == before[4] == before[124]
+    assert after[182] == before[101]
+    assert after[183] not in before.tolist()
+    assert (after[:-3] == before).all()
+    links = pd.read_csv(tmp_path / "all-dedupe" / "links.csv")
+    assert links.tail(3)["left name"].isin([names[3], names[100]]).all()
+    assert len(RowMatcher.load(tmp_path / "all-dedupe").tables_.left) == 183
+
+
+def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path):
+    random = np.random.default_rng(0)
+    names = [f"{' '.join(random.choice(WORDS, 3))} {random.integers(10**4, 10**5)}" for _ in range(60)]
+    days = pd.date_range("2020-01-01", periods=60)
+    left = pd.DataFrame({"Name": names, "Day": days.strftime("%d.%m.%Y"), "Mail": [f"m{i}@x.org" for i in range(60)]})
+    right = pd.DataFrame({"mail": left["Mail"], "x": 1, "when": days.strftime("%Y-%m-%d"), "what": names})
+    right.loc[7, "when"] = "2020-01-80"
+    left.to_csv(tmp_path / "a.csv", index=False)
+    right[::-1].to_csv(tmp_path / "b.csv", index=False, sep=";", encoding="utf-16")
+    arguments = ["match", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--encoder", "text=none"]
+    assert run(arguments) == 0
+    output = capsys.readouterr()
+    told = "Name = what, Day = when, Mail = mail"
+    assert set(told.split(", ")) <= set(re.search(r"same: (.*);", " ".join(output.err.split())).group(1).split(", "))
+    assert "missing" not in output.err
+    links = pd.read_csv(tmp_path / "a-b-match" / "links.csv")
+    assert (links["left"] + links["right"] == 61).all()
+    assert len(links) == 60
+    assert "2020-01-80" in links["right Day"].tolist()
+    right[:1].rename(columns={"what": "text"}).to_csv(tmp_path / "new.csv", index=False)
+    assert "got none of 'Name'" in error(capsys, [*arguments, "-q", "--add", str(tmp_path / "new.csv")])

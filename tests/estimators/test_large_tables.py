@@ -110,8 +110,92 @@ def test_copies_within_a_large_table_and_rows_that_come_later():
     assert ((links["right"] - links["left"]).abs() == 1000).mean() > 0.95
     assert len(links) > 0.85 * MATCHED
     new = left[:1].assign(id=5000, town="elsewhere")
-    found = model.add_left(new).link()
+    assert model.add(new)[["left", "right"]].to_numpy().tolist()[0] == [5000, 0]
+    found = model.link()
     assert [0, 5000] in np.sort(found[["left", "right"]].to_numpy(), axis=1).tolist()
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_new_rows_of_either_table_are_linked_at_once(text):
+    left, right = tables(text)
+    model = RowMatcher().fit(left[20:], right[~right["id"].isin(range(20, 40))])
+    one_by_one = pd.concat([model.add(left[row : row + 1]) for row in range(10)])
+    others = model.add(right[right["id"].isin(range(20, 40))], "right")
+    rest = model.add(left[10:20])
+    found = pd.concat([one_by_one, rest, others], ignore_index=True)
+    assert (found["left"] == found["right"]).all()
+    assert len(found) >= 0.85 * 40
+    every = model.link()
+    assert len(every.merge(found, on=["left", "right"])) >= len(found) - 1
+    name = others["right"][0]
+    again = model.add(left[name : name + 1].assign(id=9000))  # its right row came later than the index
+    assert again[["left", "right"]].to_numpy().tolist() == [[9000, name]]
+    assert len(model.add(left[41:43].assign(id=[9001, 9002], name=left["name"][42]))) <= 2
+    twice = pd.concat([left[50:51], left[50:51]]).assign(id=[9003, 9004])
+    assert len(model.add(twice)) == 1  # one-to-one, among the new rows
+    assert {9003, 9004} <= set(model.scored_candidates()["left"])
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_new_rows_are_weighed_as_the_same_rows_among_all(text):
+    left, right = tables(text)
+    both = pd.concat([left, right.assign(id=right["id"] + 1000)], ignore_index=True)
+    model = RowMatcher().fit(both, None)
+    before = model.link().query("probability < 1")[:40:4].assign(new=range(5000, 5010))  # others are equal
+    things = model.tables_.things(
+        np.stack([model.tables_.left.positions(before[side]) for side in ("left", "right")], 1)
+    )
+    odds = model.linkage_.log_odds(model.tables_, things) / np.log(2)
+    copies = both.set_index("id").loc[before["left"]].reset_index(drop=True).assign(id=before["new"].to_numpy())
+    links = pd.concat([model.add(copies[:1]), model.add(copies[1:])]).set_index(["left", "right"])
+    found = links.loc[list(zip(before["new"], before["right"], strict=True))]
+    assert found["score"].to_numpy() == pytest.approx(odds, abs=1e-5)
+    chances = 1 / (1 + 2.0**-odds)  # rows of one table do not compete
+    assert found["probability"].to_numpy() == pytest.approx(chances, abs=1e-6)
+    again = model.add(copies.assign(id=range(6000, 6010))).set_index(["left", "right"])["score"]
+    for row, name in enumerate(before["left"]):  # also beside rows that came later than the index
+        assert again[6000 + row, 5000 + row] == pytest.approx(again[6000 + row, name], abs=1e-5)
+    assert not any(one in range(6000, 6010) for _, one in again.index)
+
+
+def test_added_rows_are_in_the_journal_of_the_folder(tmp_path):
+    left, right = tables()
+    model = RowMatcher().fit(left[20:], right)
+    with pytest.raises(
+        ValueError, match=r"^durable: expected a matcher that was loaded or saved, got one that is in no"
+    ):
+        model.add(left[:1], durable=True)
+    model.save(tmp_path / "m")
+    links = model.add(left[:10], durable=True)
+    with pytest.raises(ValueError, match=r"^left: expected ids that the table has not yet, got '0'"):
+        model.add(left[:1], durable=True)
+    model.add(right[:1].assign(id=7777), "right", durable=True)
+    again = RowMatcher.load(tmp_path / "m")
+    assert len(again.tables_.left) == ROWS - 10
+    pd.testing.assert_frame_equal(again.link(), model.link())
+    more = again.add(left[10:20], durable=True)
+    with pytest.raises(ValueError, match=r"^changes.jsonl: expected to write behind the last record"):
+        model.add(left[10:20], durable=True)  # others have written
+    assert len(model.add(left[10:20])) == len(more)  # nothing had changed
+    assert set(links["left"]) | set(more["left"]) <= set(RowMatcher.load(tmp_path / "m").link()["left"])
+    again.save(tmp_path / "m")
+    assert not (tmp_path / "m" / "changes.jsonl").exists()
+    with pytest.raises(ValueError, match=r"^durable: expected the folder that was loaded, got another"):
+        model.add(left[:1].assign(id=8888), durable=True)
+    assert len(RowMatcher.load(tmp_path / "m").tables_.left) == ROWS
+
+
+def test_new_rows_of_a_matcher_without_sign_or_with_a_scorer():
+    left, right = tables()
+    pairs = pd.DataFrame({"left": range(20, 240), "right": range(20, 240)})
+    model = RowMatcher(encoders={"text": "none"}).fit(left[20:], right, pairs)
+    links = model.add(left[:20])
+    assert (links["left"] == links["right"]).mean() > 0.9
+    assert set(links["left"]) <= set(range(20))
+    strangers = right.assign(name=right["name"].str[::-1], town="", born="", weight=range(ROWS))
+    model = RowMatcher().fit(left[20:], strangers)
+    assert not model.linkage_.has_sign
+    assert len(model.add(right[:1].assign(id=5555))) == 0
 
 
 def test_pairs_of_no_odds_and_pairs_without_rivals_are_not_asked_again(monkeypatch):

@@ -232,7 +232,7 @@ def test_cells_are_read_as_each_table_writes_them():
     model = matcher().fit(left, right.iloc[::-1])
     cells = model.explain(pd.DataFrame({"left": [4], "right": [4]}))[0].cells
     assert [(cell.column, cell.verdict) for cell in cells[:3]] == [(n, "agrees") for n in ("name", "sold", "price")]
-    model.add_left(pd.DataFrame({"id": [77], "name": ["x"], "sold": ["03/02/2021"], "price": ["$2,000.50"]}))
+    model.add(pd.DataFrame({"id": [77], "name": ["x"], "sold": ["03/02/2021"], "price": ["$2,000.50"]}))
     shown = model.explain(pd.DataFrame({"left": [77], "right": [4]}))[0].cells
     assert [(cell.left, cell.verdict) for cell in shown[1:3]] == [("2021-02-03", "differs"), ("2000.5", "differs")]
 
@@ -246,7 +246,7 @@ def test_copies_stay_through_add_forget_and_a_folder(tmp_path):
     assert len(model.tables_.left.vectors) == 60
     before = model.clusters()[0].set_index("id")["cluster"].sort_index()
     assert (before.loc[:29].to_numpy() == before.loc[30:59].to_numpy()).all()
-    model.add_left(pd.DataFrame({"id": [200, 201], "name": [names[3].title(), "something else 9"]}))
+    model.add(pd.DataFrame({"id": [200, 201], "name": [names[3].title(), "something else 9"]}))
     model.save(tmp_path / "m")
     again = RowMatcher.load(tmp_path / "m")
     for each in (model, again):

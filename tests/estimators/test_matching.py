@@ -192,11 +192,11 @@ def test_rows_are_added_and_forgotten():
     few = left["sku"].str[1:].astype(int) < 100
     kept = pairs[pairs["left"].isin(left["sku"][few])]
     model = matcher().fit(left[few], right, kept)
-    model.add_left(left[~few])
+    model.add(left[~few])
     assert (model.link().query("left == 'a110'")["right"] == 1110).all()
     assert "a110" in model.link()["left"].tolist()
     with pytest.raises(ValueError, match=r"^left: expected ids that the table has not yet, got 'a110'"):
-        model.add_left(left[left["sku"] == "a110"])
+        model.add(left[left["sku"] == "a110"])
     before = len(model.labelled_)
     named = model.explain(pd.DataFrame({"left": ["a110"], "right": [1110]}))[0].resembles[0]
     model.forget(left=["a110", named[0]], right=[named[1]])

@@ -58,6 +58,13 @@ MATCHING: o.Options = {
         "--review",
         default=False,
     ),
+    "add": o.option(
+        o.Name,
+        "Link the rows of this file with those of the match that is in the folder already, whose model stays as it is: "
+        "they are added to its (left) table, its links and its clusters.",
+        None,
+        metavar="FILE",
+    ),
     "port": o.option(int, "Port of the page of --review; 0: a free one.", default=0, metavar="PORT"),
     "database": o.TABLE["database"],
     **o.RUN,
@@ -82,6 +89,7 @@ def match(
             help="one-to-one, one-to-many (several right rows of a left one), 1:3 (three at most) or many-to-many."
         ),
     ] = "one-to-one",
+    to: Annotated[str, typer.Option(help="Table that the rows of --add belong to: left or right.")] = "left",
     **_: Any,
 ) -> None:
     """Link the rows of two tables that are the same thing.
@@ -89,7 +97,7 @@ def match(
     Estimates how probable each pair is, and learns from labelled pairs if there are some. Writes a folder with
     links.csv, review.csv (doubtful pairs to label, best with --review), report.html and the matcher.
     """
-    _run(context, left, right, links=links, default="match")
+    _run(context, left, right, links=links, default="match", to=to)
 
 
 @app.command(epilog="Example: vicinal dedupe customers.csv --pairs labelled.csv")
@@ -119,7 +127,14 @@ def dedupe(
 
 
 def _run(
-    context: typer.Context, left: str, right: str | None, *, links: str, default: str, clusters: str = "consistent"
+    context: typer.Context,
+    left: str,
+    right: str | None,
+    *,
+    links: str,
+    default: str,
+    clusters: str = "consistent",
+    to: str = "left",
 ) -> None:
     from vicinal.core import check_choice
     from vicinal.core.checks import local_path
@@ -136,6 +151,9 @@ def _run(
     word = default if other is None else f"{table_name(other)}-{default}"
     out = options["out"]
     folder = beside(source, word) if out is None else local_path("--out", out, written=True)
+    if options["add"] is not None:
+        _add(folder, options, to)
+        return
     id_left = options["id_left"] if other is not None else options["id_column"]
     job = MatchJob(
         source,
@@ -168,6 +186,43 @@ def _run(
         print_json(outcome_json(outcome, folder))
     else:
         print_outcome(outcome, folder, command, whole=options["verbose"])
+
+
+def _add(folder: "Path", options: Mapping[str, Any], to: str) -> None:
+    """Link new rows with those of a match, and print what they are."""
+    from vicinal.core import check_choice, counted
+    from vicinal.data.sources import table_source
+    from vicinal.workflows.match import add_rows
+
+    source = table_source("--add", options["add"], options["database"])
+    log = (lambda line: None) if options["quiet"] else print_progress
+    added = add_rows(folder, source, check_choice("--to", to, ("left", "right")), log)
+    links = added.links
+    if options["as_json"]:
+        print_json(
+            {
+                "added": added.count,
+                "links": links.to_dict("records"),
+                "clusters": added.clusters,
+                "before": added.before,
+            }
+        )
+        return
+    side = to if added.clusters is None else "left"
+    linked = links[side].nunique()
+    output.print(f"{counted(added.count, 'row')} added; {linked} linked, {added.count - linked} new", markup=False)
+    if added.before:
+        output.print(
+            f"{added.before} of the links are to rows that had one: match all rows again to choose between them",
+            markup=False,
+        )
+    for row in links.head(_LISTED).to_dict("records"):
+        name, other = (row[side], row["right" if side == "left" else "left"])
+        cluster, size = (added.clusters or {}).get(name, (None, 0))
+        within = "" if cluster is None else f", in cluster {cluster} of {size} rows"
+        output.print(f"{name} is {other} ({row['probability']:.1%}){within}", markup=False)
+    more = f", of which {_LISTED} are listed" if len(links) > _LISTED else ""
+    output.print(f"{counted(len(links), 'link')} added to {folder / 'links.csv'}{more}", markup=False)
 
 
 def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: Mapping[str, Any]) -> None:
@@ -261,6 +316,9 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
             markup=False,
         )
 
+
+_LISTED = 20
+"""Links of new rows that are printed."""
 
 _WARNINGS = ("fewer than", "no sign", "unsure", "different in each row")
 """How notes begin that are printed in any case."""

@@ -6,6 +6,7 @@ anew, added rows move into its files; relabels and forgets stay as history, a re
 """
 
 import base64
+import getpass
 import json
 import os
 import zlib
@@ -49,6 +50,7 @@ class Change(Saved):
         rows: cells of added rows by column, as explanations show them: a sound by its path, an image as
             a thumbnail, ``{"base64": ...}``.
         adaptation: of "adapt" to which rows; None: it is taken back.
+        table: which table of a matcher rows were added to.
     """
 
     sequence: PositiveInt
@@ -64,6 +66,7 @@ class Change(Saved):
     vectors: str | None = None
     rows: dict[str, list[JsonValue]] | None = None
     adaptation: Adaptation | None = None
+    table: Literal["left", "right"] | None = None
 
     def line(self) -> bytes:
         """The record as a line: its checksum, the CRC-32 of all that follows it, stands first."""
@@ -128,6 +131,14 @@ class Changes:
 def now() -> str:
     """The time in UTC, as records have it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def user_name() -> str:
+    """Of who runs this process."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a user without a name
+        return "unknown"
 
 
 def read_changes(folder: Path, start: int = 0) -> tuple[list[Change], int]:

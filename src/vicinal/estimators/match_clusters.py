@@ -1,9 +1,13 @@
 """Clusters that do not contradict themselves: components of links, cut where more speaks against a cluster than for."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
+import pandas as pd
 
 from vicinal.data.nearest_metric import nearest_metric
-from vicinal.estimators.linking import Floats, Ids
+from vicinal.estimators.linking import Floats, Ids, log_odds
 
 LARGEST = 200
 """Rows of a component that is cut, at most."""
@@ -89,6 +93,36 @@ def cut(clusters: Ids, pairs: Ids, gains: Floats) -> tuple[Ids, int, Ids]:
         parts[rows] = consistent_clusters(between)
         count += int(parts[rows].any())
     return parts, count, np.setdiff1d(doubtful, small)
+
+
+def with_new(clusters: Mapping[Any, int], ids: Sequence[Any], links: pd.DataFrame) -> dict[Any, int]:
+    """The clusters of new rows, in their order: of those they are linked to, that with most log odds; else a new one.
+
+    Args:
+        clusters: of the rows before, by id.
+        ids: of the new rows.
+        links: their ``left`` and ``right`` id and ``probability``.
+
+    >>> links = pd.DataFrame({"left": [5, 5, 5], "right": [1, 2, 3], "probability": [0.8, 0.7, 0.9]})
+    >>> with_new({1: 0, 2: 0, 3: 1}, [5, 6], links)
+    {5: 0, 6: 2}
+    """
+    near: dict[Any, list[tuple[Any, float]]] = {name: [] for name in ids}
+    for one, other, gain in zip(links["left"], links["right"], log_odds(links["probability"].to_numpy()), strict=True):
+        for name, end in ((one, other), (other, one)):
+            if name in near:
+                near[name].append((end, float(gain)))
+    new: dict[Any, int] = {}
+    last = max(clusters.values())
+    for name, ends in near.items():
+        gains: dict[int, float] = {}
+        for end, gain in ends:
+            cluster = new.get(end, clusters.get(end))
+            if cluster is not None:
+                gains[cluster] = gains.get(cluster, 0.0) + gain
+        last += not gains
+        new[name] = max(gains, key=gains.__getitem__) if gains else last
+    return new
 
 
 def total_gain(gains: Floats, names: Ids) -> float:

@@ -12,8 +12,9 @@ from pydantic import Field, PositiveInt
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vicinal.core import files
 from vicinal.core.checks import ECHO, local_path, short_text
-from vicinal.core.folders import MARKERS, SUMS, check_sums, read_whole
+from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_whole
 from vicinal.core.identity import canonical_ids
 from vicinal.core.untrusted import (
     LARGEST_SETTINGS,
@@ -28,6 +29,7 @@ from vicinal.core.untrusted import (
 from vicinal.data.form import TableForm
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.names import reaches_out
+from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import Floats, Ids, MatchColumns, MatchedTables, MatchTable
@@ -50,7 +52,7 @@ REFINEMENT = "refinement"
 """Trees of the estimates."""
 
 SIDES = ("left", "right")
-_FILES = (SUMS, CONFIG, TENSORS, PAIRS, LABELS, SCORER, READER, REFINEMENT)
+_FILES = (SUMS, CONFIG, CHANGES, TENSORS, PAIRS, LABELS, SCORER, READER, REFINEMENT)
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Positive = Annotated[float, Field(ge=0)]
@@ -126,6 +128,63 @@ class LoadedMatcher(NamedTuple):
     labels: pd.DataFrame
     linkage: Linkage | None
     learned: LabelScorer | None
+    journal: "MatchJournal"
+    added: dict[str, pd.DataFrame]
+
+
+class MatchJournal:
+    """The rows that were added to the matcher of a folder since its files were written.
+
+    Args:
+        folder: of the matcher, as it is now.
+        sequence: number of the last change.
+        end: bytes of the journal that are read.
+    """
+
+    def __init__(self, folder: Path, sequence: int = 0, end: int = 0) -> None:
+        self.folder, self.sequence, self.end = files.resolved(folder), sequence, end
+        self.version = self._version()
+
+    def _version(self) -> tuple[int, int]:
+        status = (self.folder / CONFIG).stat()
+        return status.st_ino, status.st_mtime_ns
+
+    def write(self, table: str, ids: Ids, rows: pd.DataFrame) -> None:
+        """Write rows of a table, as they came, and wait for the disk.
+
+        Raises:
+            ValueError: if the folder is another one by now, or others have written.
+            OSError: if it cannot be written.
+        """
+        cells = {str(name): [_journalled(cell) for cell in rows[name].tolist()] for name in rows.columns}
+        parts: dict[str, Any] = {"ids": ids.tolist(), "rows": cells, "table": table}
+        change = Change(sequence=self.sequence + 1, time=now(), who=user_name(), what="add", **parts)
+        with files.locked(self.folder, "update"):
+            if self._version() != self.version:
+                raise ValueError(f"durable: expected the folder that was loaded, got another in {self.folder}; load it")
+            self.end = append_change(self.folder, change, self.end)
+        self.sequence += 1
+
+    @classmethod
+    def read(cls, folder: Path) -> tuple["MatchJournal", dict[str, pd.DataFrame]]:
+        """The journal of a folder, and the rows that it adds to each table."""
+        changes, end = read_changes(folder)
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for change in changes:
+            cells = change.rows or {}
+            if change.table is None or any(len(column) != len(change.ids) for column in cells.values()):
+                raise ValueError(f"{CHANGES}: expected rows of a table in change {change.sequence}, got others")
+            several = zip(*cells.values(), strict=True)
+            rows.setdefault(change.table, []).extend(dict(zip(cells, row, strict=True)) for row in several)
+        journal = cls(folder, changes[-1].sequence if changes else 0, end)
+        return journal, {table: pd.DataFrame(records) for table, records in rows.items()}
+
+
+def _journalled(cell: Any) -> Any:
+    """A cell as a record has it: numbers as they are, anything else as a text."""
+    if isinstance(cell, bool | int) or (isinstance(cell, float) and np.isfinite(cell)):
+        return cell
+    return shown_cell(cell, None)
 
 
 def write_matcher(
@@ -316,7 +375,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     learned = None
     if config.scorer is not None:
         learned = _learned(folder, config, state["known"].numpy(), labelled["match"].to_numpy(), encoders)
-    return LoadedMatcher(config, tables, labelled, labels, linkage, learned)
+    return LoadedMatcher(config, tables, labelled, labels, linkage, learned, *MatchJournal.read(folder))
 
 
 def _learned(

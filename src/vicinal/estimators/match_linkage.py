@@ -424,13 +424,11 @@ class Linkage:
         return shares
 
     def _rarity(self, tables: MatchedTables, at: Ids, levels: Ids) -> Floats:
-        """What equal cells of pairs add, as their values are rare: log u / f, ``[n, C]``."""
+        """What equal cells of pairs add, as their values are rare, ``[n, C]``."""
         rarity = np.zeros(levels.shape)
-        least = 1 / max(self._rows(tables))
         for place, column in enumerate(self._columns(tables)):
             equal = levels[:, place] == len(LEVELS[column.kind]) - 1
-            often = np.maximum(column.frequency(), least)[column.sides[0][at[equal, 0]]]
-            rarity[equal, place] = np.log(max(column.equal_by_chance(), least * least)) - np.log(often)
+            rarity[equal, place] = column.rarity()[column.sides[0][at[equal, 0]]]
         return rarity
 
     def match_weights(self) -> pd.DataFrame:
@@ -480,23 +478,25 @@ class Linkage:
         ratios = self.weights.ratios(patterns.levels)[patterns.place]
         return np.asarray(ratios + self._rarity(tables, at, levels).sum(axis=1))
 
-    def _start(self, tables: MatchedTables) -> float:
+    def start(self, tables: MatchedTables) -> float:
         """Log of the prior odds."""
         matches = max(self.expected(tables), 1e-3)
-        pairs = tables.pairs_both_ways(self.n_candidates)
-        every = len(pairs) if self.among else self._competition(tables, pairs).possible
+        if self.among:
+            every = float(len(tables.pairs_both_ways(self.n_candidates)))
+        else:
+            every = self._competition(tables, np.zeros((0, 2), dtype=np.int64)).possible
         return float(np.log(matches / max(every - matches, 1.0)))
 
     def log_odds(self, tables: MatchedTables, at: Ids, levels: Ids | None = None) -> Floats:
         """Of pairs by themselves, without the competition of others, ``[n]``."""
         if self.refinement is None:
-            return self.ratios(tables, at, levels) + self._start(tables)
+            return self.ratios(tables, at, levels) + self.start(tables)
         return self.refinement.log_odds(self.features(tables, at))
 
     def candidates(self, tables: MatchedTables) -> tuple[Ids, Floats, Floats]:
         """All candidates as things ``[n, 2]``, their log odds by themselves, and their probabilities."""
         pairs, log_odds, chances = self._scored(tables)
-        return pairs, log_odds, self._as_told(chances)
+        return pairs, log_odds, self.as_told(chances)
 
     def _scored(self, tables: MatchedTables) -> tuple[Ids, Floats, Floats]:
         """:meth:`candidates`, with probabilities as they are."""
@@ -510,7 +510,8 @@ class Linkage:
         scored: tuple[Ids, Floats, Floats] = tables.once(("scored", "linkage"), make)
         return scored
 
-    def _as_told(self, chances: Floats) -> Floats:
+    def as_told(self, chances: Floats) -> Floats:
+        """Probabilities ``[n]`` as far as the model is sure of itself."""
         return chances if self.is_sure else np.where(chances > 0.5, 0.5 + (chances - 0.5) * 2 * (_MOST - 0.5), chances)
 
     def chances(self, tables: MatchedTables, at: Ids) -> Floats:
@@ -523,14 +524,14 @@ class Linkage:
             theirs = self.log_odds(tables, at[other])
             competition = self._competition(tables, pairs)
             outside = competition.outside(at[other], theirs, log_odds, self.expected(tables))
-            chances[other] = self._as_told(outside)
+            chances[other] = self.as_told(outside)
         return chances
 
     def weighed(self, tables: MatchedTables, at: Ids, chances: Floats) -> WeighedPairs:
         """Why pairs have their probabilities: start, columns and what is refined add up to the log2 odds."""
         levels = self.levels(tables, at)
         bits = (self.weights.by_column(levels) + self._rarity(tables, at, levels)) / np.log(2)
-        start = self._start(tables) / np.log(2)
+        start = self.start(tables) / np.log(2)
         chances = np.clip(chances, 1e-12, 1 - 1e-12)
         return WeighedPairs(bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
 
@@ -561,7 +562,7 @@ def _kinds(columns: list[CodedColumn]) -> tuple[dict[str, Kind], list[str]]:
     keys = [column.name for column in columns if column.name in kinds and _is_key(column)]
     notes = [f"left out, as one value or none stands in all rows: {listed(flat, 100)}"] if flat else []
     if keys:
-        notes.append(f"different in each row of both tables: {listed(keys, 100)}; drop it if each table numbers anew")
+        notes.append(f"different in each row of both tables: {listed(keys, 100)}; leave it out if it is given anew")
     return kinds, notes
 
 

@@ -60,7 +60,7 @@ that share rare keys with it: :func:`vicinal.linkage.blocking.blocked_pairs`."""
 _COUNTED = 5_000
 """Rows of a large table that tell how rare words are."""
 
-_KEYS = 30
+KEYS = 30
 """Pairs for each left row by all rules of a blocking."""
 
 _SAMPLED = 20_000
@@ -109,22 +109,14 @@ class MatchTable:
         return self.frame if len(self.first) == len(self) else self.frame.iloc[self.first]
 
     @classmethod
-    def read(cls, name: str, table: Any, id_column: str, root: Any = None, form: TableForm | None = None) -> Self:
-        """A table of the user, not encoded yet, in a form that is known or found.
+    def read(cls, name: str, table: Any, id_column: str, root: Any = None) -> Self:
+        """A table of the user, not encoded yet.
 
         Raises:
             ValueError: for no rows, no such column, or an id that is missing or stands twice.
         """
-        frame = as_table(name, table)
-        if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
-            got = "none" if isinstance(frame, pd.DataFrame) else short(frame)
-            raise ValueError(f"{name}: expected a table of at least one row, got {got}")
-        frame = frame.rename(columns=str).reset_index(drop=True)
-        check_choice(f"id_{name}", id_column, list(frame.columns))
-        labels = range(1, len(frame) + 1)
-        ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(labels))
-        frame = frame.drop(columns=id_column)
-        form, frame = _as_typed(frame) if form is None else (form, form.read(frame))
+        frame, ids = _rows(name, table, id_column)
+        form, frame = _as_typed(frame)
         return cls(name, frame, ids, torch.zeros(0), None if root is None else Path(root), form)
 
     def positions(self, ids: Any, name: str = "pairs") -> Ids:
@@ -135,14 +127,30 @@ class MatchTable:
             raise ValueError(f"{name}: expected ids of the {self.name} table, got {listed(lost, 60)}, which it has not")
         return np.array([self.places[text] for text in texts], dtype=np.int64)
 
-    def joined(self, other: "MatchTable") -> "MatchTable":
-        """This table with the rows of another behind its own, whose new things have no vectors yet."""
-        there = [text for text in other.places if text in self.places]
+    def more(self, rows: Any, id_column: str, numbers: Sequence[str]) -> "MatchTable":
+        """Further rows of this table, read as its own, without vectors.
+
+        Raises:
+            ValueError: as :meth:`read`, and for an id that is there, or no number in a column of ``numbers``.
+        """
+        frame, ids = _rows(self.name, rows, id_column)
+        there = [text for text in as_texts(ids).tolist() if text in self.places]
         if there:
             raise ValueError(f"{self.name}: expected ids that the table has not yet, got {listed(there, 60)}")
-        ids = canonical_ids(self.name, [*self.ids.tolist(), *other.ids.tolist()])
-        frame = pd.concat([self.frame, other.frame.reindex(columns=self.frame.columns)], ignore_index=True)
-        return replace(self, frame=frame, ids=ids, keys=[*self.keys, *other.keys])
+        frame = self.form.read(frame).reindex(columns=self.frame.columns)
+        for name in numbers:
+            cells = pd.to_numeric(frame[name], errors="coerce")
+            if bool((cells.isna() & frame[name].notna()).any()):
+                raise ValueError(f"{self.name}: expected numbers in the column {short(name)}, got others")
+            frame[name] = cells
+        return replace(self, frame=frame, ids=ids, vectors=torch.zeros(0), keys=())
+
+    def joined(self, others: Sequence["MatchTable"]) -> "MatchTable":
+        """This table with the rows of others behind its own, whose new things have no vectors yet."""
+        every = [self, *others]
+        ids = canonical_ids(self.name, [name for each in every for name in each.ids.tolist()])
+        frame = pd.concat([each.frame for each in every], ignore_index=True)
+        return replace(self, frame=frame, ids=ids, keys=[key for each in every for key in each.keys])
 
     def without(self, places: Ids) -> "MatchTable":
         """This table without the rows at ``places``."""
@@ -152,6 +160,18 @@ class MatchTable:
         frame, keys = self.frame.iloc[keep].reset_index(drop=True), [self.keys[place] for place in keep]
         vectors = self.vectors[pd.unique(self.thing[keep])]
         return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
+
+
+def _rows(name: str, table: Any, id_column: str) -> tuple[pd.DataFrame, Ids]:
+    """The cells of a table of the user, and its ids."""
+    frame = as_table(name, table)
+    if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
+        got = "none" if isinstance(frame, pd.DataFrame) else short(frame)
+        raise ValueError(f"{name}: expected a table of at least one row, got {got}")
+    frame = frame.rename(columns=str).reset_index(drop=True)
+    check_choice(f"id_{name}", id_column, list(frame.columns))
+    ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(range(1, len(frame) + 1)))
+    return frame.drop(columns=id_column), ids
 
 
 def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
@@ -241,17 +261,24 @@ class MatchedTables:
         columns: how shared columns are compared.
         encoder: of rows' texts and of media; None: words and letters only.
         index: what searches vectors, see :func:`vicinal.index.open_index`.
+        features: of other tables with these columns; None: new ones.
 
     Attributes:
         temperature: of the hub correction; None: none. Set it by :meth:`correct`.
     """
 
     def __init__(
-        self, tables: Sequence[MatchTable], columns: MatchColumns, encoder: TableEncoder | None, index: str = "exact"
+        self,
+        tables: Sequence[MatchTable],
+        columns: MatchColumns,
+        encoder: TableEncoder | None,
+        index: str = "exact",
+        features: PairFeatures | None = None,
     ) -> None:
-        self.tables, self.columns, self.index = list(tables), columns, index
+        self._tables, self.columns, self.index = list(tables), columns, index
+        self._waiting: list[tuple[int, MatchTable]] = []
         self.encoder = None if encoder is None else encoder.eval()  # in training mode it leaves out n-grams at random
-        self.features = PairFeatures(columns.texts, columns.numbers)
+        self.features = features or PairFeatures(columns.texts, columns.numbers)
         self.temperature: float | None = None
         self._known: dict[Any, Any] = {}
 
@@ -297,6 +324,35 @@ class MatchedTables:
         return both
 
     @property
+    def tables(self) -> list[MatchTable]:
+        """Left and right, or the only one, with the rows that came since they were asked for last."""
+        self._take_in()
+        return self._tables
+
+    def _take_in(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for number in {number for number, _ in waiting}:
+            self._join(number, [rows for place, rows in waiting if place == number])
+
+    def more(self, number: int, rows: Any, id_column: str) -> MatchTable:
+        """Further rows of a table, 0 for the left one, -1 for the right one, as it reads them; see :meth:`add`."""
+        return self._tables[number].more(rows, id_column, self.columns.numbers)
+
+    def add(self, number: int, more: MatchTable) -> None:
+        """Put rows into a table; but for vectors, what grows with its size is done when the tables are asked for."""
+        if self.encoder is not None:
+            self._join(number, [more])
+            return
+        self._tables[number].places.update(more.places)
+        self._waiting.append((number, more))
+
+    def _join(self, number: int, rows: Sequence[MatchTable]) -> None:
+        table = self._tables[number]
+        joined = table.joined(rows)
+        joined.vectors = torch.cat([table.vectors, self.vectors_of(joined.things.iloc[len(table.first) :], table.root)])
+        self.change(number, joined)
+
+    @property
     def left(self) -> MatchTable:
         """The left table."""
         return self.tables[0]
@@ -309,7 +365,7 @@ class MatchedTables:
     @property
     def is_single(self) -> bool:
         """Whether one table is compared with itself."""
-        return len(self.tables) == 1
+        return len(self._tables) == 1
 
     @property
     def is_large(self) -> bool:
@@ -327,7 +383,7 @@ class MatchedTables:
 
     def change(self, number: int, table: MatchTable) -> None:
         """Put another table in the place of one: 0 for the left one, -1 for the right one."""
-        self.tables[number] = table
+        self._tables[number] = table
         self._forget()
 
     def close(self) -> None:
@@ -375,6 +431,8 @@ class MatchedTables:
 
     def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """What ``make`` gives, and gave before since a table changed."""
+        if self._waiting:
+            self._take_in()
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
@@ -472,7 +530,7 @@ class MatchedTables:
 
     def _blocked(self, k: int) -> Ids:
         """Things that share rare keys; of each those with the rarest, half of ``k`` from either side."""
-        most = _KEYS * len(self.left.first)
+        most = KEYS * len(self.left.first)
         blocking = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
         self.once(("candidates", "rules", k), lambda: (blocking.index.rules, blocking.bits))
         return blocking.pairs.astype(np.int64)
@@ -601,7 +659,7 @@ class MatchedTables:
 
     def _terms(self, side: int, key: tuple[str, str]) -> Sparse:
         """Which terms of a column and kind each thing of a side has."""
-        if ("side", side) in self._known or not self.is_large:
+        if ("side", side) in self._known:
             return self._side(side).terms[key]
 
         def make() -> Sparse:

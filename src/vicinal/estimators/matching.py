@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from vicinal.core import check_choice, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.folders import staged_folder
+from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.labelled_pairs import (
@@ -42,9 +42,10 @@ from vicinal.estimators.linking import (
     pairs_within,
 )
 from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
-from vicinal.estimators.match_files import matcher_settings, read_matcher, write_matcher
+from vicinal.estimators.match_files import SIDES, MatchJournal, matcher_settings, read_matcher, write_matcher
 from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage
+from vicinal.estimators.match_new_rows import NewRows
 from vicinal.estimators.match_tables import (
     LARGE,
     Floats,
@@ -218,6 +219,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
         self.notes_: list[str] = []
+        self.new_rows_: dict[int, NewRows] = {}
+        self.journal_: MatchJournal | None = None
         labels = 0 if labelled is None else len(labelled)
         self._check_promise(labels)
         self._suggest_links(tables)
@@ -477,9 +480,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             A table of columns ``left``, ``right``, ``score`` (of the search for candidates; with fewer than 200 labels
             the log2 odds of the pair by itself) and ``probability``.
         """
-        most_right, most_left = partners(self.links if links is None else links)
-        least = self.threshold_
-        linked = self._scored()[2] >= least
+        linked = self._scored()[2] >= self.threshold_
         if self.learned_ is None and not self.linkage_.has_sign:
             linked &= False
         at, scores, chances = (part[linked] for part in self._scored())
@@ -487,13 +488,18 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         scores, chances = scores[source], chances[source]
         if self.tables_.is_single:
             return self._with_copies(rows, scores, chances)
-        taken: Ids = np.arange(len(rows))
-        if most_right is not None:
-            gains = log_odds(chances) - log_odds(np.array([least])) + 1e-3
-            taken = np.flatnonzero(assigned(rows[:, 0], rows[:, 1], gains, min(most_right, len(self.tables_.right))))
-        elif most_left == 1:
-            taken = np.sort(np.unique(rows[:, 1], return_index=True)[1])
+        taken = self._allowed(rows, chances, links)
         return self._named(rows[taken], score=scores[taken], probability=chances[taken])
+
+    def _allowed(self, rows: Ids, chances: Floats, links: str | None = None) -> Ids:
+        """Places of those of pairs ``[n, 2]``, the surest first, that the kind of links allows."""
+        most_right, most_left = partners(self.links if links is None else links) if len(rows) > 1 else (None, None)
+        if most_right is not None:
+            gains = log_odds(chances) - log_odds(np.array([self.threshold_])) + 1e-3
+            return np.flatnonzero(assigned(rows[:, 0], rows[:, 1], gains, most_right))
+        if most_left == 1:
+            return np.sort(np.unique(rows[:, 1], return_index=True)[1])
+        return np.arange(len(rows))
 
     def _with_copies(self, rows: Ids, scores: Floats, chances: Floats) -> pd.DataFrame:
         """Links of one table behind those of equal rows, which score as high as a row with itself."""
@@ -707,28 +713,69 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     # Changing the tables.
 
-    def add_left(self, rows: Any) -> Self:
-        """Put rows into the left table; what was learned stays, and :meth:`link` links them, too."""
-        return self._add(0, rows, self.id_left)
+    def add(self, rows: Any, to: str = "left", *, durable: bool = False) -> pd.DataFrame:
+        """Put rows into a table, and link them; what was learned stays.
 
-    def add_right(self, rows: Any) -> Self:
-        """Put rows into the right table; see :meth:`add_left`."""
-        return self._add(-1, rows, self.id_left if self.tables_.is_single else self.id_right)
+        Where pairs are weighed by their columns alone (no encoder, and nothing refined or learned from 200 labels), a
+        row is looked up among the sorted keys of the others, in milliseconds of a million rows; the first one waits
+        until they are sorted. Rows of two tables then compete among the new ones alone. Otherwise all is linked again.
 
-    def _add(self, number: int, rows: Any, id_column: str) -> Self:
-        table = self.tables_.tables[number]
-        more = MatchTable.read(table.name, rows, id_column, table.root, table.form)
-        frame = more.frame.reindex(columns=table.frame.columns)
-        for name in self.tables_.columns.numbers:
-            cells = pd.to_numeric(frame[name], errors="coerce")
-            if bool((cells.isna() & frame[name].notna()).any()):
-                raise ValueError(f"{table.name}: expected numbers in the column {short(name)}, got others")
-            frame[name] = cells
-        joined = table.joined(replace(more, frame=frame, keys=()))
-        new = joined.things.iloc[len(table.first) :]
-        joined.vectors = torch.cat([table.vectors, self.tables_.vectors_of(new, table.root)])
-        self.tables_.change(number, joined)
-        return self
+        Args:
+            rows: with the columns of the table, and ids that it has not.
+            to: "left" or "right"; of one table "left".
+            durable: write the rows to the journal of the folder that the matcher was loaded from, or was saved to,
+                before this returns; :meth:`load` reads them, and :meth:`save` takes them into the other files.
+
+        Returns:
+            The links of the new rows as :meth:`link` gives them; of one table each with the new row as ``left``.
+
+        Raises:
+            ValueError: for rows that the table cannot take, or a folder that others have changed; nothing is changed.
+        """
+        sides = SIDES[:1] if self.tables_.is_single else SIDES
+        number = -sides.index(check_choice("to", to, sides))
+        frame = as_table(to, rows)
+        more = self.tables_.more(number, frame, self.id_right if number else self.id_left)
+        if durable:
+            if self.journal_ is None or self.tables_.columns.media:
+                got = "one of images or sounds" if self.tables_.columns.media else "one that is in no folder"
+                raise ValueError(f"durable: expected a matcher that was loaded or saved, got {got}; say save(folder)")
+            self.journal_.write(to, more.ids, frame)
+        learned = self.learned_ is not None or self.linkage_.refinement is not None
+        if learned or self.tables_.encoder is not None:
+            self.tables_.add(number, more)
+            return self._links_of(more, to)
+        if number not in self.new_rows_:  # of the tables without these rows
+            self.new_rows_[number] = NewRows(self.tables_, self.linkage_, number)
+        self.tables_.add(number, more)
+        for other in set(self.new_rows_) - {number}:
+            self.new_rows_[other].put(more)
+        return self._looked_up(more, number)
+
+    def _links_of(self, more: MatchTable, to: str) -> pd.DataFrame:
+        """The links of new rows among all."""
+        links, names = self.link(), set(as_texts(more.ids).tolist())
+        new = {side: [text in names for text in as_texts(links[side].to_numpy()).tolist()] for side in SIDES}
+        if self.tables_.is_single:
+            turned = ~np.array(new["left"], dtype=bool) & np.array(new["right"], dtype=bool)
+            links.loc[turned, list(SIDES)] = links.loc[turned, ["right", "left"]].to_numpy()
+            new[to] = (np.array(new["left"], dtype=bool) | turned).tolist()
+        return links.loc[new[to]].reset_index(drop=True)
+
+    def _looked_up(self, more: MatchTable, number: int) -> pd.DataFrame:
+        """The links of new rows, by what their keys find."""
+        rows = self.new_rows_[number]
+        at, odds, chances = rows.pairs(more)
+        at = at[:, ::-1] if number else at
+        linked = np.flatnonzero((chances >= self.threshold_) & self.linkage_.has_sign)
+        linked = linked[np.argsort(-chances[linked], kind="stable")]
+        if not self.tables_.is_single:
+            linked = linked[self._allowed(at[linked], chances[linked])]
+        names = [more.ids.tolist(), rows.ids][:: -1 if number else 1]
+        ids = [canonical_ids("ids", [side[row] for row in at[linked, part]]) for part, side in enumerate(names)]
+        return pd.DataFrame(
+            {"left": ids[0], "right": ids[1], "score": odds[linked] / math.log(2), "probability": chances[linked]}
+        )
 
     def forget(self, left: Sequence[Any] = (), right: Sequence[Any] = ()) -> Self:
         """Take rows out of either table by id, with the labelled pairs that explanations show of them.
@@ -737,7 +784,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """
         if self.tables_.is_single:
             left, right = [*left, *right], ()
-        changes = []
+        self.new_rows_, self.journal_, changes = {}, None, []
         for number, side, ids in ((0, "left", left), (-1, "right", right)):
             if len(ids):
                 table = self.tables_.tables[number]
@@ -783,6 +830,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Write the matcher as a folder, whole or not at all: JSON, safetensors and parquet, no pickle."""
         with staged_folder(Path(folder), "matcher") as stage:
             self.write(stage)
+        self.journal_ = MatchJournal(Path(folder))
 
     def write(self, stage: Path) -> None:
         """Write the files of the matcher into an empty folder."""
@@ -814,10 +862,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         saved = read_matcher(Path(folder), encoders or {})
         matcher = cls(**saved.config.parameters.model_dump())
         matcher.tables_, matcher.learned_ = saved.tables, saved.learned
+        matcher.new_rows_, matcher.journal_ = {}, saved.journal
         matcher.labelled_, matcher.labels_ = saved.labelled, saved.labels
         matcher.notes_, matcher.scores_ = list(saved.config.notes), dict(saved.config.scores)
         matcher.threshold_ = _EVEN if saved.config.threshold is None else saved.config.threshold
         matcher.doubt_ = saved.config.doubt
+        for side, rows in saved.added.items():
+            number = 0 if saved.tables.is_single else -SIDES.index(side)
+            saved.tables.add(number, saved.tables.more(number, rows, matcher.id_right if number else matcher.id_left))
         if saved.linkage is not None:
             matcher.linkage_ = saved.linkage
         else:  # an earlier version estimated nothing

@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import getpass
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import Ids, with_weight
-from vicinal.estimators.journal import Change, append_change, now, read_changes, vectors_as_text
+from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name, vectors_as_text
 from vicinal.estimators.saving import CONFIG, shown_cell, write_model
 from vicinal.estimators.shift import Shift
 
@@ -71,7 +70,7 @@ class ModelFolder:
         who: str | None = None,
     ) -> None:
         self.path = files.resolved(local_path("model", folder))
-        self.who = _user() if who is None else who
+        self.who = user_name() if who is None else who
         self._named: dict[str, Any] = {"index": index, "encoders": encoders}
         self._seen: tuple[Any, Any] | None = None
         self._end = 0
@@ -289,13 +288,6 @@ class ModelFolder:
                 if page.is_file() and not page.is_symlink():  # a link may lead to what is nobody's business here
                     shutil.copy2(page, stage / name, follow_symlinks=False)
         self._open()  # so that the files that were replaced are let go
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a user without a name
-        return "unknown"
 
 
 def _plain(values: Any) -> list[Any]:

@@ -123,8 +123,8 @@ class Terms:
 
     def of_counts(self, counts: Sparse) -> Sparse:
         """What :meth:`of` gives of texts, from their :meth:`counts`."""
-        roots = np.sqrt(self.weights)
-        return scipy.sparse.csr_matrix((roots[counts.indices], counts.indices, counts.indptr), counts.shape)
+        roots = np.sqrt(self.weights[counts.indices])
+        return scipy.sparse.csr_matrix((roots, counts.indices, counts.indptr), counts.shape)
 
     def unit(self, counts: Sparse) -> Sparse:
         """Rows of length 1 in which a term that stands c times has w (1 + log c), sparse ``[n, BUCKETS]``."""

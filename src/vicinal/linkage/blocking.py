@@ -288,17 +288,11 @@ def blocked_pairs(
     if each is not None:
         check_integer("each", each)
     progress, cells = log or (lambda line: None), Cells(columns)
-    rows, times = cells.rows(0), 1 + single  # both rows of a pair of one table find it
-    rules = choose_rules(cells, most / max(1, rows), single=single, seed=seed)
-    index = BlockIndex(rules).add(cells, 1)
-    some = np.random.default_rng(seed).permutation(rows)[:_ROWS]
-    sizes = index.block_sizes(cells, 0, np.sort(some)) * (rows / max(1, len(some)) / times)
-    expected = np.cumsum(sizes.sum(axis=0) * np.arange(_LARGEST + 2))[: _LARGEST + 1]
-    index.largest = max(1, int(np.searchsorted(expected, most, side="right")) - 1)
-    memory = (index.nbytes + 16 * expected[index.largest] + 4 * 8 * _PAIRS) / 2**30
+    index, expected = block_index(cells, single=single, most=most, seed=seed)
+    memory = (index.nbytes + 16 * expected + 4 * 8 * _PAIRS) / 2**30
     progress(
-        f"candidates: {len(rules)} rules for blocks of up to {index.largest} rows, about "
-        f"{int(expected[index.largest]):,} pairs at most, {memory:.1f} GiB"
+        f"candidates: {len(index.rules)} rules for blocks of up to {index.largest} rows, about {int(expected):,} pairs "
+        f"at most, {memory:.1f} GiB"
     )
     pairs = index.candidates(cells, later=single)
     progress(f"candidates: {len(pairs.pairs):,} pairs")
@@ -306,3 +300,15 @@ def blocked_pairs(
         pairs = pairs.strongest(each)
         progress(f"candidates: {len(pairs.pairs):,} of the {each} strongest of a row")
     return Blocking(index, *pairs)
+
+
+def block_index(cells: Cells, *, single: bool, most: int, seed: int = 0) -> tuple[BlockIndex, float]:
+    """The index of the right rows, and about how many pairs it gives with the left ones: see :func:`blocked_pairs`."""
+    rows, times = cells.rows(0), 1 + single  # both rows of a pair of one table find it
+    rules = choose_rules(cells, most / max(1, rows), single=single, seed=seed)
+    index = BlockIndex(rules).add(cells, 1)
+    some = np.random.default_rng(seed).permutation(rows)[:_ROWS]
+    sizes = index.block_sizes(cells, 0, np.sort(some)) * (rows / max(1, len(some)) / times)
+    expected = np.cumsum(sizes.sum(axis=0) * np.arange(_LARGEST + 2))[: _LARGEST + 1]
+    index.largest = max(1, int(np.searchsorted(expected, most, side="right")) - 1)
+    return index, float(expected[index.largest])

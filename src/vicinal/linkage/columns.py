@@ -92,6 +92,15 @@ class CodedColumn:
         shares = [_counts(side, len(self.values)) for side in self.sides]
         return float((shares[0] / max(1.0, shares[0].sum())) @ (shares[1] / max(1.0, shares[1].sum())))
 
+    def rarity(self) -> Floats:
+        """What an equal pair of each value adds to log odds, as it is rare: log of u over its share, ``[v + 1]``.
+
+        The last is that of a value that no row has.
+        """
+        least = 1 / max(map(len, self.sides))
+        shares = np.maximum(np.append(self.frequency(), 0.0), least)
+        return np.asarray(np.log(max(self.equal_by_chance(), least * least) / shares))
+
     @property
     def _tables(self) -> tuple[Ids, ...]:
         return self.sides[:1] if self.sides[0] is self.sides[1] else self.sides

@@ -9,6 +9,7 @@ values are equal, log u / f is added: f is how frequent the value is (term frequ
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
@@ -96,6 +97,10 @@ class MatchWeights:
 
     def weights(self) -> list[list[Floats]]:
         """Logs of m / u by class, column and level, never falling from a level to the next; 0 of empty cells."""
+        return self._weights
+
+    @cached_property
+    def _weights(self) -> list[list[Floats]]:
         return [[_weights(m, u) for m, u in zip(of_class, self.u, strict=True)] for of_class in self.m]
 
     def by_class(self, levels: Ids) -> Floats:

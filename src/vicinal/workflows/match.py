@@ -15,10 +15,12 @@ import torch
 from vicinal.core import check_choice, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
-from vicinal.data import read_table, write_table
+from vicinal.data import TableForm, read_cells, read_table, write_table
+from vicinal.data.same_columns import same_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
+from vicinal.estimators.match_clusters import with_new
 from vicinal.estimators.matching import DEPTHS, RowMatcher
 from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, write_match_page
 from vicinal.report.pairs import ShownPair
@@ -31,6 +33,9 @@ Log = Callable[[str], None]
 LINKS, LINKED, REVIEW = "links.parquet", "links.csv", "review.csv"
 ANSWERED, REPORT = "answered.csv", "report.html"
 CLUSTERS, CONTRADICTIONS = "clusters.parquet", "contradictions.csv"
+NUMBERS = "row", "number of the row"
+"""Names of the column of ids of a table that has none."""
+
 _SHOWN, TO_LABEL = 10, 30
 """Links in the report, and doubtful pairs in it and on the page of pairs to label."""
 
@@ -130,6 +135,72 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     return MatchOutcome(matcher, links, review, record, out)
 
 
+@dataclass(frozen=True)
+class RowsAdded:
+    """What :func:`add_rows` did.
+
+    Attributes:
+        count: of rows.
+        links: of them, the surest first; see :meth:`vicinal.estimators.RowMatcher.add`.
+        clusters: of each new row, and how many rows are in it now; None of two tables.
+        before: links to rows of the other table that had one already; one-to-one allows one.
+    """
+
+    count: int
+    links: pd.DataFrame
+    clusters: dict[Any, tuple[int, int]] | None
+    before: int
+
+
+def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda line: None) -> RowsAdded:
+    """Link new rows with those of a match, whose model stays as it is.
+
+    The rows are on disk, in the journal of the folder, before their links are written into its ``links.parquet`` and
+    ``links.csv``, and their clusters into ``clusters.parquet``. Its report and review tell of the match before.
+
+    Args:
+        folder: of the match.
+        source: file of the new rows, with the columns of their table.
+        to: which table they belong to: "left" or "right"; of one table "left".
+        log: gets one line of progress at a time.
+
+    Raises:
+        ValueError: if rows cannot be added; nothing is changed then.
+    """
+    log(f"reading {folder.name}")
+    matcher = RowMatcher.load(folder)
+    table = matcher.tables_.right if to == "right" else matcher.tables_.left
+    name = matcher.id_right if table is not matcher.tables_.left else matcher.id_left
+    frame = read_table(source, ids=[name], log=log)
+    if name not in frame.columns and name in NUMBERS:
+        frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
+    frame = frame.rename(columns=same_columns(table.frame, frame.drop(columns=name, errors="ignore")))
+    lost = [column for column in matcher.tables_.features.columns if column not in frame.columns]
+    if lost:
+        raise ValueError(
+            f"{short_text(source.name)}: expected the columns of {LINKED}, got none of {listed(lost, 200)}; name them "
+            "alike, or add empty ones"
+        )
+    log("linking")
+    links = matcher.add(frame, to, durable=True)
+    old = pd.read_parquet(folder / LINKS)
+    other = "right" if to == "left" else "left"
+    before = int(links[other].isin(old[other]).sum()) if not matcher.tables_.is_single else 0
+    every = pd.concat([old, links], ignore_index=True)
+    write_table(every, folder / LINKS)
+    write_table(_with_cells(matcher, every), folder / LINKED)
+    clusters = None
+    if matcher.tables_.is_single:
+        known = pd.read_parquet(folder / CLUSTERS)
+        ids = matcher.tables_.left.ids[-len(frame) :].tolist()
+        new = with_new(dict(zip(known["id"], known["cluster"], strict=True)), ids, links)
+        every = pd.concat([known, pd.DataFrame({"id": ids, "cluster": new.values()})], ignore_index=True)
+        write_table(every, folder / CLUSTERS)
+        sizes = every["cluster"].value_counts()
+        clusters = {row: (cluster, int(sizes[cluster])) for row, cluster in new.items()}
+    return RowsAdded(len(frame), links, clusters, before)
+
+
 def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.DataFrame | None]:
     """The job with the columns of ids that the tables have, and the tables with the columns that are used."""
     left, id_left = _read(job.left, job.id_left, job, log)
@@ -144,15 +215,26 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
         columns = [name for name in frame.columns if name not in job.drop and (job.use is None or name in job.use)]
         return frame[[id_column, *(name for name in columns if name != id_column)]]
 
-    return job, used(left, id_left), None if right is None else used(right, id_right)
+    left = used(left, id_left)
+    if right is None:
+        return job, left, None
+    right = used(right, id_right)
+    same = same_columns(left.drop(columns=id_left), right.drop(columns=id_right))
+    if same:
+        pairs = ", ".join(f"{one} = {other}" for other, one in same.items())
+        log(f"columns of other names are taken for the same: {pairs}; to change that, rename or --drop them")
+    return job, left, right.rename(columns=same)
 
 
 def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[pd.DataFrame, str]:
     """A table and its column of ids."""
     log(f"reading {path.name}")
-    frame = read_table(path, ids=["id" if id_column is None else id_column], log=log)
+    ids = ["id" if id_column is None else id_column]
+    frame = read_cells(path, ids=ids, log=log)  # the matcher reads them, and leaves odd ones as they were typed
+    named = frame[[name for name in ids if name in frame.columns]]
+    frame = frame.assign(**TableForm().widened(named, aside=ids).read(named))
     if id_column is None and "id" not in frame.columns:
-        name = "row" if "row" not in frame.columns else "number of the row"
+        name = next(name for name in NUMBERS if name not in frame.columns)
         log(f"{path.name} has no column id: its rows are named by their numbers, from 1")
         frame.insert(0, name, range(1, len(frame) + 1))
         return frame, name
