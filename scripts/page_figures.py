@@ -523,6 +523,37 @@ def promised() -> str:
     return grid([*head, *ways], rows)
 
 
+def limits() -> str:
+    """Share of splits that keep a limit on the gap between groups, the gap and the share wrong, by way."""
+    runs = results("group-limits")
+    runs = runs[runs["what"] == "gap"]
+    runs["holds"] = ~(runs["value"] > runs["limit"])
+    rows = []
+    for way in runs["way"].unique():
+        cells = []
+        for name in runs["set"].unique():
+            some = runs[(runs["way"] == way) & (runs["set"] == name)]
+            figures = f"{some['value'].mean():.3f}, {some['error'].mean():.3f}"
+            cells.append(f"{some['holds'].mean():.0%}: {figures if some['value'].notna().any() else 'refused'}")
+        rows.append([way, *cells])
+    named = runs.drop_duplicates("set")
+    return grid(["", *(f"{name}, {limit:g}" for name, limit in zip(named["set"], named["limit"], strict=True))], rows)
+
+
+def later() -> str:
+    """Coverage of intervals in time, adapted to labelled rows."""
+    runs = results("adapt")
+    runs = runs[runs["what"].isin(["covered", "off by batch"])]
+    runs = runs[runs["metric"].isin(["as fitted", "adapt with labels", "scale-free", "strongly adaptive"])]
+    mean = runs.assign(value=runs["value"].astype(float)).groupby(["task", "what", "metric"])["value"].mean()
+    ways = runs["metric"].unique()
+    rows = [
+        [name, *(f"{mean[name, 'covered', way]:.3f} ({mean[name, 'off by batch', way]:.3f})" for way in ways)]
+        for name in runs["task"].unique()
+    ]
+    return grid(["", *ways], rows)
+
+
 DECIDED = ("order, 3:1", "order, 9:1", "threshold, 4:1", "threshold, distance")
 
 
@@ -648,6 +679,8 @@ TABLES: dict[str, Callable[[], str]] = {
             intervals,
             intervals_large,
             promised,
+            limits,
+            later,
             decisions,
             readouts,
             robust,

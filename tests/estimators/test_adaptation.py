@@ -146,13 +146,15 @@ def test_an_adapted_attention_is_explained_and_shown(classes, tmp_path, capsys):
     assert f"to {int((words[300:] == 'yes').sum())} new rows" in capsys.readouterr().out
 
 
+SETTINGS = {"metric": "kernel", "readout": "rows", "max_neighbors": 10, "validation_fraction": 0.4}
+
+
 @pytest.fixture(scope="module")
 def numbers():
     random = np.random.default_rng(5)
     x = random.uniform(0, 3, (280, 2))
     y = x[:, 0] + random.normal(size=280) * 0.3
-    settings = {"metric": "kernel", "readout": "rows", "max_neighbors": 10, "validation_fraction": 0.4}
-    return NeighborRegressor(**settings).fit(x[:120], y[:120]), x, y
+    return NeighborRegressor(**SETTINGS).fit(x[:120], y[:120]), x, y
 
 
 def test_margins_are_weighted_by_the_density_ratio(numbers):
@@ -171,6 +173,60 @@ def test_margins_are_weighted_by_the_density_ratio(numbers):
     np.testing.assert_allclose(adapted_mass(quantile), weights)
     model.adapt(None)
     assert model._margin(0.9) == pytest.approx(conformal_quantile(model._misses(0.9).numpy(), 0.9))
+
+
+def test_labelled_rows_set_the_width_of_intervals(numbers, tmp_path, capsys):
+    model, x, y = numbers
+    random, late = np.random.default_rng(6), x[120:]
+    noisy = late[:, 0] + random.normal(size=160)
+    low, high = model.predict_interval(late).T
+    misses = np.abs(noisy - (low + high) / 2) / ((high - low) / 2)
+    predicted = model.predict(late)
+    shift = model.adapt(late, noisy)
+    assert (shift.kind, shift.rows) == ("errors", 160)
+    assert shift.covered_before == (misses <= 1).mean()
+    assert shift.error_before == pytest.approx(np.mean((predicted - noisy) ** 2))
+    for coverage in (0.5, 0.9):
+        radius = np.sort(misses)[int(np.ceil(161 * coverage)) - 1]  # of the 161 values with that of a new row
+        wider = model.predict_interval(late, coverage)
+        np.testing.assert_allclose(wider.mean(1), (low + high) / 2)
+        np.testing.assert_allclose(wider[:, 1] - wider[:, 0], radius * (high - low))
+    assert shift.width == pytest.approx(radius)
+    said = f"90 % intervals cover {shift.covered_before:.0%} of 160 labelled new rows"
+    assert shift.lines() == [f"{said}; now they are {radius:.2g} times as wide."]
+    np.testing.assert_allclose(model.predict(late), predicted)
+    model.save(tmp_path / "m")
+    np.testing.assert_allclose(load_model(tmp_path / "m").predict_interval(late, 0.9), wider)
+    same = model.adapt(late, np.where(np.arange(160) % 10 == 0, high + 1, predicted))
+    assert same.lines() == ["90 % intervals cover 90% of 160 labelled new rows: the model is as it was fitted."]
+    np.testing.assert_allclose(model.predict_interval(late).T, [low, high])
+    with pytest.raises(ValueError, match="coverage: expected at most"):
+        load_model(tmp_path / "m").predict_interval(late, 0.999)
+    table = pd.DataFrame(x, columns=["a", "b"])
+    named = NeighborRegressor(**SETTINGS).fit(table[:120], y[:120])
+    named.notes_ = {"target": "price"}
+    named.save(tmp_path / "named")
+    table[120:].assign(price=noisy).to_csv(tmp_path / "new.csv", index=False)
+    command = [
+        "adapt",
+        str(tmp_path / "named"),
+        str(tmp_path / "new.csv"),
+        "--labels",
+        "--out",
+        str(tmp_path / "other"),
+    ]
+    assert run(command) == 0
+    assert "labelled new rows; now they are" in " ".join(capsys.readouterr().out.split())
+    np.testing.assert_allclose(load_model(tmp_path / "other").predict_interval(table[120:]), wider)
+
+
+def test_labels_that_cannot_calibrate_are_refused(numbers, classes):
+    model, table, words = classes
+    with pytest.raises(ValueError, match="y: expected none for a model of classes, got labels"):
+        model.adapt(table[300:], words[300:])
+    model, x, y = numbers
+    with pytest.raises(ValueError, match="at least 30 new rows"):
+        model.adapt(x[120:140], y[120:140])
 
 
 def test_too_few_rows_and_models_that_cannot_are_refused(numbers):

@@ -1,4 +1,4 @@
-"""``vicinal adapt``: a fitted model for rows of another population, without their labels."""
+"""``vicinal adapt``: a fitted model for rows of another population, with or without their labels."""
 
 from typing import Annotated, Any
 
@@ -28,14 +28,20 @@ def adapt(
             metavar="FOLDER",
         ),
     ] = None,
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels", help="The rows have the column that the model predicts: calibrate intervals by their errors."
+        ),
+    ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take an earlier adaptation back.")] = False,
     who: Annotated[str | None, typer.Option(help="Name for the journal; default: the user.")] = None,
     **options: Any,
 ) -> None:
-    """Test whether new rows differ from the fit, and correct the model for them without labels.
+    """Test whether new rows differ from the fit, and correct the model for them, without labels or with them.
 
     Without a shift nothing changes. With one, probabilities follow the new class shares, and intervals and sets are
-    calibrated again by weighted rows. Nothing is trained.
+    calibrated again by weighted rows; with --labels intervals get the width that the new rows need. Nothing is trained.
     """
     from vicinal.core.checks import local_path
     from vicinal.data.sources import table_source
@@ -48,6 +54,7 @@ def adapt(
         local_path("model", model),
         None if data is None else table_source("data", data, options["database"]),
         None if out is None else local_path("--out", out),
+        labels=labels,
         who=who,
         **o.opened(options),
     )

@@ -32,6 +32,7 @@ class Adaptation(Saved):
         scale: likewise.
         slope: likewise.
         offset: likewise.
+        misses: of labelled new rows, how many times half the width of their 90 % interval they lie from its middle.
     """
 
     rows: Annotated[int, Field(ge=FEWEST_NEW)]
@@ -40,6 +41,7 @@ class Adaptation(Saved):
     scale: list[Annotated[float, Field(gt=0)]] = Field(default_factory=list, max_length=1 << 20)
     slope: list[float] = Field(default_factory=list, max_length=1 << 20)
     offset: float = 0.0
+    misses: list[_Positive] = Field(default_factory=list, max_length=1 << 20)
 
     @classmethod
     def of_ratio(cls, rows: int, ratio: DensityRatio) -> "Adaptation":

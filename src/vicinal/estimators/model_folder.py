@@ -164,7 +164,7 @@ class ModelFolder:
             self.model.apply_change(self._change({"what": "forget", "ids": gone.tolist()}, who))
             self._rewrite(())
 
-    def adapt(self, X: Any, *, who: str | None = None) -> Shift:
+    def adapt(self, X: Any, y: Any = None, *, who: str | None = None) -> Shift:
         """Adapt to rows that differ from the fit, or take that back: see :meth:`NeighborRegressor.adapt`.
 
         Raises:
@@ -172,7 +172,7 @@ class ModelFolder:
             OSError: if the journal cannot be written; likewise.
         """
         with self._turn():
-            shift, adaptation = self.model.shift_of(X)
+            shift, adaptation = self.model.shift_of(X, y)
             if adaptation != self.model.fitted_.adaptation:
                 self._write({"what": "adapt", "ids": [], "adaptation": adaptation}, who)
             return shift

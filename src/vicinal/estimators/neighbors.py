@@ -14,6 +14,7 @@ from vicinal.calibration import (
     ConformalClasses,
     ErrorSize,
     answering_threshold,
+    conformal_quantile,
     cross_conformal_sets,
     drawn_rows,
     f1_thresholds,
@@ -22,6 +23,7 @@ from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
+from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.attention import error_size, inward, kriging_prediction, label_range, range_features
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
@@ -42,7 +44,7 @@ from vicinal.estimators.out_of_fold import (
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.queries import of_ranked_queries
 from vicinal.estimators.several import is_multilabel
-from vicinal.estimators.shift import adapted_mass
+from vicinal.estimators.shift import SHIFTED, Shift, adapted_mass, shift_of_errors, with_adaptation
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads import conformal_margin
 from vicinal.heads.kinds import weighs_locally
@@ -50,9 +52,6 @@ from vicinal.training.rows import spread
 
 _SIZED = 1024
 """Rows that tell how large errors of a kernel are, at most."""
-
-_SHIFTED = 0.9
-"""Coverage that the report of an adaptation is about."""
 
 
 def _shares(prediction: Tensor) -> Ids:
@@ -537,6 +536,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.targets_ is not None:
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
+        if self.fitted_.adaptation is not None and self.fitted_.adaptation.misses:
+            low, high = with_adaptation(self, None).predict_intervals(rows, (SHIFTED,), **known)[SHIFTED].T
+            middle, half = (low + high) / 2, (high - low) / 2
+            radii = {level: conformal_quantile(self.fitted_.adaptation.misses, level) for level in coverages}
+            return {level: np.stack([middle - r * half, middle + r * half], axis=1) for level, r in radii.items()}
         queries, excess = rows.vectors, rows.farthest()
         query_identity = self._prediction_identity(len(queries), ids, groups)
         promised = [level for level in coverages if self._promises(level)]
@@ -546,6 +550,15 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             crossed = {level: cross_intervals(self.fitted_, queries, identity, level) for level in promised}
             return intervals | {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
         return intervals | self._split_intervals(queries, query_identity, promised, excess)
+
+    def shift_of_labelled(self, X: Any, y: Any) -> tuple[Shift, Adaptation | None]:
+        """Whether 90 % intervals fail for labelled rows, and the adaptation, which is not made: see :meth:`adapt`."""
+        self.check_calibrates(SHIFTED)
+        rows = self.query_rows(X)
+        labels = self.fitted_.codec.take(y, len(rows.vectors))
+        low, high = self.predict_interval(rows, SHIFTED).T
+        misses = np.abs(labels - (low + high) / 2) / np.maximum((high - low) / 2, 1e-12)
+        return shift_of_errors(misses, float(np.mean((self.predict(rows) - labels) ** 2)))
 
     def _split_intervals(
         self, queries: Tensor, identity: dict[str, Any], coverages: Sequence[float], excess: Tensor | None
@@ -636,7 +649,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
         On the scale of the fit. Rows that a metric of folds has left out have wider ranges than new rows of their kind.
         """
-        both = torch.from_numpy(range_features(*self._range(queries, identity, _SHIFTED)))
+        both = torch.from_numpy(range_features(*self._range(queries, identity, SHIFTED)))
         both[:, 1] = both[:, 1].clamp(min=torch.finfo(torch.float64).tiny).log()
         return both[:, :1] if self.network_.cross_fitted else both
 
@@ -653,9 +666,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def calibrating_coverage(self, mass: Tensor) -> float | None:
         """Share of the calibrating rows, by ``mass [n]``, within 90 % intervals; None if too few calibrate."""
-        if not self.calibrates(_SHIFTED):
+        if not self.calibrates(SHIFTED):
             return None
-        inside = self._misses(_SHIFTED) <= self._margin(_SHIFTED)
+        inside = self._misses(SHIFTED) <= self._margin(SHIFTED)
         return float((inside.double() @ mass) / mass.sum())
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -914,10 +927,10 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
     def calibrating_coverage(self, mass: Tensor) -> float | None:
         """Share of the calibrating rows, by ``mass [n]``, whose 90 % set has their class; None if too few calibrate."""
-        if not self.calibrates(_SHIFTED):
+        if not self.calibrates(SHIFTED):
             return None
         said, truth, weights, own_groups = self._calibrating()
-        sets = ConformalClasses("lac", coverage=_SHIFTED, seed=0)
+        sets = ConformalClasses("lac", coverage=SHIFTED, seed=0)
         sets.fit(_shares(said), truth.long().numpy(), weights, own_groups)
         inside = sets.predict(_shares(said))[np.arange(len(truth)), truth.long().numpy()]
         return float((torch.from_numpy(inside).double() @ mass) / mass.sum())

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vicinal.calibration.density_ratio import effective_rows
+from vicinal.calibration.split import conformal_quantile
 from vicinal.core.checks import short_text
 from vicinal.data.cells import missing_cells
 from vicinal.encoders.numeric import is_dates, to_numbers
@@ -28,6 +29,9 @@ from vicinal.estimators.fitted import FittedModel
 
 LEVEL = 0.01
 """Chance of a shift that is none, over all columns and predictions together."""
+
+SHIFTED = 0.9
+"""Coverage that the report of an adaptation is about."""
 
 _LEVELS = 20
 """Levels of a category that are compared one by one."""
@@ -54,8 +58,8 @@ class Shift:
 
     Attributes:
         rows: number of new rows.
-        kind: "none", "classes" (they have become more or less frequent) or "columns" (rows have become more or less
-            frequent).
+        kind: "none", "classes" (they have become more or less frequent), "columns" (rows have become more or less
+            frequent) or "errors" (of labelled rows).
         columns: what differs, the surest first.
         effective_rows: how many calibrating rows of equal weight are left.
         error: which error the next two are: "mean squared error" or "share wrong".
@@ -63,10 +67,11 @@ class Shift:
         error_after: as it is now.
         covered_before: share of the new rows that 90 % intervals or sets are expected to cover as they were.
         shares: of classes with these weights: each class, its share in the fit and its estimated share now.
+        width: of 90 % intervals now, by labelled rows, over that of the fit.
     """
 
     rows: int
-    kind: Literal["none", "classes", "columns"]
+    kind: Literal["none", "classes", "columns", "errors"]
     columns: tuple[ShiftedColumn, ...] = ()
     effective_rows: float = 0.0
     error: str = ""
@@ -74,6 +79,7 @@ class Shift:
     error_after: float | None = None
     covered_before: float | None = None
     shares: tuple[tuple[Any, float, float], ...] = ()
+    width: float | None = None
 
     def record(self) -> dict[str, Any]:
         """Everything as JSON has it."""
@@ -81,6 +87,10 @@ class Shift:
 
     def lines(self) -> list[str]:
         """Sentences for a person."""
+        if self.covered_before is not None and self.kind in ("none", "errors"):
+            now = ": the model is as it was fitted"
+            now = now if self.width is None else f"; now they are {self.width:.2g} times as wide"
+            return [f"90 % intervals cover {self.covered_before:.0%} of {self.rows} labelled new rows{now}."]
         if self.kind == "none":
             return [
                 f"No shift found in {self.rows} new rows (all tests together at {LEVEL:.0%}): the model is as it was."
@@ -172,6 +182,26 @@ def shift_of(model: Predictor, frame: pd.DataFrame, vectors: Tensor) -> tuple[Sh
     return shift, adaptation
 
 
+def shift_of_errors(misses: Floats, squared_error: float) -> tuple[Shift, Adaptation | None]:
+    """Whether 90 % intervals fail for labelled rows, by a binomial test, and the adaptation to their errors.
+
+    Args:
+        misses: see :class:`vicinal.estimators.adaptation.Adaptation`.
+        squared_error: mean of these rows.
+    """
+    from scipy.stats import binomtest  # slow to import
+
+    check_new_rows(len(misses))
+    covered = int((misses <= 1).sum())
+    shift = Shift(
+        len(misses), "none", (), 0.0, "mean squared error", squared_error, squared_error, covered / len(misses)
+    )
+    if binomtest(covered, len(misses), SHIFTED).pvalue >= LEVEL:
+        return shift, None
+    adaptation = Adaptation(rows=len(misses), misses=misses.tolist())
+    return replace(shift, kind="errors", width=conformal_quantile(misses, SHIFTED)), adaptation
+
+
 def with_adaptation(model: _Model, adaptation: Adaptation | None) -> _Model:
     """The same model with another adaptation, or without one."""
     other = copy.copy(model)
@@ -183,7 +213,7 @@ def adapted_mass(model: Predictor) -> Tensor | None:
     """As how many rows each calibrating row counts ``[n]``; None: one each."""
     rows, at, who, _ = model.rows_that_calibrate()
     adaptation, codec = model.fitted_.adaptation, model.fitted_.codec
-    if adaptation is None:
+    if adaptation is None or adaptation.misses:
         return None if rows.weights is None else rows.weights[at]
     plain = with_adaptation(model, None)
     plain.fitted_ = replace(plain.fitted_, codec=replace(codec, transform=codec.transform.base))

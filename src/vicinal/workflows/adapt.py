@@ -1,14 +1,17 @@
-"""``vicinal adapt``: a fitted model for rows of another population, without their labels."""
+"""``vicinal adapt``: a fitted model for rows of another population, with or without their labels."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from vicinal.core import files
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.saving import save_model
 from vicinal.estimators.shift import Shift
+from vicinal.workflows.evaluate import labelled_rows
+from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.predict import features_of, load_predictor, read_rows
 
 
@@ -17,6 +20,7 @@ def adapt_table(
     source: Path | pd.DataFrame | None,
     out: Path | None = None,
     *,
+    labels: bool = False,
     root: Path | None = None,
     who: str | None = None,
     index: str | None = None,
@@ -31,6 +35,7 @@ def adapt_table(
         out: folder of the adapted model; None: only report. ``folder`` itself: one line in its journal, which a server
             of that folder takes over, and which can be taken back. Without a shift nothing is written into another
             folder.
+        labels: the rows have the column that the model predicts; those that the model knows are left out.
         root: folder that paths of images and sounds start from; None: that of the file.
         who: name for the journal; None: the user.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
@@ -45,10 +50,16 @@ def adapt_table(
             nothing is written then.
     """
     model = load_predictor(folder, index=index, encoders=encoders)
-    features = None if source is None else features_of(model, read_rows(model, source, root, log), log)
+    features, truth = None, None
+    if source is not None and labels:
+        table, parts = known_rows(model, labelled_rows(model, source, log, root))
+        table = table.select(np.flatnonzero([part == "new" for part in parts]))
+        features, truth = table.frame, table.target
+    elif source is not None:
+        features = features_of(model, read_rows(model, source, root, log), log)
     if out is not None and files.resolved(out) == files.resolved(folder):
-        return ModelFolder(folder, index=index, encoders=encoders, who=who).adapt(features)
-    shift = model.adapt(features)
+        return ModelFolder(folder, index=index, encoders=encoders, who=who).adapt(features, truth)
+    shift = model.adapt(features, truth)
     if out is not None and (shift.kind != "none" or source is None):
         save_model(model, out)
     return shift
