@@ -9,6 +9,7 @@ from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.seeding import seeded
+from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.compression import PLAIN, Cut, compressed, fewer_rows
 from vicinal.estimators.fitted import weighted_mean
@@ -102,7 +103,11 @@ def compress_model(
     if rows is not None and again.calibrating_rows() < model.calibrating_rows():
         log(f"{again.calibrating_rows():,} rows calibrate intervals and sets now, {model.calibrating_rows():,} before")
     measured = [
-        Weighed(_bytes(path), _seconds(one), _error(one, held_out=rows is not None))
+        Weighed(
+            _bytes(path),
+            _seconds(one, one.bank_ if rows is None else model.bank_),
+            _error(one, held_out=rows is not None),
+        )
         for path, one in ((folder, model), (out, again))
     ]
     count = model.calibrating_rows() if rows is None else len(model.calibration_)
@@ -133,11 +138,11 @@ def _error(model: BankedEstimator, *, held_out: bool = False) -> float:
     return 1 - next(iter(scores.values())).value
 
 
-def _seconds(model: BankedEstimator) -> float:
-    """Processor seconds per row, from its cells, or from its vector if the bank does not keep the cells."""
-    at = spread(len(model.bank_), TIMED)
-    rows = model.bank_.store.rows_at(at)
-    queries = EmbeddedRows(rows, model.bank_.store.vectors_at(at))
+def _seconds(model: BankedEstimator, bank: Bank) -> float:
+    """Processor seconds per row of a bank, from its cells, or from its vector if the bank does not keep the cells."""
+    at = spread(len(bank), TIMED)
+    rows = bank.store.rows_at(at)
+    queries = EmbeddedRows(rows, bank.store.vectors_at(at))
     whole = set(model.kinds_.values()) <= set(PLAIN) and hasattr(model, "feature_names_in_")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)
