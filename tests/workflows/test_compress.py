@@ -1,17 +1,20 @@
 """Promises of compression: what is of low rank loses nothing, folders load as any, and the cost is said."""
 
+import copy
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.cluster import KMeans
 
 from vicinal.cli import run
 from vicinal.encoders import MemberProjectors
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor, load_model
-from vicinal.estimators.compression import compressed
+from vicinal.estimators.compression import compressed, fewer_rows
 from vicinal.workflows import compress_model
 
 BRIEF = {"max_epochs": 4, "members": 2, "dropout": 0.0, "learning_rate": 1e-2}
@@ -134,6 +137,62 @@ def test_a_learned_similarity_keeps_its_order_in_fewer_numbers(tmp_path):
     small.add(x[:2] + 5, [99, 99])
 
 
+def apart_from(whole, few, x):
+    """Sum of squared differences of what both say of the rows of the fit, each without itself."""
+    said = [getattr(one, "predict_proba", one.predict)(x, ids=np.arange(len(x))) for one in (whole, few)]
+    return np.square(said[0] - said[1]).sum()
+
+
+def without_others(model, rows):
+    return copy.deepcopy(model).forget(np.setdiff1d(np.arange(len(model.bank_)), rows))
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_few_rows_are_real_ones_that_predict_as_all_do(tmp_path, classes):
+    x = np.random.default_rng(0).uniform(0, 6, (120, 2))
+    y = np.where(x[:, 0] > 4, 10 * np.sin(4 * x[:, 0]), 0.0)  # all that there is to say is on one side
+    y = np.digitize(y, [-3, 3]) if classes else y
+    kind = NeighborClassifier if classes else NeighborRegressor
+    model = kind(metric="kernel") if classes else kind(metric="kernel", readout="rows", target_transform="none")
+    model.fit(x, y).save(tmp_path / "m")
+    outcome = compress_model(tmp_path / "m", out=tmp_path / "few", rows=0.15)
+    few = load_model(tmp_path / "few")
+    ids = few.bank_.ids
+    assert (len(ids), outcome.rows) == (18, len(model.calibration_))
+    assert few.labels_of(ids) == y[ids].tolist()
+    assert set(y[ids]) >= (set(y) if classes else set())
+    assert outcome.cuts[0].how.startswith("18 of 120 rows")
+    means = KMeans(18, n_init=1, random_state=0).fit(model.bank_.vectors.double().numpy()).cluster_centers_
+    near = np.square(model.bank_.vectors.numpy()[:, None] - means).sum(2).argmin(0)
+    assert outcome.after.error > outcome.before.error
+    gap = apart_from(model, few, x)
+    if not classes:
+        assert gap <= apart_from(model, without_others(model, near), x) * (1 + 1e-9)
+    assert gap < 0.9 * apart_from(model, without_others(model, np.linspace(0, 119, 18).astype(int)), x)
+    held_out = model.calibration_
+    error = np.square(few.predict(x[held_out.ids], ids=held_out.ids) - y[held_out.ids]).mean()
+    if not classes:
+        assert outcome.after.error == pytest.approx(error)
+    assert few.notes_ | {"compressed_from": "m", "kept_rows": 0.15} == few.notes_
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "sentence"),
+    [
+        (EmbeddingLearner, {"max_epochs": 1}, "predicts, got one of similarity"),
+        (NeighborRegressor, {"head": "dense"}, "predicts from neighbors, got one with head='dense'"),
+        (NeighborRegressor, {"index": "exact", "metric": "network"}, "has no index, got 'exact'"),
+        (NeighborRegressor, {"metric": "network", "validation_fraction": 0}, "held rows out, to measure on, got one"),
+    ],
+)
+def test_models_whose_rows_cannot_be_fewer_are_refused(kind, settings, sentence):
+    x, y, _ = copies(40)
+    brief = {} if kind is EmbeddingLearner else {**BRIEF, "max_epochs": 1, "hidden": (4, 2)}
+    model = kind(**brief | settings).fit(x[:, :3], np.arange(40) % 10 if kind is EmbeddingLearner else y)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        fewer_rows(model, 0.5)
+
+
 def test_two_factors_of_full_rank_are_the_table_and_the_layer():
     frame = pd.DataFrame({"note": ["a bay", "the sea", "a sea"]})
     whole, thin = NgramEncoder("note", width=4), NgramEncoder("note", width=4, rank=4)
@@ -182,6 +241,9 @@ def test_the_command_prints_error_bytes_and_time_of_both(texts, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["after"]["bytes"] < told["before"]["bytes"]
     assert told["before"]["seconds"] > 0
+    assert run(["compress", str(place / "model"), "--out", str(place / "said"), "--rows", "0.1", "-q"]) == 0
+    assert "16 of 160 rows" in capsys.readouterr().out.replace("\n", " ")
     for share in ("0", "1"):
         assert run(["compress", str(place / "model"), "--keep", share]) == 2
+        assert run(["compress", str(place / "model"), "--rows", share]) == 2
     assert run(["compress", str(place / "model"), "--out", str(place / "model")]) == 2

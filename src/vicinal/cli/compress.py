@@ -10,7 +10,7 @@ from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_progress, print_rows
 
 
-@app.command(epilog="Example: vicinal compress reviews-model --keep .5")
+@app.command(epilog="Examples: vicinal compress reviews-model --keep .5  |  vicinal compress houses-model --rows .05")
 def compress(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit` or `learn`.", metavar="MODEL")],
     *,
@@ -19,6 +19,12 @@ def compress(
         float | None,
         typer.Option(help="Share of the variance of vectors to keep, in place of --keep.", metavar="SHARE"),
     ] = None,
+    rows: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the rows to keep, those that predict as all do; nothing else is cut.", metavar="SHARE"
+        ),
+    ] = None,
     out: Annotated[
         str | None, typer.Option(help="Folder of the smaller model; default: MODEL-small.", metavar="FOLDER")
     ] = None,
@@ -26,7 +32,7 @@ def compress(
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Write a model with a thinner table of n-grams, thinner layers and shorter vectors, and show what that costs.
+    """Write a model with thinner layers and shorter vectors, or with few rows, and show what that costs.
 
     For both models, it shows the error on held-out rows (or out of fold), bytes, and time per row. Nothing is trained.
     """
@@ -40,6 +46,7 @@ def compress(
         keep,
         None if out is None else local_path("--out", out, written=True),
         variance=variance,
+        rows=rows,
         encoders=o.parse_encoders(encoder),
         log=(lambda line: None) if quiet else print_progress,
     )

@@ -1,4 +1,4 @@
-"""A fitted model with fewer numbers: thinner tables and layers, and shorter vectors in the bank."""
+"""A fitted model with fewer numbers: thinner tables and layers, shorter vectors in the bank, or fewer rows."""
 
 import copy
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from vicinal.core.checks import check_between
@@ -19,12 +20,20 @@ from vicinal.heads.kinds import member_heads, weighs_locally
 from vicinal.index import NeighborBank
 from vicinal.masks import SoftStep
 from vicinal.metrics import pca_dimension
+from vicinal.training.rows import spread
 
 _ROTATED = {"l2": True, "squared_l2": True, "cosine": False, "dot": False}
 """Similarities that a rotation of the vectors leaves as they are, and whether a shift does, too."""
 
 PLAIN = ("text", "number", "category")
 """Kinds of columns whose cells the bank keeps whole, so that its rows can be embedded again."""
+
+
+_ROUNDS = 8
+"""In which rows are added to a smaller bank."""
+
+_COMPARED = 8192
+"""Rows to choose from, at most, unless half of them are wanted."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,79 @@ def compressed(model: BankedEstimator, keep: float, variance: float | None = Non
     if isinstance(projector, MemberProjectors):
         cuts.append(_shorter_members(small, keep, variance))
     return small, cuts
+
+
+@torch.no_grad()
+def fewer_rows(model: BankedEstimator, share: float) -> tuple[BankedEstimator, Cut]:
+    """A copy of the model with a share of its bank's rows, chosen so that it predicts as with all of them.
+
+    Rows are those nearest to the means of k-means; or the first eighth are, and others are added seven times where
+    predictions of all rows, each without itself, differ most from those of the whole bank (of each addition the next
+    is the one with the largest product of difference and squared distance to those before it). Whichever of the two
+    differs less is taken. Rows keep their labels and weights: to weight them by the number of rows that each stands
+    for gained nothing.
+
+    Args:
+        model: fitted, with rows held out, and without an index.
+        share: of the rows, above 0 and below 1; at least one row of each class is kept, and eight.
+
+    Raises:
+        ValueError: for another model, in one sentence.
+    """
+    check_between("rows", share, 0, 1)
+    for wrong, sentence in (
+        (not hasattr(model, "predict"), "predicts, got one of similarity"),
+        (not model.network_.head.uses_bank, "predicts from neighbors, got one with head='dense'"),
+        (model.index is not None, f"has no index, got {model.index!r}; load it with index=None"),
+        (not len(model.calibration_), "held rows out, to measure on, got one without"),
+    ):
+        if wrong:
+            raise ValueError(f"model: expected one that {sentence}")
+    bank, named = model.bank_, hasattr(model, "classes_") and not model.multilabel_
+    first = sorted(set(bank.labels.tolist())) if named else []
+    size = min(len(bank), max(round(share * len(bank)), _ROUNDS, len(first)))
+    at = spread(len(bank), max(_COMPARED, 2 * size))
+    queries, who = bank.vectors[at].double(), bank.who(at)
+
+    def predicted(one: BankedEstimator) -> Tensor:
+        return one.fitted_.answer(queries, who)[0].double().reshape(len(at), -1)
+
+    whole, step = predicted(model), -(-size // _ROUNDS)
+    if named:  # the surest row of each class
+        sure = whole.gather(1, bank.labels[at, None].long())[:, 0]
+        first = [int((sure - 2.0 * (bank.labels[at] != label)).argmax()) for label in first]
+    tried = []
+    for start in (max(step, 2), size - len(first)):
+        chosen = list(dict.fromkeys([*first, *_near_means(queries, start)]))[:size]
+        while len(chosen) < size:
+            gap = (predicted(_with_rows(model, at[chosen])) - whole).abs().sum(1).clamp(min=1e-12)
+            apart = torch.ones_like(gap)
+            gap[chosen] = -1.0
+            for place in range(min(step, size - len(chosen))):
+                chosen.append(int((gap * apart).argmax()))
+                far = (queries - queries[chosen[-1]]).square().sum(1)
+                apart = far if place == 0 else torch.minimum(apart, far)
+                gap[chosen[-1]] = -1.0
+        few = _with_rows(model, at[chosen].sort().values)
+        tried.append((float((predicted(few) - whole).square().sum()), few))
+    small = min(tried, key=lambda pair: pair[0])[1]
+    how = f"{size:,} of {len(bank):,} rows, those that predict as all do"
+    return small, Cut("rows of the bank", bank.vectors.numel(), small.bank_.vectors.numel(), how)
+
+
+def _near_means(vectors: Tensor, count: int) -> list[int]:
+    """Positions of the rows nearest to the means of k-means."""
+    if count < 1:
+        return []
+    means = KMeans(count, n_init=1, random_state=0).fit(vectors.numpy()).cluster_centers_
+    return [int((vectors - mean).square().sum(1).argmin()) for mean in torch.from_numpy(means)]
+
+
+def _with_rows(model: BankedEstimator, at: Tensor) -> BankedEstimator:
+    """The model over some rows of its bank."""
+    small = copy.copy(model)
+    small.bank_ = model.bank_.take(at.numpy())
+    return small
 
 
 def _check(model: BankedEstimator) -> None:

@@ -9,8 +9,10 @@ from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.seeding import seeded
+from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator, load_model
-from vicinal.estimators.compression import PLAIN, Cut, compressed
+from vicinal.estimators.compression import PLAIN, Cut, compressed, fewer_rows
+from vicinal.estimators.fitted import weighted_mean
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import PAGES
@@ -59,6 +61,7 @@ def compress_model(
     out: Path | None = None,
     *,
     variance: float | None = None,
+    rows: float | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
 ) -> Compressed:
@@ -69,6 +72,8 @@ def compress_model(
         keep: share of the numbers of each part that is kept, between 0 and 1.
         out: folder of the smaller model; None: the name of ``folder`` with "-small" appended.
         variance: share of the variance of vectors that is kept, in place of ``keep``; None: ``keep``.
+        rows: share of the bank's rows that is kept, and nothing else is cut: see
+            :func:`vicinal.estimators.compression.fewer_rows`; None: all.
         encoders: see :func:`vicinal.estimators.load_model`.
         log: gets one line of progress at a time.
 
@@ -82,18 +87,31 @@ def compress_model(
     model = load_model(folder, encoders=encoders)
     log("cutting, and measuring on rows held out")
     with seeded(0):
-        small, cuts = compressed(model, keep, variance)
+        if rows is None:
+            small, cuts = compressed(model, keep, variance)
+        else:
+            small, *cuts = fewer_rows(model, rows)
     if all(cut.after >= cut.before for cut in cuts):
         reasons = "; ".join(f"{cut.part}: {cut.how}" for cut in cuts)
         raise ValueError(f"model: expected parts that can be cut, got none ({reasons})")
     for cut in cuts:
         log(f"{cut.part}: {cut.before:,} numbers to {cut.after:,} ({cut.how})")
     notes = {name: value for name, value in model.notes_.items() if name != "scores"}
-    notes |= {"compressed_from": folder.name, "kept_share": keep}
-    save_model(small, out, notes if variance is None else notes | {"kept_variance": variance})
+    shares = {"kept_rows": rows} if rows else {"kept_share": keep} | ({"kept_variance": variance} if variance else {})
+    save_model(small, out, notes | {"compressed_from": folder.name} | shares)
     again = load_model(out, encoders=encoders)
-    measured = [Weighed(_bytes(path), _seconds(one), _error(one)) for path, one in ((folder, model), (out, again))]
-    return Compressed(out, measured[0], measured[1], cuts, _error_name(model), model.calibrating_rows())
+    if rows is not None and again.calibrating_rows() < model.calibrating_rows():
+        log(f"{again.calibrating_rows():,} rows calibrate intervals and sets now, {model.calibrating_rows():,} before")
+    measured = [
+        Weighed(
+            _bytes(path),
+            _seconds(one, one.bank_ if rows is None else model.bank_),
+            _error(one, held_out=rows is not None),
+        )
+        for path, one in ((folder, model), (out, again))
+    ]
+    count = model.calibrating_rows() if rows is None else len(model.calibration_)
+    return Compressed(out, measured[0], measured[1], cuts, _error_name(model), count)
 
 
 def _bytes(folder: Path) -> int:
@@ -106,8 +124,10 @@ def _error_name(model: BankedEstimator) -> str:
     return "log-loss" if hasattr(model, "classes_") else "mean squared error"
 
 
-def _error(model: BankedEstimator) -> float:
+def _error(model: BankedEstimator, *, held_out: bool = False) -> float:
     """The error on held-out rows, or out of fold."""
+    if held_out:
+        return weighted_mean(*model.fitted_.held_out_errors())
     if not isinstance(model, EmbeddingLearner):
         return model.honest_error()
     from vicinal.evaluation.alike import alike_scores  # scipy's tests take a while to import
@@ -118,11 +138,11 @@ def _error(model: BankedEstimator) -> float:
     return 1 - next(iter(scores.values())).value
 
 
-def _seconds(model: BankedEstimator) -> float:
-    """Processor seconds per row, from its cells, or from its vector if the bank does not keep the cells."""
-    at = spread(len(model.bank_), TIMED)
-    rows = model.bank_.store.rows_at(at)
-    queries = EmbeddedRows(rows, model.bank_.store.vectors_at(at))
+def _seconds(model: BankedEstimator, bank: Bank) -> float:
+    """Processor seconds per row of a bank, from its cells, or from its vector if the bank does not keep the cells."""
+    at = spread(len(bank), TIMED)
+    rows = bank.store.rows_at(at)
+    queries = EmbeddedRows(rows, bank.store.vectors_at(at))
     whole = set(model.kinds_.values()) <= set(PLAIN) and hasattr(model, "feature_names_in_")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)
