@@ -120,7 +120,7 @@ def fewer_rows(model: BankedEstimator, share: float) -> tuple[BankedEstimator, C
     queries, who = bank.vectors[at].double(), bank.who(at)
 
     def predicted(one: BankedEstimator) -> Tensor:
-        return one.fitted_.answer(queries, who)[0].double().reshape(len(at), -1)
+        return one.fitted_.answer(queries, who).double().reshape(len(at), -1)
 
     whole, step = predicted(model), -(-size // _ROUNDS)
     if named:  # the surest row of each class
