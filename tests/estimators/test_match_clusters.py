@@ -9,7 +9,15 @@ import pytest
 from vicinal.data import cars_table
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.linking import assigned
-from vicinal.estimators.match_clusters import AGAINST, LARGEST, consistent_clusters, cut, drawn_wedges, total_gain
+from vicinal.estimators.match_clusters import (
+    AGAINST,
+    LARGEST,
+    consistent_clusters,
+    cut,
+    drawn_wedges,
+    total_gain,
+    with_new,
+)
 from vicinal.linkage.competition import partners
 
 
@@ -159,3 +167,11 @@ def test_wedges_are_drawn_with_equal_chances():
     assert shares == {pair: pytest.approx(0.25, abs=0.03) for pair in ((1, 2), (1, 3), (2, 3), (4, 6))}
     assert drawn_wedges(pairs[-1:], 5)[1] == 0
     assert len(drawn_wedges(np.zeros((0, 2), dtype=np.int64), 5)[0]) == 0
+
+
+def test_a_new_row_joins_the_cluster_of_most_log_odds_or_a_new_row_before_it():
+    links = pd.DataFrame(
+        {"left": [5, 5, 5, 7, 8], "right": [1, 2, 3, 6, 7], "probability": [0.8, 0.7, 0.9, 0.6, 0.99]}
+    )  # log odds 1.39 + 0.85 of the first cluster, 2.20 of the second one
+    assert with_new({1: 0, 2: 0, 3: 1}, [5, 6, 7, 8], links) == {5: 0, 6: 2, 7: 2, 8: 2}
+    assert with_new({1: 4}, ["a"], links[:0]) == {"a": 5}

@@ -754,12 +754,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _links_of(self, more: MatchTable, to: str) -> pd.DataFrame:
         """The links of new rows among all."""
-        links, names = self.link(), set(as_texts(more.ids).tolist())
-        new = {side: [text in names for text in as_texts(links[side].to_numpy()).tolist()] for side in SIDES}
+        links, names = self.link(), as_texts(more.ids)
+        new = {side: np.isin(as_texts(links[side].to_numpy()).astype(str), names.astype(str)) for side in SIDES}
         if self.tables_.is_single:
-            turned = ~np.array(new["left"], dtype=bool) & np.array(new["right"], dtype=bool)
+            turned = new["right"] & ~new["left"]
             links.loc[turned, list(SIDES)] = links.loc[turned, ["right", "left"]].to_numpy()
-            new[to] = (np.array(new["left"], dtype=bool) | turned).tolist()
+            new[to] = new["left"] | turned
         return links.loc[new[to]].reset_index(drop=True)
 
     def _looked_up(self, more: MatchTable, number: int) -> pd.DataFrame:
