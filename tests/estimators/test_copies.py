@@ -34,7 +34,9 @@ def saved(tmp_path_factory):
     for index in (None, "exact", "faiss:Flat", "faiss:HNSW16"):
         if index is not None and index.startswith("faiss"):
             pytest.importorskip("faiss")
-        model = NeighborRegressor(max_epochs=1, hidden=(8, 4), members=2, index=index, readout="rows")
+        model = NeighborRegressor(
+            max_epochs=1, hidden=(8, 4), members=2, index=index, readout="rows", columns={"note": "text"}
+        )
         model.fit(frame, price, ids=ids, groups=np.arange(ROWS) // 3)
         folders[index] = tmp_path_factory.mktemp("saved") / "model"
         save_model(model, folders[index])

@@ -23,6 +23,7 @@ IDS = RNG.permutation(3 * ROWS)[:ROWS]
 GROUPS = np.arange(ROWS) // 2  # twins
 BANK = np.arange(ROWS)
 NEAREST = {"readout": "attention", "mask": "topk", "n_neighbors": 1, "similarity": "squared_l2", "members": 1}
+FOUND = {"metric": "network", "readout": "rows", "max_neighbors": 1, "similarity": "squared_l2", "members": 1}
 UNTRAINED = {"max_epochs": 1, "learning_rate": 1e-12, "hidden": (16, 8)}
 """A random projection that predicts the label of the nearest row: any leak is the label itself."""
 
@@ -32,9 +33,9 @@ PAIRS = sorted({*itertools.product(KEPT, FORMS), *itertools.product(KINDS, KINDS
 
 
 @functools.cache
-def fitted(form, what, index=None):
-    """A model with ids or groups in that form."""
-    model = NeighborRegressor(**NEAREST, **UNTRAINED, index=index)
+def fitted(form, what, index=None, *, found=False):
+    """A model with ids or groups in that form; with an index, or ``found``, of the row that is found nearest."""
+    model = NeighborRegressor(**(FOUND if index or found else NEAREST), **UNTRAINED, index=index)
     ids = FORMS[form](IDS.tolist()) if what == "ids" else None
     groups = FORMS[form](GROUPS.tolist()) if what == "groups" else None
     return model.fit(X, LABELS, ids=ids, groups=groups, validation=np.arange(ROWS - HELD, ROWS))
@@ -61,9 +62,9 @@ def asked(form, what, rows):
 
 
 @functools.cache
-def wanted(what):
+def wanted(what, *, found=False):
     """Predictions and intervals of the rows of the bank, of a model that is fitted and asked with int64."""
-    model, identity = fitted("int64", what), asked("int64", what, BANK)
+    model, identity = fitted("int64", what, found=found), asked("int64", what, BANK)
     return model.predict(X[BANK], **identity), model.predict_interval(X[BANK], 0.5, **identity)
 
 
@@ -71,10 +72,10 @@ def check_no_leak(model, what, form):
     """No method shows a row of the bank its own label, and each says what it says for ids of the fitted type."""
     identity, rows = asked(form, what, BANK), X[BANK]
     own = GROUPS[BANK][:, None] == GROUPS[BANK] if what == "groups" else np.eye(len(BANK), dtype=bool)
-    predicted = model.predict(rows, **identity)
+    predicted, same = model.predict(rows, **identity), wanted(what, found=model.readout_ == "rows")
     assert (np.abs(predicted[:, None] - LABELS[BANK])[own] > 1e-9).all()
-    np.testing.assert_allclose(predicted, wanted(what)[0], atol=1e-6)
-    np.testing.assert_allclose(model.predict_interval(rows, 0.5, **identity), wanted(what)[1], atol=1e-6)
+    np.testing.assert_allclose(predicted, same[0], atol=1e-6)
+    np.testing.assert_allclose(model.predict_interval(rows, 0.5, **identity), same[1], atol=1e-6)
     place = {name: row for row, name in enumerate(as_texts(canonical_ids("ids", model.bank_.ids)).tolist())}
     for row, found in enumerate(model.explain(rows, 2, **identity)):
         neighbors = [place[str(n.id)] for n in found.neighbors if n.weight > 0]

@@ -304,9 +304,8 @@ def test_auto_with_an_index_finds_the_rows_of_whichever_readout(worse, monkeypat
     )
     settings = {**SETTINGS, "max_epochs": 2, "validation_fraction": 0.2, "readout": "auto"}
     plain, indexed = (NeighborRegressor(**settings, index=index).fit(x, y) for index in (None, "exact"))
-    assert isinstance(indexed.network_.head, Kriging) == (worse == "attention")
-    fresh = table(20, seed=5)[0]
-    np.testing.assert_allclose(indexed.predict(fresh), plain.predict(fresh), atol=1e-3)
+    assert isinstance(plain.network_.head, Kriging) == (worse == "attention")
+    assert isinstance(indexed.network_.head, Kriging)  # an index serves no other
 
 
 def test_auto_of_a_dense_head_is_that_head():

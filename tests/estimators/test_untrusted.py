@@ -22,7 +22,9 @@ pytestmark = pytest.mark.sweep(3)
 def whole(tmp_path_factory):
     """A folder of a small model, and the rows it was fitted on."""
     frame, price = table(60)
-    model = NeighborRegressor(columns={"note": "text"}, index="exact", readout="attention", **QUICK).fit(frame, price)
+    model = NeighborRegressor(columns={"note": "text"}, index="exact", metric="network", readout="rows", **QUICK).fit(
+        frame, price
+    )
     folder = tmp_path_factory.mktemp("whole") / "model"
     save_model(model, folder, {"target": "price"})
     frame.assign(price=price).to_csv(folder.with_name("rows.csv"), index=False)

@@ -1,18 +1,14 @@
 """Losses against proxies, and those that classes give without all scores, are the same by all their ways."""
 
-import itertools
-
 import pytest
 import torch
 
 from references.memory import LargestTensor
 from vicinal.blockwise import block_policy, policy
 from vicinal.core import entries
-from vicinal.losses import EmbeddingLoss, ProxyLoss
-from vicinal.losses.kernels import CLASS_KERNELS
+from vicinal.losses import ProxyLoss
 from vicinal.losses.streaming import as_inner_product
 from vicinal.similarity import Cosine
-from vicinal.similarity.base import resolve_similarity
 
 pytestmark = pytest.mark.sweep(4)
 
@@ -91,57 +87,6 @@ def test_blocks_in_half_precision(entry):
         value = criterion(entry).float()(x.float(), labels)
     assert value.dtype == torch.float32
     torch.testing.assert_close(value, whole)
-
-
-# --- losses that a batch with classes gives without all its scores ------------------------------------------------
-
-
-OF_CLASSES = [entry for entry in entries("pair_loss") if entry.name in CLASS_KERNELS]
-SETTINGS = {
-    "n_pairs": [{}, {"temperature": 0.1}],
-    "log_det": [{"form": form, "offset": offset} for form in ("correlation", "information") for offset in (0.0, 1.0)],
-}
-
-
-@pytest.mark.parametrize("entry", OF_CLASSES, ids=lambda entry: entry.name)
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "scaled_dot", "squared_l2"])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "mean_nonzero"])
-def test_a_loss_of_classes_is_that_of_all_scores(entry, similarity, reduction):
-    made = resolve_similarity(similarity)
-    sizes = [(1, 3, 1), (2, 3, 1), (12, 3, 1), (12, 20, 4), (30, 4, 3), (30, 4, 40), (40, 3, 2)]
-    sizes += [] if similarity == "squared_l2" else [(0, 3, 1)]  # of no rows that similarity has no gradient
-    for (b, d, classes), settings in itertools.product(sizes, SETTINGS[entry.name]):
-        x, labels = batch(b, b, d, classes)
-        leaves = [x.clone().requires_grad_() for _ in range(2)]
-        got = EmbeddingLoss(entry.name, similarity=similarity, reduction=reduction, **settings)(leaves[0], labels)
-        relation, weight = (labels[:, None] == labels).double(), 1 - torch.eye(b, dtype=torch.float64)
-        want = entry.factory(made(leaves[1], leaves[1]), relation, weight, reduction=reduction, **settings)
-        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
-        got.square().sum().backward()
-        want.square().sum().backward()
-        torch.testing.assert_close(leaves[0].grad, leaves[1].grad, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("entry", OF_CLASSES, ids=lambda entry: entry.name)
-def test_a_loss_of_classes_makes_no_matrix_of_scores(entry):
-    x, labels = batch(b=1200, d=8, classes=300)
-    with LargestTensor() as largest:
-        EmbeddingLoss(entry.name)(x.requires_grad_(), labels).backward()
-    assert largest.largest <= 300 * 300 < 1200**2
-
-
-@pytest.mark.parametrize("entry", OF_CLASSES, ids=lambda entry: entry.name)
-def test_ids_groups_and_shares_of_classes_go_by_all_scores(entry):
-    x, labels = batch(b=12)
-    loss, rows = EmbeddingLoss(entry.name), torch.arange(12)
-    usual = loss(x, labels)
-    torch.testing.assert_close(loss(x, labels, ids=rows), usual)
-    torch.testing.assert_close(loss(x, labels, groups=rows), usual)
-    torch.testing.assert_close(loss(x, torch.nn.functional.one_hot(labels, 5)), usual)
-    two = labels[:, None] == labels
-    scores, others = Cosine()(x, x), 1 - torch.eye(12, dtype=torch.float64)
-    want = entry.factory(scores, two.double(), others * (rows[:, None] // 2 != rows // 2))
-    torch.testing.assert_close(loss(x, labels, groups=rows // 2), want)
 
 
 # --- directions ---------------------------------------------------------------------------------------------------

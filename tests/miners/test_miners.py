@@ -190,16 +190,6 @@ def test_equals_numpy(name, settings, tied):
         np.testing.assert_array_equal(got.numpy(), want * w.numpy(), err_msg=f"{name} {settings} {seed}")
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_semihard_of_many_related_pairs_equals_numpy_too(tied, monkeypatch):
-    monkeypatch.setattr("vicinal.miners.triplets.FEW_RELATED", 0)
-    for seed in range(12):
-        s, r, w = problem(seed, b=9, tied=tied)
-        for margin in (0.1, 0.5):
-            want = mining.semihard(s.numpy(), r.numpy(), w.numpy(), margin=margin)
-            np.testing.assert_array_equal(miners.semihard(s, r, w, margin=margin).numpy(), want * w.numpy())
-
-
 @pytest.mark.parametrize("settings", [{}, {"margin": 0.2}, {"relative": 0.1}, {"reference": "mean"}], ids=str)
 def test_guided_equals_numpy(settings):
     for seed in range(10):

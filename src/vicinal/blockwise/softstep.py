@@ -142,6 +142,8 @@ def step_rows(form: StepForm, numbers: Tensor, near: Tensor, first: Tensor, far:
     width = unit_width(far - first, zone, inset=form.inset)
     top = ((first - near) / width + 1).clamp(0.0, 1.0)  # highest admissible unit score
     a0, b0, t, odds = (numbers[:, i : i + 1] for i in range(4))
+    # the best row that may be seen must pass, though its unit score may be 0 where the range is that of all rows: S2
+    # then gets a width that makes every unit score 1, and S1 begins at that row at the latest
     if form.family == "s2":
         return Step(torch.where(top > 0, width, torch.inf), S2Rows(b0, odds))
     low = torch.minimum(a0, top)

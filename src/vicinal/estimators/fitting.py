@@ -438,6 +438,8 @@ def _with_trend(
     """The model of a kernel read out by few rows and its trend; as it is, by signed weights, where that is better."""
     if rows.groups is not None and len(set(rows.groups.tolist())) < FOLDS:
         return model
+    # the trend adjusts the labels of the rows that it was fitted to, so each of these is embedded by the trend of the
+    # folds without it; rows beyond the first MOST_ROWS are in no fold (-1): no trend has seen them
     at, folds = spread(len(rows.frame), MOST_ROWS), np.full(len(rows.frame), -1)
     some = None if rows.groups is None else rows.groups[at.numpy()]
     folds[at.numpy()] = make_folds(len(at), FOLDS, some, None, seed).folds
@@ -451,6 +453,7 @@ def _with_trend(
     )
     few = replace(few, learned=model.learned)
     few = with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])
+    # a prediction of few rows can be read: it is taken unless many of either sign are better by more than a hundredth
     if settings["readout"] == "comparables" or few.error_of_all() <= (1 + SHARE) * model.error_of_all():
         return few
     return model

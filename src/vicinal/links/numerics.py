@@ -277,12 +277,15 @@ def invert(
 
 
 def _bisect(function: Callable[[Tensor], Tensor], domain: tuple[float, float], value: Tensor) -> Tensor:
+    """The score at which a rising function reaches ``value``; NaN where it stays below or above it."""
     low, high = _bracket(function, domain, value)
+    # each half is a bit: more than a float has, as the bracket may be far wider than the score is from 0
     for _ in range(80 if value.dtype == torch.float64 else 50):
         middle = low + (high - low) / 2
         below = function(middle) < value
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     score = low + (high - low) / 2
+    # halving ends somewhere even if no score has the value, at an end of the domain, say: then it is far from it
     scale = 1e-3 * (1 + value.abs())
     return torch.where((function(score) - value).abs() <= scale, score, torch.nan)
 

@@ -18,7 +18,6 @@ from vicinal.losses.contract import PairLoss, check_reduction, own_settings
 from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
 from vicinal.losses.elsewhere import peer_hint
 from vicinal.losses.honesty import tell_of_nothing, with_nan_of
-from vicinal.losses.kernels import class_kernel_of
 from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
 from vicinal.relation import label_distance, same_class, shared_labels
 from vicinal.relation.pairs import other_rows
@@ -328,9 +327,8 @@ class EmbeddingLoss(nn.Module):
         distinct: bool,
     ) -> Tensor:
         blocks = self._score_blocks(queries, columns, distinct=distinct)
-        if blocks.classes is None or class_kernel_of(loss) is None:
-            relation = blocks.relation(slice(0, 1)) if self.relation else queries.labels
-            blocks = replace(blocks, size=self._block_rows(queries, columns, relation))
+        relation = blocks.relation(slice(0, 1)) if self.relation else queries.labels
+        blocks = replace(blocks, size=self._block_rows(queries, columns, relation))
         if blocks.size < len(queries.vectors) and any(each.requires_grad for each in self._tensors()):
             return checkpointed_loss(loss, blocks, self.reduction, hyper)
         return blocked_loss(loss, blocks, self.reduction, hyper)
@@ -363,7 +361,6 @@ class EmbeddingLoss(nn.Module):
                 return counts if groups is None or of_groups is None else counts * (groups[part, None] != of_groups)
 
         masks = known and (self.miner is None or bool(miner_facts(self.miner)))  # registered ones keep or drop a pair
-        square = known and distinct and columns is queries and self.miner is None
         return ScoreBlocks(
             self.similarity,
             queries.vectors,
@@ -372,7 +369,6 @@ class EmbeddingLoss(nn.Module):
             weight,
             masks,
             self.miner,
-            classes=queries.labels if square else None,
             size=max(1, b),
         )
 

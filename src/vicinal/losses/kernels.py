@@ -16,13 +16,10 @@ from torch import Tensor
 
 from vicinal.blockwise import policy, value_and_grad_op
 from vicinal.blockwise.blocks import block_rows, row_slices
-from vicinal.losses.contract import PairLoss, Pairs, RowTerms
+from vicinal.losses.contract import Pairs, RowTerms
 
 Steps = Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]
 """``(scores, relation, weight or None, *settings, with_grad) -> (total, number, nonzero, gradient)``."""
-
-ClassKernel = Callable[..., RowTerms | None]
-"""``(similarity, rows [b, d], classes [b], **settings) -> RowTerms``, or None where it does not apply."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,6 @@ class Kernel:
 
 KERNELS: dict[str, Kernel] = {}
 """All kernels of rows by name."""
-
-CLASS_KERNELS: dict[str, tuple[ClassKernel, float]] = {}
-"""By the name of a loss, what computes it of embeddings and classes without all scores, and its error in float32."""
 
 _IN_USE = [True]
 
@@ -126,18 +120,3 @@ def row_terms_op(name: str, steps: Steps) -> Callable[..., RowTerms]:
 
     op = value_and_grad_op(name, in_blocks, like, others="relation, weight", schema_of=steps)
     return lambda scores, *others: RowTerms(*op(scores, *others))
-
-
-def class_kernel(loss: str, *, float32: float) -> Callable[[ClassKernel], ClassKernel]:
-    """Register what computes the terms of a loss of embeddings and their classes without all scores."""
-
-    def make(run: ClassKernel) -> ClassKernel:
-        CLASS_KERNELS[loss] = run, float32
-        return run
-
-    return make
-
-
-def class_kernel_of(loss: PairLoss) -> ClassKernel | None:
-    """The kernel of classes of a loss, or None."""
-    return CLASS_KERNELS[loss.__name__][0] if _IN_USE[-1] and loss.__name__ in CLASS_KERNELS else None

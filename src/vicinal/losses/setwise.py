@@ -1,18 +1,14 @@
 """Losses of sets: classes as subsets of a batch, by submodular functions and volumes."""
 
 import math
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vicinal.blockwise import value_and_grad_op
-from vicinal.blockwise.row_blocks import inner_products
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between
 from vicinal.losses.contract import Pairs, RowTerms, pair_loss, row_products, row_terms, some
-from vicinal.losses.kernels import class_kernel, kernel
-from vicinal.losses.streaming import as_inner_product
 
 Sets = Literal["rest", "classes"]
 CutForm = Literal["information", "correlation", "ratio"]
@@ -144,75 +140,6 @@ def _check(ridge: float, offset: float, form: Form) -> None:
     check_choice("form", form, get_args(Form))
 
 
-@class_kernel("log_det", float32=1e-4)
-def _log_det_of_classes(
-    similarity: nn.Module,
-    rows: Tensor,
-    classes: Tensor,
-    *,
-    ridge: float = 0.5,
-    offset: float = 0.0,
-    form: Form = "correlation",
-) -> RowTerms | None:
-    r"""The loss of rows whose scores are inner products, in time that grows with b d^2.
-
-    $\det(XX^\top + \epsilon I_n) = \epsilon^{n-d}\det(X^\top X + \epsilon I_d)$, of all rows and of those of a class.
-    """
-    _check(ridge, offset, form)
-    score, vectors, _ = as_inner_product(similarity, rows, rows)
-    if score is not inner_products or len(rows) < 2:
-        return None
-    if offset:
-        vectors = nn.functional.pad(vectors, (0, 1), value=math.sqrt(offset))
-    (value,) = _volumes_op(vectors, classes, ridge, form == "correlation")
-    every = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-    return row_terms((value / len(rows)).expand(len(rows)), every)
-
-
-def _volume(rows: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Of ``rows [..., n, d]`` the summed log det of their inner products with the ridge, and its slope."""
-    n, d = rows.shape[-2:]
-    sides = rows.mT if n > d else rows  # the shorter side is first
-    matrix = sides @ sides.mT
-    matrix.diagonal(dim1=-2, dim2=-1).add_(ridge)
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    if bool(failed.any()):  # rounding of huge rows
-        volume = torch.linalg.slogdet(matrix).logabsdet.sum()
-        slope = torch.linalg.inv_ex(matrix).inverse @ sides
-    else:
-        volume = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum()
-        slope = torch.cholesky_solve(sides, factor)
-    volume = volume + math.prod(rows.shape[:-2]) * max(0, n - d) * math.log(ridge)
-    return volume, 2 * (slope.mT if n > d else slope)
-
-
-def _volumes(
-    rows: Tensor,
-    classes: Tensor,
-    ridge: float,
-    correlation: bool,  # noqa: FBT001
-    with_grad: bool,  # noqa: FBT001
-) -> tuple[Tensor, Tensor]:
-    """The volume of each class, summed, for ``correlation`` less that of all rows; and its slope ``[b, d]``."""
-    _, kind, count = torch.unique(classes, return_inverse=True, return_counts=True)
-    order = (count[kind] * len(count) + kind).argsort()
-    volume, slope = rows.new_zeros(()), torch.zeros_like(rows)
-    if correlation:
-        of_all, rise = _volume(rows, ridge)
-        volume, slope = volume - of_all, slope - rise
-    start = 0
-    for size, number in zip(*(each.tolist() for each in torch.unique(count, return_counts=True)), strict=True):
-        members = order[start : start + size * number]  # classes of one size are done at once
-        of_classes, rise = _volume(rows.index_select(0, members).view(number, size, -1), ridge)
-        volume = volume + of_classes
-        slope.index_add_(0, members, rise.reshape(len(members), -1))
-        start += size * number
-    return volume, slope
-
-
-_volumes_op = value_and_grad_op("volumes", _volumes, lambda rows, *_: (rows.new_empty(()), torch.empty_like(rows)))
-
-
 @pair_loss(
     "log_det",
     "square",
@@ -232,9 +159,7 @@ def log_det(pairs: Pairs, *, ridge: float = 0.5, offset: float = 0.0, form: Form
     semidefinite (cosines, inner products, kernels) the difference is >= 0 (Fischer), and 0 exactly if all unrelated
     pairs score 0. Two opposite directions span as little as two equal ones; with ``offset=1`` they span the most. The
     diagonal is read even where its weight is 0; the weight of a pair multiplies its score. Time grows with the cube of
-    the batch; for inner products and cosines of a batch with classes :class:`EmbeddingLoss` works in the d dimensions
-    of the rows, $\det(XX^\top + \epsilon I_n) = \epsilon^{n-d}\det(X^\top X + \epsilon I_d)$, without a matrix of
-    scores.
+    the batch.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -254,8 +179,6 @@ def log_det(pairs: Pairs, *, ridge: float = 0.5, offset: float = 0.0, form: Form
     used = counted.any(-1) | counted.any(0)
     diagonal = torch.where(used, pairs.raw_scores.diagonal() + offset, 1.0) + ridge
     apart = pairs.weight * (pairs.scores + offset)
-    if (terms := _log_det_by_factors(pairs, apart, diagonal, form)) is not None:
-        return terms
     value = _log_volume(apart * pairs.relation, diagonal)
     if form == "correlation":
         value = value - _log_volume(apart, diagonal)
@@ -271,80 +194,3 @@ def _log_volume(apart: Tensor, diagonal: Tensor) -> Tensor:
     """The log of the absolute determinant of the symmetric part of ``apart [n, n]`` with another diagonal."""
     matrix = ((apart + apart.mT) / 2).diagonal_scatter(diagonal, dim1=-2, dim2=-1)
     return cast(Tensor, torch.linalg.slogdet(matrix).logabsdet)
-
-
-@kernel("log_det_by_factors", loss="log_det", float32=1e-4)
-def _log_det_by_factors(pairs: Pairs, apart: Tensor, diagonal: Tensor, form: Form) -> RowTerms | None:
-    """By Cholesky's factors, class by class where the relation is that of small classes; not in a compiled graph."""
-    if torch.compiler.is_compiling():
-        return None
-    value = _log_volume_of_classes(apart, pairs.relation, diagonal)
-    if form == "correlation":
-        value = value - _factored_log_volume(apart, diagonal)
-    return _equal_shares(value, pairs)
-
-
-class _LogDet(torch.autograd.Function):
-    """Summed over matrices; by Cholesky's factor where they are positive definite, in half the time of elimination."""
-
-    @staticmethod
-    def forward(ctx: Any, apart: Tensor, diagonal: Tensor) -> Tensor:
-        matrix = (apart + apart.mT).mul_(0.5)
-        matrix.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
-        factor, failed = torch.linalg.cholesky_ex(matrix.mT)
-        ctx.definite = not bool(failed.any())
-        ctx.save_for_backward(factor if ctx.definite else matrix)
-        volume: Tensor = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum()
-        if not ctx.definite:
-            volume = torch.linalg.slogdet(matrix).logabsdet.sum()
-        return volume
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:
-        (saved,) = ctx.saved_tensors
-        inverse = torch.cholesky_inverse(saved) if ctx.definite else torch.linalg.inv_ex(saved).inverse
-        slope: Tensor = inverse.mT.mul_(slopes[0])  # it is symmetric, and stored by columns
-        diagonal = slope.diagonal(dim1=-2, dim2=-1)
-        of_diagonal = diagonal.clone()
-        diagonal.zero_()
-        return slope, of_diagonal
-
-
-def _members(relation: Tensor) -> Tensor | None:
-    """Rows of each class ``[K, m]``, len(relation) beyond them; None for no relation of classes, or one of few."""
-    size = len(relation)
-    if not size:
-        return None
-    related = relation.detach().clone().fill_diagonal_(1.0)
-    falling = torch.arange(size, 0, -1, dtype=related.dtype, device=related.device)
-    first = (related.sign() * falling).amax(-1)  # names the class
-    if not torch.equal((1 - (first[:, None] - first).abs_()).clamp_(min=0), related):
-        return None
-    _, kind, count = torch.unique(first, return_inverse=True, return_counts=True)
-    widest = int(count.max())
-    if 4 * len(count) * widest**2 > size**2:
-        return None
-    order = kind.argsort(stable=True)
-    kind = kind[order]
-    nth = torch.arange(size, device=kind.device) - (count.cumsum(0) - count)[kind]
-    member: Tensor = kind.new_full((len(count), widest), size).index_put_((kind, nth), order)
-    return member
-
-
-def _log_volume_of_classes(apart: Tensor, relation: Tensor, diagonal: Tensor) -> Tensor:
-    """:func:`_log_volume` of ``apart * relation``, class by class where the relation is that of small classes."""
-    member = _members(relation)
-    if member is None:
-        return _factored_log_volume(apart * relation, diagonal)
-    size = len(apart)
-    real = member < size
-    row = member.clamp(max=size - 1)
-    place = (row[:, :, None] * size + row[:, None]).reshape(-1)
-    both = real[:, :, None] & real[:, None]
-    blocks = torch.where(both, apart.reshape(-1).index_select(0, place).reshape(both.shape), 0.0)
-    return _factored_log_volume(blocks, torch.where(real, diagonal[row], 1.0))
-
-
-def _factored_log_volume(apart: Tensor, diagonal: Tensor) -> Tensor:
-    return cast(Tensor, _LogDet.apply(apart, diagonal))  # type: ignore[no-untyped-call]

@@ -11,7 +11,6 @@ from torch.utils.checkpoint import checkpoint
 from vicinal.blockwise.blocks import row_slices
 from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomputed, sum_at_once
 from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
-from vicinal.losses.kernels import class_kernel_of
 from vicinal.similarity import Cosine, Dot
 from vicinal.similarity.products import l2_normalize
 
@@ -84,7 +83,6 @@ class ScoreBlocks:
         masks: whether both are 0 or 1 throughout.
         miner: ``(scores, relation, weight) -> weight``, or None.
         column: of a slice of the rows, the one related column of each, ``[r, 1]``; None: there may be other numbers.
-        classes: ``[b]``, where the columns are the rows, those of a class are related and all count but itself.
         size: rows of a block.
     """
 
@@ -96,7 +94,6 @@ class ScoreBlocks:
     masks: bool
     miner: Callable[..., Tensor] | None = None
     column: Matrix | None = None
-    classes: Tensor | None = None
     size: int = 1
 
     def pairs(self, scores: Tensor, part: slice, stats: tuple[Tensor, ...] = (), *, counting: bool) -> Pairs:
@@ -139,10 +136,6 @@ def blocked_loss(
         setting_tensors: tensors that further settings are made of, which may pass gradients.
     """
     with torch.autocast(blocks.queries.device.type, enabled=False):
-        if blocks.classes is not None and (kernel := class_kernel_of(loss)) is not None:
-            terms = kernel(blocks.similarity, blocks.queries, blocks.classes, **hyper)
-            if terms is not None:
-                return reduce_terms((terms,), reduction)
         score, *sides = as_inner_product(blocks.similarity, blocks.queries, blocks.columns)
         counting = reduction == "mean_nonzero"
         if blocks.size >= len(blocks.queries):

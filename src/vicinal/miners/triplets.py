@@ -16,9 +16,6 @@ from vicinal.ranks.pairs import check_relation, split_pairs
 Kind = Literal["hard", "semihard", "violating", "easy"]
 Choice = Literal["hard", "semihard", "easy", "all"]
 
-FEW_RELATED = 48
-"""Up to so many related pairs in a row are gone through one by one, which is quicker than to sort the row."""
-
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
@@ -183,8 +180,7 @@ def _semihard(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float)
     if not most:
         return chosen
     for part in row_blocks(scores):
-        rows = scores[part], related[part], unrelated[part]
-        chosen[part] = _partners(*rows, margin, most) if most <= FEW_RELATED else _neighbors(*rows, margin)
+        chosen[part] = _partners(scores[part], related[part], unrelated[part], margin, most)
     return chosen
 
 
@@ -201,21 +197,6 @@ def _partners(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float,
         torch.maximum(chosen, near, out=chosen)
         exists[:, nth] = near.amax(dim=1)
     return chosen.scatter_(1, columns, chosen.gather(1, columns).maximum(exists)).bool()
-
-
-def _neighbors(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float) -> Tensor:
-    """By sorting both sides of each row."""
-    below = _next_below(scores, unrelated)  # [b, N] the highest unrelated score under each score
-    above = -_next_below(-scores, related)  # the lowest related score over each score
-    return (related & (scores - below <= margin)) | (unrelated & (above - scores <= margin))
-
-
-def _next_below(scores: Tensor, among: Tensor) -> Tensor:
-    """For each entry of ``scores [b, N]`` the highest score ``among`` the others that is less, or -inf."""
-    ordered = torch.where(among, scores, -torch.inf).sort(dim=1).values  # [b, N]
-    place = torch.searchsorted(ordered, scores.contiguous())  # how many are less
-    below = ordered.gather(1, (place - 1).clamp(min=0))
-    return torch.where(place > 0, below, -torch.inf)
 
 
 @register(

@@ -143,9 +143,14 @@ def audit_table(
     vectors = _vectors(model, table, new)
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
+    # a model that was fitted without groups refuses them, whatever column the table has
     fresh = fresh if model.bank_.groups is not None else replace(fresh, groups=None)
     queries = fresh.groups if model.notes_.get("query") else None
-    ours = measured_of(model, seen.expected[new], fresh.target, fresh.weights, queries=queries)
+
+    def measured(prediction: Array, thresholds: Array | None = None) -> Measured:
+        return measured_of(model, prediction, fresh.target, fresh.weights, thresholds, queries=queries)
+
+    ours = measured(seen.expected[new])
     copies = equal_content(table, {n: str(k) for n, k in model.kinds_.items()}, parts)
     counts = {part: parts.count(part) for part in ("bank", "held out", "new")}
     classes = getattr(model, "classes_", None)
@@ -158,12 +163,7 @@ def audit_table(
         task=table.task,
         rows=counts,
         scores=ours.scores,
-        baselines={
-            one.name: measured_of(
-                model, one.prediction, fresh.target, fresh.weights, one.thresholds, queries=queries
-            ).scores
-            for one in tuned
-        },
+        baselines={one.name: measured(one.prediction, one.thresholds).scores for one in tuned},
         by_class=ours.by_class,
         slices=error_slices(errors, _slice_columns(model, fresh)),
         target_slices=_along_target(model, errors, fresh),
