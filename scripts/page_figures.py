@@ -137,9 +137,8 @@ def networks() -> str:
 def added() -> str:
     """Errors after rows of another kind came, and seconds."""
     runs = results("extending")
-    some = runs[runs["part"].isin(["add", "weigh"])]
-    means = some.pivot_table(index="method", columns=["set", "rows"], values="error")
-    seconds = some.groupby(["method", "rows"])["seconds"].mean()
+    means = runs.pivot_table(index="method", columns=["set", "rows"], values="error")
+    seconds = runs.groupby(["method", "rows"])["seconds"].mean()
     shown = {
         "add": "`add`",
         "3 epochs": "`partial_fit`, 3 epochs",
