@@ -1,9 +1,8 @@
-"""Rows that come and rows that go, on texts of two kinds: a model beside others that are refitted.
+"""Rows that come, on texts of two kinds: a model beside others that are refitted.
 
-A model is fitted on 2,400 rows of one domain. Then labelled rows of another domain come (part "add"; "weigh": with a
-weight that the library chooses), or a tenth of its rows has to go ("forget"). Rivals are refitted on the same frozen
-vectors. Runs whose lines are there are passed over; the rows drawn are named by their checksum, and others under the
-same seed are refused. Vectors of texts are computed once, and cached.
+A model is fitted on 2,400 rows of one domain. Then labelled rows of another domain come. Rivals are refitted on the
+same frozen vectors. Runs whose lines are there are passed over; "draw" is the checksum of the rows drawn. Vectors of
+texts are computed once, and cached.
 
     python benchmarks/extending.py --data ../shared/data --out benchmarks/results/extending.csv
 """
@@ -26,7 +25,6 @@ from vicinal.encoders import EmbeddingCache, build_table_encoder
 from vicinal.evaluation import tuned_baselines
 
 OLD, ADDED, TEST = 2400, (100, 400, 1600), 1400
-WEIGHTED = 400
 
 
 def ratings(old: str, new: str) -> Callable[[Path], tuple[pd.DataFrame, pd.DataFrame]]:
@@ -61,7 +59,7 @@ class Rows:
 
 
 class Draw:
-    """Rows of the old domain, more of it for tests, rows of the new domain that come, and its test rows."""
+    """Rows of the old domain, rows of the new domain that come, and its test rows."""
 
     def __init__(self, name: str, seed: int, data: Path, cache: Path) -> None:
         old, new = PAIRS[name](data)
@@ -73,12 +71,10 @@ class Draw:
         rest = places[max(ADDED) :]
         rest = rest[~new["group"].iloc[rest].isin(set(new["group"].iloc[come])).to_numpy()][:TEST]
         first = rng.permutation(len(old))[: OLD + TEST // 2]
-        more = first[OLD:]
-        more = more[~old["group"].iloc[more].isin(set(old["group"].iloc[first[:OLD]])).to_numpy()]
         self.checksum = zlib.crc32(np.concatenate([first, come, rest]).astype(np.int64).tobytes())
         self.cache = cache
-        parts = old.iloc[first[:OLD]], old.iloc[more], new.iloc[come], new.iloc[rest]
-        self.old, self.like, self.new, self.test = (self._rows(part) for part in parts)
+        parts = old.iloc[first[:OLD]], new.iloc[come], new.iloc[rest]
+        self.old, self.new, self.test = (self._rows(part) for part in parts)
 
     def _rows(self, table: pd.DataFrame) -> Rows:
         frame = table.drop(columns=["label", "group"]).reset_index(drop=True)
@@ -135,21 +131,6 @@ def ways(draw: Draw, base: NeighborRegressor, new: Rows) -> Iterator[dict]:
         yield timed(method, rows, test, each)
 
 
-def weighed(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict]:
-    """The weight that the library chooses (1 unless another is better by more than its doubt), and epochs with it."""
-    del seconds
-    test, new = draw.test, draw.new.take(np.arange(WEIGHTED))
-    auto = {"sample_weight": "auto"}
-    say: dict[str, Callable[[], np.ndarray]] = {
-        "add, weight auto": lambda: copy.deepcopy(base).add(new.frame, new.labels, **auto).predict(test.frame),
-        "3 epochs, weight auto": lambda: (
-            copy.deepcopy(base).partial_fit(new.frame, new.labels, epochs=3, **auto).predict(test.frame)
-        ),
-    }
-    for method, each in say.items():
-        yield timed(method, WEIGHTED, test, each)
-
-
 def timed(method: str, rows: int, asked: Rows, say: Callable[[], np.ndarray]) -> dict:
     """A line of one method: its error on the rows ``asked``, and seconds of one processor."""
     started = time.process_time()
@@ -159,50 +140,20 @@ def timed(method: str, rows: int, asked: Rows, say: Callable[[], np.ndarray]) ->
     return {"method": method, "rows": rows, "seconds": took, "error": error(said, asked)}
 
 
-# Forgetting.
-
-
-def forgot(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict]:
-    """A tenth of the rows goes: predictions beside those of a bank that never had them, and beside refits."""
-    del seconds
-    gone = np.arange(0, OLD, 10)
-    rest, like = draw.old.take(np.setdiff1d(np.arange(OLD), gone)), draw.like
-    never, model = copy.deepcopy(base), copy.deepcopy(base)
-    at = np.flatnonzero(~np.isin(base.bank_.ids, gone))
-    never.bank_ = base.bank_.take(at)
-    started = time.process_time()
-    model.forget(gone)
-    took = time.process_time() - started
-    said = model.predict(like.frame)
-    apart = float(np.abs(said - never.predict(like.frame)).max())
-    yield {"method": "forget", "rows": len(gone), "seconds": took, "error": error(said, like), "value": apart}
-    yield timed("ridge", len(gone), like, lambda: by_rival("ridge", rest, like))
-    yield timed("kernel ridge", len(gone), like, lambda: by_rival("kernel ridge", rest, like))
-
-
-PARTS = {"add": added, "weigh": weighed, "forget": forgot}
-
-
 def run(given: argparse.Namespace) -> None:
     """What is missing."""
-    done = pd.read_csv(given.out) if given.out.is_file() else pd.DataFrame(columns=["set", "seed", "part", "draw"])
+    done = pd.read_csv(given.out) if given.out.is_file() else pd.DataFrame(columns=["set", "seed", "draw"])
     for seed, name in product(range(given.seeds), PAIRS):
-        there = done[(done["set"] == name) & (done["seed"] == seed)]
-        wanted = [part for part in PARTS if part not in set(there["part"])]
-        if not wanted:
+        if ((done["set"] == name) & (done["seed"] == seed)).any():
             continue
         draw = Draw(name, seed, given.data, given.cache)
-        if len(there) and (there["draw"] != draw.checksum).any():
-            raise ValueError(f"{given.out}: expected the draw {draw.checksum} of {name}, seed {seed}, got another")
         started = time.process_time()
         base = draw.model(draw.old)
         seconds = time.process_time() - started
-        for part in wanted:
-            known = {"part": part, "set": name, "seed": seed, "draw": draw.checksum, "readout": base.readout_}
-            lines = pd.DataFrame([known | line for line in PARTS[part](draw, base, seconds)])
-            done = pd.concat([done, lines], ignore_index=True) if len(done) else lines
-            done.round(6).to_csv(given.out, index=False)
-            print(name, seed, part, flush=True)
+        known = {"set": name, "seed": seed, "draw": draw.checksum, "readout": base.readout_}
+        lines = pd.DataFrame([known | line for line in added(draw, base, seconds)])
+        done = pd.concat([done, lines], ignore_index=True) if len(done) else lines
+        done.round(6).to_csv(given.out, index=False)
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ from ``COL name VAL value``. Every figure is a line of the CSV as soon as it is 
 
     python benchmarks/matching_rows.py --data DATA/retrieval --cache runs/matching-rows
     python benchmarks/matching_rows.py --data DATA/retrieval --cache runs/matching-rows --tune   # an hour a set
-    python benchmarks/matching_rows.py --tables      # the tables of what is there
 """
 
 import argparse
@@ -23,25 +22,19 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
-from vicinal.calibration import best_f1, clopper_pearson_upper, precision_threshold
+from vicinal.calibration import best_f1
 from vicinal.estimators import RowMatcher, TuningPlan
 from vicinal.estimators.pair_features import shown_text
 from vicinal.estimators.pair_scorers import BoostedPairs
 from vicinal.metrics import link_quality
 
 SETS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")
-SEEDS, SPLITS, DRAWS = 3, 20, 1000
+SEEDS, DRAWS = 3, 1000
 READ, LINKAGE = "matcher, tune='all'", "recordlinkage, logistic regression"
 PLAN = TuningPlan(tune="all", epochs=4, rows=10_000, batch_size=32, precision="bf16-mixed")
 """What ``tune="all"`` does by itself, but in bfloat16."""
 
 OUT = Path(__file__).parent / "results" / "matching_rows.csv"
-PUBLISHED = {
-    "Magellan": (43.6, 49.1, 71.9, 98.4),
-    "DeepMatcher": (62.8, 69.3, 66.9, 98.4),
-    "Ditto": (89.33, 75.58, 86.76, 98.99),
-}
-"""Test F1 on the same pairs: Magellan and DeepMatcher by Mudgal et al., SIGMOD 2018, Ditto by Li et al., PVLDB 14."""
 
 
 def parsed(text: str) -> dict[str, str]:
@@ -125,7 +118,7 @@ def boosted_by_scikit_learn(features: np.ndarray, matches: np.ndarray, seed: int
 
 
 def by_features(lines: Lines, name: str, model: RowMatcher, pairs: pd.DataFrame) -> None:
-    """The scorer on parts of the features, and a promised precision over many splits of all pairs."""
+    """The scorer on parts of the features."""
     features, matches = model.tables_.pair_features(positions(model, pairs)), pairs["match"].to_numpy()
     train, valid, test = (pairs["split"].to_numpy() == part for part in ("train", "valid", "test"))
     names = model.tables_.features.names
@@ -141,29 +134,6 @@ def by_features(lines: Lines, name: str, model: RowMatcher, pairs: pd.DataFrame)
                 chances = fit(features[train][:, columns], matches[train], seed)
                 threshold = best_f1(chances(features[valid][:, columns]), matches[valid])
                 lines.put(name, method, seed, scored(chances(features[test][:, columns]), matches[test], threshold))
-    for seed in range(SPLITS):
-        if not lines.has(name, "promise", seed):
-            lines.put(name, "promise", seed, promised(features, matches, seed))
-
-
-def promised(features: np.ndarray, matches: np.ndarray, seed: int) -> dict[str, float]:
-    """A promise of 95 % on a split of all pairs, 60/20/20: kept, broken by more than chance, or refused."""
-    part = np.random.default_rng(seed).choice(3, len(matches), p=[0.6, 0.2, 0.2])
-    chances = boosted(features[part == 0], matches[part == 0], seed)
-    try:
-        least = precision_threshold(chances(features[part == 1]), matches[part == 1], 0.95)
-    except ValueError:
-        return {"refused": 1.0, "broken": 0.0}
-    said, truth = chances(features[part == 2]) >= least, matches[part == 2]
-    quality = link_quality(said, truth)
-    highest = float(clopper_pearson_upper(int((said & (truth == 1)).sum()), int(said.sum()), 0.05))
-    return {
-        "refused": 0.0,
-        "broken": float(highest < 0.95),
-        "below": float(quality.precision < 0.95),
-        "precision": quality.precision,
-        "recall": quality.recall,
-    }
 
 
 def tfidf(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame) -> None:
@@ -279,55 +249,11 @@ def by_recordlinkage(lines: Lines, name: str, tables: list[pd.DataFrame], pairs:
     lines.put(name, LINKAGE, 0, scored(chances[test], matches[test], threshold))
 
 
-def row_of(*cells: object) -> str:
-    """A row of a table in Markdown."""
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def markdown() -> str:
-    """The tables of the page."""
-    table = pd.read_csv(OUT)
-    figures = table.groupby(["set", "method", "what"])["value"]
-    mean, std = figures.mean().unstack(), figures.std().unstack()
-    there = [name for name in SETS if (name, "matcher") in mean.index]
-    head = [row_of("test F1", *there), row_of(*["---"] * (1 + len(there)))]
-    rows = list(head)
-    methods = ("matcher", READ, "matcher, words counted once", "the pair alone", "read as texts alone")
-    for method in (*methods, "string similarities, boosting", LINKAGE, "tf-idf, logistic regression"):
-        cells = []
-        for name in there:
-            if (name, method) not in mean.index:
-                cells.append("")
-                continue
-            f1, low, high = 100 * mean.loc[(name, method), ["f1", "low", "high"]]
-            deviation = 100 * std.loc[(name, method), "f1"]
-            seeds = "" if np.isnan(deviation) else f" ± {deviation:.1f}"
-            cells.append(f"{f1:.1f}{seeds} ({low:.1f} to {high:.1f})")
-        rows.append(row_of(method, *cells))
-    for method, published in PUBLISHED.items():
-        rows.append(row_of(f"{method}, published", *(published[SETS.index(name)] for name in there)))
-    rows += ["", row_of("matches among the first k candidates", *there), head[1]]
-    for k in (1, 5, 10, 20):
-        share = (f"{mean.loc[(name, 'matcher'), f'recall at {k}']:.4f}" for name in there)
-        rows.append(row_of(k, *share))
-    rows += ["", row_of("20 splits", "below 95 %", "broken", "refused", "precision", "recall"), row_of(*["---"] * 6)]
-    promise = table[table["method"] == "promise"].groupby(["set", "what"])["value"]
-    for name in [each for each in SETS if each in table.loc[table["method"] == "promise", "set"].tolist()]:
-        total, average = promise.sum().loc[name], promise.mean().loc[name]
-        counts = (int(total.get(what, 0)) for what in ("below", "broken", "refused"))
-        means = (f"{average.get(what, np.nan):.3f}" for what in ("precision", "recall"))
-        rows.append(row_of(name, *counts, *means))
-    return "\n".join(rows)
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"))
     parser.add_argument("--sets", nargs="*", default=list(SETS))
     parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--tables", action="store_true")
     arguments = parser.parse_args()
-    if not arguments.tables:
-        run(arguments.data, arguments.cache, arguments.sets, tune=arguments.tune)
-    print(markdown())
+    run(arguments.data, arguments.cache, arguments.sets, tune=arguments.tune)

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -579,3 +580,13 @@ def test_a_missing_package_is_named(monkeypatch, capsys, folders):
     for command in ("serve", "explore"):
         assert run([command, str(folders / "houses")]) == 2
         assert f"{command}: expected the packages of the extra serve, got no uvicorn" in capsys.readouterr().err
+
+
+def test_a_column_that_is_not_given_is_not_mistaken_for_another_of_the_model():
+    from vicinal.serve.requests import table_of
+
+    model = SimpleNamespace(feature_names_in_=["rate_marriage", "yrs_married"], notes_={}, kinds_={})
+    with pytest.raises(ValueError, match=r"'rate_marriage'.*got none; null stands for a gap"):
+        table_of(model, [{"yrs_married": 13}])
+    with pytest.raises(ValueError, match="did you mean 'rate_mariage'"):
+        table_of(model, [{"yrs_married": 13, "rate_mariage": 4}])

@@ -129,11 +129,13 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
             *(str(s.row), s.part, *(_cell(one) for one in (s.label, s.expected, s.neighbors))),
             f"{s.score:.2f}" if s.chance is None else f"{s.chance:.0%}",
         ]
-        for s in listed[: _LISTED if whole else _FIRST]
+        for s in listed[:_LISTED]
     ]
     if lines:
         headings = ["id", "part", "label", "expected", "neighbors", "suspicion" if record.several else "wrong with"]
         print_rows("", headings, lines, names=True)
+    if len(listed) > _LISTED:
+        output.print(f"{len(listed) - _LISTED} more; --json has all.", markup=False)
 
 
 def _cell(value: object) -> str:
@@ -142,8 +144,8 @@ def _cell(value: object) -> str:
     return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
 
 
-_LISTED, _FIRST = 10, 5
-"""Suspects that are printed with ``--verbose``, and without."""
+_LISTED = 10
+"""Suspects that are printed."""
 
 _LETTERS = 16
 """Most letters of a label to show."""

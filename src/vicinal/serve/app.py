@@ -335,8 +335,10 @@ def _page(described: dict[str, Any], models: list[str]) -> str:
     names = ", ".join(html.escape(name) for name in models)
     pages = ", ".join(f'<a href="models/{quote(name)}/explore/">Explore {html.escape(name)}</a>' for name in models)
     return (
-        "<!doctype html><html lang=en><meta charset=utf-8><title>vicinal</title><link rel=icon href=data:,><style>"
-        "body{font:16px sans-serif;"
-        "max-width:50em;margin:2em auto}dt{margin-top:1em}</style><h1>vicinal</h1>"
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        "<title>vicinal</title><link rel=icon href=data:,><style>:root{color-scheme:light dark}"
+        "body{font:16px sans-serif;max-width:50em;margin:2em auto;padding:0 1em;overflow-wrap:anywhere}"
+        "dd{margin-left:1em}dt{margin-top:1em}"
+        "</style><h1>vicinal</h1>"
         f"<p>Models: {names}. {pages}. <a href=openapi.json>openapi.json</a></p><dl>{''.join(lines)}</dl></html>"
     )

@@ -211,9 +211,10 @@ def table_of(model: BankedEstimator, rows: list[dict[str, Any]], *, whole: bool 
     for place, row in enumerate(rows):
         for name in read:
             if name not in row and name not in derived:
+                likely = nearest(name, [other for other in row if other not in read])
                 raise ValueError(
                     f"rows: expected the column {short(name)}, which the model reads, in row {place}, got "
-                    f"none{nearest(name, row)}; null stands for a gap"
+                    f"none{likely}; null stands for a gap"
                 )
     cells = {
         name: [checked_cell(row.get(name), model.kinds_.get(name), name, place) for place, row in enumerate(rows)]
