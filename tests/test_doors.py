@@ -253,15 +253,25 @@ LONG = {
     for name in (
         "dear_scores",
         "exposure",
-        "many_classes",
+        "fewer_rows",
+        "harder_columns",
+        "hidden_links",
         "learners_of_slices",
+        "many_classes",
+        "missing_numbers",
         "odd_ones",
         "parts_of_vectors",
+        "several_members",
         "shapes_as_sets",
+        "shifted_digits",
+        "taught_by_a_ranker",
+        "tidy_weights",
         "two_halves",
+        "ways_to_step",
+        "what_is_forgotten",
     )
 }
-"""Doors that take a second or more, for ``make test-all``."""
+"""Doors that take most of a second or more, for ``make test-all``."""
 DOORS = [pytest.param(door, marks=[pytest.mark.slow] if door in LONG else []) for door in sorted(BEHIND)]
 
 

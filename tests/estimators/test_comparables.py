@@ -117,8 +117,8 @@ def by_reference(model, frame, *, known=False):
 @pytest.mark.parametrize("case", CASES)
 def test_trees_agree_with_numpy_from_lightgbms_text_to_the_prediction(case):
     model = fitted("trees", case)
-    said = model.predict(NEW).reshape(len(NEW), -1)
-    np.testing.assert_allclose(said, by_reference(model, NEW), rtol=1e-9, atol=1e-9)
+    some = NEW[:6]
+    np.testing.assert_allclose(model.predict(some).reshape(6, -1), by_reference(model, some), rtol=1e-9, atol=1e-9)
     some = FRAME[:9]
     said = model.predict(some, ids=range(9)).reshape(9, -1)
     np.testing.assert_allclose(said, by_reference(model, some, known=True), rtol=1e-9, atol=1e-9)

@@ -14,6 +14,8 @@ from vicinal.estimators.encoder_choice import MINILM, EncoderChoice, choose_enco
 
 GOOD = ("wonderful", "lovely", "superb", "delightful", "charming", "splendid", "marvelous", "pleasant")
 BAD = ("dreadful", "awful", "nasty", "horrible", "miserable", "vile", "dismal", "disgusting")
+QUICK = ((1, ()), (1, ("pair0", "pair1")), (3, ()))
+"""How many columns beside which of a pair that is named are tried by ``make test``."""
 needs_minilm = pytest.mark.skipif(not MINILM.installed, reason="the package of MiniLM's weights is not installed")
 
 
@@ -136,8 +138,14 @@ def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp
 
 
 @needs_minilm
-@pytest.mark.parametrize("columns", [1, *(pytest.param(many, marks=pytest.mark.slow) for many in (2, 3, 4, 5, 6))])
-@pytest.mark.parametrize("named", [{}, {"pair0": "pair:minilm", "pair1": "pair:minilm"}])
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        pytest.param(many, dict.fromkeys(pair, "pair:minilm"), marks=[] if (many, pair) in QUICK else pytest.mark.slow)
+        for many in range(1, 7)
+        for pair in ((), ("pair0", "pair1"))
+    ],
+)
 def test_any_number_of_text_columns_is_planned_probed_and_chosen_for(few, columns, named, cache):
     frame, first = reviews(48)
     kinds = {name: "text" for name in [*(f"text{place}" for place in range(columns)), *named]}

@@ -184,8 +184,8 @@ def test_folds_and_an_index_read_out_alike():
     assert (asked.out_of_fold_predictions()[1] > folds.out_of_fold_predictions()[1]).all()
     with pytest.raises(ValueError, match=r"^quantile: expected a model that held rows out"):
         folds.for_loss(quantile=0.5).predict_interval(NEW, 0.7)
-    by_rows = {**NETWORK, "readout": "rows", "random_state": 0}
-    whole, near = (NeighborRegressor(index=index, **by_rows).fit(X, Y) for index in (None, "exact"))
+    settings = {**NETWORK, "readout": "rows"}
+    whole, near = (NeighborRegressor(random_state=0, index=index, **settings).fit(X, Y) for index in (None, "exact"))
     np.testing.assert_allclose(near.predict(NEW, link="sinh"), whole.predict(NEW, link="sinh"), rtol=1e-6)
 
 

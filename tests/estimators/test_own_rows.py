@@ -37,7 +37,7 @@ def model(request):
     if request.param in ("network", "rows"):
         small["readout"] = {"network": "attention"}.get(request.param, request.param)
     if request.param in ("exact", "faiss:HNSW16"):
-        small |= {"readout": "attention", "index": request.param}
+        small |= {"readout": "rows", "index": request.param}
     return kind(**({"metric": "kernel"} if request.param == "kernel" else small)).fit(frame, labels)
 
 

@@ -123,6 +123,9 @@ def test_intervals_cover_and_are_wider_where_rows_are_far():
     assert widths.max() > 1.01 * widths.min()
     far = frame.iloc[:1].assign(size=frame["size"].max() * 3)
     assert np.ptp(model.predict_interval(far), axis=1)[0] > 1.05 * np.median(widths)
+    vectors = torch.from_numpy(np.concatenate([model.embed(each) for each in (frame[:1], far)]))
+    near, beyond = model._range(vectors, {"ids": None, "groups": None}, 0.9)[2].tolist()
+    assert beyond > 1.05 * near
 
 
 def test_classes_get_probabilities(rows):
