@@ -8,6 +8,7 @@ import pytest
 
 from vicinal.encoders import infer_kinds
 from vicinal.encoders.kinds import read_list
+from vicinal.encoders.numeric import NumberEncoder
 
 N = 40
 WORDS = ["fine", "red house by the sea", "old", "very long and winding road to nowhere"]
@@ -59,6 +60,13 @@ def test_ids_by_name():
     assert kind_of([f"name {k % 38}" for k in range(N)], "row_id").kind is None
     assert kind_of(values, "paid").kind == "number"
     assert kind_of(values, "grid").kind == "number"
+
+
+def test_codes_that_hardly_repeat_are_numbers():
+    codes = [f"{place:05d}" for place in range(400, 400 + N)]
+    assert kind_of(codes).kind == "number"
+    assert kind_of([*codes[:15], *codes[:5] * 5]).kind == "category"
+    assert NumberEncoder("x").fit(pd.DataFrame({"x": codes})).mean == pytest.approx([419.5])
 
 
 @pytest.mark.parametrize("name", ["+49 (30) 0{}", "https://a.b/c?d={}", "DE{} {}", "user{}@a.com"])

@@ -13,7 +13,8 @@ from references.tables import QUICK, table
 from vicinal.cli import run
 from vicinal.encoders.kernel_projector import KernelProjector
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, kernel_metric, load_model
-from vicinal.estimators.kernel_metric import nearness_by_column, take_kernel
+from vicinal.estimators.kernel_metric import may_be_kernel, nearness_by_column, take_kernel
+from vicinal.estimators.presets import settings_of
 from vicinal.heads import Kriging
 from vicinal.training.likelihood import TableKernel
 
@@ -186,6 +187,13 @@ def test_columns_that_say_nothing_new_do_no_harm(rows, readout, change):
     train, test = np.arange(200), np.arange(200, 260)
     model = NeighborRegressor(**FEW, readout=readout, columns=columns).fit(changed.iloc[train], price[train])
     assert model.score(changed.iloc[test], price[test]) > 0.9
+
+
+@pytest.mark.parametrize(("width", "tried"), [(64, True), (65, False)])
+def test_short_vectors_are_tried_with_a_kernel_by_default(width, tried):
+    settings = settings_of(NeighborRegressor())
+    assert may_be_kernel(settings, {"size": "vector", "age": "number"}, width) is tried
+    assert not may_be_kernel(settings, {"title": "text"}, width)
 
 
 def test_ten_rows_and_equal_rows():

@@ -1,5 +1,6 @@
 """Times: the latest rows are tested on, those before them held out, and evaluate says since when errors are others."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,8 @@ from vicinal.estimators import load_model
 from vicinal.evaluation import tuned_baselines
 from vicinal.evaluation.audit import error_by_period, find_drift
 from vicinal.report.audit import audit_findings
-from vicinal.workflows import TableJob, audit_table, fit_table, plan_fit, refit_model
+from vicinal.workflows import TableJob, add_table, audit_table, fit_table, plan_fit, predict_table, refit_model
+from vicinal.workflows.opening import open_table
 
 ROWS = 300
 
@@ -103,6 +105,31 @@ def test_a_refit_is_compared_on_the_latest_rows(fitted, tmp_path):
     day = pd.to_datetime(sold()["day"])
     assert outcome.replaced
     assert day[split.train].max() < day[split.validation].min() <= day[split.validation].max() < day[split.test].min()
+
+
+def test_a_series_that_rises_is_followed_beyond_its_range(tmp_path):
+    random, month = np.random.default_rng(0), np.arange(120)
+    season = np.array(["cold", "mild", "warm", "mild"])[month % 12 // 3]
+    price = 0.5 * month + 3.0 * (season == "warm") + random.normal(0, 0.5, 120)
+    frame = pd.DataFrame(
+        {"month": pd.date_range("2014-01-01", periods=120, freq="MS"), "season": season, "price": price}
+    )
+    lines, job = [], TableJob(frame[:110], "price", time="month", parameters={"metric": "kernel"}, baselines=False)
+    fit_table(job, tmp_path / "model", log=lines.append)
+    assert "month is learned from, too, as it tells of later rows (--drop month if not)" in lines
+    later, former = frame[100:110], price[:88].max()
+    said = predict_table(tmp_path / "model", later.drop(columns="price")).columns["prediction"]
+    assert np.abs(said - price[100:110]).max() < 2.5
+    assert (price[100:110] > former).mean() > 0.5 < (np.array(said) > former).mean(), (
+        "beyond all labels that were trained on"
+    )
+    add_table(tmp_path / "model", later)
+    assert len(load_model(tmp_path / "model").bank_) == 98
+    refit_model(tmp_path / "model", frame)
+    assert list(load_model(tmp_path / "model").kinds_) == ["season", "month"]
+    dropped = replace(job, drop=["month"])
+    assert list(open_table(dropped).kinds) == ["season"]
+    assert list(open_table(replace(job, source=frame.assign(price=random.normal(size=120)))).kinds) == ["season"]
 
 
 @pytest.mark.parametrize(

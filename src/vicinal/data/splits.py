@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -18,6 +19,9 @@ from vicinal.core.untrusted import Saved, read_saved
 from vicinal.data.table import Table, check_groups
 
 VERSION = 1
+GAIN, LATEST, FEW_LEVELS = 0.5, 20_000, 30
+"""Share of the squared error that reading times must save; rows and levels of a category that are looked at."""
+
 CANDIDATES = 16  # draws of groups, of which the one whose share of rows is nearest to what was asked is taken
 
 
@@ -140,6 +144,46 @@ def split_by_time(
     parts = (moments < middle, (moments >= middle) & (moments < first), moments >= first)
     train, validated, tested = (np.flatnonzero(part) for part in parts)
     return Split(train, validated, tested, seed)
+
+
+def time_tells(frame: pd.DataFrame, times: NDArray[Any], target: NDArray[np.float64], test: float) -> bool:
+    r"""Whether a ridge regression predicts later rows better that reads their times, too, by a share of ``GAIN``.
+
+    It reads numbers (gaps as their mean) and categories of few levels, standardized. Of the rows before those to test
+    on the earlier three quarters are fitted, and the others predicted.
+
+    Args:
+        frame: the other columns ``[n, c]``.
+        times: ``[n]``, numbers or datetime64.
+        target: numbers ``[n]``.
+        test: share of the latest rows, which are not looked at.
+
+    >>> t = np.arange(40.0)
+    >>> time_tells(pd.DataFrame({"x": t % 3}), t, 2 * t, 0.2), time_tells(pd.DataFrame({"x": t % 3}), t, t % 3, 0.2)
+    (True, False)
+    """
+    order = np.argsort(times, kind="stable")[-LATEST:]
+    order = order[: len(order) - round(test * len(order))]
+    fitted = 3 * len(order) // 4
+    some = frame.iloc[order]
+    few = [name for name, cells in some.items() if pd.api.types.is_numeric_dtype(cells) or _few_levels(cells)]
+    columns = pd.get_dummies(some[few], dtype=np.float64)
+    numbers = columns.fillna(columns.iloc[:fitted].mean()).fillna(0.0).to_numpy(dtype=np.float64)
+    when = (times[order].astype("datetime64[s]") if times.dtype.kind == "M" else times[order]).astype(np.float64)
+    errors = []
+    for values in (numbers, np.column_stack([numbers, when])):
+        scale = values[:fitted].std(axis=0)
+        values = (values - values[:fitted].mean(axis=0)) / np.where(scale > 0, scale, 1.0) * (scale > 0)
+        labels, known = target[order], values[:fitted]
+        middle = labels[:fitted].mean()
+        slopes = np.linalg.solve(known.T @ known + np.eye(values.shape[1]), known.T @ (labels[:fitted] - middle))
+        errors.append(float(np.square(labels[fitted:] - middle - values[fitted:] @ slopes).mean()))
+    return errors[1] < (1 - GAIN) * errors[0]
+
+
+def _few_levels(cells: "pd.Series[Any]") -> bool:
+    is_text = cells.dtype == object or isinstance(cells.dtype, pd.StringDtype | pd.CategoricalDtype)
+    return is_text and all(isinstance(cell, str | float) for cell in cells) and cells.nunique() <= FEW_LEVELS
 
 
 def _moment_from(counts: NDArray[np.int64], share: float, least: int) -> int:

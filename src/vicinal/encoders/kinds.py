@@ -136,6 +136,8 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
         return paths
     if all(map(_reads_as_number, often)):
         if any(re.match(r"\s*0\d", value) for value in often):
+            if 2 * len(distinct) > len(values) > FEW:  # as categories they would tell nothing
+                return ColumnKind("number", f"digits with leading zeros, {_count(distinct)}")
             return ColumnKind("category", f"digits with leading zeros, {_count(distinct)}")
         return ColumnKind("number", "text that reads as numbers")
     if all(map(is_date, often)):

@@ -696,8 +696,10 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             )
         if change.what == "add":
             columns = [str(name) for name in self.bank_.store.columns or []]
-            numbers = [name for name, kind in self.kinds_.items() if kind == "number"]
+            dated = [name for name, form in self.form_.columns.items() if form.kind in ("date", "duration")]
+            numbers = [name for name, kind in self.kinds_.items() if kind == "number" and name not in dated]
             frame, vectors = added_rows(change, columns, numbers)
+            frame = self.form_.of_columns(dated).read(frame)
             known = {"ids": change.ids, "groups": change.groups, "sample_weight": change.weights}
             self.add_embedded(frame, vectors, change.labels, **known, new_classes=change.new_classes)
         elif change.what == "relabel":

@@ -187,6 +187,7 @@ def fit_best(
         codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups, len(encoder.kinds))
     )
     plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
+    plain |= kernels and codec.kind == "numbers"
     with seeded():
         first = kernel_of(copy.deepcopy(encoder)) if kernels and not trees else None
         if trees:

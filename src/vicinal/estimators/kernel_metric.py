@@ -55,7 +55,7 @@ def may_be_kernel(
         width: numbers of an encoded row.
         frozen: for classes, whether no encoder is trained; None: for numbers.
     """
-    plain = width <= _WIDEST and all(kind in ("number", "category") for kind in kinds.values())
+    plain = width <= _WIDEST and all(kind in ("number", "category", "vector") for kind in kinds.values())
     if frozen is not None:
         plain = frozen and settings["readout"] == "auto"
     fits = settings["head"] == "nona" and settings["loss"] is None and settings["similarity"] in ("l2", "squared_l2")

@@ -31,7 +31,7 @@ from vicinal.data.cells import missing_cells
 from vicinal.data.leaks import ColumnLeak
 from vicinal.data.sets import join_columns
 from vicinal.data.sources import root_of, table_name
-from vicinal.data.splits import split_by_time
+from vicinal.data.splits import split_by_time, time_tells
 from vicinal.data.table import FEWEST, Dropped, check_column, check_groups, table_kinds, without_weightless
 from vicinal.data.target import read_target
 from vicinal.encoders import Kind, infer_kinds
@@ -203,6 +203,8 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         form=form,
     )
     table = table if job.query is None else _of_ranked_queries(table)
+    if job.time is not None and use is None and job.time not in job.drop and table.task == "regression" and not also:
+        table = _with_time(table, job, notes)
     if job.separator is not None and all(len(names) == 1 for names in table.target):
         raise ValueError(
             f"separator: expected one that is between classes in some cells of {short(job.target)}, got "
@@ -315,6 +317,15 @@ def groups_sentence(table: Table) -> str:
     if table.groups is None or len(set(table.groups.tolist())) < len(table):
         return ""
     return LONE_GROUPS
+
+
+def _with_time(table: Table, job: TableJob, notes: list[str]) -> Table:
+    """The table with its times as a column to learn from, and a note that says so, if they tell of later rows."""
+    if table.times is None or not time_tells(table.frame, table.times, table.target, job.test):
+        return table
+    times, name = pd.Series(table.times, index=table.frame.index), short_text(job.time)
+    notes.append(f"{name} is learned from, too, as it tells of later rows (--drop {name} if not)")
+    return replace(table, frame=table.frame.assign(**{str(job.time): times}))
 
 
 def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
