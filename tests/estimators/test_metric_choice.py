@@ -44,7 +44,7 @@ def test_steps_are_of_trees_and_equal_what_these_give(tmp_path):
 @pytest.mark.parametrize(("factor", "chosen"), [(1 - PATIENCE - 0.01, "network"), (1 - PATIENCE + 0.01, "kernel")])
 def test_a_network_has_to_be_better_by_more_than_a_twentieth(monkeypatch, factor, chosen):
     frame, y = rows()
-    errors = iter([factor, 1.0])
+    errors = iter([1.0, factor])  # of the kernel, of the network
     one = torch.ones(1, dtype=torch.float64)
     monkeypatch.setattr(FittedModel, "held_out_errors", lambda self: (one * next(errors, 1.0), one))
     settings = {**SETTINGS, "readout": "rows", "index": "exact"}  # of which there are no trees

@@ -11,7 +11,8 @@ import torch
 from references.models import tiny_bert
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, TuningPlan, load_model
 from vicinal.estimators.plan import EPOCHS, Timing, choose_plan, read_plan
-from vicinal.estimators.tuning import TunedEstimator
+from vicinal.estimators.trials import Trial
+from vicinal.estimators.tuning import TunedEstimator, may_win
 from vicinal.training import NeighborModule
 
 pytest.importorskip("transformers")
@@ -164,6 +165,15 @@ def test_nothing_is_tuned_or_trained_on_when_the_time_is_over(folder, monkeypatc
     chosen = model(folder, tune="auto", minutes=1e-9).fit(x, y)
     assert chosen.plan_.tune == "none"
     assert len(chosen.history_.train_error) == 1
+
+
+@pytest.mark.parametrize(("error", "wins"), [(1.9**0.5, True), (2.1**0.5, False), (None, True)])
+def test_a_network_of_twice_the_squared_error_is_not_tuned(error, wins):
+    known = {"readout": "rows", "target_transform": "none", "tune": "none", "out_of_fold": None, "constant": 3.0}
+    trees = Trial(metric="trees", measure="rmse", held_out=1.0, **known)
+    assert may_win([trees, Trial(metric="network", measure="rmse", held_out=error, **known)]) is wins
+    assert may_win([trees.model_copy(update={"metric": "network"}), trees])
+    assert may_win([])
 
 
 def test_an_index_is_made_of_the_encoder_that_is_chosen(folder):

@@ -11,7 +11,7 @@ from torch import nn
 
 from vicinal.heads import NONA, Dense
 from vicinal.masks import SoftStep
-from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings, train
+from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings, fit, train
 from vicinal.training.error import error_of
 from vicinal.training.rows import RowBatches, RowSubset
 
@@ -130,6 +130,17 @@ def test_early_stopping_stops():
     settings = TrainingSettings(max_epochs=100, batch_size=16, learning_rate=1e-12, patience=2, accelerator="cpu")
     history = train(network(), rows(), rows(30, seed=1), settings)
     assert len(history.validation_error) < 100
+
+
+def test_what_cannot_reach_an_error_is_given_up(monkeypatch):
+    """Four epochs are needed to tell, and with steps of nearly nothing no error falls."""
+    monkeypatch.setattr(fit, "_TRIED", 16)  # four epochs of four steps
+    settings = TrainingSettings(max_epochs=12, batch_size=16, learning_rate=1e-12, patience=12, accelerator="cpu")
+    counts = [
+        len(train(network(), rows(), rows(30, seed=1), settings, reach=reach).validation_error)
+        for reach in (0.0, float("inf"))
+    ]
+    assert counts == [4, 12]
 
 
 def test_an_interrupted_run_resumes_to_the_same_end(tmp_path):

@@ -3,6 +3,7 @@
 import copy
 import functools
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core.progress import time_left
+from vicinal.core.progress import ending_in, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
@@ -26,6 +27,7 @@ from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
 from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
+    HOPELESS,
     PATIENCE,
     WHOLE,
     check_kernel,
@@ -141,7 +143,7 @@ def fit_on_scale(
         if settings["index"] is None and (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
             tried = {}
             for one in ("none", "log"):
-                with seeded():
+                with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
                     tried[one] = fit_kernel(rows, on(one, rows.labels), copy.deepcopy(part), settings, seed)
             units = {one: each.error_in_label_units(*each.all_left_out()) for one, each in tried.items()}
             name = min(units, key=lambda one: units[one])
@@ -196,12 +198,12 @@ def fit_best(
     # no network is as good on such tables (docs/results/predict.md)
     if first is not None and ((trees and plain) or time_left() <= 0):
         return first
-    network = fit_network(rows, codec, encoder, settings, seed)
+    least = math.inf if first is None else weighted_mean(*first.held_out_errors())
+    network = fit_network(rows, codec, encoder, settings, seed, reach=HOPELESS * least / codec.unit() ** 2)
     if first is None:
         return network
     # few rows are held out: a network must gain a share, and of classes more than luck explains
-    error, least = (weighted_mean(*one.held_out_errors()) for one in (network, first))
-    better = error < (1 - PATIENCE) * least
+    better = weighted_mean(*network.held_out_errors()) < (1 - PATIENCE) * least
     if better and (frozen is None or network.surely_below(first)):
         first, network = network, first
     return first.chosen_over(network)
@@ -255,8 +257,13 @@ def fit_network(
     seed: int,
     start: NeighborNetwork | None = None,
     epochs: int = 0,
+    reach: float = math.inf,
 ) -> FittedModel:
-    """Train encoder, projector and head, and fill the bank; with ``start`` from its weights, for so many epochs."""
+    """Train encoder, projector and head, and fill the bank.
+
+    With ``start`` it begins at the weights of that, for so many epochs. ``reach`` is the error that makes training
+    worth it, as training sees labels.
+    """
     from vicinal.estimators.loss import make_added, make_criterion, make_fair, make_targets
     from vicinal.estimators.loss_readout import with_loss_readout
     from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
@@ -289,7 +296,9 @@ def fit_network(
         parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds, mass))
     added = make_added(settings, ends, codec.class_count, multilabel=codec.multilabel)
     fair = make_fair(settings, rows.attribute, numbers=codec.kind == "numbers", multilabel=codec.multilabel)
-    history = train(network, parts[0], parts[1] if folds is None else None, by, criterion, added, fair=fair)
+    history = train(
+        network, parts[0], parts[1] if folds is None else None, by, criterion, added, fair=fair, reach=reach
+    )
     network.projector.double()
     network.head.double()
     model = fill_banks(stores, network, inputs, rows, codec, history, settings)

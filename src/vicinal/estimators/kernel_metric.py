@@ -29,6 +29,9 @@ PATIENCE = 0.05
 """Share by which the error of a network must be lower for it to be chosen: few rows are held out, and one must do."""
 
 
+HOPELESS = 2.0
+"""Times the error of another metric above which a network is given up: tuning its encoder has halved no error yet."""
+
 WHOLE = 2048
 """Rows up to which all of them predict by signed weights of a kernel: one inverse of 32 MiB serves every prediction."""
 

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,9 +25,11 @@ from vicinal.encoders.pretrained import ROWS_AT_ONCE
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitting import device_of, with_index
 from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
+from vicinal.estimators.kernel_metric import HOPELESS
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, TRAINED, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.estimators.presets import settings_of
+from vicinal.estimators.trials import Trial
 from vicinal.training import TrainingSettings
 
 _logger = logging.getLogger(__name__)
@@ -40,6 +43,14 @@ FASTER = 0.8
 """Share of the time below which bfloat16 is taken."""
 
 _FEWEST_PROBED = 8
+
+
+def may_win(trials: Sequence[Trial]) -> bool:
+    """Whether a network, once it is tuned, may be better than what was chosen, the first of ``trials``."""
+    power = 2 if trials and trials[0].measure == "rmse" else 1
+    errors = [one.held_out**power for one in trials if one.held_out is not None and one.metric == "network"]
+    least = trials[0].held_out if trials else None
+    return least is None or all(error <= HOPELESS * least**power for error in errors)
 
 
 class TunedEstimator(NeighborEstimator):
@@ -82,7 +93,7 @@ class TunedEstimator(NeighborEstimator):
         frozen = chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
         self._named = frozen.named_encoders() or None
         pretrained = frozen.table_encoder.tunable
-        if pretrained and chosen.folds_ is None and self.metric != "kernel":
+        if pretrained and chosen.folds_ is None and self.metric != "kernel" and may_win(chosen.fitted_.trials):
             if plan is None:
                 plan = self._stored_plan(chosen, pretrained, x, seed, started)
             chosen = self._better(chosen, plan, seed, x, y, labelled)

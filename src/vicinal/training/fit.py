@@ -1,8 +1,9 @@
 """One training run: Lightning's trainer with early stopping, the best checkpoint restored, and resuming."""
 
+import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,11 +38,31 @@ STOPPING_BANK = 8192
 """Training rows that predict them, at most."""
 
 
+_TRIED = 200
+"""Steps before which no training is given up: the first ones tell little of what follows."""
+
+
+def cannot_reach(error: float, errors: Sequence[float]) -> bool:
+    """Whether as many epochs again, each as good as the last three were on average, would not come down to ``error``.
+
+    Curves flatten, so that this is more than they would gain.
+
+    >>> cannot_reach(0.1, [2.0, 1.5, 1.2, 1.1]), cannot_reach(0.1, [2.0, 1.5, 1.0, 0.9])
+    (False, False)
+    >>> cannot_reach(0.1, [1.4, 1.3, 1.2, 1.1])
+    True
+    """
+    if len(errors) < 4:
+        return False
+    gain = max(0.0, (errors[-4] - errors[-1]) / 3)
+    return min(errors) - gain * len(errors) > error
+
+
 class _Record(Callback):
     """Keeps the two error curves; they are part of the checkpoints, so a resumed run has them whole."""
 
-    def __init__(self, history: TrainingHistory, patience: int) -> None:
-        self.history, self.patience = history, patience
+    def __init__(self, history: TrainingHistory, patience: int, reach: float) -> None:
+        self.history, self.patience, self.reach = history, patience, reach
         self._begun = 0.0
 
     def on_train_batch_end(
@@ -70,6 +91,7 @@ class _Record(Callback):
         self.history.validation_error.append(float(metrics["validation_error"]))
         self.history.seconds.append(time.perf_counter() - self._begun)
         trainer.should_stop |= time_left() <= 0
+        trainer.should_stop |= trainer.global_step >= _TRIED and cannot_reach(self.reach, self.history.validation_error)
 
     def state_dict(self) -> dict[str, Any]:
         return vars(self.history) | {"best_epoch": 0}
@@ -96,6 +118,7 @@ def train(
     added: AddedLosses | None = None,
     goal: SimilarityGoal | None = None,
     fair: nn.Module | None = None,
+    reach: float = math.inf,
 ) -> TrainingHistory:
     """Train ``network`` in place, to the weights with the lowest validation error.
 
@@ -115,6 +138,7 @@ def train(
         added: see there.
         goal: what embeddings are trained by where nothing is predicted; all validation rows are read then.
         fair: see :class:`NeighborModule`; not for rows with folds.
+        reach: the validation error that makes training worth it; what :func:`cannot_reach` it is trained no longer.
 
     Returns:
         The error curves.
@@ -148,7 +172,7 @@ def train(
             module = NeighborModule(network, train_rows.spread(STOPPING_BANK), settings, criterion, added, fair)
         else:
             module = SimilarityModule(network, train_rows, settings, goal)
-        record = _Record(history, settings.patience)
+        record = _Record(history, settings.patience, reach)
         going_on = settings.folder is not None or processes.count > 1
         callbacks = [record, *folds, *checkpoints(folder, going_on=going_on)]
         store = WholeCheckpoints() if going_on else KeptCheckpoints()
