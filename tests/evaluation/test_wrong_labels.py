@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_val_predict
 
 from vicinal.evaluation import wrong_classes, wrong_labels
 
@@ -42,6 +45,24 @@ def test_a_table_without_wrong_labels_has_none_to_check(freedom):
     found = wrong_labels(truth + scale * rng.standard_t(freedom, 500), truth)
     assert found.worth == found.expected == found.share == 0
     assert len(found.ratio) == 500
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_rows_that_are_hard_to_predict_have_no_wrong_labels(seed):
+    rng = np.random.default_rng(seed)
+    truth, hard = rng.normal(size=800), rng.random(800) < 0.05
+    assert wrong_labels(truth + np.where(hard, 1.0, 0.05) * rng.normal(size=800), truth).worth == 0
+
+
+def test_many_wrong_labels_are_told_where_they_are_clear_and_not_of_noise():
+    labels, expected, at = spoiled(wrong=90)
+    found = wrong_labels(labels, expected)
+    named = np.flatnonzero(found.chance >= 0.5)
+    assert found.share > 0.1
+    assert np.isin(named, at).sum() >= 0.9 * len(named) >= 40
+    x, progression = load_diabetes(return_X_y=True)  # clean, and half of it noise to a linear model
+    line = cross_val_predict(LinearRegression(), x, progression, cv=10)
+    assert wrong_labels(progression, line).worth == 0
 
 
 def test_classes_are_named_by_bayes_rule_and_only_where_there_is_a_sign():

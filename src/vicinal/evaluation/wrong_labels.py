@@ -11,6 +11,9 @@ Floats = NDArray[np.float64]
 MOST_WRONG = 0.2
 """Largest share of wrong labels; a table that seems to have more has errors of another kind."""
 
+MANY, CLEAR = 0.1, 0.5
+"""A share of wrong numbers above which each must add so much to the log likelihood: noisy tables seem to have many."""
+
 _FREEDOM = (2.5, 4.0, 8.0, 30.0)
 """Degrees of freedom of Student's t that are tried."""
 
@@ -51,8 +54,9 @@ def wrong_labels(labels: ArrayLike, expected: ArrayLike) -> WrongLabels:
 
     $$P_i = \frac{\pi f_1(y_i)}{\pi f_1(y_i) + (1 - \pi) f_0(e_i)}.$$
 
-    If the mixture is not clearly better than $f_0$ alone (twice the gain in log likelihood at most $2 \log n$), or
-    $\pi$ is at its bound, there is no sign of wrong labels, and every $P_i$ is 0.
+    If the mixture is not clearly better than $f_0$ alone (twice the gain in log likelihood at most $2 \log n$), if
+    errors of two widths explain the labels better, or if $\pi > 0.1$ and the gain is below $\pi n / 2$, there is no
+    sign of wrong labels, and every $P_i$ is 0.
 
     Args:
         labels: ``[n]``.
@@ -85,7 +89,18 @@ def wrong_labels(labels: ArrayLike, expected: ArrayLike) -> WrongLabels:
         sides = np.where(scaled > 0, above, below)
         return np.asarray(stats.t.logpdf(scaled / sides, freedom) + np.log(2 / (above + below)))
 
-    return _mixture(right, other, [(freedom, starts) for freedom in _FREEDOM])
+    def of_two_widths(at: Floats, freedom: float) -> Floats:
+        share = MOST_WRONG * special.expit(at[2])
+        wide = np.log(share + 1e-300) + right(at[:2] + np.exp(at[3:]), freedom)
+        return np.asarray(np.logaddexp(wide, np.log1p(-share) + right(at[:2], freedom)))
+
+    found, (alone, both), freedoms = _mixture(right, other, [(freedom, starts) for freedom in _FREEDOM])
+    # Rows that are hard to predict are far from their predictions as wrong ones are, but spread around them.
+    hard = (_least(of_two_widths, [*starts, -1.0, 1.0, 1.0], each).fun for each in freedoms)
+    is_noisy = found.share > MANY and alone - both < CLEAR * found.share * len(y)
+    if is_noisy or (found.share and min(hard) < both):
+        return found._replace(chance=np.zeros(len(y)), share=0.0)
+    return found
 
 
 def wrong_classes(places: ArrayLike, probabilities: ArrayLike) -> WrongLabels:
@@ -121,13 +136,23 @@ def wrong_classes(places: ArrayLike, probabilities: ArrayLike) -> WrongLabels:
         sharp = logs * np.exp(np.clip(values[0], -3, 3))
         return np.asarray(sharp[rows, at] - special.logsumexp(sharp, axis=1))
 
-    mixture = _mixture(right, np.log(shares[at]), [(1.0, [0.0])])
+    mixture = _mixture(right, np.log(shares[at]), [(1.0, [0.0])])[0]
     chance = mixture.chance * (1 - np.exp(np.log(shares[at]) - mixture.ratio))
     return WrongLabels(mixture.ratio, chance, mixture.share)
 
 
-def _mixture(right: Any, other: Floats, starts: list[tuple[float, list[float]]]) -> WrongLabels:
-    """The mixture of largest likelihood of ``right(parameters, freedom)`` and ``other``, beside ``right`` alone."""
+def _least(log_density: Any, start: list[float], freedom: float) -> Any:
+    """The parameters of largest likelihood from ``start``, and the negative logarithm of that as ``fun``."""
+    return optimize.minimize(lambda at: -log_density(at, freedom).sum(), start, method="L-BFGS-B")
+
+
+def _mixture(
+    right: Any, other: Floats, starts: list[tuple[float, list[float]]]
+) -> tuple[WrongLabels, tuple[float, float], set[float]]:
+    """The mixture of largest likelihood of ``right(parameters, freedom)`` and ``other``, beside ``right`` alone.
+
+    Then the negative log likelihoods of ``right`` alone and of the mixture, and the degrees of freedom of both.
+    """
 
     def parts(at: Floats, freedom: float) -> tuple[Floats, Floats]:
         share = MOST_WRONG * special.expit(at[-1])
@@ -135,20 +160,20 @@ def _mixture(right: Any, other: Floats, starts: list[tuple[float, list[float]]])
 
     alone = both = (np.inf, 0.0, np.zeros(1))
     for freedom, start in starts:
-        one = optimize.minimize(lambda at, f=freedom: -right(at, f).sum(), start, method="L-BFGS-B")
-        two = optimize.minimize(
-            lambda at, f=freedom: -np.logaddexp(*parts(at, f)).sum(), [*one.x, -1.0], method="L-BFGS-B"
-        )
+        one = _least(right, start, freedom)
+        two = _least(lambda at, f: np.logaddexp(*parts(at, f)), [*one.x, -1.0], freedom)
         alone, both = (
             min(alone, (one.fun, freedom, one.x), key=_first),
             min(both, (two.fun, freedom, two.x), key=_first),
         )
-    share = MOST_WRONG * special.expit(both[2][-1])
+    share, freedoms = MOST_WRONG * special.expit(both[2][-1]), {alone[1], both[1]}
     is_clear = 2 * (alone[0] - both[0]) > 2 * np.log(len(other)) and share < 0.95 * MOST_WRONG
     if not is_clear:
-        return WrongLabels(other - right(alone[2], alone[1]), np.zeros(len(other)), 0.0)
+        unclear = WrongLabels(other - right(alone[2], alone[1]), np.zeros(len(other)), 0.0)
+        return unclear, (alone[0], both[0]), freedoms
     wrong, fitting = parts(both[2], both[1])
-    return WrongLabels(other - right(both[2][:-1], both[1]), np.exp(wrong - np.logaddexp(wrong, fitting)), float(share))
+    ratio, chance = other - right(both[2][:-1], both[1]), np.exp(wrong - np.logaddexp(wrong, fitting))
+    return WrongLabels(ratio, chance, float(share)), (alone[0], both[0]), freedoms
 
 
 def _first(one: tuple[float, float, Floats]) -> float:
