@@ -17,6 +17,7 @@ from vicinal.calibration import (
     clopper_pearson_upper,
     conformal_quantile,
     online_radii,
+    point_class_weights,
 )
 from vicinal.calibration.covariate_shift import GRID
 
@@ -286,3 +287,33 @@ def test_smaller_errors_need_larger_sets_and_too_few_rows_are_refused() -> None:
     assert sizes[0] < sizes[1] < sizes[2]
     with pytest.raises(ValueError, match="expected enough rows to tell the class frequencies apart"):
         LabelShiftSets().fit(shares[:20], labels[:20], shares[:20])
+
+
+def test_point_weights_of_probabilities():
+    random = np.random.default_rng(0)
+    labels, later = random.choice(3, 4000, p=[0.2, 0.3, 0.5]), random.choice(3, 4000, p=[0.6, 0.2, 0.2])
+    chances, of_later = (random.dirichlet(np.ones(3), 4000) * 0.5 + 0.5 * np.eye(3)[y] for y in (labels, later))
+    soft = point_class_weights(labels, chances, of_later, 3)
+    np.testing.assert_allclose(soft, [3, 2 / 3, 0.4], atol=0.25)
+    hard = [shares.argmax(1) for shares in (chances, of_later)]
+    same = point_class_weights(labels, *(np.eye(3)[each] for each in hard), 3)
+    np.testing.assert_allclose(same, point_class_weights(labels, *hard, 3), rtol=1e-9)
+    joint = chances.T @ np.eye(3)[labels] / 4000
+    want = np.linalg.solve(joint.T @ joint + np.eye(3) / 4000, joint.T @ of_later.mean(0))
+    np.testing.assert_allclose(soft, want)
+    with pytest.raises(ValueError, match=r"^predicted: expected 4000 rows in the form of the target"):
+        point_class_weights(labels, chances, hard[1], 3)
+    with pytest.raises(ValueError, match=r"^target: expected classes"):
+        point_class_weights(labels, chances, 2 * of_later, 3)
+
+
+def test_point_weights_are_those_of_the_papers_code_and_lie_within_their_bounds():
+    golden = np.load(GOLDEN / "pac_label_shift.npz", allow_pickle=False)
+    given = golden["y_source"], golden["pred_source"], golden["pred_target"]
+    ours = point_class_weights(*given, 3)
+    np.testing.assert_allclose(ours, golden["weights_point"][:, 0], rtol=1e-9)
+    bounds = class_weights(*given, 3, 0.1)
+    assert np.all((bounds.low <= ours) & (ours <= bounds.high))
+    assert point_class_weights([0, 1], [0, 0], [1, 1], 2).min() >= 0
+    with pytest.raises(ValueError, match=r"^target: "):
+        point_class_weights(*given[:2], [3], 3)

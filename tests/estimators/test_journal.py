@@ -252,12 +252,11 @@ def test_calibration_and_intervals_follow_new_labels():
     assert np.ptp(model.predict_interval(frame.iloc[:2], 0.5), axis=1).min() > 2 * np.ptp(wide, axis=1).max()
 
 
-@pytest.mark.parametrize("index", [None, "exact"])
 @pytest.mark.parametrize("several", [False, True])
-def test_a_relabelled_row_counts_as_one_that_came_with_that_label(index, several):
+def test_a_relabelled_row_counts_as_one_that_came_with_that_label(several):
     frame, price = rows(40)
     y = [["low"] if p < 5 else ["high", "dear"] for p in price] if several else np.where(price < 5, "low", "high")
-    settings = {"max_epochs": 1, "members": 2, "hidden": (8, 4), "validation_fraction": 0, "index": index}
+    settings = {"max_epochs": 1, "members": 2, "hidden": (8, 4), "validation_fraction": 0}
     model = NeighborClassifier(**settings).fit(frame, y)
     new = [["dear"], []] if several else [{"low": "high", "high": "low"}[y[at]] for at in (3, 4)]
     query = rows(5, 8)[0]

@@ -13,6 +13,7 @@ from vicinal.heads import (
     class_distances,
     coherence,
     equiangular_basis,
+    frechet_choice,
     frechet_scores,
     welch_bound,
 )
@@ -31,6 +32,11 @@ def test_loki_is_that_of_the_public_code(case: str) -> None:
     assert scores.argmax(1).tolist() == golden[f"{case}_pred"].tolist()
     some = frechet_scores(golden[f"{case}_probs_observed012"], distances[:3])
     assert some.argmax(1).tolist() == golden[f"{case}_pred_observed012"].tolist()
+    learned = shares.clone().requires_grad_()
+    choice = frechet_choice(learned, distances, gradient="polytope", step=0.1)
+    torch.testing.assert_close(choice.detach(), golden[f"{case}_onehot"])
+    (choice * golden[f"{case}_w"]).sum().backward()
+    torch.testing.assert_close(learned.grad, golden[f"{case}_polytope_eta0.1_grad"], rtol=1e-12, atol=1e-12)
 
 
 @given(st.integers(2, 9), st.integers(0, 1000))
@@ -46,17 +52,22 @@ def test_loki_on_known_metrics(classes: int, seed: int) -> None:
     assert (frechet_scores(shares, 7 * path).argmax(1) == frechet_scores(2 * shares, path).argmax(1)).all()
 
 
-def test_loki_refuses() -> None:
+def test_loki_passes_the_gradient_straight_through_and_refuses() -> None:
+    logits = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     distances = class_distances(torch.randn(4, 2, dtype=torch.float64))
-    shares = torch.randn(3, 4, dtype=torch.float64).softmax(1)
+    weights = torch.randn(3, 4, dtype=torch.float64)
+    shares = logits.softmax(1)
+    shares.retain_grad()
+    (frechet_choice(shares, distances) * weights).sum().backward()
+    torch.testing.assert_close(shares.grad, weights)
     with pytest.raises(ValueError, match="distances: expected 0 between a class and itself"):
-        frechet_scores(shares, distances + 1)
+        frechet_scores(shares.detach(), distances + 1)
     with pytest.raises(ValueError, match="probabilities: expected rows >= 0"):
         frechet_scores(torch.zeros(1, 4), distances.float())
     with pytest.raises(ValueError, match="distances: expected numbers of at least 0"):
-        frechet_scores(shares, distances * float("nan"))
+        frechet_scores(shares.detach(), distances * float("nan"))
     with pytest.raises(ValueError, match=r"distances: expected \[K, M\]"):
-        frechet_scores(shares, distances[:2])
+        frechet_scores(shares.detach(), distances[:2])
 
 
 def test_class_distances() -> None:

@@ -6,7 +6,7 @@ import torch
 
 from references.linking import inverted_softmax
 from vicinal.blockwise.blocks import block_policy
-from vicinal.index import Corrected, ExactIndex, hub_bias, open_index
+from vicinal.index import Corrected, ExactIndex, dual_hub_bias, hub_bias, open_index
 from vicinal.similarity.base import resolve_similarity
 
 GOLDEN = np.load("tests/golden/retrieval/dbnorm.npz")
@@ -45,6 +45,21 @@ def test_ranking_is_that_of_the_papers_inverted_softmax(prefix, side):
     shares = np.exp(beta * (GOLDEN["test_sims"] + bias)) / len(bank)
     np.testing.assert_allclose(shares, inverted_softmax(GOLDEN["test_sims"], bank, beta), rtol=1e-10)
     np.testing.assert_allclose(shares, GOLDEN[f"{prefix}inverted_softmax_{side}"], rtol=1e-10)
+
+
+@pytest.mark.parametrize("prefix", ["", "sharp_"])
+def test_dual_bias_ranks_by_the_product_of_both(prefix):
+    betas = [float(GOLDEN[f"{prefix}beta{i}"]) for i in (1, 2)]
+    parts = [
+        golden_bias(GOLDEN[f"{side}_bank_sims"], beta) for side, beta in zip(("query", "gallery"), betas, strict=True)
+    ]
+    joined = (betas[0] * parts[0] + betas[1] * parts[1]) / sum(betas)
+    order = (torch.from_numpy(GOLDEN["test_sims"]) + joined).argsort(dim=1)
+    assert order.tolist() == GOLDEN[f"{prefix}dual_inverted_softmax"].argsort(axis=1).tolist()
+    queries, gallery, bank = rows(9, 4), rows(7, 4, seed=1), rows(5, 4, seed=2)
+    both = dual_hub_bias(queries, gallery, bank, temperatures=(0.3, 0.7))
+    one, other = hub_bias(queries, bank, temperature=0.3), hub_bias(gallery, bank, temperature=0.7)
+    torch.testing.assert_close(both, (one / 0.3 + other / 0.7) / (1 / 0.3 + 1 / 0.7))
 
 
 @pytest.mark.parametrize("prefix", ["", "sharp_"])

@@ -10,7 +10,7 @@ import pytest
 from promises import BEFORE, HEADING, PROJECT, lost, promises, resolves, unexplained
 
 WENT = [
-    *("loss moving_partition", "metric nuclear_surrogate", "teacher_loss assistive"),
+    *("loss moving_partition", "metric nuclear_surrogate", "teacher_loss assistive", "vicinal fit --index-tolerance"),
     *(f"vicinal {name} --{option}" for name in ("dedupe", "match") for option in ("scorer", "learn-candidates")),
     *(f"vicinal {name} --no-learn-candidates" for name in ("dedupe", "match")),
     *(f"vicinal {name} --{no}hub-correction" for name in ("dedupe", "match") for no in ("", "no-")),

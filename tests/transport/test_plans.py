@@ -13,6 +13,7 @@ from references import transport as reference
 from vicinal.transport import (
     draw_directions,
     fused_transport,
+    group_lasso_transport,
     inverse_transport,
     inverse_transport_loss,
     same_class,
@@ -225,10 +226,30 @@ def test_the_loss_is_convex_and_a_strong_penalty_gives_zeros_first_where_the_gra
     assert (known.grad[some == 0].abs() <= 0.5 * most + 1e-9).all()
 
 
+@pytest.mark.parametrize("strength", [0.01, 1.0])
+def test_group_lasso_plans_are_those_of_the_public_code(strength):
+    data = load("class_ot_group_lasso")
+    plan = group_lasso_transport(-data["M"], data["labels"], data["a"], data["a"], strength=strength)
+    torch.testing.assert_close(plan, data[f"l1l2_eta{strength}"], rtol=0, atol=1e-4)
+
+
 def lasso_cost(plan, data, strength):
     classes = torch.nn.functional.one_hot(data["labels"]).double().T
     lengths = (classes @ plan.square()).sqrt().sum()
     return ((plan * data["M"]).sum() + 0.1 * torch.special.xlogy(plan, plan).sum() + strength * lengths).item()
+
+
+def test_a_group_lasso_plan_is_better_where_the_public_code_stops_early():
+    data = load("class_ot_group_lasso")
+    plan = group_lasso_transport(-data["M"], data["labels"], data["a"], data["a"], strength=0.1)
+    assert lasso_cost(plan, data, 0.1) < lasso_cost(data["l1l2_eta0.1"], data, 0.1) - 1e-3
+    torch.testing.assert_close(plan.sum(0), data["a"], rtol=1e-9, atol=1e-9)
+    for seed in range(5):  # no plan near it costs less
+        other = sinkhorn(plan.log() + 0.01 * normal(seed, 6, 6), data["a"], data["a"], tolerance=1e-14)
+        assert lasso_cost(other, data, 0.1) > lasso_cost(plan, data, 0.1)
+    plain = sinkhorn(-data["M"], data["a"], data["a"], temperature=0.1, tolerance=1e-14)
+    none = group_lasso_transport(-data["M"], data["labels"], data["a"], data["a"], strength=0.0)
+    torch.testing.assert_close(none, plain, rtol=0, atol=1e-9)
 
 
 def best_transport(scores, a, b):
@@ -318,6 +339,7 @@ ONES = torch.ones(2, 2)
         (lambda: fused_transport(ONES, torch.ones(3, 3)), r"^row_kernel: expected \(2, 2\)"),
         (lambda: fused_transport(ONES, torch.tensor([[0.0, 1.0], [0.5, 0.0]])), r"^row_kernel: expected a symmetric"),
         (lambda: fused_transport(ONES, strength=-1), r"^strength: expected a number of at least 0"),
+        (lambda: group_lasso_transport(ONES, torch.ones(3).long()), r"^labels: expected whole numbers \[2\]"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, sentence):

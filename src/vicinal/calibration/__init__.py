@@ -14,6 +14,7 @@ from vicinal.calibration.label_shift import (
     clopper_pearson,
     clopper_pearson_upper,
     likely_class_weights,
+    point_class_weights,
 )
 from vicinal.calibration.local import ErrorSize
 from vicinal.calibration.online import ScaleFreeOGD, StronglyAdaptive, online_radii
@@ -66,6 +67,7 @@ __all__ = [
     "neighbor_density",
     "neighbor_spread",
     "online_radii",
+    "point_class_weights",
     "precision_threshold",
     "range_scores",
     "rejection_loss",

@@ -94,13 +94,13 @@ def wrong_labels(labels: ArrayLike, expected: ArrayLike) -> WrongLabels:
         wide = np.log(share + 1e-300) + right(at[:2] + np.exp(at[3:]), freedom)
         return np.asarray(np.logaddexp(wide, np.log1p(-share) + right(at[:2], freedom)))
 
-    found, (alone, both), freedoms = _mixture(right, other, [(freedom, starts) for freedom in _FREEDOM])
+    mixture, (alone, both), freedoms = _mixture(right, other, [(freedom, starts) for freedom in _FREEDOM])
     # Rows that are hard to predict are far from their predictions as wrong ones are, but spread around them.
     hard = (_least(of_two_widths, [*starts, -1.0, 1.0, 1.0], each).fun for each in freedoms)
-    is_noisy = found.share > MANY and alone - both < CLEAR * found.share * len(y)
-    if is_noisy or (found.share and min(hard) < both):
-        return found._replace(chance=np.zeros(len(y)), share=0.0)
-    return found
+    is_noisy = mixture.share > MANY and alone - both < CLEAR * mixture.share * len(y)
+    if is_noisy or (mixture.share and min(hard) < both):
+        return WrongLabels(mixture.ratio, np.zeros(len(y)), 0.0)
+    return mixture
 
 
 def wrong_classes(places: ArrayLike, probabilities: ArrayLike) -> WrongLabels:

@@ -8,6 +8,7 @@ from vicinal.heads.class_heads import (
     class_distances,
     coherence,
     equiangular_basis,
+    frechet_choice,
     frechet_scores,
     welch_bound,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "conformal_margin",
     "equiangular_basis",
     "forces",
+    "frechet_choice",
     "frechet_scores",
     "neighbor_range",
     "welch_bound",

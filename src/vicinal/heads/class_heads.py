@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer, check_matrices
+from vicinal.masks import sparsemax
 from vicinal.similarity.base import resolve_similarity
 from vicinal.similarity.products import l2_normalize
 
@@ -405,3 +406,46 @@ def class_distances(vectors: Tensor, *, kind: str = "euclidean") -> Tensor:
     if check_choice("kind", kind, ("euclidean", "cosine")) == "cosine":
         vectors = torch.nn.functional.normalize(vectors, dim=1)
     return torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(0)
+
+
+def frechet_choice(
+    probabilities: Tensor, distances: Tensor, *, gradient: str = "straight-through", step: float = 0.1
+) -> Tensor:
+    r"""Loki's choice as one-hot rows ``[b, M]`` that pass a gradient to the probabilities' scores.
+
+    Args:
+        probabilities: ``[b, K]``.
+        distances: ``[K, M]``; M = K, since the gradient of a choice goes to the same class's probability.
+        gradient: "straight-through" passes the incoming gradient g on; "polytope" passes on the projected step $z -
+            \mathrm{proj}_\Delta(z - \eta g)$ from the choice z on the simplex.
+        step: eta of "polytope", above 0.
+    """
+    check_choice("gradient", gradient, ("straight-through", "polytope"))
+    check_between("step", step, 0, float("inf"))
+    if distances.shape[0] != distances.shape[1]:
+        raise ValueError(
+            f"distances: expected a square matrix for a choice with gradient, got {tuple(distances.shape)}"
+        )
+    place = frechet_scores(probabilities.detach(), distances).argmax(1)
+    chosen = torch.nn.functional.one_hot(place, distances.shape[1]).to(probabilities.dtype)
+    choice: Tensor = _Choice.apply(  # type: ignore[no-untyped-call]
+        probabilities, chosen, step if gradient == "polytope" else 0.0
+    )
+    return choice
+
+
+class _Choice(torch.autograd.Function):
+    """The choice forward; the incoming gradient, or its step within the simplex, backward."""
+
+    @staticmethod
+    def forward(ctx: Any, probabilities: Tensor, chosen: Tensor, step: float) -> Tensor:
+        ctx.save_for_backward(chosen)
+        ctx.step = step
+        return chosen
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (chosen,) = ctx.saved_tensors
+        if not ctx.step:
+            return grads[0], None, None
+        return chosen - sparsemax(chosen - ctx.step * grads[0]), None, None

@@ -5,7 +5,7 @@ from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Hits, Index
 from vicinal.index.exact import ExactIndex
 from vicinal.index.faiss import FaissIndex
-from vicinal.index.hubs import Corrected, hub_bias
+from vicinal.index.hubs import Corrected, dual_hub_bias, hub_bias
 from vicinal.index.milvus import MilvusIndex
 from vicinal.index.opening import load_index, open_index
 
@@ -19,6 +19,7 @@ __all__ = [
     "NeighborBank",
     "anchor_codes",
     "anchor_search",
+    "dual_hub_bias",
     "hub_bias",
     "load_index",
     "open_index",

@@ -73,6 +73,36 @@ def hub_bias(
     return bias + temperature * counts.to(bias.dtype).log()
 
 
+def dual_hub_bias(
+    queries: Tensor,
+    gallery: Tensor,
+    bank: Tensor,
+    similarity: str | nn.Module = "cosine",
+    *,
+    temperatures: tuple[float, float] = (1.99, 1 / 3),
+) -> Tensor:
+    r"""The bias of two samples, of queries and of rows such as the bank's: $(b/\tau + b'/\tau') / (1/\tau + 1/\tau')$.
+
+    Ranking by it is ranking by the product of both inverted softmaxes. The temperatures are the paper's; lower ones
+    correct more.
+
+    Args:
+        queries: ``[n, d]``.
+        gallery: ``[m, d]``.
+        bank: ``[N, d]``.
+        similarity: see :func:`hub_bias`.
+        temperatures: of the queries and of the gallery.
+
+    Paper: arXiv:2310.11612.
+
+    >>> dual_hub_bias(torch.eye(2), torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 1.0]])).shape
+    torch.Size([2])
+    """
+    samples = zip((queries, gallery), temperatures, strict=True)
+    parts = [hub_bias(sample, bank, similarity, temperature=t) / t for sample, t in samples]
+    return (parts[0] + parts[1]) / sum(1 / t for t in temperatures)
+
+
 def _scores(queries: Tensor, bank: Tensor, similarity: str | nn.Module) -> BlockScores:
     check_matrices(queries, bank)
     if len(queries) == 0:

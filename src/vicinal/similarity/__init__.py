@@ -2,7 +2,7 @@
 
 from vicinal.similarity.base import Similarity
 from vicinal.similarity.distances import NegativeL1, NegativeL2, NegativeSquaredL2
-from vicinal.similarity.gaussians import bures_log, bures_wasserstein
+from vicinal.similarity.gaussians import bures_exp, bures_geodesic, bures_log, bures_wasserstein
 from vicinal.similarity.images import ImageSimilarity, ms_ssim, ssim
 from vicinal.similarity.mapped import Mapped
 from vicinal.similarity.means import NearestClass, class_means
@@ -23,6 +23,8 @@ __all__ = [
     "NegativeSquaredL2",
     "SetScores",
     "Similarity",
+    "bures_exp",
+    "bures_geodesic",
     "bures_log",
     "bures_wasserstein",
     "class_means",

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal.core.checks import check_matrices
+from vicinal.core.checks import check_between, check_matrices, check_tensor
 
 
 def bures_wasserstein(
@@ -80,6 +80,48 @@ def bures_log(base: Tensor, covariances: Tensor) -> Tensor:
     """
     moved = _transport(base, covariances) @ base
     return moved + moved.mT - 2 * base
+
+
+def bures_exp(base: Tensor, tangents: Tensor) -> Tensor:
+    r"""The covariance that a tangent points to, $\exp_A V = (I + L) A (I + L)$ with $L A + A L = V$.
+
+    It inverts :func:`bures_log`. If $I + L$ is not positive definite, the tangent points beyond the end of the
+    geodesic: the result is still a covariance, but its logarithm is a different tangent.
+
+    Args:
+        base: A ``[d, d]`` or ``[..., d, d]``, symmetric and positive definite.
+        tangents: V ``[..., d, d]``, symmetric.
+
+    Paper: arXiv:2504.00660.
+
+    >>> bures_exp(torch.eye(2), 2 * torch.eye(2))
+    tensor([[4., 0.],
+            [0., 4.]])
+    """
+    _check_covariances("base", base, (*base.shape[:-1], base.shape[-1]))
+    if check_tensor("tangents", tangents).shape[-2:] != base.shape[-2:] or not _symmetric(tangents):
+        raise ValueError(f"tangents: expected symmetric matrices {tuple(base.shape)}, got {tuple(tangents.shape)}")
+    step: Tensor = _Lyapunov.apply(*torch.broadcast_tensors(base, tangents))  # type: ignore[no-untyped-call]
+    moved = step @ base
+    return base + moved + moved.mT + moved @ step
+
+
+def bures_geodesic(start: Tensor, end: Tensor, share: float) -> Tensor:
+    r"""The covariance at a share of the way from A to C, $M A M$ with $M = (1 - t) I + t T$, T as in :func:`bures_log`.
+
+    Args:
+        start: A ``[..., d, d]``.
+        end: C ``[..., d, d]``.
+        share: t, from 0 to 1.
+
+    Paper: arXiv:2504.00660.
+
+    >>> bures_geodesic(torch.eye(1), 9 * torch.eye(1), 0.5)
+    tensor([[4.]])
+    """
+    check_between("share", share, 0, 1, closed=True)
+    mixed = (1 - share) * torch.eye(start.shape[-1]).to(start) + share * _transport(start, end)
+    return mixed @ start @ mixed
 
 
 def _transport(base: Tensor, covariances: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Plans that follow classes: rows or columns fused by a sum of norms."""
+"""Plans that follow classes: rows or columns fused by a sum of norms, or few classes a column by a group lasso."""
 
 import math
 
@@ -8,7 +8,7 @@ from scipy import sparse
 from torch import Tensor
 
 from vicinal.core.checks import check_between, check_integer, check_tensor, warn_caller
-from vicinal.transport.sinkhorn import check_masses, check_plan_scores
+from vicinal.transport.sinkhorn import check_masses, check_plan_scores, sinkhorn
 
 
 def same_class(labels: Tensor) -> Tensor:
@@ -166,3 +166,67 @@ def _fused(
             rho, dual = rho * factor, [each / factor for each in dual]
     warn_caller(f"fused_transport: expected to end within {steps} steps, got sums that may be off by {primal:.1g}")
     return split[0]
+
+
+def group_lasso_transport(
+    scores: Tensor,
+    labels: Tensor,
+    row_mass: Tensor | None = None,
+    column_mass: Tensor | None = None,
+    *,
+    strength: float = 0.1,
+    temperature: float = 0.1,
+    steps: int = 200,
+    tolerance: float = 1e-9,
+) -> Tensor:
+    r"""An entropic plan whose columns take their mass from few classes of rows (group lasso).
+
+    $\max_T \langle T, S \rangle - \tau \sum T \log T - \eta \sum_j \sum_c |T_{c, j}|_2$ with $T_{c, j}$ the entries of
+    column j in the rows of class c: solved by conditional gradient: a Sinkhorn plan for the scores minus the gradient
+    of the norms, then a line search toward it.
+
+    Args:
+        scores: S, ``[m, n]``, finite.
+        labels: class of each row, whole numbers ``[m]``.
+        row_mass: a, ``[m]``; None: 1/m each.
+        column_mass: b, ``[n]``; None: 1/n each.
+        strength: $\eta \ge 0$.
+        temperature: $\tau > 0$.
+        steps: most iterations.
+        tolerance: stop when the objective changes by no more than this share.
+
+    Returns:
+        T, ``[m, n]``, without gradient.
+
+    Paper: Courty et al., Optimal transport for domain adaptation, 2016.
+
+    >>> group_lasso_transport(torch.eye(2), torch.tensor([0, 1])).argmax(dim=0)
+    tensor([0, 1])
+    """
+    check_between("strength", strength, 0, math.inf, closed=True)
+    check_between("temperature", temperature, 0, math.inf)
+    s = check_plan_scores(scores).detach().double()
+    if s.ndim != 2 or labels.shape != s.shape[:1] or labels.is_floating_point():
+        raise ValueError(f"labels: expected whole numbers [{s.shape[0]}], got {labels.dtype} {tuple(labels.shape)}")
+    a, b = check_masses(s, row_mass, column_mass)
+    classes = torch.nn.functional.one_hot(torch.unique(labels, return_inverse=True)[1]).double().T  # [C, m]
+
+    def lengths(plan: Tensor) -> Tensor:
+        return (classes @ plan.square()).sqrt()  # [C, n]
+
+    def cost(plan: Tensor) -> float:
+        entropy = torch.special.xlogy(plan, plan).sum()
+        return float(strength * lengths(plan).sum() + temperature * entropy - (plan * s).sum())
+
+    plan, last, near = a[:, None] * b / a.sum(), math.inf, {"xatol": 1e-12}
+    for _ in range(steps):
+        slope = plan / (classes.T @ lengths(plan)).clamp(min=1e-300)
+        aim = sinkhorn(s - strength * slope, a, b, temperature=temperature, steps=5000, tolerance=1e-13)
+        toward = aim - plan
+        share = scipy.optimize.minimize_scalar(lambda t: cost(plan + t * toward), bounds=(0, 1), options=near).x  # noqa: B023
+        plan = plan + share * toward
+        value = cost(plan)
+        if abs(last - value) <= tolerance * abs(value):
+            break
+        last = value
+    return plan.to(torch.promote_types(scores.dtype, torch.float32))

@@ -15,6 +15,7 @@ from vicinal.encoders.sets import (
     AttSets,
     CommutativeFold,
     DeepSets,
+    EquivariantLayer,
     ExponentialSums,
     FeatureAttention,
     InducedAttentionBlock,
@@ -140,6 +141,28 @@ def test_pools_of_deep_sets():
         torch.testing.assert_close(encoder(x), encoder.rho(reduce(encoder.phi(x))))
         if pool != "sum":
             torch.testing.assert_close(encoder(x.repeat(1, 2, 1)), encoder(x))
+
+
+@pytest.mark.parametrize("pool", ["max", "mean"])
+@pytest.mark.parametrize("centered", [True, False])
+def test_equivariant_layer(pool, centered):
+    data = load("deepsets_equivariant")
+    name = f"PermEqui{1 if centered else 2}_{pool}"
+    module = EquivariantLayer(3, 6, pool=pool, centered=centered)
+    pairs = {"gamma.weight": data[f"{name}.Gamma.weight"], "gamma.bias": data[f"{name}.Gamma.bias"]}
+    if not centered:
+        pairs["pooled.weight"] = data[f"{name}.Lambda.weight"]
+    put(module, pairs)
+    for case in ("x", "one_x", "tie_x"):
+        check(module(data[case]), data[f"{name}_out_{case}"])
+    x = data["x"]
+    padded = torch.cat([x, torch.full((2, 2, 3), 1e6)], dim=1)
+    valid = torch.tensor([[True] * 4 + [False] * 2] * 2)
+    torch.testing.assert_close(module(padded, valid)[:, :4], module(x))
+    assert (module(padded, valid)[:, 4:] == 0).all()
+    torch.testing.assert_close(module(x[:, [2, 0, 3, 1]]), module(x)[:, [2, 0, 3, 1]])
+    if centered:
+        torch.testing.assert_close(module(x + 7), module(x))
 
 
 def test_commutative_fold():

@@ -2,7 +2,7 @@
 
 from vicinal.encoders.sets.attention_pooling import AttSets, FeatureAttention, two_phase_backward
 from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_elements, order_gap
-from vicinal.encoders.sets.deep_sets import DeepSets
+from vicinal.encoders.sets.deep_sets import DeepSets, EquivariantLayer
 from vicinal.encoders.sets.moments import Moments, SlicedQuantiles
 from vicinal.encoders.sets.monoid import CommutativeFold, CommutativeMonoid
 from vicinal.encoders.sets.passages import PassageAttention, PassageScorer
@@ -28,6 +28,7 @@ __all__ = [
     "CommutativeFold",
     "CommutativeMonoid",
     "DeepSets",
+    "EquivariantLayer",
     "ExponentialSums",
     "FeatureAttention",
     "InducedAttentionBlock",

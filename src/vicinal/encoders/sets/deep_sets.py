@@ -1,4 +1,4 @@
-"""Deep Sets: a sum of what a network says of each element."""
+"""Deep Sets: a sum of what a network says of each element, and layers that answer for each element."""
 
 from typing import Literal, get_args
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_integer
-from vicinal.encoders.sets.contract import AdditiveSetEncoder, Sums, masked_sum
+from vicinal.encoders.sets.contract import AdditiveSetEncoder, Sums, check_sets, masked_sum
 
 Pool = Literal["sum", "mean", "max"]
 
@@ -69,6 +69,46 @@ class DeepSets(AdditiveSetEncoder):
             pooled = pooled / count.clamp(min=1)
         vectors: Tensor = self.rho(torch.where(count > 0, pooled, 0.0))
         return vectors
+
+
+class EquivariantLayer(nn.Module):
+    r"""A vector for each element, which moves with it when the order changes.
+
+    $y_i = \Gamma x_i + \gamma - \Lambda\, \mathrm{pool}_j x_j$, or with ``centered``
+    $y_i = \Gamma (x_i - \mathrm{pool}_j x_j) + \gamma$, which a common shift does not change.
+
+    Args:
+        width: of the elements.
+        dim: of the result.
+        pool: "max" or "mean", over the valid elements.
+        centered: one matrix, for elements less their pool.
+
+    Paper: arXiv:1703.06114.
+
+    >>> EquivariantLayer(2, 3)(torch.zeros(4, 5, 2)).shape
+    torch.Size([4, 5, 3])
+    """
+
+    def __init__(self, width: int, dim: int, *, pool: Literal["max", "mean"] = "max", centered: bool = False) -> None:
+        super().__init__()
+        self.width, self.dim = check_integer("width", width), check_integer("dim", dim)
+        self.pool = check_choice("pool", pool, ("max", "mean"))
+        self.gamma = nn.Linear(width, dim)
+        self.pooled = None if centered else nn.Linear(width, dim, bias=False)
+
+    def forward(self, elements: Tensor, valid: Tensor | None = None) -> Tensor:
+        """``[b, n, dim]`` of ``[b, n, width]``; 0 where ``valid`` is False."""
+        elements, valid = check_sets(elements, valid, self.width)
+        some = valid.any(dim=1, keepdim=True)  # [b, 1]
+        if self.pool == "mean":
+            pooled = masked_sum(elements, valid) / valid.sum(dim=1, keepdim=True).clamp(min=1)
+        else:
+            pooled = torch.where(some, masked_max(elements, valid), 0.0)
+        if self.pooled is None:
+            values = self.gamma(elements - pooled[:, None])
+        else:
+            values = self.gamma(elements) - self.pooled(pooled)[:, None]
+        return torch.where(valid[..., None], values, 0.0)
 
 
 def masked_max(values: Tensor, valid: Tensor) -> Tensor:
