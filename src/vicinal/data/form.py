@@ -369,9 +369,9 @@ def _why_text(column: "pd.Series[Any]") -> str:
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
         return ""
     cells = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
-    texts = list(dict.fromkeys(plain_text(cell) for cell in cells.tolist() if isinstance(cell, str)))
-    texts = [text for text in texts if text.casefold() not in GAPS]
-    if len(texts) < FEWEST_READ or any(map(_CODE.fullmatch, texts)) or not _mostly_read(texts):
+    each = dict.fromkeys(plain_text(cell) for cell in cells.tolist() if isinstance(cell, str))
+    texts = [text for text in each if text.casefold() not in GAPS]
+    if len(texts) < FEWEST_READ or not _mostly_read(texts) or any(map(_CODE.fullmatch, texts)):
         return ""
     days = [day for day in map(day_of, texts) if day is not None]
     numbers = [number for number in map(number_of, texts) if number is not None]
@@ -414,12 +414,14 @@ def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnFo
     "Yes", "YES" and "yes " are one category; "AA", "Aa" and "aa" are genes.
     """
     gaps = not SURE_GAPS.isdisjoint(folded.values()) and "+" not in folded
+    if len(set(folded.values())) > MOST_WORDS:
+        return ColumnForm(kind="words") if gaps else None
     raw = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
     spaced = {cell.strip() for cell in raw.tolist() if isinstance(cell, str)}
     ways = Counter(folded[plain_text(cell)] for cell in spaced)
     alike = {small for small, count in ways.items() if count > 1 and sum(map(str.isalpha, small)) > 1}
     alike -= {small for word, small in folded.items() if not _usual_case(word)}
-    if not alike or len(ways) > MOST_WORDS:
+    if not alike:
         return ColumnForm(kind="words") if gaps else None
     often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
     usual = {folded[word]: word for word, _ in reversed(often.most_common()) if folded[word] in alike}

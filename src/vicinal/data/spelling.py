@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 import re
 import unicodedata
 from collections import Counter
@@ -66,6 +67,9 @@ _SIGNS = {
 
 MOST_PARTS, LONGEST_PART = 8, 100
 """Numbers in one cell, and characters around them, up to which they are read one by one."""
+
+_REMEMBERED = 1 << 16
+"""Texts whose number or date is known: the cells of a column are looked at to find its form, and read then."""
 
 MONEY = frozenset(_SIGNS.values()) - {"%"}
 
@@ -148,6 +152,7 @@ class Number:
         return None not in (self.point, self.comma) and self.point != self.comma
 
 
+@functools.lru_cache(_REMEMBERED)
 def number_of(text: str) -> Number | None:
     r"""The number in a text of :func:`plain_text`, with thousands marks, a unit, a sign of money or %, or in brackets.
 
@@ -264,6 +269,9 @@ def truths_agree(words: Iterable[str]) -> bool:
     >>> truths_agree(["Y", "no", "1"]), truths_agree(["0", "1"]), truths_agree(["t", "n"])
     (True, False, False)
     """
+    words = list(words)
+    if any(as_truth(word) is None for word in words):  # the first name of many ends it
+        return False
     some = {word.strip().casefold() for word in words}
     return {as_truth(word) for word in some} == {False, True} and any(len(word) > 1 and word.isalpha() for word in some)
 
@@ -435,6 +443,7 @@ class Day:
         return None not in (self.day_first, self.month_first) and self.day_first != self.month_first
 
 
+@functools.lru_cache(_REMEMBERED)
 def day_of(text: str) -> Day | None:
     """The date in a text of :func:`plain_text`, with or without a time of day and a zone; or None.
 
