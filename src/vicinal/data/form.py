@@ -303,7 +303,8 @@ def _without_odd(
     So are up to ``MOST_GAPS`` words that stand in several rows each, in fewer than the numbers, which come second.
     A code with digits, such as V58 among 401 and 250, is never odd: it says that the column is one of codes.
     """
-    odd = {text for text in plain if number_of(text) is None and day_of(text) is None} if _mostly_read(plain) else set()
+    some = [text for text in plain if not text.isdecimal()] if _mostly_read(plain) else []  # digits alone are a number
+    odd = {text for text in some if number_of(text) is None and day_of(text) is None}
     if not odd or len(plain) - len(odd) < FEWEST_READ:
         return plain, ()
     days = sum(day_of(text) is not None for text in plain)
