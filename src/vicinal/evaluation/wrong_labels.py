@@ -14,6 +14,9 @@ MOST_WRONG = 0.2
 MANY, CLEAR = 0.1, 0.5
 """A share of wrong numbers above which each must add so much to the log likelihood: noisy tables seem to have many."""
 
+WIDER = 6.0
+"""Times the errors of rows that are hard to predict are as wide as others', at most; beyond that labels are wrong."""
+
 _FREEDOM = (2.5, 4.0, 8.0, 30.0)
 """Degrees of freedom of Student's t that are tried."""
 
@@ -55,8 +58,8 @@ def wrong_labels(labels: ArrayLike, expected: ArrayLike) -> WrongLabels:
     $$P_i = \frac{\pi f_1(y_i)}{\pi f_1(y_i) + (1 - \pi) f_0(e_i)}.$$
 
     If the mixture is not clearly better than $f_0$ alone (twice the gain in log likelihood at most $2 \log n$), if
-    errors of two widths explain the labels better, or if $\pi > 0.1$ and the gain is below $\pi n / 2$, there is no
-    sign of wrong labels, and every $P_i$ is 0.
+    errors of two widths (one at most six times the other) explain the labels better, or if $\pi > 0.1$ and the gain is
+    below $\pi n / 2$, there is no sign of wrong labels, and every $P_i$ is 0.
 
     Args:
         labels: ``[n]``.
@@ -90,8 +93,8 @@ def wrong_labels(labels: ArrayLike, expected: ArrayLike) -> WrongLabels:
         return np.asarray(stats.t.logpdf(scaled / sides, freedom) + np.log(2 / (above + below)))
 
     def of_two_widths(at: Floats, freedom: float) -> Floats:
-        share = MOST_WRONG * special.expit(at[2])
-        wide = np.log(share + 1e-300) + right(at[:2] + np.exp(at[3:]), freedom)
+        share, wider = MOST_WRONG * special.expit(at[2]), np.log(WIDER) * special.expit(at[3:])
+        wide = np.log(share + 1e-300) + right(at[:2] + wider, freedom)
         return np.asarray(np.logaddexp(wide, np.log1p(-share) + right(at[:2], freedom)))
 
     mixture, (alone, both), freedoms = _mixture(right, other, [(freedom, starts) for freedom in _FREEDOM])
