@@ -746,7 +746,7 @@ def of_explore() -> Iterable[Sentence]:
     shown |= {"rows": f"{seen['rows']:,}", "load": f"{seen['load']:.0f}", "most": f"{seen['hover_most_ms']:.0f}"}
     for words in (
         "With {rows} rows, opening the page takes {usable_cpu} s of CPU time (browser and server together)",
-        "a filter {filter_cpu} s. On two busy cores (load {load}) the page was usable after {usable} s",
+        "a filter {filter_cpu} s. On two cores (load {load}) the page was usable after {usable} s",
         "a filter was done after {filter} s, a row under the pointer was named within {most} ms",
         "a corrected label's new prediction shown after {new_prediction} s; medians",
     ):
