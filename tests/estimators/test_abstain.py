@@ -90,3 +90,11 @@ def test_what_cannot_be_promised_is_said(model, tmp_path, capsys):
     table.to_csv(tmp_path / "new.csv", index=False)
     assert run(["predict", str(tmp_path / "m"), str(tmp_path / "new.csv"), "--abstain", "0.001"]) == 2
     assert "--abstain: expected at least 0." in capsys.readouterr().err
+
+
+def test_of_several_classes_a_row_nothing_is_promised_and_that_is_said():
+    table, words = rows(40, 0)
+    settings = {"max_epochs": 1, "members": 1, "hidden": (4,), "validation_fraction": 0.25}
+    several = NeighborClassifier(**settings).fit(table, [[word] for word in words])
+    with pytest.raises(ValueError, match=r"^abstain: expected a model of one class a row, got one of several"):
+        several.predict(table[:3], abstain=0.1)

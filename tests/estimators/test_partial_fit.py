@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators import ModelFolder, NeighborClassifier, NeighborRegressor, load_model
 
 QUICK = {"max_epochs": 2, "members": 1, "hidden": (8, 4)}
 RANDOM = np.random.default_rng(0)
@@ -93,3 +93,16 @@ def test_a_refit_needs_the_cells():
     ):
         model.partial_fit(frame[60:], Y[60:], refit=True)
     assert len(model.bank_) == 60
+
+
+def test_rows_with_dates_are_added_to_a_folder_as_to_the_model(tmp_path):
+    dated = X[["a"]].assign(day=pd.date_range("2024-01-01", periods=80))
+    model = NeighborRegressor(metric="kernel").fit(dated[:60], Y[:60], ids=range(60))
+    model.save(tmp_path / "m")
+    ModelFolder(tmp_path / "m").add(dated[60:], Y[60:], ids=range(60, 80))
+    model.add(dated[60:], Y[60:], ids=range(60, 80))
+    again = load_model(tmp_path / "m")
+    assert again.bank_.rows["day"].iloc[-1] == dated["day"].iloc[-1]
+    np.testing.assert_allclose(
+        again.predict(dated[60:], ids=range(60, 80)), model.predict(dated[60:], ids=range(60, 80))
+    )

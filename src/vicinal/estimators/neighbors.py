@@ -998,13 +998,14 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         >>> model.predict([[-2.0, 0.0], [0.0, 0.0], [2.0, 0.0]], abstain=0.05).tolist()
         ['left', None, 'right']
         """
+        least = None if abstain is None else self.answering_threshold(abstain)
         chances = self.predict_proba(X, ids=ids, groups=groups)
         if self.multilabel_:
             return np.asarray(chances >= self.thresholds_, dtype=np.int64)
         named: np.ndarray[Any, Any] = np.asarray(self.classes_)[chances.argmax(axis=1)]
-        if abstain is not None:
+        if least is not None:
             named = named.astype(object)
-            named[chances.max(axis=1) < self.answering_threshold(abstain)] = None
+            named[chances.max(axis=1) < least] = None
         return named
 
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
