@@ -44,6 +44,8 @@ NUMBERS = {
     "Rs. 1,23,456/-": 123456.0,
     "2.5 Crore": 2.5e7,
     "12-": -12.0,
+    "115k miles": 115000.0,
+    "2.5 million km": 2.5e6,
 }
 DATES = {
     "31/12/2021": DAY,
@@ -380,6 +382,9 @@ UNITS = {
     "feet and inches": ["6'", 6.0, "5'6\"", 5.5, "5 ft 9 in", 5.75],
     "hours and minutes": ["1h 30m", 1.5, "2h", 2.0, "45 min", 0.75],
     "thousands and millions": ["1.5k", 1500.0, "2M", 2e6, "350", 350.0],
+    "money without its sign": ["$7,500", 7500.0, "7.5k", 7500.0, "$8k", 8e3],
+    "meters and kilometers": ["3 m", 3.0, "4 m", 4.0, "2 km", 2000.0],
+    "two temperatures": ["37 \u00b0C", 37.0, "36.5 C", 36.5, "98.6 F", 37.0, "212 \u00b0F", 100.0],
     "millions of money": ["$1.5M", 1.5e6, "$20k", 2e4, "$7", 7.0],
     "meters, not millions": ["3 m", 3.0, "4 m", 4.0],
     "at least": ["~7", 7.0, ">9", 9.0, "65+", 65.0],
@@ -458,3 +463,61 @@ def test_words_that_differ_in_case_alone_are_one_category_spelled_as_usual():
 )
 def test_words_whose_case_tells_are_several_categories(cells):
     assert form_of(cells) is None
+
+
+def test_words_beside_some_numbers_are_left_out_and_named():
+    prices = [
+        *(f"\u00a3{1000 + 7 * n:,}" for n in range(12)),
+        *(f"\u00a3{n}.5k ono" for n in range(5, 8)),
+        "9,100 GBP +VAT",
+    ]
+    lines = []
+    form = TableForm.of(pd.DataFrame({"x": prices}), log=lines.append)
+    assert form.columns["x"].beside == ("# +vat", "# ono")
+    shown = "x: read without the words beside numbers or dates: '+vat', 'ono' (--category or --text if that is wrong)"
+    assert lines == [shown]
+    assert form.read(pd.DataFrame({"x": prices}))["x"].tolist()[11:] == [1077.0, 5500.0, 6500.0, 7500.0, 9100.0]
+    with pytest.warns(ColumnWarning, match="'8k o.b.o.' in row 2"):
+        new = form.read(pd.DataFrame({"x": ["\u00a36,500 ONO", "7.5k", "8k o.b.o."]}))
+    assert new["x"].tolist()[:2] == [6500.0, 7500.0]
+    assert np.isnan(new["x"][2])
+    assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"{n} {street} St" for n in range(5) for street in ("Main", "Oak", "Elm")],
+        [f"Store {n}" for n in range(20)],
+        [*map(str, range(11)), *(f"{n} shared baths" for n in range(12))],
+        [*map(str, range(12)), "3 red", "4 blue"],
+    ],
+    ids=["addresses", "names", "words beside most", "words in single rows"],
+)
+def test_words_that_tell_rows_apart_stay(cells):
+    form = form_of(cells)
+    assert form is None or not form.beside
+
+
+def test_dates_among_words_are_dates():
+    days = pd.date_range("2024-01-28", periods=12)
+    cells = [*("valid until " + days.strftime("%d.%m.%Y")), *("from " + days[:3].strftime("%d %b %Y"))]
+    assert read(cells).tolist() == [*days, *days[:3]]
+
+
+def test_years_of_two_digits_lie_where_the_column_is_shortest():
+    births = [f"{month}/13/{year:02d}" for month, year in enumerate([35, 54, 68, 70, 88, 99, 0, 4], start=1)]
+    assert read(births).dt.year.tolist() == [1935, 1954, 1968, 1970, 1988, 1999, 2000, 2004]
+    assert read(["1/13/19", "2/13/24", "3/13/68"]).dt.year.tolist() == [2019, 2024, 2068], "none is nearer to 1999"
+    form = TableForm.of(pd.DataFrame({"x": births}))
+    assert form.columns["x"].first_year == 1935
+    assert form.read(pd.DataFrame({"x": ["2/29/36", "2/28/2036"]}))["x"].dt.year.tolist() == [1936, 2036]
+    late = TableForm.of(pd.DataFrame({"x": ["1/13/01", "2/28/99"]}))
+    assert late.columns["x"].first_year is None, "1999 to 2001, as in POSIX"
+    early = TableForm(columns={"x": ColumnForm(kind="date", day_first=False, first_year=1900)})
+    assert early.read(pd.DataFrame({"x": ["2/29/00"]}))["x"].tolist() == [pd.Timestamp("1900-02-28")]
+
+
+def test_letters_before_digits_are_no_lengths_of_time():
+    assert form_of([f"P{n:04d}" for n in range(20)]) is None
+    assert read(["7h30", "7 hrs", "PT5M"]).dt.total_seconds().tolist() == [27000.0, 25200.0, 300.0]

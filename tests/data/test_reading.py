@@ -124,6 +124,12 @@ def test_delimiters_and_encodings_are_found_out_and_said(tmp_path, name, separat
     ("encoding", "text"),
     [
         ("cp1252", "Se\u00f1or Pe\u00f1a, a\u00f1o 2020"),
+        ("cp1252", "Sch\u00f6ne Wohnung in M\u00fcnchen, ca. 95,37 m\u00b2, 1.853,58 \u20ac"),
+        ("cp1252", "12 \u20ac, 20 \u00b0C"),
+        ("mac_roman", "Gem\u00fctliche K\u00fcche, gro\u00dfe Zimmer, sch\u00f6ner Garten in der Stra\u00dfe"),
+        ("cp1252", "Gr\u00f8n \u00e6ble, \u00f8l; \u00c5rhus"),
+        ("cp1252", "K\u00f8benhavn \u00c5rhus"),
+        ("mac_roman", "Le caf\u00e9 pr\u00e8s de l\u2019h\u00f4tel, d\u00e9j\u00e0 tr\u00e8s fran\u00e7ais"),
         ("cp1250", "Krak\u00f3w, D\u0105browskiego 5, ma\u0142e mieszkanie; \u0141\u00f3d\u017a, du\u017cy dom"),
         (
             "cp1251",
@@ -137,6 +143,8 @@ def test_letters_of_other_languages(tmp_path, encoding, text):
     frame, lines = said(write(tmp_path, f'a,b\n1,"{text}"\n2,x\n'.encode(encoding)))
     assert frame["b"].tolist() == [text, "x"]
     assert len(lines) == 1
+    long = read_table(write(tmp_path, b"a,b\n" + 3000 * f'1,"{text}"\n'.encode(encoding)))
+    assert set(long["b"]) == {text}
     rows = f'{{"b": "{text}"}}\n'.encode(encoding)
     assert read_table(write(tmp_path, rows, "d.jsonl"))["b"].tolist() == [text]
 

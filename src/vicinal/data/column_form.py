@@ -1,5 +1,6 @@
 """How the cells of one column are written, and how they are read by it."""
 
+import contextlib
 import datetime
 import re
 from collections.abc import Callable
@@ -21,12 +22,13 @@ from vicinal.data.spelling import (
     MOST_PARTS,
     SURE_GAPS,
     as_truth,
-    conversion,
+    converted,
     day_of,
     duration_of,
     number_of,
     parts_of,
     plain_text,
+    words_beside,
 )
 from vicinal.encoders.base import refuse
 from vicinal.encoders.kinds import read_list
@@ -44,6 +46,9 @@ MOST_WORDS = 50
 MOST_GAPS = 3
 """Different words, at most, that stand for missing numbers in one column, beside those that always do."""
 
+MOST_BESIDE = 12
+"""Different words, at most, that stand beside some numbers of a column and are left out."""
+
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
@@ -59,6 +64,7 @@ class ColumnForm(Saved):
         sign: of money, "%", or a unit; "" without.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
+        first_year: of the hundred years that years of two digits are in; None: those up to 68 follow 1999.
         open: whether no cell told the order of day and month, or the mark before decimals, so that it was assumed.
         spelled: the words for false and true; None: truth values of Python.
         spellings: the usual spelling of each word, by its lower case, where words differ in case alone.
@@ -66,6 +72,7 @@ class ColumnForm(Saved):
         plain: whether no cell had marks between thousands, although some had decimals.
         certain: whether a cell told the mark before decimals.
         gaps: words that stood for a missing number, in lower case.
+        beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
         placeholder: the number that stood for a missing one, such as -999; None: none did.
         around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`.
         middle: of "parts" whether a cell is the mean of its numbers, as a target of ranges (10-20 kg) is.
@@ -80,6 +87,7 @@ class ColumnForm(Saved):
     sign: str = Field(default="", max_length=32)
     every: bool = False
     day_first: bool | None = None
+    first_year: int | None = Field(default=None, ge=1900, le=1999)
     open: bool = False
     spelled: tuple[str, str] | None = None
     spellings: dict[str, str] = Field(default_factory=dict, max_length=MOST_WORDS)
@@ -87,6 +95,7 @@ class ColumnForm(Saved):
     certain: bool = False
     plain: bool = False
     gaps: tuple[str, ...] = Field(default=(), max_length=MOST_GAPS)
+    beside: tuple[str, ...] = Field(default=(), max_length=MOST_BESIDE)
     placeholder: float | None = None
     around: str = Field(default="", max_length=LONGEST_PART)
     middle: bool = False
@@ -243,7 +252,7 @@ def _one_number(form: ColumnForm, cell: Any) -> Any:
 
 def _number_in(form: ColumnForm, cell: str) -> Any:
     """The number that a text is in this form; the text itself if it is none."""
-    text = plain_text(cell)
+    text = _without_words(form, plain_text(cell))
     if text.casefold() in GAPS or text.casefold() in form.gaps:
         return np.nan
     number = number_of(text)
@@ -255,11 +264,17 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
         return _Refused(f"numbers with {mark} before decimals", "other ones")
     # Money without its sign, or with a new one, is the same number; a share of 100 is another one than the number.
     share = "%" in (number.sign, form.sign) and (form.every or number.sign == "%")
-    factor = conversion(number.sign, form.sign)
-    if factor is None and (share or (number.sign and form.sign)):
+    same = converted(value, number.sign, form.sign)
+    if same is None and (share or (number.sign and form.sign)):
         return _Refused(_in_unit(form.sign), _in_unit(number.sign))
-    value *= 1.0 if factor is None else factor
+    value = value if same is None else same
     return int(value) if text.lstrip("+-").isdecimal() and abs(value) < 1 << 53 else value
+
+
+def _without_words(form: ColumnForm, text: str) -> str:
+    """A text without the words that stand beside some numbers or dates of its column."""
+    found = words_beside(text) if form.beside else None
+    return text if found is None or found[0] not in form.beside else found[1]
 
 
 def _special(text: str, cell: str) -> Any:
@@ -307,7 +322,7 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
     if is_written_gap(cell):
         return None
     if isinstance(cell, str):
-        return _date_in(form, plain_text(cell))
+        return _date_in(form, _without_words(form, plain_text(cell)))
     cell = cell.to_timestamp() if isinstance(cell, pd.Period) else cell
     if isinstance(cell, np.datetime64):
         return cell.astype("datetime64[us]")
@@ -332,7 +347,11 @@ def _date_in(form: ColumnForm, text: str) -> Any:
     if moment is None:
         order = {None: "without doubt", True: "day first", False: "month first"}[form.day_first]
         return _Refused(f"dates written {order}", "another order")
-    return moment
+    if form.first_year is None or not day.short:
+        return moment
+    with contextlib.suppress(ValueError):  # the 29th of February of a leap year only in the other century
+        return moment.replace(year=form.first_year + (moment.year - form.first_year) % 100)
+    return moment.replace(year=form.first_year + (moment.year - form.first_year) % 100, day=28)
 
 
 def _read_durations(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":

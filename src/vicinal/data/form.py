@@ -17,6 +17,7 @@ from vicinal.core.untrusted import Saved
 from vicinal.data.column_form import (
     CODE,
     FAR_YEARS,
+    MOST_BESIDE,
     MOST_GAPS,
     MOST_WORDS,
     ColumnForm,
@@ -37,6 +38,7 @@ from vicinal.data.spelling import (
     plain_text,
     truth_pair,
     truths_agree,
+    words_beside,
 )
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import is_list, read_list
@@ -206,6 +208,9 @@ def _assumptions(form: ColumnForm) -> Iterator[str]:
         )
     if form.spellings:
         yield f"several spellings are one category: {listed(form.spellings.values(), 80)}"
+    if form.beside:
+        shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
+        yield f"read without the words beside numbers or dates: {shown} (--category or --text if that is wrong)"
     if gaps := [*map(short, form.gaps), *([] if form.placeholder is None else [f"{form.placeholder:g}"])]:
         yield f"{', '.join(gaps)} among numbers reads as missing (--number or --category if that is wrong)"
 
@@ -227,7 +232,7 @@ def _draft(
     if is_numeric_dtype(dtype):
         return _form_of_numbers(column, kind)
     if is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
-        return None if kind == "category" else _date_form(ColumnForm(kind="date").read(column), None)
+        return None if kind == "category" else _date_form(form := ColumnForm(kind="date"), form.read(column))
     if is_timedelta64_dtype(dtype):
         return None if kind == "category" else ColumnForm(kind="duration")
     distinct = column.drop_duplicates() if isinstance(dtype, pd.StringDtype) else column
@@ -272,6 +277,7 @@ def _draft_of_cells(
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
     if not plain and not others:
         return ColumnForm(kind="number") if texts else None
+    plain, beside = _without_words(column, plain)
     plain, words_of_gaps = _without_odd(column, folded, plain)
     if all(map(is_number, others)):
         compact = _compact_dates([*plain, *others])
@@ -281,18 +287,43 @@ def _draft_of_cells(
         number = _number_form(plain, others, gaps=gaps)
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
-            number = number.model_copy(update={**named, "gaps": words_of_gaps})
+            number = number.model_copy(update={**named, "gaps": words_of_gaps, "beside": beside})
             place = None if kind is not None else _placeholder(number.read(column))
             return number if place is None else number.model_copy(update={"placeholder": place})
     if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
         order = _order(map(day_of, plain), day_first=day_first)
         if order is not None:
-            return _date_form(ColumnForm(kind="date", day_first=order[0]).read(column), order)
+            form = ColumnForm(
+                kind="date", day_first=order[0], first_year=_first_year(map(day_of, plain)), beside=beside
+            )
+            return _date_form(form, form.read(column), is_open=order[1])
     lengths = all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others)
     if lengths and all(duration_of(text) is not None for text in plain):
         return ColumnForm(kind="duration")
     parts = _parts_form([plain_text(text) for text in texts]) if kind is None and not others else None
     return parts or words
+
+
+def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The texts without words that stand beside numbers or dates, such as "ono" beside prices, and these words.
+
+    Most numbers must be without, and some of the words in several rows: "12 Main St" is an address, "Store 12" a name.
+    """
+    first = [each[1] for text in plain[:FEWEST_READ] if (each := words_beside(text)) is not None]
+    days = 2 * sum(day_of(text) is not None for text in first) > FEWEST_READ
+    if not (days or _mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
+        return plain, ()
+    others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
+    found = {text: each for text in others if (each := words_beside(text)) is not None}
+    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    rows: Counter[str] = Counter()
+    for text, (words, _) in found.items():
+        rows[words] += cells[text]
+    some = rows.total()
+    texts = [*dict.fromkeys(found[text][1] if text in found else text for text in plain)]
+    if not rows or max(rows.values()) < OFTEN_GAPS or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
+        return plain, ()
+    return (texts, tuple(sorted(rows))) if days or 2 * some <= cells.total() else (plain, ())
 
 
 def _without_odd(
@@ -501,8 +532,23 @@ def _order(days: Iterable[Day | None], *, day_first: bool | None) -> tuple[bool 
     return not any(each.is_open and each.mark == "/" for each in known), True
 
 
-def _date_form(dates: "pd.Series[Any]", order: tuple[bool | None, bool] | None) -> ColumnForm:
-    day_first, is_open = order or (None, False)
+def _first_year(days: Iterable[Day | None]) -> int | None:
+    """The first of the hundred years in which the years of two digits lie closest together; None: as in POSIX.
+
+    Births in 35 to 99 and 00 to 05 are of 1935 to 2005: no one of them is of 2035.
+    """
+    years = np.unique([date.year for day in days if day and day.short and (date := day.day_first or day.month_first)])
+    if len(years) < 2:
+        return None
+    later = np.sort(years % 100)
+    gaps = np.diff(later, append=later[0] + 100)
+    if 100 - gaps.max() >= years[-1] - years[0]:
+        return None
+    first = int(later[(gaps.argmax() + 1) % len(later)])
+    return 1900 + first
+
+
+def _date_form(form: ColumnForm, dates: "pd.Series[Any]", *, is_open: bool = False) -> ColumnForm:
     years = dates.dt.year.dropna().to_numpy()
     near = years[(years >= FAR_YEARS[0]) & (years <= FAR_YEARS[1])]
     span = None
@@ -510,4 +556,4 @@ def _date_form(dates: "pd.Series[Any]", order: tuple[bool | None, bool] | None) 
         low, high = int(near.min()), int(near.max())  # years and not days, which would be those of single rows
         more = (high - low) // 2 + 1
         span = low - more, high + more
-    return ColumnForm(kind="date", day_first=day_first, open=is_open, span=span)
+    return form.model_copy(update={"open": is_open, "span": span})

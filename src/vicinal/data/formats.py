@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-import charset_normalizer
+import chardet
 
 from vicinal.data.spelling import number_of, plain_text
 
@@ -60,9 +60,31 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_LIKELY = ("cp1252", "cp1250", "cp1251")
-"""Encodings that are preferred to others that fit equally well."""
-_WIDE = ["utf_7", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le"]
+_RARE = (
+    *(f"cp{number}" for number in (437, 720, 737, 775, 852, 855, 856, 857, 858, 860, 861, 862, 863, 864, 865, 869)),
+    *(
+        "iso8859-3",
+        "iso8859-4",
+        "iso8859-10",
+        "iso8859-13",
+        "iso8859-14",
+        "iso8859-16",
+        "hp-roman8",
+        "cp1006",
+        "kz1048",
+    ),
+    *("mac-latin2", "mac-turkish", "mac-iceland", "mac-greek", "mac-cyrillic", "ptcp154", "koi8-t", "tis-620"),
+    *("cp1125", "cp1258"),
+)
+"""Encodings that hardly any table is in, and whose letters fit many texts; Windows and ISO have their languages."""
+_LETTER = re.compile(
+    r"(?!\u2019)(?:[^\W\x00-\x7f\u00b2\u00b3\u00b9\u00bc-\u00be]|(?<=[a-zA-Z])[^\x00-\x7f](?=[a-zA-Z]))"
+)
+"""A letter that is not of ASCII, or a sign in its place: of "12 \u20ac, 20 \u00b0C, 5 m\u00b2" there is none."""
+_MIXED = re.compile(r"[a-zA-Z](?=[\u0370-\u06ff\u0e00-\u0e7f])|[\u0370-\u06ff\u0e00-\u0e7f](?=[a-zA-Z])")
+"""Latin letters beside Greek, Cyrillic, Hebrew, Arabic or Thai ones: no word has both."""
+_FAINT, _TIED = 0.01, 0.999
+"""How like a language letters must be at least, and by how much more than in the usual encoding."""
 
 _SAMPLE = 1 << 16
 """Bytes or characters that an encoding or a delimiter is guessed from."""
@@ -164,14 +186,22 @@ def _foreign_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _likeliest(text: bytes) -> str | None:
-    """A widely used encoding among those that fit best."""
-    matches = charset_normalizer.from_bytes(text, threshold=0.4, cp_exclusion=_WIDE)
-    best = matches.best()
-    if best is None:
+    """The encoding in which the letters are most like those of a language; cp1252 where they tell little."""
+    found = chardet.detect_all(text, exclude_encodings=_RARE, compat_names=False, ignore_threshold=True)
+    likeness = {str(each["encoding"]): each["confidence"] for each in found}
+    best = max(likeness.values(), default=0.0)
+    usual = any(likeness.get(name, 0.0) >= _TIED * best for name in ("cp1252", "iso8859-1"))
+    usual = usual or best < _FAINT or not _LETTER.search(text.decode("cp1252", "ignore"))
+    names = ["cp1252"] * usual + [name for name in likeness if name != "iso8859-1"]  # no text has what is only there
+    read = {name: each for name in names if (each := _decoded(text, name)) is not None}
+    return next((name for name, each in read.items() if not _MIXED.search(each)), next(iter(read), None))
+
+
+def _decoded(text: bytes, encoding: str) -> str | None:
+    try:
+        return text.decode(encoding)
+    except (LookupError, UnicodeDecodeError):
         return None
-    equal = [match for match in matches if (match.chaos, match.coherence) == (best.chaos, best.coherence)]
-    names = {name for match in equal for name in match.could_be_from_charset}
-    return next((name for name in _LIKELY if name in names), best.encoding)
 
 
 def delimiter_of(path: Path, encoding: str, usual: str) -> str:

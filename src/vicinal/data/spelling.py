@@ -79,13 +79,28 @@ _UNITS = (
     {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "week": 604800.0, "month": 2629800.0, "year": 31557600.0},
     {"ml": 1e-3, "cl": 0.01, "l": 1.0, "gal": 3.785411784},
     {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6},
+    {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
+
+_ZERO = {"\u00b0f": 32.0}
+"""What a unit calls zero of its base unit, where that is not 0."""
 
 _SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9, "b": 1e9, "lakh": 1e5, "crore": 1e7}
 _SAME = {
     **{"pound": "lb", "inch": "in", "inche": "in", '"': "in", "''": "in", "'": "ft", "feet": "ft", "foot": "ft"},
-    **{"mile": "mi", "sec": "s", "second": "s", "minute": "min", "hr": "h", "hour": "h", "d": "day", "wk": "week"},
+    **{"c": "\u00b0c", "f": "\u00b0f", "celsius": "\u00b0c", "fahrenheit": "\u00b0f"},
+    **{
+        "mile": "mi",
+        "mls": "mi",
+        "sec": "s",
+        "second": "s",
+        "minute": "min",
+        "hr": "h",
+        "hour": "h",
+        "d": "day",
+        "wk": "week",
+    },
     **{"mo": "month", "yr": "year", "y": "year", "liter": "l", "litre": "l", "gram": "g", "lbs": "lb", "hrs": "h"},
     **{"lac": "lakh", "cr": "crore", "st": "th", "nd": "th", "rd": "th"},
     **{"thousand": "k", "tsd": "k", "million": "mn", "mio": "mn", "billion": "bn", "mrd": "bn"},
@@ -98,6 +113,7 @@ _NUMBER = re.compile(
     r"(?:[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
     rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\s*"
+    rf"(?:(?P<scale>k|mio|mn|million|tsd|thousand)\.?\s+(?=[^\W\d_]))?"
     rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?\s*(?P<trailing>-)?(?P<close>\))?"
     r"[+*\u2020\u2021]*(?:\[[^\]]{1,8}\])?"
 )
@@ -174,7 +190,7 @@ def number_of(text: str) -> Number | None:
     if part["word"] and part["digits"][-1] in ".,":  # 12.png is a file
         return None
     digits, power = part["digits"].strip(), part["power"] or ""
-    factor = -1.0 if signs == ["-"] else 1.0
+    factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(_unit_of(part["scale"] or ""), 1.0)
     unit = "" if part["word"] is None else _unit_of(part["word"])
     unit = "mn" if unit == "m" and "M" in text else unit
     if (money and unit and unit not in _SCALES) or (unit and digits[-1] in ".,"):  # 12.jpg
@@ -196,7 +212,7 @@ def _in_parts(text: str) -> Number | None:
         return None
     unit, smaller = _unit_of(match["unit"]), _unit_of(match["smaller"] or "")
     smaller = "in" if unit == "ft" and not smaller else "min" if unit == "h" and smaller in ("m", "") else smaller
-    factor = conversion(smaller, unit) if unit != smaller else None
+    factor = converted(1.0, smaller, unit) if unit != smaller else None
     if not smaller or factor is None or factor >= 1:
         return None
     value = float(match["much"]) + factor * float(match["more"])
@@ -214,17 +230,22 @@ def _unit_of(word: str) -> str:
     return _SAME.get(word, _SAME.get(one, one))
 
 
-def conversion(unit: str, other: str) -> float | None:
-    """How many ``other`` one ``unit`` is, "" of plain numbers; None for units of different quantities.
+def converted(value: float, unit: str, other: str) -> float | None:
+    """A number of ``unit`` in ``other``, "" of plain numbers; None for units of different quantities.
 
-    >>> conversion("km", "m"), conversion("k", ""), conversion("kg", "m")
-    (1000.0, 1000.0, None)
+    Thousands and millions are plain numbers, and money where others have its sign.
+
+    >>> converted(3, "km", "m"), converted(2, "k", ""), converted(98.6, "\u00b0f", "\u00b0c"), converted(1, "kg", "m")
+    (3000.0, 2000.0, 37.0, None)
     """
     if unit == other:
-        return 1.0
-    if not other:
-        return _SCALES.get(unit)
-    return next((units[unit] / units[other] for units in _UNITS if unit in units and other in units), None)
+        return value
+    if not other or other in MONEY:
+        return value * _SCALES[unit] if unit in _SCALES else None
+    for units in _UNITS:
+        if unit in units and other in units:
+            return (value - _ZERO.get(unit, 0.0)) * (units[unit] / units[other]) + _ZERO.get(other, 0.0)
+    return None
 
 
 def common_unit(units: Sequence[str]) -> str | None:
@@ -236,10 +257,10 @@ def common_unit(units: Sequence[str]) -> str | None:
     some = Counter(unit for unit in units if unit)
     if not some:
         return ""
-    base = (
-        "" if all(unit in _SCALES for unit in some) and set(some) not in ({"m"}, {"b"}) else some.most_common(1)[0][0]
-    )
-    return base if all(conversion(unit, base) is not None for unit in some) else None
+    if set(some) <= set(_SCALES):
+        return next(iter(some)) if set(some) in ({"m"}, {"b"}) else ""
+    base = next(unit for unit, _ in some.most_common() if unit == "m" or unit not in _SCALES)  # m is also a length
+    return base if all(converted(1.0, unit, base) is not None for unit in some) else None
 
 
 def _value(form: re.Pattern[str], digits: str, thousands: Sequence[str], power: str, factor: float) -> float | None:
@@ -297,7 +318,7 @@ _DURATIONS = tuple(
         r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9]\.[0-9]{1,9})",
         r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
         r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?(?:(?P<hours>[0-9]+) ?h(?:(?:ou)?rs?)?,? ?)?"
-        r"(?:(?P<minutes>[0-9]+) ?(?:m(?:in(?:ute)?s?)?,? ?|$))?"
+        r"(?:(?P<minutes>[0-9]+) ?(?:m(?:in(?:ute)?s?)?,? ?|(?(hours)$|(?!))))?"
         r"(?:(?P<seconds>[0-9]+(?:\.[0-9]+)?) ?s(?:ec(?:ond)?s?)?)?",
     )
 )
@@ -427,11 +448,15 @@ def parts_decimal(texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Day:
-    """A date as it was written: as day before month and as month before day (None: not so), the same where certain."""
+    """A date as it was written: as day before month and as month before day (None: not so), the same where certain.
+
+    A ``short`` year has two digits; those up to 68 are of the 21st century, as in POSIX.
+    """
 
     day_first: datetime.datetime | None
     month_first: datetime.datetime | None
     mark: str = ""
+    short: bool = False
 
     def value(self, *, day_first: bool) -> datetime.datetime | None:
         """The date, in UTC without a zone."""
@@ -491,7 +516,11 @@ def _day(part: dict[str, str | None]) -> Day | None:
         month = part.get("month") if name is None else str(_MONTH.get(name, 0))
         orders = ((month, part.get("day") or "1"),) * 2
     days = [_moment(int(year), int(month or 0), int(day or 0), part) for month, day in orders]
-    return None if days == [None, None] else Day(days[0], days[1], (part.get("mark") or "").strip())
+    return (
+        None
+        if days == [None, None]
+        else Day(days[0], days[1], (part.get("mark") or "").strip(), short=part.get("short") is not None)
+    )
 
 
 def _moment(year: int, month: int, day: int, part: dict[str, str | None]) -> datetime.datetime | None:
@@ -515,3 +544,27 @@ def _moment(year: int, month: int, day: int, part: dict[str, str | None]) -> dat
         with contextlib.suppress(OverflowError):  # the last hours of the year 9999, which mean "no end" in any zone
             return moment + (ahead if zone[0] == "-" else -ahead)
     return moment
+
+
+_WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
+_LONGEST_BESIDE = 32
+"""Characters before and after a number or date, each, up to which words are looked for there."""
+
+
+def words_beside(text: str) -> tuple[str, str] | None:
+    """The fewest words without which a text is a number or a date, which is "#" among them, and this; or None.
+
+    >>> words_beside("\u00a37,500 ono"), words_beside("from 12 km/h (est.)"), words_beside("until Nov 2024")
+    (('# ono', '\u00a37,500'), ('from # (est.)', '12 km/h'), ('until #', 'Nov 2024'))
+    """
+    digits = [place for place, sign in enumerate(text) if sign.isdigit()]
+    if not digits or digits[0] > _LONGEST_BESIDE or len(text) - digits[-1] > _LONGEST_BESIDE:
+        return None
+    starts = [0, *(match.end() for match in _WORD_BEFORE.finditer(text, 0, digits[0]))]
+    ends = [len(text), *(match.start() for match in reversed([*_WORD_AFTER.finditer(text, digits[-1] + 1)]))]
+    for start in starts:
+        for end in ends:
+            some = text[start:end].strip()
+            if number_of(some) is not None or day_of(some) is not None:
+                return f"{text[:start].strip()} # {text[end:].strip()}".strip().casefold(), some
+    return None
