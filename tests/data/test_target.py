@@ -105,6 +105,16 @@ BAD = {
         None,
         r"^column price: expected classes that repeat, got 30 different",
     ),
+    "numbers, and a few words": (
+        [*(f"\u00a3{i}k" for i in range(30)), "call me", "POA"],
+        None,
+        r"every cell must be a number, and 2 are not, such as 'call me' \(--task regression\)",
+    ),
+    "words among numbers to predict": (
+        [*(f"\u00a3{i}k" for i in range(30)), "call me", "POA"],
+        "regression",
+        r"^row 31, column price: expected a number, got 'call me' \(and 1 more such rows\)",
+    ),
     "numbers as classes": (
         [i / 7 for i in range(30)],
         "classification",

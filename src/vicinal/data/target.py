@@ -13,6 +13,7 @@ from vicinal.core import check_choice, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cells import as_numbers, missing_cells
+from vicinal.data.spelling import number_of, plain_text
 
 Task = Literal["regression", "classification"]
 
@@ -185,6 +186,7 @@ def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) 
     wrongs = np.isnan(numbers), np.isinf(numbers), np.abs(numbers) > LARGEST
     for wrong, kind in zip(wrongs, ("a number", "a finite number", most), strict=True):
         if wrong.any():
+            wrong = wrong & no_number if (no_number := _no_numbers(present)).any() else wrong
             place = int(np.argmax(wrong))
             more = f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
             cell = present.iloc[place]
@@ -192,6 +194,11 @@ def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) 
                 f"row {short_text(present.index[place])}, column {name}: expected {kind}, got {short(cell)}{more}; "
                 "correct it, or leave it empty to drop the row"
             )
+
+
+def _no_numbers(present: pd.Series) -> NDArray[np.bool_]:
+    """Which cells are texts that are no number however it is written: by them a column of numbers is one of texts."""
+    return np.array([isinstance(cell, str) and number_of(plain_text(cell)) is None for cell in present], dtype=bool)
 
 
 def read_several(column: pd.Series, task: str | None = None, separator: str | None = None) -> Target:
@@ -337,9 +344,11 @@ def _read_classes(
     numeric = not truth and not np.isnan(numbers).any()
     classes = sorted(order, key=(lambda label: (order[label], label)) if numeric else None)
     if repeats and len(classes) > max(FEW, len(labels) // 2):
+        odd = _no_numbers(present)
+        are_not = f", and {int(odd.sum())} are not, such as {short(labels[odd][0])}" if odd.any() else ""
         raise ValueError(
             f"column {name}: expected classes that repeat, got {len(classes)} different values in {len(labels)} rows, "
-            f"such as {short(labels[0])}; for a number to predict, every cell must be a number (--task regression)"
-            f"{_joined_hint(present)}"
+            f"such as {short(labels[0])}; for a number to predict, every cell must be a number{are_not} "
+            f"(--task regression){_joined_hint(present)}"
         )
     return labels, classes
