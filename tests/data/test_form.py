@@ -503,6 +503,8 @@ def test_dates_among_words_are_dates():
     days = pd.date_range("2024-01-28", periods=12)
     cells = [*("valid until " + days.strftime("%d.%m.%Y")), *("from " + days[:3].strftime("%d %b %Y"))]
     assert read(cells).tolist() == [*days, *days[:3]]
+    built = read([*(f"Bj. {1900 + 9 * n}" for n in range(12)), "k. A.", "k. A.", "k. A."])
+    np.testing.assert_array_equal(built, [*range(1900, 2008, 9), np.nan, np.nan, np.nan])
 
 
 def test_years_of_two_digits_lie_where_the_column_is_shortest():

@@ -52,6 +52,7 @@ OFTEN_GAPS, FAR = 3, 3
 """Rows at least that a word or number for missing values is in, and its distance from the others, in their ranges."""
 
 _CODE, _RANGE = re.compile(r"0[0-9]+"), re.compile(r"[^#]*#[^#\d]{0,4}( ?- ?| to )[^#\d]{0,4}#[^#]*")
+_YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _HAS_DIGIT = re.compile(r"[0-9]")
 _COMPACT = re.compile(r"(?:19|20)[0-9]{6}")
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
@@ -308,9 +309,10 @@ def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str
     """The texts without words that stand beside numbers or dates, such as "ono" beside prices, and these words.
 
     Most numbers must be without, and some of the words in several rows: "12 Main St" is an address, "Store 12" a name.
+    Dates and years may all be among words: "valid until 31.12.2024", "built 1974".
     """
     first = [each[1] for text in plain[:FEWEST_READ] if (each := words_beside(text)) is not None]
-    days = 2 * sum(day_of(text) is not None for text in first) > FEWEST_READ
+    days = 2 * sum(_YEAR.fullmatch(text) is not None or day_of(text) is not None for text in first) > FEWEST_READ
     if not (days or _mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
         return plain, ()
     others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
