@@ -381,6 +381,7 @@ UNITS = {
     "pounds among kilograms": ["10 kg", 10.0, "12 kg", 12.0, "2 lbs", 0.90718474],
     "feet and inches": ["6'", 6.0, "5'6\"", 5.5, "5 ft 9 in", 5.75],
     "hours and minutes": ["1h 30m", 1.5, "2h", 2.0, "45 min", 0.75],
+    "years and months": ["6 yrs 6 mos", 6.5, "4y 3m", 4.25, "14.5 years", 14.5, "9 mos", 0.75],
     "thousands and millions": ["1.5k", 1500.0, "2M", 2e6, "350", 350.0],
     "money without its sign": ["$7,500", 7500.0, "7.5k", 7500.0, "$8k", 8e3],
     "meters and kilometers": ["3 m", 3.0, "4 m", 4.0, "2 km", 2000.0],

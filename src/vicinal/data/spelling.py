@@ -101,6 +101,7 @@ _SAME = {
         "d": "day",
         "wk": "week",
     },
+    **{"mos": "month", "mth": "month", "mths": "month", "yrs": "year", "wks": "week"},
     **{"mo": "month", "yr": "year", "y": "year", "liter": "l", "litre": "l", "gram": "g", "lbs": "lb", "hrs": "h"},
     **{"lac": "lakh", "cr": "crore", "st": "th", "nd": "th", "rd": "th"},
     **{"thousand": "k", "tsd": "k", "million": "mn", "mio": "mn", "billion": "bn", "mrd": "bn"},
@@ -212,6 +213,7 @@ def _in_parts(text: str) -> Number | None:
         return None
     unit, smaller = _unit_of(match["unit"]), _unit_of(match["smaller"] or "")
     smaller = "in" if unit == "ft" and not smaller else "min" if unit == "h" and smaller in ("m", "") else smaller
+    smaller = "month" if unit == "year" and smaller == "m" else smaller
     factor = converted(1.0, smaller, unit) if unit != smaller else None
     if not smaller or factor is None or factor >= 1:
         return None
