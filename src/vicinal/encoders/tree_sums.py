@@ -94,7 +94,7 @@ class TreeSums:
     def _read_sets(self, trees: list[Tree], column: Places, thresholds: Floats, splits: Places) -> None:
         """Flags of the categories of all sets, each with one behind it for what is in none."""
         flags, starts, behind = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)], 0
-        for tree in trees:
+        for tree in [tree for tree in trees if len(tree.words)]:
             bits = np.unpackbits(tree.words.astype("<u4").view(np.uint8), bitorder="little").astype(bool)
             flags.append(np.insert(bits, 32 * tree.ends[1:], False))
             starts.append(behind + 32 * tree.ends[:-1] + np.arange(len(tree.ends) - 1))

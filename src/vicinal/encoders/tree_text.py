@@ -136,10 +136,11 @@ def _numbers(facts: dict[str, str], name: str, count: int, kind: type = np.float
     """
     values: np.ndarray
     try:
-        values = np.array(facts.get(name, "").split(), dtype=kind)
+        values = np.array([*map(int if kind is np.int64 else float, facts.get(name, "").split())], dtype=kind)
     except (ValueError, OverflowError):
         raise ValueError(f"trees: expected numbers in {name}, got {facts[name]!r:.40}") from None
-    if len(values) != count or np.isnan(values).any() or not (ends or np.isfinite(values).all()):
+    good = kind is np.int64 or (not np.isnan(values).any() if ends else np.isfinite(values).all())
+    if len(values) != count or not good:
         raise ValueError(f"trees: expected {count} finite numbers in {name}, got {len(values)}")
     return values
 
