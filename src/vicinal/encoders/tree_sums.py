@@ -163,13 +163,8 @@ class TreeSums:
             yield first, end
             first = end
 
-    def leaf_numbers(self, model: int, places: RowPlaces) -> np.ndarray[Any, Any]:
-        """The leaf of each row in each tree of a model ``[trees, b]``."""
-        rows = places.numbers.shape[1]
-        return np.concatenate([self._leaves(*block, places) for block in self._blocks(model, rows)])
-
     def _leaves(self, first: int, last: int, places: RowPlaces) -> np.ndarray[Any, Any]:
-        """The same of the trees from ``first`` to ``last``."""
+        """The number of the leaf of each row in each tree from ``first`` to ``last`` ``[trees, b]``."""
         start, end, before, behind = (part[tree] for part in (self.splits, self.leaves) for tree in (first, last))
         leaves = behind - before
         order = np.argsort(self._height[start:end], kind="stable")
@@ -178,18 +173,18 @@ class TreeSums:
         children = self._children[start:end][order]
         below = np.where(children < 0, ~children - before, place.take((children - start).clip(min=0), mode="clip"))
         left = self._left(order + start, places)
-        found = np.empty((leaves + len(order), left.shape[1]), dtype=self._number.dtype)
-        found[:leaves] = self._number[before:behind, None]
+        leaf = np.empty((leaves + len(order), left.shape[1]), dtype=self._number.dtype)
+        leaf[:leaves] = self._number[before:behind, None]
         ends = np.cumsum(np.bincount(self._height[start:end])).tolist()
         for one, two in zip([0, *ends], ends, strict=False):
-            this, other = found.take(below[one:two, 0], axis=0), found.take(below[one:two, 1], axis=0)
+            this, other = leaf.take(below[one:two, 0], axis=0), leaf.take(below[one:two, 1], axis=0)
             this -= other
             this *= left[one:two]
-            np.add(this, other, out=found[leaves + one : leaves + two])
+            np.add(this, other, out=leaf[leaves + one : leaves + two])
         roots = self.splits[first:last] - start
         single = np.diff(self.splits[first : last + 1]) == 0  # a tree of one leaf
         at = np.where(single, self.leaves[first:last] - before, place.take(roots, mode="clip") if len(place) else 0)
-        return found.take(at, axis=0)
+        return leaf.take(at, axis=0)
 
     def _left(self, splits: Places, places: RowPlaces) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Whether each row goes left at each split ``[splits, b]``."""

@@ -163,11 +163,11 @@ class _Compared:
         return [Candidate(one, place, *values) for place, one, *values in each]
 
     def _errors(self, heads: Sequence[Kriging]) -> tuple[list[float], list[float]]:
-        bank, at, known = self.bank, self.some, {"numbers": True, "strongest": FIRST}
+        bank, at = self.bank, self.some
         queries, count = bank.vectors[at].double(), heads[0].looked_at(len(bank))
         if count not in self.nearest:
             self.nearest[count] = heads[0].nearest(queries, bank.vectors, Identity(**self.identity), bank.prepared())
         rows = queries, self.labels[at], bank.vectors, self.labels, self.identity, self.mass
-        both = errors_of(heads, *rows, **known, positions=self.nearest[count])
+        both = errors_of(heads, *rows, numbers=True, strongest=FIRST, positions=self.nearest[count])
         error, weight = (values.sum(dim=1) / self.mass.sum() for values in both)
         return error.tolist(), weight.tolist()
