@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from vicinal.encoders import build_table_encoder
 from vicinal.encoders.tree_columns import TreeColumns
 from vicinal.encoders.tree_projector import TreeProjector
-from vicinal.encoders.tree_text import read_trees, written
+from vicinal.encoders.tree_sums import TreeSums
+from vicinal.encoders.tree_text import Tree, read_trees, written
 
 KINDS = {"size": "number", "age": "number", "city": "category"}
 
@@ -158,5 +159,65 @@ def test_no_edit_of_a_number_leads_out_of_a_tree(fitted, data):
         trees = read_trees(edited, 3)
     except ValueError:
         return
-    assert all(np.isfinite(tree.added(3)).all() for tree in trees)
-    lightgbm.Booster(model_str=written(trees, 3)).predict(fitted[2][:20], pred_leaf=True)
+    sums, rows = TreeSums([trees], 3), fitted[2][:20]
+    said = sums.sums(0, sums.places(rows)).sum(axis=1) + sum(tree.start for tree in trees)
+    np.testing.assert_allclose(said, lightgbm.Booster(model_str=written(trees, 3)).predict(rows), atol=1e-9)
+
+
+NUMBERS = st.sampled_from(
+    [-np.inf, -2.0, -1.0, -0.5, -1e-40, -0.0, 1e-36, 0.3, 1.0, 2.0, 31.0, 33.7, 1e9, np.inf, np.nan]
+)
+
+
+def drawn_tree(draw):
+    """A tree of three columns: splits by numbers, gaps of all kinds going either way, and sets of categories."""
+    splits = draw(st.integers(0, 9))
+    ends, left, right = [], [], []  # of each leaf so far, the split above it and the side
+    for split in range(splits):
+        left.append(-1), right.append(-1)
+        if ends:
+            parent, side = ends.pop(draw(st.integers(0, len(ends) - 1)))
+            side[parent] = split
+        ends += [(split, left), (split, right)]
+    for leaf, (parent, side) in enumerate(ends):
+        side[parent] = -1 - leaf
+    decisions = [draw(st.sampled_from([0, 2, 4, 6, 8, 10, 1])) for _ in range(splits)]
+    sets = [draw(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=2)) for way in decisions if way == 1]
+    places = iter(range(len(sets)))
+    thresholds = [next(places) if way == 1 else draw(NUMBERS.filter(lambda n: not np.isnan(n))) for way in decisions]
+    whole = {"dtype": np.int64}
+    return Tree(
+        np.arange(splits + 1.0),
+        np.arange(splits) / 7,
+        np.array([draw(st.integers(0, 2)) for _ in range(splits)], **whole),
+        np.array(thresholds, dtype=float),
+        np.array(decisions, **whole),
+        np.array([left, right], **whole).T.reshape(-1, 2),
+        np.cumsum([0, *map(len, sets)], **whole),
+        np.array([word for words in sets for word in words], **whole),
+    )
+
+
+@given(st.data())
+def test_leaves_are_those_of_lightgbm_for_any_number_gap_and_category(data):
+    models = [[drawn_tree(data.draw) for _ in range(data.draw(st.integers(1, 3)))] for _ in range(2)]
+    rows = np.array(data.draw(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=9)))
+    rows = np.tile(rows, (data.draw(st.sampled_from([1, 60])), 1))  # few rows, and many, which are summed otherwise
+    sums = TreeSums(models, 3)
+    places = sums.places(rows)
+    for number, trees in enumerate(models):
+        leaves = lightgbm.Booster(model_str=written(trees, 3)).predict(rows, pred_leaf=True).reshape(len(rows), -1)
+        each = TreeSums([[tree] for tree in trees], 3)
+        for one, tree in enumerate(trees):  # whose values are the numbers of its leaves
+            leaf = each.sums(one, each.places(rows)).sum(axis=1) + tree.start
+            np.testing.assert_allclose(leaf, leaves[:, one], rtol=0, atol=1e-9)
+        said = sums.sums(number, places)
+        np.testing.assert_allclose(said.sum(axis=1) + sum(tree.start for tree in trees), leaves.sum(axis=1), atol=1e-9)
+        np.testing.assert_array_equal(sums.sums(number, places.of(np.array([0])))[0], said[0])
+
+
+def test_what_columns_add_does_not_depend_on_how_many_rows_are_asked(fitted, projector):
+    columns = torch.from_numpy(np.tile(fitted[2], (30, 1)))  # more than are looked up together
+    said = projector(columns)
+    assert torch.equal(said, projector(columns[:300]).repeat(30, 1))
+    assert torch.equal(said[:9], torch.cat([projector(columns[i : i + 1]) for i in range(9)]))

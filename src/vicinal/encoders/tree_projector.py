@@ -1,17 +1,16 @@
 """From the columns of a table to what each of them adds to boosted trees, in units of the labels."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vicinal.encoders.tree_columns import TreeColumns
-from vicinal.encoders.tree_text import Tree, read_trees, written
+from vicinal.encoders.tree_sums import TreeSums
+from vicinal.encoders.tree_text import read_trees, written
 
-_ROWS = 4096
-"""Rows whose leaves are looked up together."""
+_ROWS = 8192
+"""Rows that are looked up together."""
 
 
 class TreeProjector(nn.Module):
@@ -49,14 +48,14 @@ class TreeProjector(nn.Module):
         self.folds, self.targets = len(texts), len(texts[0]) if texts else 0
         if not self.targets or {len(fold) for fold in texts} != {self.targets}:
             raise ValueError(f"texts: expected a model of each target for each fold, got {self.folds} folds")
-        trees = [[read_trees(text, self.trend) for text in fold] for fold in texts]
-        self.texts = [[written(some, self.trend) for some in fold] for fold in trees]
-        self.leaves = [[_Leaves(some, self.trend) for some in fold] for fold in trees]
+        trees = [read_trees(text, self.trend) for fold in texts for text in fold]
+        models = iter(trees)
+        self.texts = [[written(next(models), self.trend) for _ in fold] for fold in texts]
+        self.trees = TreeSums(trees, self.trend)
         self.dim = self.targets * (1 + self.trend)
-        starts = [[some.start for some in fold] for fold in self.leaves]
-        self.base = torch.tensor(starts, dtype=torch.float64).mean(dim=0)
+        starts = torch.tensor([sum(tree.start for tree in model) for model in trees], dtype=torch.float64)
+        self.base = starts.view(self.folds, self.targets).mean(dim=0)
         self.unit = torch.ones(self.targets, dtype=torch.float64)
-        self._boosters: list[list[Any]] = []
 
     def forward(self, columns: Tensor, folds: Tensor | None = None) -> Tensor:
         """``[b, dim]``, float64, of ``columns [b, f]``.
@@ -65,52 +64,20 @@ class TreeProjector(nn.Module):
             columns: as ``reader`` makes them.
             folds: ``[b]``, the fold whose model alone is asked; -1: all of them. None: all, for every row.
         """
-        rows = columns.double().numpy()
+        rows, codes = columns.double().numpy(), torch.full((len(columns),), -1) if folds is None else folds
         entries = torch.zeros(len(rows), self.targets, self.trend, dtype=torch.float64)
-        for fold in range(self.folds):
-            share = torch.full((len(rows),), 1 / self.folds, dtype=torch.float64)
-            share = share if folds is None else torch.where(folds < 0, share, (folds == fold).double())
-            at = share.nonzero()[:, 0]
-            for target in range(self.targets if len(at) else 0):
-                entries[at, target] += share[at, None] * self._of(fold, target, rows[at.numpy()])
-        return torch.cat([entries.sum(dim=2), entries.flatten(1)], dim=1)
-
-    def _of(self, fold: int, target: int, rows: np.ndarray) -> Tensor:
-        """What each column of rows ``[b, f]`` adds in one model ``[b, f]``."""
-        booster, added = self._booster(fold, target), self.leaves[fold][target].added
-        blocks = []
         for start in range(0, len(rows), _ROWS):
-            leaves = booster.predict(rows[start : start + _ROWS], pred_leaf=True, num_threads=torch.get_num_threads())
-            blocks.append(_summed(np.asarray(leaves).reshape(-1, len(added)), added))
-        return torch.from_numpy(np.concatenate(blocks))
-
-    def _booster(self, fold: int, target: int) -> Any:
-        import lightgbm  # half a second, which only this metric needs
-
-        if not self._boosters:
-            self._boosters = [[lightgbm.Booster(model_str=text) for text in texts] for texts in self.texts]
-        return self._boosters[fold][target]
+            block = slice(start, start + _ROWS)
+            places, to = self.trees.places(rows[block]), entries[block]
+            for fold in range(self.folds):
+                share = torch.where(codes[block] < 0, 1 / self.folds, (codes[block] == fold).double())
+                at = share.nonzero()[:, 0]
+                some = places if len(at) == len(to) else places.of(at.numpy())
+                for target in range(self.targets if len(at) else 0):
+                    added = torch.from_numpy(self.trees.sums(fold * self.targets + target, some))
+                    to[at, target] += share[at, None] * added
+        return torch.cat([entries.sum(dim=2), entries.flatten(1)], dim=1)
 
     def extra_repr(self) -> str:
         """Counts, for ``print``."""
         return f"folds={self.folds}, targets={self.targets}, columns={self.trend}"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what only LightGBM can copy; it is made again from the texts."""
-        return {**vars(self), "_boosters": []}
-
-
-class _Leaves:
-    """The leaves of all trees of a model: what each adds, for each tree ``[leaves, f]``."""
-
-    def __init__(self, trees: list[Tree], columns: int) -> None:
-        self.added = [tree.added(columns) for tree in trees]
-        self.start = sum(tree.start for tree in trees)
-
-
-def _summed(leaves: np.ndarray, added: list[np.ndarray]) -> np.ndarray:
-    """What each column adds ``[b, f]`` in the ``leaves [b, trees]``; a tree at a time, whose leaves the cache holds."""
-    total = np.zeros((len(leaves), added[0].shape[1]))
-    for of_tree, places in zip(added, np.ascontiguousarray(leaves.T), strict=True):
-        total += of_tree.take(places, axis=0)
-    return total

@@ -16,7 +16,7 @@ MOST_LEAVES = 1 << 12
 
 _END = "end of trees\n"
 
-_CATEGORY, _KNOWN_BITS = 1, 0b1111
+BY_CATEGORY, _KNOWN_BITS = 1, 0b1111
 """Bits of a decision: whether it is by categories; those that there are."""
 
 
@@ -48,20 +48,6 @@ class Tree:
     def start(self) -> float:
         """The value at its root, which all rows get."""
         return float(self.inside[0] if len(self.inside) else self.values[0])
-
-    def added(self, columns: int) -> Floats:
-        """What each column adds on the way to each leaf ``[leaves, columns]``.
-
-        The sum of (value of the child - value of the parent) over the splits by that column; a row sums to the leaf's
-        value less ``start``.
-        """
-        paths, table = np.zeros((len(self.inside), columns)), np.zeros((len(self.values), columns))
-        for split, (feature, pair) in enumerate(zip(self.column.tolist(), self.children.tolist(), strict=True)):
-            for child in pair:
-                to, value = (paths[child], self.inside[child]) if child >= 0 else (table[~child], self.values[~child])
-                to += paths[split]
-                to[feature] += value - self.inside[split]
-        return table
 
 
 def class_texts(text: str, columns: int, classes: int) -> list[str]:
@@ -100,8 +86,8 @@ def written(trees: list[Tree], columns: int) -> str:
 
     >>> stump = np.array([1.0, 3.0]), np.array([2.0]), np.array([0]), np.array([0.5]), np.array([2])
     >>> tree = Tree(*stump, np.array([[-1, -2]]), np.zeros(1, dtype=int), np.zeros(0, dtype=int))
-    >>> read_trees(written([tree], 1), 1)[0].added(1).tolist()
-    [[-1.0], [1.0]]
+    >>> read_trees(written([tree], 1), 1)[0].values.tolist()
+    [1.0, 3.0]
     """
     blocks = [f"Tree={number}\n{_written(tree)}\n\n" for number, tree in enumerate(trees)]
     names, infos = (" ".join(parts) for parts in ([f"Column_{j}" for j in range(columns)], ["none"] * columns))
@@ -150,10 +136,11 @@ def _numbers(facts: dict[str, str], name: str, count: int, kind: type = np.float
     """
     values: np.ndarray
     try:
-        values = np.array(facts.get(name, "").split(), dtype=kind)
+        values = np.array([*map(int if kind is np.int64 else float, facts.get(name, "").split())], dtype=kind)
     except (ValueError, OverflowError):
         raise ValueError(f"trees: expected numbers in {name}, got {facts[name]!r:.40}") from None
-    if len(values) != count or np.isnan(values).any() or not (ends or np.isfinite(values).all()):
+    good = kind is np.int64 or (not np.isnan(values).any() if ends else np.isfinite(values).all())
+    if len(values) != count or not good:
         raise ValueError(f"trees: expected {count} finite numbers in {name}, got {len(values)}")
     return values
 
@@ -185,7 +172,7 @@ def _category_sets(facts: dict[str, str], decisions: Places, thresholds: Floats)
     if (decisions & ~_KNOWN_BITS).any():
         raise ValueError("trees: expected decisions by numbers or categories, got others")
     count = int(_numbers(facts, "num_cat", 1, np.int64)[0])
-    by_category = (decisions & _CATEGORY) > 0
+    by_category = (decisions & BY_CATEGORY) > 0
     if count < 0 or count > len(decisions) or (count == 0) == by_category.any():
         raise ValueError(f"trees: expected num_cat to count decisions by categories, got {count}")
     if not count:

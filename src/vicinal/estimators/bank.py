@@ -63,6 +63,7 @@ class Bank:
 
     _prepared: NearestRows | None = None
     _whole: tuple[object, WholeBank] | None = None
+    _line: tuple[object, Tensor, Tensor] | None = None
     _target: int | None = None
 
     def __init__(
@@ -222,12 +223,33 @@ class Bank:
         tolerance = _EQUAL * float(sample.var(dim=0, correction=0).sum())
         if tolerance == 0 or not len(rows):  # no row differs from any other
             return 0
-        equal = int((self.nearest(queries[rows], 1, {}).values[:, 0] <= tolerance).sum())
+        equal = int(self._equals(queries[rows].double(), tolerance, 1).sum())
         if not equal:
             return 0
-        chance = float((self.nearest(sample, 2, {}).values[:, 1] <= tolerance).double().mean())
+        chance = float((self._equals(sample, tolerance, 2) > 1).double().mean())
         usual = len(rows) * chance + 3 * math.sqrt(len(rows) * chance * (1 - chance))
         return round(equal * len(queries) / len(rows)) if equal > usual else 0
+
+    def _equals(self, queries: Tensor, tolerance: float, most: int) -> Tensor:
+        """How many rows are as near as ``tolerance`` to each of ``queries [b, d]``, up to ``most``.
+
+        Rows that are near are so along any line, where they stand sorted: only those beside a query are compared.
+        """
+        line = torch.randn(self.store.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        line /= torch.linalg.vector_norm(line)
+        if self._line is None or self._line[0] is not self.state:
+            self._line = self.state, *(self.vectors @ line.to(self.vectors.dtype)).double().sort()
+        _, places, order = self._line
+        rounding = len(line) * torch.finfo(self.vectors.dtype).eps * torch.linalg.vector_norm(queries, dim=1)
+        at, reach = queries @ line, math.sqrt(tolerance) + 2 * rounding
+        start, end = torch.searchsorted(places, at - reach), torch.searchsorted(places, at + reach, right=True)
+        counts, left = torch.zeros_like(start), (start < end).nonzero()[:, 0]
+        while len(left):
+            apart = queries[left] - self.vectors[order[start[left]]]
+            counts[left] += torch.linalg.vecdot(apart, apart) <= tolerance
+            start[left] += 1
+            left = left[(start[left] < end[left]) & (counts[left] < most)]
+        return counts
 
     def has(self, ids: Iterable[Any]) -> Ids:
         """Which of ``ids`` are in the bank: ``[n]``."""

@@ -8,6 +8,7 @@ import torch
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.readout import errors_of
 from vicinal.heads import Comparables, Kriging
+from vicinal.heads.admissible import Identity
 from vicinal.heads.kinds import adjusts
 from vicinal.training.error import error_of
 from vicinal.training.rows import spread
@@ -121,6 +122,11 @@ class _Compared:
         self.model, self.bank, self.labels = model, model.bank, model.bank_labels().double()
         self.some = spread(len(self.bank), MOST_OF_CLASSES if model.codec.kind == "classes" else MOST)
         self.mass = self.bank.mass[self.some]
+        self.identity = self.bank.identity(**self.bank.who(self.some))
+        # of numbers: folds are whole groups
+        if model.metric == "trees" and model.codec.kind == "numbers" and self.bank.folds is not None:
+            self.identity |= {"query_groups": self.bank.folds[self.some], "bank_groups": self.bank.folds}
+        self.nearest: dict[int, torch.Tensor] = {}  # by how many: the same whatever the scale, noise and trend
         self.unit = float(torch.pdist(self.bank.vectors[spread(len(self.bank), 1024)].double()).median()) or 1.0
 
     def variance(self) -> float:
@@ -158,12 +164,10 @@ class _Compared:
 
     def _errors(self, heads: Sequence[Kriging]) -> tuple[list[float], list[float]]:
         bank, at = self.bank, self.some
-        rows = bank.vectors[at], self.labels[at], bank.vectors, self.labels
-        identity = bank.identity(**bank.who(at))
-        # of numbers: folds are whole groups
-        if self.model.metric == "trees" and self.model.codec.kind == "numbers" and bank.folds is not None:
-            identity |= {"query_groups": bank.folds[at], "bank_groups": bank.folds}
-        known = identity, self.mass
-        both = errors_of(heads, *rows, *known, numbers=True, strongest=FIRST)
+        queries, count = bank.vectors[at].double(), heads[0].looked_at(len(bank))
+        if count not in self.nearest:
+            self.nearest[count] = heads[0].nearest(queries, bank.vectors, Identity(**self.identity), bank.prepared())
+        rows = queries, self.labels[at], bank.vectors, self.labels, self.identity, self.mass
+        both = errors_of(heads, *rows, numbers=True, strongest=FIRST, positions=self.nearest[count])
         error, weight = (values.sum(dim=1) / self.mass.sum() for values in both)
         return error.tolist(), weight.tolist()

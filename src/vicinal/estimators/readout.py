@@ -226,17 +226,18 @@ def errors_of(
     *,
     numbers: bool,
     strongest: int = _FIRST,
+    positions: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Of each of ``tried``, for queries ``[n, d]`` from the rows of ``bank [N, d]``: error and share of a few rows.
 
-    Each query counts by its ``mass [n]``.
+    Each query counts by its ``mass [n]``, and is predicted from its nearest rows, at ``positions [n, k]`` if known.
 
     Returns:
         errors ``[T, n]``, and weights of the ``strongest`` rows ``[T, n]``.
     """
     heads = [one for one in tried if weighs_locally(one)]
     queries, truth = queries.double(), truth.double()
-    positions = heads[0].nearest(queries, bank, Identity(**identity))
+    positions = heads[0].nearest(queries, bank, Identity(**identity)) if positions is None else positions
     error, shares = torch.zeros(2, len(heads), len(queries), dtype=torch.float64)
     mass = mass.double()
     scale = torch.stack([one.log_scale for one in heads]).amin().exp()
