@@ -129,55 +129,63 @@ class LoadedMatcher(NamedTuple):
     linkage: Linkage | None
     learned: LabelScorer | None
     journal: "MatchJournal"
-    added: dict[str, pd.DataFrame]
 
 
 class MatchJournal:
-    """The rows that were added to the matcher of a folder since its files were written.
+    """The rows that were added to the matcher of a folder since its files were written, and their links.
 
     Args:
         folder: of the matcher, as it is now.
-        sequence: number of the last change.
+        changes: what its journal holds.
         end: bytes of the journal that are read.
     """
 
-    def __init__(self, folder: Path, sequence: int = 0, end: int = 0) -> None:
-        self.folder, self.sequence, self.end = files.resolved(folder), sequence, end
+    def __init__(self, folder: Path, changes: Sequence[Change] = (), end: int = 0) -> None:
+        self.folder, self.changes, self.end = files.resolved(folder), list(changes), end
         self.version = self._version()
 
     def _version(self) -> tuple[int, int]:
         status = (self.folder / CONFIG).stat()
         return status.st_ino, status.st_mtime_ns
 
-    def write(self, table: str, ids: Ids, rows: pd.DataFrame) -> None:
-        """Write rows of a table, as they came, and wait for the disk.
+    def write(self, table: str, ids: Ids, rows: pd.DataFrame, links: pd.DataFrame) -> None:
+        """Write rows of a table, as they came, and their links, all at once, and wait for the disk.
 
         Raises:
             ValueError: if the folder is another one by now, or others have written.
             OSError: if it cannot be written.
         """
-        cells = {str(name): [_journalled(cell) for cell in rows[name].tolist()] for name in rows.columns}
-        parts: dict[str, Any] = {"ids": ids.tolist(), "rows": cells, "table": table}
-        change = Change(sequence=self.sequence + 1, time=now(), who=user_name(), what="add", **parts)
+        cells, pairs = (
+            {str(name): [_journalled(cell) for cell in frame[name].tolist()] for name in frame.columns}
+            for frame in (rows, links)
+        )
+        parts: dict[str, Any] = {"ids": ids.tolist(), "rows": cells, "table": table, "links": pairs}
+        change = Change(sequence=len(self.changes) + 1, time=now(), who=user_name(), what="add", **parts)
         with files.locked(self.folder, "update"):
             if self._version() != self.version:
                 raise ValueError(f"durable: expected the folder that was loaded, got another in {self.folder}; load it")
             self.end = append_change(self.folder, change, self.end)
-        self.sequence += 1
+        self.changes.append(change)
 
     @classmethod
-    def read(cls, folder: Path) -> tuple["MatchJournal", dict[str, pd.DataFrame]]:
-        """The journal of a folder, and the rows that it adds to each table."""
+    def read(cls, folder: Path) -> "MatchJournal":
+        """The journal of a folder.
+
+        Raises:
+            ValueError: for changes that are none of a matcher.
+        """
         changes, end = read_changes(folder)
-        rows: dict[str, list[dict[str, Any]]] = {}
-        for change in changes:
-            cells = change.rows or {}
-            if change.table is None or any(len(column) != len(change.ids) for column in cells.values()):
+        for number, change in enumerate(changes):
+            rows, links = change.rows or {}, change.links or {}
+            sizes = {len(column) for column in rows.values()} - {len(change.ids)}
+            if change.table is None or change.sequence != number + 1 or sizes or len({*map(len, links.values())}) > 1:
                 raise ValueError(f"{CHANGES}: expected rows of a table in change {change.sequence}, got others")
-            several = zip(*cells.values(), strict=True)
-            rows.setdefault(change.table, []).extend(dict(zip(cells, row, strict=True)) for row in several)
-        journal = cls(folder, changes[-1].sequence if changes else 0, end)
-        return journal, {table: pd.DataFrame(records) for table, records in rows.items()}
+        return cls(folder, changes, end)
+
+    def rows(self, table: str) -> pd.DataFrame:
+        """All that are added to a table."""
+        frames = [pd.DataFrame(change.rows) for change in self.changes if change.table == table]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def _journalled(cell: Any) -> Any:
@@ -375,7 +383,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     learned = None
     if config.scorer is not None:
         learned = _learned(folder, config, state["known"].numpy(), labelled["match"].to_numpy(), encoders)
-    return LoadedMatcher(config, tables, labelled, labels, linkage, learned, *MatchJournal.read(folder))
+    return LoadedMatcher(config, tables, labelled, labels, linkage, learned, MatchJournal.read(folder))
 
 
 def _learned(

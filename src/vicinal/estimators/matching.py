@@ -723,8 +723,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Args:
             rows: with the columns of the table, and ids that it has not.
             to: "left" or "right"; of one table "left".
-            durable: write the rows to the journal of the folder that the matcher was loaded from, or was saved to,
-                before this returns; :meth:`load` reads them, and :meth:`save` takes them into the other files.
+            durable: write the rows with their links to the journal of the folder that the matcher was loaded from, or
+                saved to, before this returns; :meth:`load` reads them, and :meth:`save` takes them into other files.
 
         Returns:
             The links of the new rows as :meth:`link` gives them; of one table each with the new row as ``left``.
@@ -736,15 +736,26 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         number = -sides.index(check_choice("to", to, sides))
         frame = as_table(to, rows)
         more = self.tables_.more(number, frame, self.id_right if number else self.id_left)
-        if durable:
-            if self.journal_ is None or self.tables_.columns.media:
-                got = "one of images or sounds" if self.tables_.columns.media else "one that is in no folder"
-                raise ValueError(f"durable: expected a matcher that was loaded or saved, got {got}; say save(folder)")
-            self.journal_.write(to, more.ids, frame)
+        journal = self.journal_
+        if durable and (journal is None or self.tables_.columns.media):
+            got = "one of images or sounds" if self.tables_.columns.media else "one that is in no folder"
+            raise ValueError(f"durable: expected a matcher that was loaded or saved, got {got}; say save(folder)")
+        links = self._put(more, number)
+        if durable and journal is not None:
+            try:
+                journal.write(to, more.ids, frame, links)
+            except BaseException:
+                self.forget(**{to: more.ids.tolist()})
+                self.journal_ = journal
+                raise
+        return links
+
+    def _put(self, more: MatchTable, number: int) -> pd.DataFrame:
+        """Put rows into a table; gives their links."""
         learned = self.learned_ is not None or self.linkage_.refinement is not None
         if learned or self.tables_.encoder is not None:
             self.tables_.add(number, more)
-            return self._links_of(more, to)
+            return self._links_of(more, SIDES[-number])
         if number not in self.new_rows_:  # of the tables without these rows
             self.new_rows_[number] = NewRows(self.tables_, self.linkage_, number)
         self.tables_.add(number, more)
@@ -867,9 +878,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         matcher.notes_, matcher.scores_ = list(saved.config.notes), dict(saved.config.scores)
         matcher.threshold_ = _EVEN if saved.config.threshold is None else saved.config.threshold
         matcher.doubt_ = saved.config.doubt
-        for side, rows in saved.added.items():
-            number = 0 if saved.tables.is_single else -SIDES.index(side)
-            saved.tables.add(number, saved.tables.more(number, rows, matcher.id_right if number else matcher.id_left))
+        for number, name in enumerate((matcher.id_left, matcher.id_right)):
+            if len(rows := saved.journal.rows(SIDES[number])):
+                saved.tables.add(-number, saved.tables.more(-number, rows, name))
         if saved.linkage is not None:
             matcher.linkage_ = saved.linkage
         else:  # an earlier version estimated nothing
