@@ -10,7 +10,8 @@ import torch
 from vicinal.core import listed, short
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.linking import connected
-from vicinal.estimators.match_tables import Ids, MatchedTables, MatchTable
+from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_tables import MatchedTables
 
 _CLOSED = 20
 """Rows that labels make one thing, up to which each two of them are learned from."""

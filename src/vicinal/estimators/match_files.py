@@ -32,7 +32,9 @@ from vicinal.encoders.names import reaches_out
 from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_tables import Floats, Ids, MatchColumns, MatchedTables, MatchTable
+from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
+from vicinal.estimators.match_tables import MatchedTables
+from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_refinement import Refinement
 from vicinal.estimators.pair_scorers import BoostedPairs
@@ -454,11 +456,11 @@ def _table(folder: Path, name: str, rows: int, columns: MatchColumns) -> MatchTa
 
 def _with_things(table: MatchTable, vectors: Tensor, thing: Tensor | None, columns: MatchColumns) -> MatchTable:
     """A table with its vectors and the things of its rows; of an earlier version each row is one."""
-    keys: Sequence[Any] = table.keys
+    keys = table.keys
     if thing is None or columns.media:  # which are not kept: no row that is added is one thing with these
-        keys = range(len(table)) if thing is None else thing.tolist()
+        keys = (np.arange(len(table)) if thing is None else thing.numpy()).astype(np.uint64)
     whole = replace(table, vectors=vectors, keys=keys)
-    if thing is not None and whole.thing.tolist() != thing.tolist():
+    if thing is not None and not np.array_equal(whole.thing, thing.numpy()):
         raise ValueError(f"{table.name}.parquet: expected the rows that {TENSORS} says are equal, got others")
     return whole
 

@@ -10,8 +10,9 @@ import pandas as pd
 
 from vicinal.core import listed
 from vicinal.estimators.match_clusters import drawn_wedges
-from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables
-from vicinal.estimators.pair_features import ROW
+from vicinal.estimators.match_rows import Ids
+from vicinal.estimators.match_tables import Log, MatchedTables
+from vicinal.estimators.pair_features import ROW, Floats
 from vicinal.estimators.pair_refinement import LEARNED, Refinement
 from vicinal.linkage.columns import CodedColumn, Kind
 from vicinal.linkage.competition import Competition

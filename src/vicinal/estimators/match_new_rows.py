@@ -10,8 +10,9 @@ import torch
 
 from vicinal.data.spelling import GAPS
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_tables import KEYS, Floats, Ids, MatchedTables, MatchTable
-from vicinal.estimators.pair_features import normal_text
+from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_tables import KEYS, MatchedTables
+from vicinal.estimators.pair_features import Floats, normal_text
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.blocking import block_index
 from vicinal.linkage.columns import CodedColumn
@@ -134,7 +135,9 @@ class NewRows:
 
 def _plain(name: str, cells: dict[str, list[str]]) -> MatchTable:
     frame = pd.DataFrame(cells)
-    return MatchTable(name, frame, np.arange(len(frame)), torch.zeros(len(frame), 0), keys=range(len(frame)))
+    return MatchTable(
+        name, frame, np.arange(len(frame)), torch.zeros(len(frame), 0), keys=np.arange(len(frame), dtype=np.uint64)
+    )
 
 
 def _alone(columns: dict[str, CodedColumn], cells: dict[str, list[str]]) -> Cells:

@@ -46,18 +46,10 @@ from vicinal.estimators.match_files import SIDES, MatchJournal, matcher_settings
 from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_new_rows import NewRows
-from vicinal.estimators.match_tables import (
-    LARGE,
-    Floats,
-    Ids,
-    Log,
-    MatchColumns,
-    MatchedTables,
-    MatchTable,
-    check_index,
-    installed_encoders,
-)
+from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
+from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index, installed_encoders
 from vicinal.estimators.pair_explanation import PairExplanation, PairExplanations, explained_cells
+from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import check_reader
 from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from vicinal.estimators.match_linkage import DIGITS, VECTORS, Linkage
-from vicinal.estimators.match_tables import Floats, Ids, MatchedTables, MatchTable
-from vicinal.estimators.pair_features import normal_text, shown_text
+from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_tables import MatchedTables
+from vicinal.estimators.pair_features import Floats, normal_text, shown_text
 from vicinal.index.lexical import codes
 
 if TYPE_CHECKING:
