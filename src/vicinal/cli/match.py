@@ -140,7 +140,7 @@ def _run(
     from vicinal.core.checks import local_path
     from vicinal.data import beside
     from vicinal.data.sources import table_name, table_source, table_sources
-    from vicinal.estimators.matching import CLUSTERS
+    from vicinal.estimators.match_answers import CLUSTERS
     from vicinal.workflows import match_tables
     from vicinal.workflows.match import MatchJob
 

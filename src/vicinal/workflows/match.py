@@ -20,8 +20,9 @@ from vicinal.data.same_columns import same_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
+from vicinal.estimators.match_answers import DEPTHS
 from vicinal.estimators.match_clusters import with_new
-from vicinal.estimators.matching import DEPTHS, RowMatcher
+from vicinal.estimators.matching import RowMatcher
 from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, write_match_page
 from vicinal.report.pairs import ShownPair
 from vicinal.version import __version__
