@@ -79,7 +79,7 @@ class SavedMatcherParameters(Saved):
 
 
 class SavedLinkage(Saved):
-    """The model of :class:`vicinal.estimators.match_linkage.Linkage`, but for its numbers."""
+    """The model of :class:`vicinal.estimators.match_linkage.Linkage`, but for its trees."""
 
     kinds: dict[str, Literal["number", "code", "name", "text"]] = Field(max_length=10_000)
     rate: _Positive
@@ -89,7 +89,9 @@ class SavedLinkage(Saved):
     has_media: bool
     follows: dict[str, str] = Field(default_factory=dict, max_length=10_000)
     shares: list[_Share] = Field(min_length=1, max_length=2)
-    refined: bool
+    m: list[list[list[_Share]]]
+    u: list[list[_Share]]
+    refined: dict[Literal["center", "scale", "weights", "start"], list[float]] | None
 
 
 class SavedMatcher(Saved):
@@ -221,7 +223,6 @@ def write_matcher(
     state = {f"{table.name}.vectors": table.vectors.contiguous() for table in tables.tables}
     state |= {f"{table.name}.thing": torch.from_numpy(table.thing.astype(np.int64)) for table in tables.tables}
     state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
-    state |= _linkage_state(linkage)
     if linkage.refinement is not None:
         linkage.refinement.forest.save(stage / REFINEMENT)
     if learned is not None:
@@ -272,61 +273,46 @@ def matcher_settings(
     return check_settings("matcher", SavedMatcher, settings)
 
 
+_FLAGS = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media", "follows")
+"""What is saved of the estimates as it is."""
+
+
 def _linkage_settings(linkage: Linkage) -> dict[str, Any]:
-    names = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media", "follows")
-    settings = {name: getattr(linkage, name) for name in names}
-    return settings | {"shares": linkage.weights.shares.tolist(), "refined": linkage.refinement is not None}
+    weights, refined = linkage.weights, linkage.refinement
+    return {
+        **{name: getattr(linkage, name) for name in _FLAGS},
+        "shares": weights.shares.tolist(),
+        "m": [[column.tolist() for column in of_class] for of_class in weights.m],
+        "u": [column.tolist() for column in weights.u],
+        "refined": None if refined is None else {name: part.tolist() for name, part in refined.state.items()},
+    }
 
 
-def _linkage_state(linkage: Linkage) -> dict[str, Tensor]:
-    """The numbers of the estimates by name."""
-    weights = linkage.weights
-    parts = {f"u.{column}": values for column, values in enumerate(weights.u)}
-    for number, m in enumerate(weights.m):
-        parts |= {f"m.{number}.{column}": values for column, values in enumerate(m)}
-    if linkage.refinement is not None:
-        parts |= linkage.refinement.state
-    return {f"linkage.{name}": torch.from_numpy(np.ascontiguousarray(part)) for name, part in parts.items()}
-
-
-def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> tuple[Linkage | None, dict[str, Tensor]]:
-    """The estimates of a folder without their numbers, and the shapes that these have."""
-    if config.linkage is None:
-        return None, {}
+def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linkage | None:
+    """The estimates of a folder."""
     saved = config.linkage
-    if any(name not in (*config.texts, *config.numbers) for name in saved.kinds):
+    if saved is None:
+        return None
+    columns = {*config.texts, *config.numbers}
+    if not set(saved.kinds) <= columns or not {*saved.follows, *saved.follows.values()} <= set(saved.kinds):
         raise ValueError(f"{CONFIG}: expected kinds of the shared columns, got others")
-    parameters = config.parameters.links, config.parameters.n_candidates
-    if not {*saved.follows, *saved.follows.values()} <= set(saved.kinds):
-        raise ValueError(f"{CONFIG}: expected columns that follow from others among those with a kind, got others")
-    flags = {name: getattr(saved, name) for name in ("among", "is_sure", "has_sign", "has_media", "follows")}
-    weights = MatchWeights([], [], np.array(saved.shares))
-    linkage = Linkage(*parameters, saved.kinds, weights, saved.rate, **flags)
+    m, u = [[np.array(column) for column in each] for each in saved.m], [np.array(column) for column in saved.u]
+    flags = {name: getattr(saved, name) for name in _FLAGS}
+    weights = MatchWeights(m, u, np.array(saved.shares))
+    linkage = Linkage(config.parameters.links, config.parameters.n_candidates, weights=weights, **flags)
     sizes = [len(names) for names in linkage.level_names.values()]
-    shapes = {f"u.{column}": (size,) for column, size in enumerate(sizes)}
-    for number in range(len(saved.shares)):
-        shapes |= {f"m.{number}.{column}": (size,) for column, size in enumerate(sizes)}
-    if saved.refined:
+    if len(m) != len(saved.shares) or any(list(map(len, each)) != sizes for each in (*m, u)):
+        raise ValueError(f"{CONFIG}: expected m and u of each comparison level, got others")
+    if saved.refined is not None:
         check_sums(folder, (REFINEMENT,), "matcher")
-        alone = linkage.alone(tables)
-        forest = BoostedPairs.load(folder / REFINEMENT, len(alone))
-        linkage.refinement = Refinement(alone, {}, forest)
+        alone, state = linkage.alone(tables), {name: np.array(part) for name, part in saved.refined.items()}
         count = int(alone.sum())
-        shapes |= {"center": (count,), "scale": (count,), "weights": (2 * count,), "start": (1,)}
-    with torch.device("meta"):
-        return linkage, {f"linkage.{name}": torch.zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
-
-
-def _fill(linkage: Linkage, state: Mapping[str, Tensor]) -> None:
-    """Put the numbers of a folder into the estimates."""
-    parts = {name.partition(".")[2]: value.numpy() for name, value in state.items() if name.startswith("linkage.")}
-    if not all(np.isfinite(part).all() for part in parts.values()):
-        raise ValueError(f"{TENSORS}: expected finite numbers of the estimates, got others")
-    columns = range(len(linkage.level_names))
-    m = [[parts[f"m.{number}.{column}"] for column in columns] for number in range(len(linkage.weights.shares))]
-    linkage.weights = MatchWeights(m, [parts[f"u.{column}"] for column in columns], linkage.weights.shares)
-    if linkage.refinement is not None:
-        linkage.refinement.state = {name: parts[name] for name in ("center", "scale", "weights", "start")}
+        if {name: len(part) for name, part in state.items()} != dict(
+            center=count, scale=count, weights=2 * count, start=1
+        ):
+            raise ValueError(f"{CONFIG}: expected weights of {count} features of pairs, got others")
+        linkage.refinement = Refinement(alone, state, BoostedPairs.load(folder / REFINEMENT, len(alone)))
+    return linkage
 
 
 def _saved_rows(table: MatchTable, columns: MatchColumns) -> pd.DataFrame:
@@ -364,11 +350,9 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     encoder = _encoder(config, encoders)
     columns = MatchColumns(config.texts, config.numbers, config.media)
     tables = MatchedTables([], columns, encoder)
-    linkage, shapes = _linkage(config, tables, folder)
+    linkage = _linkage(config, tables, folder)
     count = len(tables.features.names) + (linkage is not None)  # the log ratio of match weights is read beside them
-    state = read_tensors(folder / TENSORS, _template(config, tables, count) | shapes)
-    if linkage is not None:
-        _fill(linkage, state)
+    state = read_tensors(folder / TENSORS, _template(config, tables, count))
     if encoder is not None:
         trained = {name.partition(".")[2]: value for name, value in state.items() if name.startswith("encoder.")}
         encoder.load_trained_state(trained)

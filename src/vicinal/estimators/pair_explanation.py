@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from vicinal.estimators.match_linkage import DIGITS, VECTORS, Linkage
+from vicinal.estimators.match_linkage import Linkage
+from vicinal.estimators.match_model import DIGITS, VECTORS
 from vicinal.estimators.match_rows import Ids, MatchTable
 from vicinal.estimators.match_tables import MatchedTables
 from vicinal.estimators.pair_features import Floats, normal_text, shown_text
