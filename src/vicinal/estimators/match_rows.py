@@ -165,7 +165,8 @@ def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
         if not odd.any():
             read[name] = cells
         elif one.kind == "date":
-            read[name] = typed.where(odd, cells.map(shown_text))
+            codes, days = pd.factorize(cells)
+            read[name] = typed.where(odd, np.array([*map(shown_text, days), ""], dtype=object)[codes])
     return form.of_columns(read), frame.assign(**read)
 
 
