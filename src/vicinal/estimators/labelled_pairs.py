@@ -154,7 +154,7 @@ def distinct_pairs(pairs: pd.DataFrame, things: Ids, *, is_single: bool) -> pd.D
 def same_things(tables: MatchedTables, labels: pd.DataFrame) -> SameThings:
     """What the labels of rows say of pairs that nobody labelled."""
     matches = tables.things(positions_of(labels[labels["match"] == 1]))
-    return SameThings(matches, (len(tables.left.first), len(tables.right.first)), is_single=tables.is_single)
+    return SameThings(matches, tables.counts, is_single=tables.is_single)
 
 
 def closed_pairs(

@@ -107,8 +107,12 @@ class MatchAnswers:
             order = np.argsort(-chances, kind="stable")
             return at[order], scores[order], chances[order]
 
-        scored: tuple[Ids, Floats, Floats] = self.tables_.once(("scored", self.n_candidates), make)
-        return scored
+        return self.tables_.once(("scored", self.n_candidates), make)
+
+    def _beside_labels(self, at: Ids) -> Floats:
+        """Probabilities ``[n]`` of things; beside estimates those of labelled pairs are what their label says."""
+        chances = self._chances(at)
+        return self._as_labelled(at, chances) if self.learned_ is None else chances
 
     def _as_labelled(self, at: Ids, chances: Floats) -> Floats:
         """Probabilities ``[n]`` of things, of which those that were labelled are what their label says."""
@@ -158,10 +162,7 @@ class MatchAnswers:
         Raises:
             ValueError: for ids that are not in the tables.
         """
-        things = self.tables_.things(self._pair_positions(pairs))
-        chances = self._chances(things)
-        if self.learned_ is None:
-            chances = self._as_labelled(things, chances)
+        chances = self._beside_labels(self.tables_.things(self._pair_positions(pairs)))
         return np.stack([1 - chances, chances], axis=1)
 
     def predict(self, pairs: Any) -> Ids:
@@ -219,7 +220,9 @@ class MatchAnswers:
         thing = self.tables_.left.thing
         equal = copies(thing)
         equal = equal[self.tables_.speak(thing[equal])]
-        best = np.full(len(equal), self.tables_.highest)
+        best = np.full(
+            len(equal), (1 if self.tables_.encoder is None else 2) / 61
+        )  # of a row that is first in each search
         scores, chances = np.concatenate([best, scores]), np.concatenate([np.ones(len(equal)), chances])
         return self._named(np.concatenate([equal, rows]), score=scores, probability=chances)
 
@@ -380,7 +383,7 @@ class MatchAnswers:
         if len(at) == 0:
             return PairExplanations()
         things = self.tables_.things(at)
-        chances = self._as_labelled(things, self._chances(things)) if self.learned_ is None else self._chances(things)
+        chances = self._beside_labels(things)
         cells, start, refined = explained_cells(self.tables_, self.linkage_, at, chances)
         resembles = self._resembling(at, things, check_integer("k", k))
         names = self._named(at)

@@ -305,7 +305,7 @@ def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linka
         raise ValueError(f"{CONFIG}: expected m and u of each comparison level, got others")
     if saved.refined is not None:
         check_sums(folder, (REFINEMENT,), "matcher")
-        alone, state = linkage.alone(tables), {name: np.array(part) for name, part in saved.refined.items()}
+        alone, state = linkage.alone(tables), {str(name): np.array(part) for name, part in saved.refined.items()}
         count = int(alone.sum())
         if {name: len(part) for name, part in state.items()} != dict(
             center=count, scale=count, weights=2 * count, start=1

@@ -6,7 +6,7 @@ import numpy as np
 
 from vicinal.core import listed
 from vicinal.estimators.match_clusters import drawn_wedges
-from vicinal.estimators.match_model import MOST, LinkageModel, places_of, smaller
+from vicinal.estimators.match_model import MOST, LinkageModel, places_of
 from vicinal.estimators.match_rows import Ids
 from vicinal.estimators.match_tables import Log, MatchedTables
 from vicinal.estimators.pair_features import Floats
@@ -93,15 +93,14 @@ class Linkage(LinkageModel):
         same = self._are_equal(self._candidate_levels(tables))
         learned = self.refinement is not None and len(labels[1]) > 0  # so that labels are why there is no sign
         if not self.has_sign and not tables.is_single and same.any() and not learned:  # too few for an even start
-            before = self.weights, self.rate, self.refinement, self.among
+            before = dict(vars(self))
             self.refinement, self.among = None, False
             self._take(estimate(*self._inputs(tables, pairs, seed), start=same.astype(np.float64)), tables)
             has_sign = self._doubt(tables, labels)
             named = self.candidates(tables)[2] >= 0.5
             if not has_sign or same[named].mean() < _SURE:  # they are no more than what they started from
-                self.weights, self.rate, self.refinement, self.among = before
+                vars(self).update(before)
                 tables.change_scores()
-                self._doubt(tables, labels)
         return notes + self._sentences(tables, labels)
 
     def _weigh(self, tables: MatchedTables, pairs: Ids, seed: int, notes: list[str]) -> Floats:
@@ -133,14 +132,13 @@ class Linkage(LinkageModel):
         """
         levels, share = self._candidate_levels(tables), 1.0
         if some is not None and len(some) < len(pairs):
-            share = len(np.unique(pairs[some, 0])) / len(np.unique(pairs[:, 0]))
-            levels, pairs = levels[some], pairs[some]
+            share, levels, pairs = _share(pairs, some), levels[some], pairs[some]
         patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
         rarity = self._rarity(tables, pairs, levels).sum(axis=1)
         return patterns, rarity, self._random_shares(tables, seed), self._competition(tables, pairs, share)
 
     def _take(self, fitted: Estimate, tables: MatchedTables) -> None:
-        self.weights, self.rate = fitted.weights, fitted.matches / smaller(tables)
+        self.weights, self.rate = fitted.weights, fitted.matches / min(tables.counts)
         tables.change_scores()
 
     def _following(self, levels: Ids, fitted: Estimate, u: list[Floats]) -> dict[str, str]:
@@ -182,16 +180,14 @@ class Linkage(LinkageModel):
     ) -> None:
         """Learn what the weights leave out; of many candidates, from those of some left rows and of labelled pairs."""
         places = places_of(tables, pairs, labels[0])
-        step = -(-len(pairs) // LEARNED)
+        known, step = places >= 0, -(-len(pairs) // LEARNED)
         some = np.flatnonzero(_marks(tables, 0)[pairs[:, 0]] % step == 0)
-        some = np.union1d(some, places[places >= 0])
-        at = np.searchsorted(some, places[places >= 0])
-        share = len(np.unique(pairs[some, 0])) / max(1, len(np.unique(pairs[:, 0])))
-        competition = self._competition(tables, pairs[some], share)
+        some = np.union1d(some, places[known])
+        competition = self._competition(tables, pairs[some], _share(pairs, some))
         features = self.features(tables, pairs[some])
-        known = at, labels[1][places >= 0]
+        labelled = np.searchsorted(some, places[known]), labels[1][known]
         half = (_marks(tables, 0)[pairs[some, 0]] + _marks(tables, 1)[pairs[some, 1]]) % 2
-        refined = Refinement.learn(features, self.alone(tables), chances[some], competition, known, half, seed)
+        refined = Refinement.learn(features, self.alone(tables), chances[some], competition, labelled, half, seed)
         self.refinement = refined
         tables.change_scores()
         if len(some) == len(pairs):  # features are slow to make
@@ -202,11 +198,11 @@ class Linkage(LinkageModel):
 
         Without any match nothing is named then, and all stays as it was.
         """
-        before = self.rate, self.refinement
+        before = dict(vars(self))
         for _ in range(_AGAIN):
             chances = self._scored(tables)[2]
             named = np.where(chances >= 0.5, chances, 0.0)
-            self.rate = float(named.sum()) / smaller(tables)
+            self.rate = float(named.sum()) / min(tables.counts)
             if self.expected(tables) < FEWEST / 2:
                 break
             self._refine(tables, pairs, named, labels, seed)
@@ -215,9 +211,8 @@ class Linkage(LinkageModel):
         if self.expected(tables) >= FEWEST / 2 and named_share >= _NAMED_AGAIN and self._doubt(tables, labels):
             self.is_sure = False
             return
-        self.rate, self.refinement = before
+        vars(self).update(before)
         tables.change_scores()
-        self._doubt(tables, labels)
 
     def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> bool:
         """Whether the probabilities name the matches that they expect: whether anything is linked."""
@@ -299,7 +294,7 @@ class Linkage(LinkageModel):
 
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
         """u: the share of each level among random pairs; of equal cells by how frequent values are."""
-        rows = self._rows(tables)
+        rows = tables.counts
         if rows[0] * rows[1] <= RANDOM_PAIRS:  # all pairs are
             at = np.stack(np.divmod(np.arange(rows[0] * rows[1]), rows[1]), axis=1)
         else:
@@ -309,7 +304,7 @@ class Linkage(LinkageModel):
                 orders = [np.argsort(_marks(tables, side), kind="stable") for side in (0, 1)]
                 at = np.stack([order[part] for order, part in zip(orders, at.T, strict=True)], axis=1)
         levels = self.levels(tables, at[at[:, 0] != at[:, 1]] if tables.is_single else at)
-        equal = [column.equal_by_chance() for column in self._columns(tables)]
+        equal = [column.equal_by_chance() for column in tables.coded(self.kinds)]
         shares = []
         for place, names in enumerate(self.level_names.values()):
             share = np.bincount(levels[:, place], minlength=len(names)) + 0.5
@@ -320,6 +315,11 @@ class Linkage(LinkageModel):
                 share[-1] = max(equal[place], 1 / (rows[0] * rows[1]))
             shares.append(share / share.sum())
         return shares
+
+
+def _share(pairs: Ids, some: Ids) -> float:
+    """Of the left rows of pairs, those that some have."""
+    return len(np.unique(pairs[some, 0])) / max(1, len(np.unique(pairs[:, 0])))
 
 
 def _marks(tables: MatchedTables, side: int) -> Ids:
@@ -333,8 +333,7 @@ def _marks(tables: MatchedTables, side: int) -> Ids:
             total += marks[column.sides[side]]
         return total if columns else np.arange(len(total))
 
-    marks: Ids = tables.once(("marks", side), make)
-    return marks
+    return tables.once(("marks", side), make)
 
 
 def _kinds(columns: list[CodedColumn]) -> tuple[dict[str, Kind], list[str]]:

@@ -9,7 +9,7 @@ from vicinal.estimators.match_rows import Ids
 from vicinal.estimators.match_tables import MatchedTables
 from vicinal.estimators.pair_features import ROW, Floats
 from vicinal.estimators.pair_refinement import Refinement
-from vicinal.linkage.columns import CodedColumn, Kind
+from vicinal.linkage.columns import Kind
 from vicinal.linkage.competition import Competition
 from vicinal.linkage.fellegi_sunter import MatchWeights, Patterns
 from vicinal.linkage.levels import LEVELS, comparison_levels, cosine_levels
@@ -79,9 +79,6 @@ class LinkageModel:
         names |= {DIGITS: LEVELS["digits"]} if "text" in self.kinds.values() else {}
         return names | ({VECTORS: LEVELS["vectors"]} if self.has_media else {})
 
-    def _columns(self, tables: MatchedTables) -> list[CodedColumn]:
-        return tables.coded(self.kinds)
-
     def levels(self, tables: MatchedTables, at: Ids) -> Ids:
         """The comparison level of pairs of things in each column, int8 ``[n, C]``; 0 also where a column follows."""
         return self._unfollowed(self.compared(tables, at))
@@ -89,7 +86,7 @@ class LinkageModel:
     def compared(self, tables: MatchedTables, at: Ids) -> Ids:
         """Levels of pairs whatever follows from what."""
         levels = np.zeros((len(at), len(self.level_names)), dtype=np.int8)
-        for place, column in enumerate(self._columns(tables)):
+        for place, column in enumerate(tables.coded(self.kinds)):
             cosines = tables.term_cosines((column.name, "words"), at)[0] if column.kind == "text" else None
             levels[:, place] = comparison_levels(column, at, cosines)
         names = list(self.level_names)
@@ -111,13 +108,12 @@ class LinkageModel:
     def _candidate_levels(self, tables: MatchedTables) -> Ids:
         """Those of all candidates."""
         pairs = tables.pairs_both_ways(self.n_candidates)
-        levels: Ids = tables.once(("levels", self.n_candidates), lambda: self.compared(tables, pairs))
-        return self._unfollowed(levels)
+        return self._unfollowed(tables.once(("levels", self.n_candidates), lambda: self.compared(tables, pairs)))
 
     def _rarity(self, tables: MatchedTables, at: Ids, levels: Ids) -> Floats:
         """What equal cells of pairs add, as their values are rare, ``[n, C]``."""
         rarity = np.zeros(levels.shape)
-        for place, column in enumerate(self._columns(tables)):
+        for place, column in enumerate(tables.coded(self.kinds)):
             equal = levels[:, place] == len(LEVELS[column.kind]) - 1
             rarity[equal, place] = column.rarity()[column.sides[0][at[equal, 0]]]
         return rarity
@@ -135,17 +131,14 @@ class LinkageModel:
 
     # Probabilities.
 
-    def _rows(self, tables: MatchedTables) -> tuple[int, int]:
-        return len(tables.left.first), len(tables.right.first)
-
     def _competition(self, tables: MatchedTables, pairs: Ids, share: float = 1.0) -> Competition:
-        left, right = self._rows(tables)
+        left, right = tables.counts
         rows = max(1, round(left * share)), max(1, round(right * share))
         return Competition.of(pairs, rows, self.links, is_single=tables.is_single)
 
     def expected(self, tables: MatchedTables) -> float:
         """Number of matches that are expected."""
-        return self.rate * smaller(tables)
+        return self.rate * min(tables.counts)
 
     def alone(self, tables: MatchedTables) -> Ids:
         """Which features are of a pair by itself."""
@@ -198,8 +191,7 @@ class LinkageModel:
             log_odds = tables.once(("scored", "log odds"), lambda: self.log_odds(tables, pairs, levels))
             return pairs, log_odds, self._competition(tables, pairs).chances(log_odds, self.expected(tables))
 
-        scored: tuple[Ids, Floats, Floats] = tables.once(("scored", "linkage"), make)
-        return scored
+        return tables.once(("scored", "linkage"), make)
 
     def as_told(self, chances: Floats) -> Floats:
         """Probabilities ``[n]`` as far as the model is sure of itself."""
@@ -225,11 +217,6 @@ class LinkageModel:
         start = self.start(tables) / np.log(2)
         chances = np.clip(chances, 1e-12, 1 - 1e-12)
         return WeighedPairs(bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
-
-
-def smaller(tables: MatchedTables) -> int:
-    """Things of the smaller table."""
-    return min(len(tables.left.first), len(tables.right.first))
 
 
 def places_of(tables: MatchedTables, pairs: Ids, at: Ids) -> Ids:

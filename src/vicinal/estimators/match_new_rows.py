@@ -63,10 +63,9 @@ class NewRows:
         self.rarity = {name: column.rarity() for name, column in self.columns.items()}
         table = tables.left if tables.is_single or number else tables.right
         self.ids = table.ids[table.first].tolist()
-        sizes = len(tables.left.first), len(tables.right.first)
-        sides = Competition.of(_NONE, sizes, linkage.links, is_single=self.is_single).sides
-        rows, competes = (sizes[here], sizes[there]), (sides[here], sides[there])
-        self.competition = Competition(_NONE, rows, competes, self.is_single)
+        whole = Competition.of(_NONE, tables.counts, linkage.links, is_single=self.is_single)
+        rows, sides = whole.rows, whole.sides
+        self.competition = replace(whole, rows=(rows[here], rows[there]), sides=(sides[here], sides[there]))
         self.start, self.expected = linkage.start(tables), linkage.expected(tables)
         self.index = block_index(Cells(every), single=self.is_single, most=KEYS * self.competition.rows[0])[0]
         self.texts: dict[str, list[str]] = {name: [] for name in self.columns}  # of rows that were put in

@@ -18,7 +18,6 @@ from vicinal.core.identity import as_texts
 from vicinal.core.seeding import seeded
 from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder
-from vicinal.encoders.minilm import MINILM
 from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
 from vicinal.estimators.pair_features import ROW, Floats, PairFeatures, Rivals, Side, shown_text
 from vicinal.estimators.pair_reader import pair_texts
@@ -171,6 +170,11 @@ class MatchedTables:
         return self.tables[-1]
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """Things of the left table and of the right one."""
+        return len(self.left.first), len(self.right.first)
+
+    @property
     def is_single(self) -> bool:
         """Whether one table is compared with itself."""
         return len(self._tables) == 1
@@ -178,7 +182,7 @@ class MatchedTables:
     @property
     def is_large(self) -> bool:
         """Whether candidates share rare keys."""
-        return self.encoder is None and any(len(table.first) > LARGE for table in self.tables)
+        return self.encoder is None and max(self.counts) > LARGE
 
     def correct(self, temperature: float | None) -> None:
         """Take this temperature for the hub correction of vectors; None: no correction."""
@@ -247,18 +251,13 @@ class MatchedTables:
 
     def _of(self, what: str, side: int, make: Callable[[MatchTable], T]) -> T:
         """The same of a side; both are one if there is one table."""
-        return self.once((what, side * (not self.is_single)), lambda: make(self._table(side)))
-
-    def _table(self, side: int) -> MatchTable:
-        return self.tables[-side]
+        return self.once((what, side * (not self.is_single)), lambda: make(self.tables[-side]))
 
     def _side(self, side: int) -> Side:
-        return self._of(
-            "side", side, lambda table: self.features.side(self.words(table.things), self._vectors(table, slice(None)))
-        )
+        def make(table: MatchTable) -> Side:
+            return self.features.side(self.words(table.things), None if self.encoder is None else table.vectors)
 
-    def _vectors(self, table: MatchTable, rows: Tensor | slice) -> Tensor | None:
-        return None if self.encoder is None else table.vectors[rows]
+        return self._of("side", side, make)
 
     def _lexical(self, side: int) -> LexicalIndex:
         def make(table: MatchTable) -> LexicalIndex:
@@ -355,27 +354,22 @@ class MatchedTables:
             texts += values
         return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=name in self.columns.numbers)
 
-    @property
-    def highest(self) -> float:
-        """The score of a row that is first in each search."""
-        return (1 if self.encoder is None else 2) / 61
-
     def _by_terms(self, side: int, rows: Tensor | None, k: int) -> Hits:
         """The rows of the other side that share most words and letters with rows of this one (None: with each)."""
         lexical = self._side(side).lexical
-        postings = None if len(self._table(1 - side).first) <= _ALL else _POSTINGS
+        postings = None if len(self.tables[side - 1].first) <= _ALL else _POSTINGS
         queries = lexical if rows is None else lexical[rows.numpy()]
         return self._lexical(1 - side).search(queries, k, exclude=self._themselves(side, rows), postings=postings)
 
     def _near(self, side: int, rows: Tensor | None, k: int, *, corrected: bool = True) -> Hits:
         """The same by vectors."""
-        vectors = self._table(side).vectors
+        vectors = self.tables[-side].vectors
         vectors, themselves = vectors if rows is None else vectors[rows], self._themselves(side, rows)
         return self.by_vectors(vectors, k, 1 - side, themselves, corrected=corrected)
 
     def _themselves(self, side: int, rows: Tensor | None) -> Tensor | None:
         """Of one table the rows, which are not compared with themselves."""
-        every = torch.arange(len(self._table(side).first)) if rows is None else rows
+        every = torch.arange(len(self.tables[-side].first)) if rows is None else rows
         return every if self.is_single else None
 
     def _searches(self, side: int, depth: int, rows: Tensor | None = None) -> list[Hits]:
@@ -385,7 +379,7 @@ class MatchedTables:
             searches.append(self._near(side, rows, depth))
         if rows is None:
             best = list(searches)
-            if self.encoder is not None and self.temperature is not None and side == 0:
+            if self.temperature is not None and side == 0:  # rivals are as near as they are
                 best[1] = self._near(side, rows, 2, corrected=False)
             self._of("best", side, lambda _: [Hits(*(part[:, :2].clone() for part in hits)) for hits in best])
         return searches
@@ -426,7 +420,7 @@ class MatchedTables:
         known: list[Hits] | None = self._known.get(("best", side * (not self.is_single)))
         if known is not None:
             return known[kind]
-        count, some = len(self._table(side).first), torch.from_numpy(rows)
+        count, some = len(self.tables[-side].first), torch.from_numpy(rows)
         best = Hits(torch.full((count, 2), -1), torch.full((count, 2), -torch.inf))
         hits = self._by_terms(side, some, 2) if kind == 0 else self._near(side, some, 2, corrected=False)
         best.ids[some], best.scores[some] = hits.ids, hits.scores
@@ -435,10 +429,6 @@ class MatchedTables:
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block, _: block)])
-
-    def row_text(self, side: int, thing: int) -> str:
-        """All cells of a thing as one text."""
-        return self.row_texts(self._table(side).things.iloc[[thing]])[0]
 
     def texts(self, side: int) -> dict[str, list[str]]:
         """The shared columns of texts of the things of a side, in their normal form."""
@@ -450,7 +440,7 @@ class MatchedTables:
             return self._side(side).terms[key]
 
         def make() -> Sparse:
-            texts = self.features.column(self.words(self._table(side).things), key[0])
+            texts = self.features.column(self.words(self.tables[-side].things), key[0])
             return presence(self.features.terms[key].counts(texts))
 
         return self.once(("terms", side, key), make)
@@ -499,11 +489,6 @@ class MatchedTables:
 
         with ThreadPoolExecutor(workers) as threads:  # sparse products and comparisons let other threads run
             return list(threads.map(of_block, range(0, len(at), step)))
-
-
-def installed_encoders(named: Mapping[str, str] | None) -> dict[str, str]:
-    """Encoders by kind: those that are named, and of texts the pretrained one if it is installed, else "none"."""
-    return {"text": MINILM.encoder if MINILM.installed else "none", **(named or {})}
 
 
 def check_index(name: str) -> None:
