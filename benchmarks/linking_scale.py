@@ -219,11 +219,11 @@ def candidates(folder: Path, most: int, each: int) -> dict[str, float]:
 
 def links(folder: Path) -> dict[str, float]:
     """Link the tables of a folder with ``RowMatcher``, without labels, and then left rows that come one by one."""
-    from vicinal.data import read_table
+    from vicinal.data import read_cells
     from vicinal.estimators import RowMatcher
 
     clock = Clock()
-    left, right = (read_table(folder / f"{side}.csv", ids=["id"]) for side in ("left", "right"))
+    left, right = (read_cells(folder / f"{side}.csv", ids=["id"]) for side in ("left", "right"))  # as the command does
     clock.step("reading")
     later = np.isin(
         np.arange(len(left)), np.random.default_rng(0).permutation(len(left))[: min(RECORDS, len(left) // 10)]

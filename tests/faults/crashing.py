@@ -1,5 +1,6 @@
 """What is done in the cases of ``test_crashes``, and the kill in the middle of it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -18,12 +19,13 @@ from vicinal.core import files
 from vicinal.core.files import replace_text
 from vicinal.encoders import EmbeddingCache
 from vicinal.encoders.cache import content_key
-from vicinal.estimators import load_model, save_model
+from vicinal.estimators import RowMatcher, load_model, save_model
 from vicinal.evaluation import Run
 from vicinal.evaluation.store import RunStore
 from vicinal.index import ExactIndex, NeighborBank, load_index
 from vicinal.training import NeighborModule
 from vicinal.workflows import fit as fit_workflow
+from vicinal.workflows.match import add_rows
 
 QUICK = ["--epochs", "3", "--batch-size", "16", "--hidden", "8,3", "--learning-rate", "0.01", "-q", "--no-baselines"]
 COLUMNS = ["--target", "price", "--id", "house"]
@@ -116,6 +118,13 @@ def prepare(root):
     index = ExactIndex(4)
     index.add(np.arange(50), torch.eye(50, 4))
     index.save(root / "i")
+    names = [f"{letter * 3} {row * 7919 % 1000} street" for row, letter in enumerate("abcdefghijklmnopqrst" * 2)]
+    pairs = pd.DataFrame({"id": range(40), "name": names, "town": [name[::-1] for name in names]})
+    copies = pairs[:30].assign(id=range(100, 130), name=pairs["name"] + " n")
+    pd.concat([pairs, copies]).to_csv(root / "people.csv", index=False)
+    pairs[:3].assign(id=[200, 201, 202]).to_csv(root / "people-1.csv", index=False)
+    pairs[2:5].assign(id=[300, 301, 302]).to_csv(root / "people-2.csv", index=False)
+    command("dedupe", root / "people.csv", "--encoder", "text=none", "--out", root / "links", "-q")
     add_runs(root, [0])
     fill_cache(root, [0, 1])
     (root / "new-prices.csv").write_text("old")
@@ -168,6 +177,38 @@ def change_index(root):
         index.add([100, 101], torch.ones(2, 4))
         index.remove([3])
     index.save(root / "i")
+
+
+def link_rows(root, number=1):
+    """New rows linked with those of a match; a second time they are there."""
+    with contextlib.suppress(ValueError):
+        add_rows(root / "links", root / f"people-{number}.csv")
+
+
+def link_rows_slowly(root, started, go):
+    """The same, with a wait while they are linked until there is a file ``go``."""
+    add = RowMatcher.add
+
+    def wait(*args, **settings):
+        Path(started).touch()
+        while not Path(go).exists():
+            time.sleep(0.01)
+        return add(*args, **settings)
+
+    RowMatcher.add = wait
+    link_rows(root)
+
+
+def link_rows_meanwhile(root, go):
+    """Others, with the file ``go`` made as soon as anything is locked."""
+    locked = files.locked
+
+    def tell(*args):
+        Path(go).touch()
+        return locked(*args)
+
+    files.locked = tell
+    link_rows(root, 2)
 
 
 def add_runs(root, splits=(1, 2, 3)):

@@ -4,6 +4,7 @@ import functools
 import json
 import random
 import shutil
+import time
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from faults import crashing
 from faults.warm import contents, end, run_case, start
 from vicinal.encoders import EmbeddingCache
 from vicinal.encoders.cache import content_key
-from vicinal.estimators import load_model
+from vicinal.estimators import RowMatcher, load_model
 from vicinal.evaluation.store import RunStore
 from vicinal.index import NeighborBank, load_index
 
@@ -30,6 +31,7 @@ CASES = [
     ("cache", crashing.fill_cache),
     ("new-prices.csv", crashing.predict),
     ("m", crashing.fit, "dense", 1),
+    ("links", crashing.link_rows),
 ]
 """The name that changes, and how."""
 
@@ -79,9 +81,20 @@ def cache_state(path):
     return {key: value.tolist() for key, value in EmbeddingCache(path).get("encoder", keys).items()}
 
 
+def links_state(path):
+    """Rows, links and clusters of a match, of which no table knows a row that the matcher does not have."""
+    rows = RowMatcher.load(path).tables_.left.ids.tolist()
+    state = {("row", row): True for row in rows}
+    for name, columns in {"links.parquet": 2, "links.csv": 2, "clusters.parquet": 1}.items():
+        table = pd.read_csv(path / name) if name.endswith("csv") else pd.read_parquet(path / name)
+        state |= {(name, *row): True for row in table.iloc[:, :2].itertuples(index=False)}
+        assert set(table.iloc[:, :columns].to_numpy().ravel()) <= set(rows)
+    return state
+
+
 STATES = {"m": model_state, "b": bank_state, "i": index_state, "c": store_state, "d": comparison_state}
-STATES |= {"cache": cache_state, "new-prices.csv": lambda path: path.read_bytes()}
-GROWS = ("c", "d", "cache")
+STATES |= {"cache": cache_state, "new-prices.csv": lambda path: path.read_bytes(), "links": links_state}
+GROWS = ("c", "d", "cache", "links")
 """Where a part of what is added may be there, as it is added a whole piece at a time."""
 
 
@@ -98,7 +111,8 @@ def work(tmp_path_factory):
     origin = tmp_path_factory.mktemp("origin")
     assert run_case(tmp_path_factory.mktemp("told"), crashing.prepare, origin, seconds=120).code == 0
     assert sorted(path.name for path in origin.iterdir()) == sorted(
-        ["b", "c", "cache", "houses.csv", "i", "m", "new-prices.csv", "new.csv"]
+        ["b", "c", "cache", "houses.csv", "i", "links", "m", "new-prices.csv", "new.csv"]
+        + [f"people{part}.csv" for part in ("", "-1", "-2")]
     )
 
     @functools.cache
@@ -212,4 +226,21 @@ def test_a_second_fit_of_one_folder_stops_and_the_first_goes_on(tmp_path, work):
     outcome = end(first, tmp_path / "first")
     assert outcome.code == 0, outcome.err
     assert model_state(root / "m") == work("m", crashing.fit, "nona", 1)[1]
+    assert not hidden(root)
+
+
+def test_two_who_add_rows_to_a_match_keep_the_links_of_both(tmp_path, work):
+    root, began, go = tmp_path / "root", tmp_path / "began", tmp_path / "go"
+    shutil.copytree(work.origin, root)
+    first = start(tmp_path / "first", crashing.link_rows_slowly, root, began, go)
+    while not began.exists() and first.exitcode is None:
+        time.sleep(0.01)
+    second = start(tmp_path / "second", crashing.link_rows_meanwhile, root, go)
+    outcomes = end(first, tmp_path / "first"), end(second, tmp_path / "second")
+    assert [each.code for each in outcomes] == [0, 0], outcomes
+    links = pd.read_parquet(root / "links" / "links.parquet")
+    assert {(200, 0), (201, 1), (202, 2), (300, 2), (301, 3), (302, 4)} <= set(
+        zip(links["left"], links["right"], strict=True)
+    )
+    assert (300, 202) in set(zip(links["left"], links["right"], strict=True))  # of the rows that came first
     assert not hidden(root)

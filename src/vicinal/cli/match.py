@@ -97,7 +97,7 @@ def match(
     Estimates how probable each pair is, and learns from labelled pairs if there are some. Writes a folder with
     links.csv, review.csv (doubtful pairs to label, best with --review), report.html and the matcher.
     """
-    _run(context, left, right, links=links, default="match", to=to)
+    _run(context, left, right)
 
 
 @app.command(epilog="Example: vicinal dedupe customers.csv --pairs labelled.csv")
@@ -123,56 +123,42 @@ def dedupe(
     As vicinal match, with clusters.parquet (which rows are one thing) and contradictions.csv (pairs of a cluster that
     speak against it).
     """
-    _run(context, table, None, links="many", default="dedupe", clusters=clusters)
+    _run(context, table)
 
 
-def _run(
-    context: typer.Context,
-    left: str,
-    right: str | None,
-    *,
-    links: str,
-    default: str,
-    clusters: str = "consistent",
-    to: str = "left",
-) -> None:
+def _run(context: typer.Context, *tables: str) -> None:
     from vicinal.core import check_choice
     from vicinal.core.checks import local_path
     from vicinal.data import beside
     from vicinal.data.sources import table_name, table_source, table_sources
-    from vicinal.estimators.matching import CLUSTERS
+    from vicinal.estimators.match_answers import CLUSTERS
     from vicinal.workflows import match_tables
     from vicinal.workflows.match import MatchJob
 
-    options = context.params
-    both = [left] if right is None else [left, right]
-    sources = table_sources("left" if right is not None else "table", both, options["database"])
-    source, other = sources[0], None if right is None else sources[1]
-    word = default if other is None else f"{table_name(other)}-{default}"
-    out = options["out"]
-    folder = beside(source, word) if out is None else local_path("--out", out, written=True)
+    options = {"links": "many", "to": "left", "clusters": "consistent", **context.params}
+    ids = [options["id_left"], options["id_right"]] if len(tables) == 2 else [options["id_column"]] * 2
+    sources = table_sources("left" if len(tables) == 2 else "table", list(tables), options["database"])
+    word = "-".join([*map(table_name, sources[1:]), str(context.command.name)])
+    folder = beside(sources[0], word) if options["out"] is None else local_path("--out", options["out"], written=True)
     if options["add"] is not None:
-        _add(folder, options, to)
+        _add(folder, options)
         return
-    id_left = options["id_left"] if other is not None else options["id_column"]
+    names = ("links", "precision", "tune", "minutes", "index")
     job = MatchJob(
-        source,
-        other,
+        sources[0],
+        sources[1] if len(tables) == 2 else None,
         None if options["pairs"] is None else table_source("--pairs", options["pairs"]),
-        id_left,
-        options["id_right"] if other is not None else id_left,
+        ids[0],
+        ids[1],
         tuple(options["use"]) if options["use"] else None,
         tuple(options["drop"] or ()),
         o.root_of(options["root"]),
-        check_choice("--clusters", clusters, CLUSTERS),
+        check_choice("--clusters", options["clusters"], CLUSTERS),
         {
-            "links": links,
-            "precision": options["precision"],
+            **{name: options[name] for name in names},
             "n_candidates": options["candidates"],
-            **{name: options[name] for name in ("tune", "minutes")},
             "plan": o.plan_of(options["plan"]),
             "encoders": o.parse_encoders(options["encoder"]) or None,
-            "index": options["index"],
             "validation_fraction": options["validation"],
             "random_state": options["seed"],
         },
@@ -188,7 +174,7 @@ def _run(
         print_outcome(outcome, folder, command, whole=options["verbose"])
 
 
-def _add(folder: "Path", options: Mapping[str, Any], to: str) -> None:
+def _add(folder: "Path", options: Mapping[str, Any]) -> None:
     """Link new rows with those of a match, and print what they are."""
     from vicinal.core import check_choice, counted
     from vicinal.data.sources import table_source
@@ -196,33 +182,26 @@ def _add(folder: "Path", options: Mapping[str, Any], to: str) -> None:
 
     source = table_source("--add", options["add"], options["database"])
     log = (lambda line: None) if options["quiet"] else print_progress
-    added = add_rows(folder, source, check_choice("--to", to, ("left", "right")), log)
+    added = add_rows(folder, source, check_choice("--to", options["to"], ("left", "right")), log)
     links = added.links
     if options["as_json"]:
-        print_json(
-            {
-                "added": added.count,
-                "links": links.to_dict("records"),
-                "clusters": added.clusters,
-                "before": added.before,
-            }
-        )
+        values = {"links": links.to_dict("records"), "clusters": added.clusters, "before": added.before}
+        print_json({"added": added.count, **values})
         return
-    side = to if added.clusters is None else "left"
+    side, other = ("left", "right") if added.clusters is not None or options["to"] == "left" else ("right", "left")
     linked = links[side].nunique()
-    output.print(f"{counted(added.count, 'row')} added; {linked} linked, {added.count - linked} new", markup=False)
+    lines = [f"{counted(added.count, 'row')} added; {linked} linked, {added.count - linked} new"]
     if added.before:
-        output.print(
-            f"{added.before} of the links are to rows that had one: match all rows again to choose between them",
-            markup=False,
+        lines.append(
+            f"{added.before} of the links are to rows that had one: match all rows again to choose between them"
         )
     for row in links.head(_LISTED).to_dict("records"):
-        name, other = (row[side], row["right" if side == "left" else "left"])
-        cluster, size = (added.clusters or {}).get(name, (None, 0))
+        cluster, size = (added.clusters or {}).get(row[side], (None, 0))
         within = "" if cluster is None else f", in cluster {cluster} of {size} rows"
-        output.print(f"{name} is {other} ({row['probability']:.1%}){within}", markup=False)
+        lines.append(f"{row[side]} is {row[other]} ({row['probability']:.1%}){within}")
     more = f", of which {_LISTED} are listed" if len(links) > _LISTED else ""
-    output.print(f"{counted(len(links), 'link')} added to {folder / 'links.csv'}{more}", markup=False)
+    for line in [*lines, f"{counted(len(links), 'link')} added to {folder / 'links.csv'}{more}"]:
+        output.print(line, markup=False)
 
 
 def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: Mapping[str, Any]) -> None:
@@ -234,9 +213,7 @@ def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: 
     if options["as_json"]:
         raise ValueError("--json: expected not with --review, which serves a page, got both; leave one out")
     reviewer = Reviewer(job, folder, command, log)
-    page = ReviewPage(
-        reviewer, check_integer("--port", options["port"], 0, 65535)
-    )  # its port is known to be free first
+    page = ReviewPage(reviewer, check_integer("--port", options["port"], 0, 65535))  # whose port is free, so far
     outcome = reviewer.match()
     print_outcome(outcome, folder, whole=options["verbose"])
     if not len(outcome.review):

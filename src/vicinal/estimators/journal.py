@@ -51,6 +51,7 @@ class Change(Saved):
             a thumbnail, ``{"base64": ...}``.
         adaptation: of "adapt" to which rows; None: it is taken back.
         table: which table of a matcher rows were added to.
+        links: of rows that were added to a matcher, by column: they are there if and only if the rows are.
     """
 
     sequence: PositiveInt
@@ -67,6 +68,7 @@ class Change(Saved):
     rows: dict[str, list[JsonValue]] | None = None
     adaptation: Adaptation | None = None
     table: Literal["left", "right"] | None = None
+    links: dict[str, list[JsonValue]] | None = None
 
     def line(self) -> bytes:
         """The record as a line: its checksum, the CRC-32 of all that follows it, stands first."""

@@ -10,7 +10,8 @@ import torch
 from vicinal.core import listed, short
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.linking import connected
-from vicinal.estimators.match_tables import Ids, MatchedTables, MatchTable
+from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_tables import MatchedTables
 
 _CLOSED = 20
 """Rows that labels make one thing, up to which each two of them are learned from."""
@@ -153,7 +154,7 @@ def distinct_pairs(pairs: pd.DataFrame, things: Ids, *, is_single: bool) -> pd.D
 def same_things(tables: MatchedTables, labels: pd.DataFrame) -> SameThings:
     """What the labels of rows say of pairs that nobody labelled."""
     matches = tables.things(positions_of(labels[labels["match"] == 1]))
-    return SameThings(matches, (len(tables.left.first), len(tables.right.first)), is_single=tables.is_single)
+    return SameThings(matches, tables.counts, is_single=tables.is_single)
 
 
 def closed_pairs(

@@ -32,7 +32,9 @@ from vicinal.encoders.names import reaches_out
 from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_tables import Floats, Ids, MatchColumns, MatchedTables, MatchTable
+from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
+from vicinal.estimators.match_tables import MatchedTables
+from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_refinement import Refinement
 from vicinal.estimators.pair_scorers import BoostedPairs
@@ -77,7 +79,7 @@ class SavedMatcherParameters(Saved):
 
 
 class SavedLinkage(Saved):
-    """The model of :class:`vicinal.estimators.match_linkage.Linkage`, but for its numbers."""
+    """The model of :class:`vicinal.estimators.match_linkage.Linkage`, but for its trees."""
 
     kinds: dict[str, Literal["number", "code", "name", "text"]] = Field(max_length=10_000)
     rate: _Positive
@@ -87,7 +89,9 @@ class SavedLinkage(Saved):
     has_media: bool
     follows: dict[str, str] = Field(default_factory=dict, max_length=10_000)
     shares: list[_Share] = Field(min_length=1, max_length=2)
-    refined: bool
+    m: list[list[list[_Share]]]
+    u: list[list[_Share]]
+    refined: dict[Literal["center", "scale", "weights", "start"], list[float]] | None
 
 
 class SavedMatcher(Saved):
@@ -129,55 +133,63 @@ class LoadedMatcher(NamedTuple):
     linkage: Linkage | None
     learned: LabelScorer | None
     journal: "MatchJournal"
-    added: dict[str, pd.DataFrame]
 
 
 class MatchJournal:
-    """The rows that were added to the matcher of a folder since its files were written.
+    """The rows that were added to the matcher of a folder since its files were written, and their links.
 
     Args:
         folder: of the matcher, as it is now.
-        sequence: number of the last change.
+        changes: what its journal holds.
         end: bytes of the journal that are read.
     """
 
-    def __init__(self, folder: Path, sequence: int = 0, end: int = 0) -> None:
-        self.folder, self.sequence, self.end = files.resolved(folder), sequence, end
+    def __init__(self, folder: Path, changes: Sequence[Change] = (), end: int = 0) -> None:
+        self.folder, self.changes, self.end = files.resolved(folder), list(changes), end
         self.version = self._version()
 
     def _version(self) -> tuple[int, int]:
         status = (self.folder / CONFIG).stat()
         return status.st_ino, status.st_mtime_ns
 
-    def write(self, table: str, ids: Ids, rows: pd.DataFrame) -> None:
-        """Write rows of a table, as they came, and wait for the disk.
+    def write(self, table: str, ids: Ids, rows: pd.DataFrame, links: pd.DataFrame) -> None:
+        """Write rows of a table, as they came, and their links, all at once, and wait for the disk.
 
         Raises:
             ValueError: if the folder is another one by now, or others have written.
             OSError: if it cannot be written.
         """
-        cells = {str(name): [_journalled(cell) for cell in rows[name].tolist()] for name in rows.columns}
-        parts: dict[str, Any] = {"ids": ids.tolist(), "rows": cells, "table": table}
-        change = Change(sequence=self.sequence + 1, time=now(), who=user_name(), what="add", **parts)
+        cells, pairs = (
+            {str(name): [_journalled(cell) for cell in frame[name].tolist()] for name in frame.columns}
+            for frame in (rows, links)
+        )
+        parts: dict[str, Any] = {"ids": ids.tolist(), "rows": cells, "table": table, "links": pairs}
+        change = Change(sequence=len(self.changes) + 1, time=now(), who=user_name(), what="add", **parts)
         with files.locked(self.folder, "update"):
             if self._version() != self.version:
                 raise ValueError(f"durable: expected the folder that was loaded, got another in {self.folder}; load it")
             self.end = append_change(self.folder, change, self.end)
-        self.sequence += 1
+        self.changes.append(change)
 
     @classmethod
-    def read(cls, folder: Path) -> tuple["MatchJournal", dict[str, pd.DataFrame]]:
-        """The journal of a folder, and the rows that it adds to each table."""
+    def read(cls, folder: Path) -> "MatchJournal":
+        """The journal of a folder.
+
+        Raises:
+            ValueError: for changes that are none of a matcher.
+        """
         changes, end = read_changes(folder)
-        rows: dict[str, list[dict[str, Any]]] = {}
-        for change in changes:
-            cells = change.rows or {}
-            if change.table is None or any(len(column) != len(change.ids) for column in cells.values()):
+        for number, change in enumerate(changes):
+            rows, links = change.rows or {}, change.links or {}
+            sizes = {len(column) for column in rows.values()} - {len(change.ids)}
+            if change.table is None or change.sequence != number + 1 or sizes or len({*map(len, links.values())}) > 1:
                 raise ValueError(f"{CHANGES}: expected rows of a table in change {change.sequence}, got others")
-            several = zip(*cells.values(), strict=True)
-            rows.setdefault(change.table, []).extend(dict(zip(cells, row, strict=True)) for row in several)
-        journal = cls(folder, changes[-1].sequence if changes else 0, end)
-        return journal, {table: pd.DataFrame(records) for table, records in rows.items()}
+        return cls(folder, changes, end)
+
+    def rows(self, table: str) -> pd.DataFrame:
+        """All that are added to a table."""
+        frames = [pd.DataFrame(change.rows) for change in self.changes if change.table == table]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def _journalled(cell: Any) -> Any:
@@ -211,7 +223,6 @@ def write_matcher(
     state = {f"{table.name}.vectors": table.vectors.contiguous() for table in tables.tables}
     state |= {f"{table.name}.thing": torch.from_numpy(table.thing.astype(np.int64)) for table in tables.tables}
     state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
-    state |= _linkage_state(linkage)
     if linkage.refinement is not None:
         linkage.refinement.forest.save(stage / REFINEMENT)
     if learned is not None:
@@ -262,61 +273,46 @@ def matcher_settings(
     return check_settings("matcher", SavedMatcher, settings)
 
 
+_FLAGS = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media", "follows")
+"""What is saved of the estimates as it is."""
+
+
 def _linkage_settings(linkage: Linkage) -> dict[str, Any]:
-    names = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media", "follows")
-    settings = {name: getattr(linkage, name) for name in names}
-    return settings | {"shares": linkage.weights.shares.tolist(), "refined": linkage.refinement is not None}
+    weights, refined = linkage.weights, linkage.refinement
+    return {
+        **{name: getattr(linkage, name) for name in _FLAGS},
+        "shares": weights.shares.tolist(),
+        "m": [[column.tolist() for column in of_class] for of_class in weights.m],
+        "u": [column.tolist() for column in weights.u],
+        "refined": None if refined is None else {name: part.tolist() for name, part in refined.state.items()},
+    }
 
 
-def _linkage_state(linkage: Linkage) -> dict[str, Tensor]:
-    """The numbers of the estimates by name."""
-    weights = linkage.weights
-    parts = {f"u.{column}": values for column, values in enumerate(weights.u)}
-    for number, m in enumerate(weights.m):
-        parts |= {f"m.{number}.{column}": values for column, values in enumerate(m)}
-    if linkage.refinement is not None:
-        parts |= linkage.refinement.state
-    return {f"linkage.{name}": torch.from_numpy(np.ascontiguousarray(part)) for name, part in parts.items()}
-
-
-def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> tuple[Linkage | None, dict[str, Tensor]]:
-    """The estimates of a folder without their numbers, and the shapes that these have."""
-    if config.linkage is None:
-        return None, {}
+def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linkage | None:
+    """The estimates of a folder."""
     saved = config.linkage
-    if any(name not in (*config.texts, *config.numbers) for name in saved.kinds):
+    if saved is None:
+        return None
+    columns = {*config.texts, *config.numbers}
+    if not set(saved.kinds) <= columns or not {*saved.follows, *saved.follows.values()} <= set(saved.kinds):
         raise ValueError(f"{CONFIG}: expected kinds of the shared columns, got others")
-    parameters = config.parameters.links, config.parameters.n_candidates
-    if not {*saved.follows, *saved.follows.values()} <= set(saved.kinds):
-        raise ValueError(f"{CONFIG}: expected columns that follow from others among those with a kind, got others")
-    flags = {name: getattr(saved, name) for name in ("among", "is_sure", "has_sign", "has_media", "follows")}
-    weights = MatchWeights([], [], np.array(saved.shares))
-    linkage = Linkage(*parameters, saved.kinds, weights, saved.rate, **flags)
+    m, u = [[np.array(column) for column in each] for each in saved.m], [np.array(column) for column in saved.u]
+    flags = {name: getattr(saved, name) for name in _FLAGS}
+    weights = MatchWeights(m, u, np.array(saved.shares))
+    linkage = Linkage(config.parameters.links, config.parameters.n_candidates, weights=weights, **flags)
     sizes = [len(names) for names in linkage.level_names.values()]
-    shapes = {f"u.{column}": (size,) for column, size in enumerate(sizes)}
-    for number in range(len(saved.shares)):
-        shapes |= {f"m.{number}.{column}": (size,) for column, size in enumerate(sizes)}
-    if saved.refined:
+    if len(m) != len(saved.shares) or any(list(map(len, each)) != sizes for each in (*m, u)):
+        raise ValueError(f"{CONFIG}: expected m and u of each comparison level, got others")
+    if saved.refined is not None:
         check_sums(folder, (REFINEMENT,), "matcher")
-        alone = linkage.alone(tables)
-        forest = BoostedPairs.load(folder / REFINEMENT, len(alone))
-        linkage.refinement = Refinement(alone, {}, forest)
+        alone, state = linkage.alone(tables), {str(name): np.array(part) for name, part in saved.refined.items()}
         count = int(alone.sum())
-        shapes |= {"center": (count,), "scale": (count,), "weights": (2 * count,), "start": (1,)}
-    with torch.device("meta"):
-        return linkage, {f"linkage.{name}": torch.zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
-
-
-def _fill(linkage: Linkage, state: Mapping[str, Tensor]) -> None:
-    """Put the numbers of a folder into the estimates."""
-    parts = {name.partition(".")[2]: value.numpy() for name, value in state.items() if name.startswith("linkage.")}
-    if not all(np.isfinite(part).all() for part in parts.values()):
-        raise ValueError(f"{TENSORS}: expected finite numbers of the estimates, got others")
-    columns = range(len(linkage.level_names))
-    m = [[parts[f"m.{number}.{column}"] for column in columns] for number in range(len(linkage.weights.shares))]
-    linkage.weights = MatchWeights(m, [parts[f"u.{column}"] for column in columns], linkage.weights.shares)
-    if linkage.refinement is not None:
-        linkage.refinement.state = {name: parts[name] for name in ("center", "scale", "weights", "start")}
+        if {name: len(part) for name, part in state.items()} != dict(
+            center=count, scale=count, weights=2 * count, start=1
+        ):
+            raise ValueError(f"{CONFIG}: expected weights of {count} features of pairs, got others")
+        linkage.refinement = Refinement(alone, state, BoostedPairs.load(folder / REFINEMENT, len(alone)))
+    return linkage
 
 
 def _saved_rows(table: MatchTable, columns: MatchColumns) -> pd.DataFrame:
@@ -354,11 +350,9 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     encoder = _encoder(config, encoders)
     columns = MatchColumns(config.texts, config.numbers, config.media)
     tables = MatchedTables([], columns, encoder)
-    linkage, shapes = _linkage(config, tables, folder)
+    linkage = _linkage(config, tables, folder)
     count = len(tables.features.names) + (linkage is not None)  # the log ratio of match weights is read beside them
-    state = read_tensors(folder / TENSORS, _template(config, tables, count) | shapes)
-    if linkage is not None:
-        _fill(linkage, state)
+    state = read_tensors(folder / TENSORS, _template(config, tables, count))
     if encoder is not None:
         trained = {name.partition(".")[2]: value for name, value in state.items() if name.startswith("encoder.")}
         encoder.load_trained_state(trained)
@@ -375,7 +369,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     learned = None
     if config.scorer is not None:
         learned = _learned(folder, config, state["known"].numpy(), labelled["match"].to_numpy(), encoders)
-    return LoadedMatcher(config, tables, labelled, labels, linkage, learned, *MatchJournal.read(folder))
+    return LoadedMatcher(config, tables, labelled, labels, linkage, learned, MatchJournal.read(folder))
 
 
 def _learned(
@@ -446,11 +440,11 @@ def _table(folder: Path, name: str, rows: int, columns: MatchColumns) -> MatchTa
 
 def _with_things(table: MatchTable, vectors: Tensor, thing: Tensor | None, columns: MatchColumns) -> MatchTable:
     """A table with its vectors and the things of its rows; of an earlier version each row is one."""
-    keys: Sequence[Any] = table.keys
+    keys = table.keys
     if thing is None or columns.media:  # which are not kept: no row that is added is one thing with these
-        keys = range(len(table)) if thing is None else thing.tolist()
+        keys = (np.arange(len(table)) if thing is None else thing.numpy()).astype(np.uint64)
     whole = replace(table, vectors=vectors, keys=keys)
-    if thing is not None and whole.thing.tolist() != thing.tolist():
+    if thing is not None and not np.array_equal(whole.thing, thing.numpy()):
         raise ValueError(f"{table.name}.parquet: expected the rows that {TENSORS} says are equal, got others")
     return whole
 

@@ -1,25 +1,20 @@
 """Probabilities of matches without labels, or with few: match weights of columns, competition of pairs, refinement."""
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
-import pandas as pd
 
 from vicinal.core import listed
 from vicinal.estimators.match_clusters import drawn_wedges
-from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables
-from vicinal.estimators.pair_features import ROW
+from vicinal.estimators.match_model import MOST, LinkageModel, places_of
+from vicinal.estimators.match_rows import Ids
+from vicinal.estimators.match_tables import Log, MatchedTables
+from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_refinement import LEARNED, Refinement
 from vicinal.linkage.columns import CodedColumn, Kind
 from vicinal.linkage.competition import Competition
-from vicinal.linkage.fellegi_sunter import Estimate, MatchWeights, Patterns, estimate
-from vicinal.linkage.levels import LEVELS, comparison_levels, cosine_levels
-
-DIGITS = "words with digits"
-"""What the words with digits of both rows have in common, wherever they stand; a column beside those of texts."""
+from vicinal.linkage.fellegi_sunter import Estimate, Patterns, estimate
+from vicinal.linkage.levels import LEVELS
 
 RANDOM_PAIRS = 200_000
 """Random pairs that u is measured on, or all of fewer."""
@@ -41,8 +36,8 @@ _CLEAR = 0.005
 seven tuning sets of which that is so F1 is as good or better without, by up to .0008, and it takes a fraction of the
 time."""
 
-_SURE, _MOST = 0.9, 0.9
-"""The same share, below which the model is not sure of itself, and the highest probability that it then tells."""
+_SURE = 0.9
+"""The same share, below which the model is not sure of itself."""
 
 _TOO_MANY = 1.02
 """Expected matches over the most there can be, from which on u of random pairs is not believed."""
@@ -69,62 +64,9 @@ _JUDGED = 50_000
 _CHECKED = 20
 """Labels from which on probabilities count as checked."""
 
-VECTORS = "vectors"
-"""How near the vectors of images, sounds and rows of numbers are; a column beside the others."""
 
-
-@dataclass(frozen=True)
-class WeighedPairs:
-    """Pairs column by column.
-
-    Attributes:
-        bits: what each column adds to the log2 odds, ``[n, C]``.
-        start: log2 of the prior odds.
-        refined: what learning beyond the weights and the competition of pairs add, ``[n]``.
-    """
-
-    bits: Floats
-    start: float
-    refined: Floats
-
-
-class Linkage:
-    """The model of matches of two tables, fitted to all candidates.
-
-    Args:
-        links: see :class:`vicinal.estimators.RowMatcher`.
-        n_candidates: of each row, from either side.
-        kinds: of the columns that are compared, by name.
-        weights: m and u of their comparison levels.
-        rate: expected matches for each row of the smaller table.
-        among: whether u is of candidates, not of random pairs.
-        is_sure: whether probabilities above .9 are told.
-        has_sign: whether anything is linked.
-        has_media: whether vectors of images, sounds or numbers are compared.
-        follows: columns that say nothing where another one is equal, and that other one: the city of equal addresses.
-
-    Attributes:
-        refinement: what was learned beyond the weights; None: nothing.
-    """
-
-    def __init__(
-        self,
-        links: str,
-        n_candidates: int,
-        kinds: Mapping[str, Kind] | None = None,
-        weights: MatchWeights | None = None,
-        rate: float = 0.0,
-        *,
-        among: bool = False,
-        is_sure: bool = True,
-        has_sign: bool = True,
-        has_media: bool = False,
-        follows: Mapping[str, str] | None = None,
-    ) -> None:
-        self.links, self.n_candidates, self.kinds, self.rate = links, n_candidates, dict(kinds or {}), rate
-        self.weights = MatchWeights([[]], [], np.ones(1)) if weights is None else weights
-        self.among, self.is_sure, self.has_sign, self.has_media = among, is_sure, has_sign, has_media
-        self.follows, self.refinement = dict(follows or {}), cast(Refinement | None, None)
+class Linkage(LinkageModel):
+    """The model of matches of two tables, and how it is fitted to all candidates."""
 
     # Fitting.
 
@@ -151,15 +93,14 @@ class Linkage:
         same = self._are_equal(self._candidate_levels(tables))
         learned = self.refinement is not None and len(labels[1]) > 0  # so that labels are why there is no sign
         if not self.has_sign and not tables.is_single and same.any() and not learned:  # too few for an even start
-            before = self.weights, self.rate, self.refinement, self.among
+            before = dict(vars(self))
             self.refinement, self.among = None, False
             self._take(estimate(*self._inputs(tables, pairs, seed), start=same.astype(np.float64)), tables)
             has_sign = self._doubt(tables, labels)
             named = self.candidates(tables)[2] >= 0.5
             if not has_sign or same[named].mean() < _SURE:  # they are no more than what they started from
-                self.weights, self.rate, self.refinement, self.among = before
+                vars(self).update(before)
                 tables.change_scores()
-                self._doubt(tables, labels)
         return notes + self._sentences(tables, labels)
 
     def _weigh(self, tables: MatchedTables, pairs: Ids, seed: int, notes: list[str]) -> Floats:
@@ -191,14 +132,13 @@ class Linkage:
         """
         levels, share = self._candidate_levels(tables), 1.0
         if some is not None and len(some) < len(pairs):
-            share = len(np.unique(pairs[some, 0])) / len(np.unique(pairs[:, 0]))
-            levels, pairs = levels[some], pairs[some]
+            share, levels, pairs = _share(pairs, some), levels[some], pairs[some]
         patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
         rarity = self._rarity(tables, pairs, levels).sum(axis=1)
         return patterns, rarity, self._random_shares(tables, seed), self._competition(tables, pairs, share)
 
     def _take(self, fitted: Estimate, tables: MatchedTables) -> None:
-        self.weights, self.rate = fitted.weights, fitted.matches / _smaller(tables)
+        self.weights, self.rate = fitted.weights, fitted.matches / min(tables.counts)
         tables.change_scores()
 
     def _following(self, levels: Ids, fitted: Estimate, u: list[Floats]) -> dict[str, str]:
@@ -223,14 +163,6 @@ class Linkage:
                     follows[follower] = name
         return follows
 
-    def _unfollowed(self, levels: Ids) -> Ids:
-        """Levels of pairs, without those of columns that follow from an equal one."""
-        names, levels = list(self.kinds), levels.copy() if self.follows else levels
-        for follower, name in self.follows.items():
-            equal = levels[:, names.index(name)] == len(LEVELS[self.kinds[name]]) - 1
-            levels[equal, names.index(follower)] = 0
-        return levels
-
     def _are_equal(self, levels: Ids) -> Ids:
         """Which pairs are equal in all cells that both have, ``[n]``."""
         tops = np.array([len(names) - 1 for names in self.level_names.values()])
@@ -238,7 +170,7 @@ class Linkage:
 
     def _are_clear(self, tables: MatchedTables, pairs: Ids, chances: Floats, labels: tuple[Ids, Floats]) -> bool:
         """Whether the weights leave next to nothing open, and no label is against them."""
-        places = _places(tables, pairs, labels[0])
+        places = places_of(tables, pairs, labels[0])
         known = np.where(places >= 0, chances[places] if len(chances) else 0.0, 0.0)
         wrong = float(np.minimum(chances, 1 - chances).sum())
         return wrong < _CLEAR * float(chances.sum()) and bool(((known >= 0.5) == (labels[1] >= 0.5)).all())
@@ -247,17 +179,15 @@ class Linkage:
         self, tables: MatchedTables, pairs: Ids, chances: Floats, labels: tuple[Ids, Floats], seed: int
     ) -> None:
         """Learn what the weights leave out; of many candidates, from those of some left rows and of labelled pairs."""
-        places = _places(tables, pairs, labels[0])
-        step = -(-len(pairs) // LEARNED)
+        places = places_of(tables, pairs, labels[0])
+        known, step = places >= 0, -(-len(pairs) // LEARNED)
         some = np.flatnonzero(_marks(tables, 0)[pairs[:, 0]] % step == 0)
-        some = np.union1d(some, places[places >= 0])
-        at = np.searchsorted(some, places[places >= 0])
-        share = len(np.unique(pairs[some, 0])) / max(1, len(np.unique(pairs[:, 0])))
-        competition = self._competition(tables, pairs[some], share)
+        some = np.union1d(some, places[known])
+        competition = self._competition(tables, pairs[some], _share(pairs, some))
         features = self.features(tables, pairs[some])
-        known = at, labels[1][places >= 0]
+        labelled = np.searchsorted(some, places[known]), labels[1][known]
         half = (_marks(tables, 0)[pairs[some, 0]] + _marks(tables, 1)[pairs[some, 1]]) % 2
-        refined = Refinement.learn(features, self.alone(tables), chances[some], competition, known, half, seed)
+        refined = Refinement.learn(features, self.alone(tables), chances[some], competition, labelled, half, seed)
         self.refinement = refined
         tables.change_scores()
         if len(some) == len(pairs):  # features are slow to make
@@ -268,11 +198,11 @@ class Linkage:
 
         Without any match nothing is named then, and all stays as it was.
         """
-        before = self.rate, self.refinement
+        before = dict(vars(self))
         for _ in range(_AGAIN):
             chances = self._scored(tables)[2]
             named = np.where(chances >= 0.5, chances, 0.0)
-            self.rate = float(named.sum()) / _smaller(tables)
+            self.rate = float(named.sum()) / min(tables.counts)
             if self.expected(tables) < FEWEST / 2:
                 break
             self._refine(tables, pairs, named, labels, seed)
@@ -281,9 +211,8 @@ class Linkage:
         if self.expected(tables) >= FEWEST / 2 and named_share >= _NAMED_AGAIN and self._doubt(tables, labels):
             self.is_sure = False
             return
-        self.rate, self.refinement = before
+        vars(self).update(before)
         tables.change_scores()
-        self._doubt(tables, labels)
 
     def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> bool:
         """Whether the probabilities name the matches that they expect: whether anything is linked."""
@@ -353,7 +282,7 @@ class Linkage:
             notes.append(f"fewer than {FEWEST} matches are expected: the weights of columns are uncertain")
         if not self.is_sure:
             notes.append(
-                f"unsure: many pairs are neither matches nor none, so no probability above {_MOST} is told; label "
+                f"unsure: many pairs are neither matches nor none, so no probability above {MOST} is told; label "
                 f"{_CHECKED} pairs of the review"
             )
         return notes + [
@@ -363,45 +292,9 @@ class Linkage:
             if share > _ONE
         ]
 
-    # Pairs by columns.
-
-    @property
-    def level_names(self) -> dict[str, tuple[str, ...]]:
-        """What the comparison levels of each column are called, in the order of the columns of levels."""
-        names = {name: LEVELS[kind] for name, kind in self.kinds.items()}
-        names |= {DIGITS: LEVELS["digits"]} if "text" in self.kinds.values() else {}
-        return names | ({VECTORS: LEVELS["vectors"]} if self.has_media else {})
-
-    def _columns(self, tables: MatchedTables) -> list[CodedColumn]:
-        return tables.coded(self.kinds)
-
-    def levels(self, tables: MatchedTables, at: Ids) -> Ids:
-        """The comparison level of pairs of things in each column, int8 ``[n, C]``; 0 also where a column follows."""
-        return self._unfollowed(self.compared(tables, at))
-
-    def compared(self, tables: MatchedTables, at: Ids) -> Ids:
-        """Levels of pairs whatever follows from what."""
-        levels = np.zeros((len(at), len(self.level_names)), dtype=np.int8)
-        for place, column in enumerate(self._columns(tables)):
-            cosines = tables.term_cosines((column.name, "words"), at)[0] if column.kind == "text" else None
-            levels[:, place] = comparison_levels(column, at, cosines)
-        names = list(self.level_names)
-        if DIGITS in names:
-            cosines, filled = tables.term_cosines((ROW, "codes"), at)
-            levels[:, names.index(DIGITS)] = np.where(filled, cosine_levels("digits", cosines), 0)
-        if VECTORS in names:
-            levels[:, names.index(VECTORS)] = cosine_levels("vectors", tables.vector_cosines(at))
-        return levels
-
-    def _candidate_levels(self, tables: MatchedTables) -> Ids:
-        """Those of all candidates."""
-        pairs = tables.pairs_both_ways(self.n_candidates)
-        levels: Ids = tables.once(("levels", self.n_candidates), lambda: self.compared(tables, pairs))
-        return self._unfollowed(levels)
-
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
         """u: the share of each level among random pairs; of equal cells by how frequent values are."""
-        rows = self._rows(tables)
+        rows = tables.counts
         if rows[0] * rows[1] <= RANDOM_PAIRS:  # all pairs are
             at = np.stack(np.divmod(np.arange(rows[0] * rows[1]), rows[1]), axis=1)
         else:
@@ -411,7 +304,7 @@ class Linkage:
                 orders = [np.argsort(_marks(tables, side), kind="stable") for side in (0, 1)]
                 at = np.stack([order[part] for order, part in zip(orders, at.T, strict=True)], axis=1)
         levels = self.levels(tables, at[at[:, 0] != at[:, 1]] if tables.is_single else at)
-        equal = [column.equal_by_chance() for column in self._columns(tables)]
+        equal = [column.equal_by_chance() for column in tables.coded(self.kinds)]
         shares = []
         for place, names in enumerate(self.level_names.values()):
             share = np.bincount(levels[:, place], minlength=len(names)) + 0.5
@@ -423,121 +316,10 @@ class Linkage:
             shares.append(share / share.sum())
         return shares
 
-    def _rarity(self, tables: MatchedTables, at: Ids, levels: Ids) -> Floats:
-        """What equal cells of pairs add, as their values are rare, ``[n, C]``."""
-        rarity = np.zeros(levels.shape)
-        for place, column in enumerate(self._columns(tables)):
-            equal = levels[:, place] == len(LEVELS[column.kind]) - 1
-            rarity[equal, place] = column.rarity()[column.sides[0][at[equal, 0]]]
-        return rarity
 
-    def match_weights(self) -> pd.DataFrame:
-        """See :meth:`vicinal.estimators.RowMatcher.match_weights`."""
-        rows = []
-        for place, (name, names) in enumerate(self.level_names.items()):
-            parts = zip(self.weights.shares, self.weights.m, strict=True)
-            m = sum(share * of_class[place] for share, of_class in parts)
-            u = self.weights.u[place]
-            ratios = np.log2(np.maximum(m, 1e-12) / np.maximum(u, 1e-12))
-            rows += [(name, *level) for level in zip(names, m, u, ratios, strict=True)][1:]
-        return pd.DataFrame(rows, columns=["column", "level", "m", "u", "weight"])
-
-    # Probabilities.
-
-    def _rows(self, tables: MatchedTables) -> tuple[int, int]:
-        return len(tables.left.first), len(tables.right.first)
-
-    def _competition(self, tables: MatchedTables, pairs: Ids, share: float = 1.0) -> Competition:
-        left, right = self._rows(tables)
-        rows = max(1, round(left * share)), max(1, round(right * share))
-        return Competition.of(pairs, rows, self.links, is_single=tables.is_single)
-
-    def expected(self, tables: MatchedTables) -> float:
-        """Number of matches that are expected."""
-        return self.rate * _smaller(tables)
-
-    def alone(self, tables: MatchedTables) -> Ids:
-        """Which features are of a pair by itself."""
-        alone = ["above the best other" not in name for name in tables.features.names]
-        return np.array(alone + [True] * len(self.level_names))
-
-    def features(self, tables: MatchedTables, at: Ids) -> Floats:
-        """Likenesses and levels of pairs, ``[n, F]``; in one table neither row is the left one."""
-        features = tables.pair_features(at)
-        if tables.is_single:  # how far a pair is ahead of the others of its left row, and of its right row
-            names = tables.features.names
-            for left, name in enumerate(names):
-                if name.endswith("above the best other of the left"):
-                    features[:, [left, left + 1]] = np.sort(features[:, [left, left + 1]], axis=1)
-        return np.concatenate([features, self.levels(tables, at).astype(np.float64)], axis=1)
-
-    def ratios(self, tables: MatchedTables, at: Ids, levels: Ids | None = None) -> Floats:
-        """Log ratios of pairs by the weights of columns, ``[n]``; each pattern of levels is weighed once."""
-        levels = self.levels(tables, at) if levels is None else levels
-        patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
-        ratios = self.weights.ratios(patterns.levels)[patterns.place]
-        return np.asarray(ratios + self._rarity(tables, at, levels).sum(axis=1))
-
-    def start(self, tables: MatchedTables) -> float:
-        """Log of the prior odds."""
-        matches = max(self.expected(tables), 1e-3)
-        if self.among:
-            every = float(len(tables.pairs_both_ways(self.n_candidates)))
-        else:
-            every = self._competition(tables, np.zeros((0, 2), dtype=np.int64)).possible
-        return float(np.log(matches / max(every - matches, 1.0)))
-
-    def log_odds(self, tables: MatchedTables, at: Ids, levels: Ids | None = None) -> Floats:
-        """Of pairs by themselves, without the competition of others, ``[n]``."""
-        if self.refinement is None:
-            return self.ratios(tables, at, levels) + self.start(tables)
-        return self.refinement.log_odds(self.features(tables, at))
-
-    def candidates(self, tables: MatchedTables) -> tuple[Ids, Floats, Floats]:
-        """All candidates as things ``[n, 2]``, their log odds by themselves, and their probabilities."""
-        pairs, log_odds, chances = self._scored(tables)
-        return pairs, log_odds, self.as_told(chances)
-
-    def _scored(self, tables: MatchedTables) -> tuple[Ids, Floats, Floats]:
-        """:meth:`candidates`, with probabilities as they are."""
-
-        def make() -> tuple[Ids, Floats, Floats]:
-            pairs = tables.pairs_both_ways(self.n_candidates)
-            levels = None if self.refinement is not None else self._candidate_levels(tables)
-            log_odds = tables.once(("scored", "log odds"), lambda: self.log_odds(tables, pairs, levels))
-            return pairs, log_odds, self._competition(tables, pairs).chances(log_odds, self.expected(tables))
-
-        scored: tuple[Ids, Floats, Floats] = tables.once(("scored", "linkage"), make)
-        return scored
-
-    def as_told(self, chances: Floats) -> Floats:
-        """Probabilities ``[n]`` as far as the model is sure of itself."""
-        return chances if self.is_sure else np.where(chances > 0.5, 0.5 + (chances - 0.5) * 2 * (_MOST - 0.5), chances)
-
-    def chances(self, tables: MatchedTables, at: Ids) -> Floats:
-        """Probabilities that things match, ``[n]``; of no candidates beside those of their rows."""
-        pairs, log_odds, known = self.candidates(tables)
-        places = _places(tables, pairs, at)
-        chances = np.where(places >= 0, known[places] if len(known) else 0.0, 0.0)
-        other = places < 0
-        if other.any():
-            theirs = self.log_odds(tables, at[other])
-            competition = self._competition(tables, pairs)
-            outside = competition.outside(at[other], theirs, log_odds, self.expected(tables))
-            chances[other] = self.as_told(outside)
-        return chances
-
-    def weighed(self, tables: MatchedTables, at: Ids, chances: Floats) -> WeighedPairs:
-        """Why pairs have their probabilities: start, columns and what is refined add up to the log2 odds."""
-        levels = self.levels(tables, at)
-        bits = (self.weights.by_column(levels) + self._rarity(tables, at, levels)) / np.log(2)
-        start = self.start(tables) / np.log(2)
-        chances = np.clip(chances, 1e-12, 1 - 1e-12)
-        return WeighedPairs(bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
-
-
-def _smaller(tables: MatchedTables) -> int:
-    return min(len(tables.left.first), len(tables.right.first))
+def _share(pairs: Ids, some: Ids) -> float:
+    """Of the left rows of pairs, those that some have."""
+    return len(np.unique(pairs[some, 0])) / max(1, len(np.unique(pairs[:, 0])))
 
 
 def _marks(tables: MatchedTables, side: int) -> Ids:
@@ -551,8 +333,7 @@ def _marks(tables: MatchedTables, side: int) -> Ids:
             total += marks[column.sides[side]]
         return total if columns else np.arange(len(total))
 
-    marks: Ids = tables.once(("marks", side), make)
-    return marks
+    return tables.once(("marks", side), make)
 
 
 def _kinds(columns: list[CodedColumn]) -> tuple[dict[str, Kind], list[str]]:
@@ -572,11 +353,3 @@ def _is_key(column: CodedColumn) -> bool:
     if column.sides[0] is column.sides[1] or not all(len(side) and len(np.unique(side)) == len(side) for side in sides):
         return False
     return 2 * len(np.intersect1d(sides[0], sides[1])) >= min(map(len, sides))
-
-
-def _places(tables: MatchedTables, pairs: Ids, at: Ids) -> Ids:
-    """Where pairs ``[n, 2]`` stand among sorted ones, ``[n]``; -1 where they do not."""
-    width = len(tables.right.first)
-    keys, others = (each[:, 0] * width + each[:, 1] for each in (pairs, at))
-    places = np.minimum(np.searchsorted(keys, others), max(len(keys) - 1, 0))
-    return np.where(keys[places] == others, places, -1) if len(keys) else np.full(len(at), -1)

@@ -10,8 +10,9 @@ import torch
 
 from vicinal.data.spelling import GAPS
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_tables import KEYS, Floats, Ids, MatchedTables, MatchTable
-from vicinal.estimators.pair_features import normal_text
+from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_tables import KEYS, MatchedTables
+from vicinal.estimators.pair_features import Floats, normal_text
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.blocking import block_index
 from vicinal.linkage.columns import CodedColumn
@@ -62,10 +63,9 @@ class NewRows:
         self.rarity = {name: column.rarity() for name, column in self.columns.items()}
         table = tables.left if tables.is_single or number else tables.right
         self.ids = table.ids[table.first].tolist()
-        sizes = len(tables.left.first), len(tables.right.first)
-        sides = Competition.of(_NONE, sizes, linkage.links, is_single=self.is_single).sides
-        rows, competes = (sizes[here], sizes[there]), (sides[here], sides[there])
-        self.competition = Competition(_NONE, rows, competes, self.is_single)
+        whole = Competition.of(_NONE, tables.counts, linkage.links, is_single=self.is_single)
+        rows, sides = whole.rows, whole.sides
+        self.competition = replace(whole, rows=(rows[here], rows[there]), sides=(sides[here], sides[there]))
         self.start, self.expected = linkage.start(tables), linkage.expected(tables)
         self.index = block_index(Cells(every), single=self.is_single, most=KEYS * self.competition.rows[0])[0]
         self.texts: dict[str, list[str]] = {name: [] for name in self.columns}  # of rows that were put in
@@ -134,7 +134,9 @@ class NewRows:
 
 def _plain(name: str, cells: dict[str, list[str]]) -> MatchTable:
     frame = pd.DataFrame(cells)
-    return MatchTable(name, frame, np.arange(len(frame)), torch.zeros(len(frame), 0), keys=range(len(frame)))
+    return MatchTable(
+        name, frame, np.arange(len(frame)), torch.zeros(len(frame), 0), keys=np.arange(len(frame), dtype=np.uint64)
+    )
 
 
 def _alone(columns: dict[str, CodedColumn], cells: dict[str, list[str]]) -> Cells:

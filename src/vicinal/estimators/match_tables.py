@@ -1,31 +1,25 @@
 """Two tables side by side: their rows as vectors and words, who is a candidate for whom, and pairs as features."""
 
-import hashlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import check_choice, listed, short
-from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.core.identity import as_texts
 from vicinal.core.seeding import seeded
-from vicinal.data.column_form import is_written_gap
-from vicinal.data.form import TableForm
 from vicinal.data.spelling import GAPS
-from vicinal.encoders import Kind, TableEncoder, build_table_encoder, infer_kinds
-from vicinal.encoders.kinds import is_list
-from vicinal.encoders.minilm import MINILM
-from vicinal.estimators.inputs import as_table
-from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side, normal_text, shown_text
+from vicinal.encoders import Kind, TableEncoder, build_table_encoder
+from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
+from vicinal.estimators.pair_features import ROW, Floats, PairFeatures, Rivals, Side, shown_text
 from vicinal.estimators.pair_reader import pair_texts
 from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
 from vicinal.index.lexical import LexicalIndex, Sparse, fuse, presence
@@ -36,9 +30,8 @@ from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.columns import Kind as KindOfCells
 from vicinal.similarity.products import l2_normalize
 
-Ids = np.ndarray[Any, Any]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 Log = Callable[[str], None]
+T = TypeVar("T")
 
 _FEWEST = 20
 """Rows that each search gives, at least, before they are fused."""
@@ -65,194 +58,6 @@ KEYS = 30
 
 _SAMPLED = 20_000
 """Left rows that biases of hubs are computed from, at most."""
-
-_UNKNOWN = -2
-"""In the place of a best row that was not looked for yet."""
-
-
-@dataclass
-class MatchTable:
-    """One of the two tables. Rows that are equal in all cells are one thing: only its first row is compared.
-
-    Attributes:
-        name: "left" or "right".
-        frame: its rows, without the ids.
-        ids: in canonical form, ``[n]``.
-        vectors: unit vectors of the things ``[t, d]``; of no width without an encoder.
-        root: folder that paths of images and sounds start from.
-        form: how its columns are written.
-        thing: the thing of each row ``[n]``, numbered in the order of their first rows.
-        keys: what rows of one thing have in common, ``[n]``.
-    """
-
-    name: str
-    frame: pd.DataFrame
-    ids: Ids
-    vectors: Tensor
-    root: Path | None = None
-    form: TableForm = field(default_factory=TableForm)
-    keys: Sequence[Any] = ()
-    thing: Ids = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.places = {text: place for place, text in enumerate(as_texts(self.ids).tolist())}
-        self.keys = self.keys or row_keys(self.frame)
-        self.thing = pd.factorize(np.fromiter(self.keys, dtype=object, count=len(self.keys)))[0]
-        self.first: Ids = np.unique(self.thing, return_index=True)[1]
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    @property
-    def things(self) -> pd.DataFrame:
-        """The first row of each thing."""
-        return self.frame if len(self.first) == len(self) else self.frame.iloc[self.first]
-
-    @classmethod
-    def read(cls, name: str, table: Any, id_column: str, root: Any = None) -> Self:
-        """A table of the user, not encoded yet.
-
-        Raises:
-            ValueError: for no rows, no such column, or an id that is missing or stands twice.
-        """
-        frame, ids = _rows(name, table, id_column)
-        form, frame = _as_typed(frame)
-        return cls(name, frame, ids, torch.zeros(0), None if root is None else Path(root), form)
-
-    def positions(self, ids: Any, name: str = "pairs") -> Ids:
-        """Positions ``[n]`` of rows; raises ValueError for an id that is not there."""
-        texts = as_texts(canonical_ids(self.name, ids)).tolist()
-        lost = list(dict.fromkeys(text for text in texts if text not in self.places))
-        if lost:
-            raise ValueError(f"{name}: expected ids of the {self.name} table, got {listed(lost, 60)}, which it has not")
-        return np.array([self.places[text] for text in texts], dtype=np.int64)
-
-    def more(self, rows: Any, id_column: str, numbers: Sequence[str]) -> "MatchTable":
-        """Further rows of this table, read as its own, without vectors.
-
-        Raises:
-            ValueError: as :meth:`read`, and for an id that is there, or no number in a column of ``numbers``.
-        """
-        frame, ids = _rows(self.name, rows, id_column)
-        there = [text for text in as_texts(ids).tolist() if text in self.places]
-        if there:
-            raise ValueError(f"{self.name}: expected ids that the table has not yet, got {listed(there, 60)}")
-        frame = self.form.read(frame).reindex(columns=self.frame.columns)
-        for name in numbers:
-            cells = pd.to_numeric(frame[name], errors="coerce")
-            if bool((cells.isna() & frame[name].notna()).any()):
-                raise ValueError(f"{self.name}: expected numbers in the column {short(name)}, got others")
-            frame[name] = cells
-        return replace(self, frame=frame, ids=ids, vectors=torch.zeros(0), keys=())
-
-    def joined(self, others: Sequence["MatchTable"]) -> "MatchTable":
-        """This table with the rows of others behind its own, whose new things have no vectors yet."""
-        every = [self, *others]
-        ids = canonical_ids(self.name, [name for each in every for name in each.ids.tolist()])
-        frame = pd.concat([each.frame for each in every], ignore_index=True)
-        return replace(self, frame=frame, ids=ids, keys=[key for each in every for key in each.keys])
-
-    def without(self, places: Ids) -> "MatchTable":
-        """This table without the rows at ``places``."""
-        keep = np.setdiff1d(np.arange(len(self)), places)
-        if len(keep) == 0:
-            raise ValueError(f"{self.name}: expected rows to be left in the table, got the ids of all")
-        frame, keys = self.frame.iloc[keep].reset_index(drop=True), [self.keys[place] for place in keep]
-        vectors = self.vectors[pd.unique(self.thing[keep])]
-        return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
-
-
-def _rows(name: str, table: Any, id_column: str) -> tuple[pd.DataFrame, Ids]:
-    """The cells of a table of the user, and its ids."""
-    frame = as_table(name, table)
-    if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
-        got = "none" if isinstance(frame, pd.DataFrame) else short(frame)
-        raise ValueError(f"{name}: expected a table of at least one row, got {got}")
-    frame = frame.rename(columns=str).reset_index(drop=True)
-    check_choice(f"id_{name}", id_column, list(frame.columns))
-    ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(range(1, len(frame) + 1)))
-    return frame.drop(columns=id_column), ids
-
-
-def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
-    """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
-    form, read = TableForm.of(frame), {}
-    for name, one in form.columns.items():
-        if one.kind == "parts":  # numbers among words are compared as texts
-            continue
-        cells, typed = one.read(frame[name]), frame[name]
-        odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))
-        odd[odd] = [not is_written_gap(cell) for cell in typed[odd].tolist()]
-        if not odd.any():
-            read[name] = cells
-        elif one.kind == "date":
-            read[name] = typed.where(odd, cells.map(shown_text))
-    return form.of_columns(read), frame.assign(**read)
-
-
-def row_keys(frame: pd.DataFrame) -> list[bytes]:
-    """A digest of the cells of each row, the same for rows that are equal; texts in their normal form."""
-    columns = [_cell_keys(frame[name]) for name in frame.columns]
-    cells = list(map("\x1f".join, zip(*columns, strict=True))) or [""] * len(frame)
-    return [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in cells]
-
-
-def _cell_keys(cells: "pd.Series[Any]") -> list[str]:
-    """The key of each cell, once for each distinct one; but objects may be equal and not the same."""
-    if cells.dtype == object:
-        return [_key(cell) for cell in cells.tolist()]
-    codes, distinct = pd.factorize(cells, use_na_sentinel=True)
-    keys = [*(_key(cell) for cell in distinct.tolist()), ""]
-    return [keys[code] for code in codes.tolist()]
-
-
-def _key(cell: Any) -> str:
-    if isinstance(cell, str):
-        return normal_text(cell)
-    return repr(cell.tolist() if isinstance(cell, np.ndarray) else cell) if is_list(cell) else normal_text(cell)
-
-
-@dataclass(frozen=True)
-class MatchColumns:
-    """How the columns that both tables have are compared.
-
-    Attributes:
-        texts: as texts.
-        numbers: as numbers.
-        media: images, sounds and vectors, by their vectors, with their kinds.
-    """
-
-    texts: list[str]
-    numbers: list[str]
-    media: dict[str, Kind]
-
-    @classmethod
-    def shared(cls, left: pd.DataFrame, right: pd.DataFrame) -> Self:
-        """The columns of both tables.
-
-        Raises:
-            ValueError: if there is none, or none has a value.
-        """
-        names = [name for name in left.columns if name in right.columns]
-        if not names:
-            raise ValueError(
-                f"right: expected columns that the left table has, too, got {listed(right.columns, 60)} beside "
-                f"{listed(left.columns, 60)}; give the same thing the same name"
-            )
-        some = [each.sample(LARGE, random_state=0) if len(each) > LARGE else each for each in (left, right)]
-        joined = pd.DataFrame({name: pd.concat([each[name] for each in some], ignore_index=True) for name in names})
-        kinds = infer_kinds(joined)
-        media: dict[str, Kind] = {n: kind for n in names if (kind := kinds[n].kind) in ("image", "audio", "vector")}
-        filled = [n for n in names if n not in media and left[n].notna().any() and right[n].notna().any()]
-        if not filled and not media:
-            raise ValueError(f"right: expected a shared column with values in both, got {listed(names, 60)} without")
-        numbers = [name for name in filled if _is_number(left[name]) and _is_number(right[name])]
-        return cls([name for name in filled if name not in numbers], numbers, media)
-
-
-def _is_number(cells: "pd.Series[Any]") -> bool:
-    numeric = pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells)
-    return bool(numeric or not cells.notna().any())
 
 
 class MatchedTables:
@@ -365,6 +170,11 @@ class MatchedTables:
         return self.tables[-1]
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """Things of the left table and of the right one."""
+        return len(self.left.first), len(self.right.first)
+
+    @property
     def is_single(self) -> bool:
         """Whether one table is compared with itself."""
         return len(self._tables) == 1
@@ -372,7 +182,7 @@ class MatchedTables:
     @property
     def is_large(self) -> bool:
         """Whether candidates share rare keys."""
-        return self.encoder is None and any(len(table.first) > LARGE for table in self.tables)
+        return self.encoder is None and max(self.counts) > LARGE
 
     def correct(self, temperature: float | None) -> None:
         """Take this temperature for the hub correction of vectors; None: no correction."""
@@ -431,43 +241,31 @@ class MatchedTables:
 
     # What is computed, each once until a table changes. A side is 0, the left table, or 1, the right one.
 
-    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """What ``make`` gives, and gave before since a table changed."""
-        if self._waiting:
-            self._take_in()
+        self._take_in()
         if key not in self._known:
             self._known[key] = make()
-        return self._known[key]
+        known: T = self._known[key]
+        return known
 
-    def _table(self, side: int) -> MatchTable:
-        return self.tables[-side]
+    def _of(self, what: str, side: int, make: Callable[[MatchTable], T]) -> T:
+        """The same of a side; both are one if there is one table."""
+        return self.once((what, side * (not self.is_single)), lambda: make(self.tables[-side]))
 
     def _side(self, side: int) -> Side:
-        def make() -> Side:
-            table = self._table(side)
-            return self.features.side(self.words(table.things), table.vectors if self.encoder is not None else None)
+        def make(table: MatchTable) -> Side:
+            return self.features.side(self.words(table.things), None if self.encoder is None else table.vectors)
 
-        prepared: Side = self.once(("side", side * (not self.is_single)), make)
-        return prepared
-
-    def _by_terms(self, side: int, rows: Tensor | None, k: int, exclude: Tensor | None) -> Hits:
-        """The rows of the other side that share most words and letters with rows of this one (None: with each)."""
-        lexical = self._side(side).lexical
-        queries = lexical if rows is None else lexical[rows.numpy()]
-        postings = None if len(self._table(1 - side).first) <= _ALL else _POSTINGS
-        return self._lexical(1 - side).search(queries, k, exclude=exclude, postings=postings)
+        return self._of("side", side, make)
 
     def _lexical(self, side: int) -> LexicalIndex:
-        side *= not self.is_single
-
-        def make() -> LexicalIndex:
-            if ("side", side) in self._known:
+        def make(table: MatchTable) -> LexicalIndex:
+            if ("side", side * (not self.is_single)) in self._known:
                 return LexicalIndex(self._side(side).lexical)
-            texts = self.row_texts(self._table(side).things)  # a search needs no more of a side than this
-            return LexicalIndex(self.features.lexical(texts))
+            return LexicalIndex(self.features.lexical(self.row_texts(table.things)))  # a search needs no more of a side
 
-        index: LexicalIndex = self.once(("words", side), make)
-        return index
+        return self._of("words", side, make)
 
     def by_words(self, texts: Sequence[str], k: int, exclude: Tensor | None = None) -> Hits:
         """The right rows that share most words and letters with each text."""
@@ -477,36 +275,29 @@ class MatchedTables:
         self, vectors: Tensor, k: int, side: int = 1, exclude: Tensor | None = None, *, corrected: bool = True
     ) -> Hits:
         """The rows of a side nearest to each vector; ``corrected``: for hubs, where that was chosen."""
-        side *= not self.is_single
 
-        def make() -> Corrected:
-            rows = self._table(side).vectors
-            bias = self._bias(self.temperature) if side == 1 or self.is_single else torch.zeros(len(rows))
-            built = Corrected.build(rows, bias, index=self.index, **_collection(self.index))
+        def make(table: MatchTable) -> Corrected:
+            bias = self._bias(self.temperature if side == 1 or self.is_single else None, len(table.vectors))
+            built = Corrected.build(table.vectors, bias, index=self.index, **_collection(self.index))
             if isinstance(built.index, MilvusIndex):
                 built.index.flush(indexed=True)
             return built
 
-        index: Corrected = self.once(("vectors", side), make)
+        index = self._of("vectors", side, make)
         return (index.search if corrected else index.plain)(vectors, k, exclude=exclude)
 
-    def _bias(self, temperature: float | None) -> Tensor:
-        """What hubs among the right rows lose, by a sample of the left ones."""
-
-        def make() -> Tensor:
-            left, right = self.left.vectors, self.right.vectors
-            if temperature is None or len(right) < 2:
-                return torch.zeros(len(right))
-            at = torch.linspace(0, len(left) - 1, min(len(left), _SAMPLED), dtype=torch.float64).long()
-            same = (at, torch.arange(len(right))) if self.is_single else None
-            return hub_bias(left[at], right, temperature=temperature, ids=same)
-
-        bias: Tensor = self.once(("bias", temperature), make)
-        return bias
+    def _bias(self, temperature: float | None, count: int) -> Tensor:
+        """What hubs among so many right rows lose, by a sample of the left ones."""
+        left, right = self.left.vectors, self.right.vectors
+        if temperature is None or count < 2:
+            return torch.zeros(count)
+        at = torch.linspace(0, len(left) - 1, min(len(left), _SAMPLED), dtype=torch.float64).long()
+        same = (at, torch.arange(count)) if self.is_single else None
+        return hub_bias(left[at], right, temperature=temperature, ids=same)
 
     def nearest(self, left: Tensor, temperature: float | None) -> Ids:
         """The right row ``[n]`` nearest to each of some left ones by vectors, corrected for hubs at a temperature."""
-        index = Corrected.build(self.right.vectors, self._bias(temperature))
+        index = Corrected.build(self.right.vectors, self._bias(temperature, len(self.right.vectors)))
         hits = index.search(self.left.vectors[left], 1, exclude=left if self.is_single else None)
         return np.asarray(hits.ids[:, 0].numpy())
 
@@ -514,9 +305,8 @@ class MatchedTables:
 
     def pairs_both_ways(self, k: int) -> Ids:
         """Things ``[n, 2]`` of which one is among the best ``k`` of the other, both with content, in order."""
-        make = partial(self._blocked if self.is_large else self._nearest_both_ways, k)
-        pairs: Ids = self.once(("candidates", "both ways", k), make)
-        return pairs
+        make = self._blocked if self.is_large else self._nearest_both_ways
+        return self.once(("candidates", "both ways", k), partial(make, k))
 
     def _nearest_both_ways(self, k: int) -> Ids:
         sides = [self.candidates(k).ids.numpy()]
@@ -551,45 +341,53 @@ class MatchedTables:
 
     def coded(self, kinds: Mapping[str, KindOfCells] | None = None) -> list[CodedColumn]:
         """The shared columns of texts and numbers; with ``kinds`` those that are named there."""
-
-        def make() -> dict[str, CodedColumn]:
-            columns = {}
-            for name in [*self.columns.texts, *self.columns.numbers]:
-                cells = [table.things[name] for table in self.tables]
-                numbers = name in self.columns.numbers
-                columns[name] = CodedColumn.of(name, cells, normal_text, GAPS, numbers=numbers)
-            return columns
-
-        columns: dict[str, CodedColumn] = self.once(("coded",), make)
+        names = [*self.columns.texts, *self.columns.numbers]
+        columns = self.once(("coded",), lambda: {name: self._coded(name) for name in names})
         return list(columns.values()) if kinds is None else [replace(columns[n], kind=k) for n, k in kinds.items()]
 
-    @property
-    def highest(self) -> float:
-        """The score of a row that is first in each search."""
-        return (1 if self.encoder is None else 2) / 61
+    def _coded(self, name: str) -> CodedColumn:
+        sides, texts = [], list[str]()
+        for table in self.tables:
+            codes, values = table.cells(name)
+            codes = codes[table.first]
+            sides.append(np.where(codes < 0, -1, codes + len(texts)))
+            texts += values
+        return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=name in self.columns.numbers)
+
+    def _by_terms(self, side: int, rows: Tensor | None, k: int) -> Hits:
+        """The rows of the other side that share most words and letters with rows of this one (None: with each)."""
+        lexical = self._side(side).lexical
+        postings = None if len(self.tables[side - 1].first) <= _ALL else _POSTINGS
+        queries = lexical if rows is None else lexical[rows.numpy()]
+        return self._lexical(1 - side).search(queries, k, exclude=self._themselves(side, rows), postings=postings)
+
+    def _near(self, side: int, rows: Tensor | None, k: int, *, corrected: bool = True) -> Hits:
+        """The same by vectors."""
+        vectors = self.tables[-side].vectors
+        vectors, themselves = vectors if rows is None else vectors[rows], self._themselves(side, rows)
+        return self.by_vectors(vectors, k, 1 - side, themselves, corrected=corrected)
+
+    def _themselves(self, side: int, rows: Tensor | None) -> Tensor | None:
+        """Of one table the rows, which are not compared with themselves."""
+        every = torch.arange(len(self.tables[-side].first)) if rows is None else rows
+        return every if self.is_single else None
 
     def _searches(self, side: int, depth: int, rows: Tensor | None = None) -> list[Hits]:
         """Rows of the other side for rows of this one (None: all), by words and by vectors."""
-        table = self._table(side)
-        themselves = (torch.arange(len(table.first)) if rows is None else rows) if self.is_single else None
-        words = self._by_terms(side, rows, depth, themselves)
+        searches = [self._by_terms(side, rows, depth)]
+        if self.encoder is not None:
+            searches.append(self._near(side, rows, depth))
         if rows is None:
-            self._remember("words", side, words)
-        if self.encoder is None:
-            return [words]
-        vectors = table.vectors if rows is None else table.vectors[rows]
-        near = self.by_vectors(vectors, depth, 1 - side, themselves)
-        if rows is None and (self.temperature is None or side == 1):
-            self._remember("vectors", side, near)
-        return [words, near]
+            best = list(searches)
+            if self.temperature is not None and side == 0:  # rivals are as near as they are
+                best[1] = self._near(side, rows, 2, corrected=False)
+            self._of("best", side, lambda _: [Hits(*(part[:, :2].clone() for part in hits)) for hits in best])
+        return searches
 
     def candidates(self, k: int, rows: Tensor | None = None) -> Hits:
         """The best ``k`` right rows of each left row (None: of all), by words and by vectors, fused."""
-        depth = max(2 * k, _FEWEST)
-        if rows is not None:
-            return fuse(self._searches(0, depth, rows), k)
-        hits: Hits = self.once(("candidates", k), lambda: fuse(self._searches(0, depth), k))
-        return hits
+        search = partial(self._searches, 0, max(2 * k, _FEWEST), rows)
+        return self.once(("candidates", k), lambda: fuse(search(), k)) if rows is None else fuse(search(), k)
 
     # Pairs.
 
@@ -601,59 +399,36 @@ class MatchedTables:
     def speak(self, at: Ids) -> Ids:
         """Which pairs ``[n, 2]`` have content on both sides."""
 
-        def make(side: int) -> Ids:
-            frame = self._table(side).things
+        def make(side: int, table: MatchTable) -> Ids:
             if self.is_large:
                 return np.asarray(np.any([column.sides[side] >= 0 for column in self.coded()], axis=0))
-            media = frame[list(self.columns.media)].notna().any(axis=1).to_numpy()  # not kept in a folder
+            media = table.things[list(self.columns.media)].notna().any(axis=1).to_numpy()  # not kept in a folder
             return self._side(side).has_content | media | (bool(self.columns.media) and not media.any())
 
-        sides = [self.once(("content", side * (not self.is_single)), partial(make, side)) for side in (0, 1)]
-        return np.asarray(sides[0][at[:, 0]] & sides[1][at[:, 1]])
-
-    def _two(self, kind: str, side: int) -> Hits:
-        """The two best rows of the other side of each row, as far as they were looked for; by "words" or "vectors"."""
-
-        def make() -> Hits:
-            rows = len(self._table(side).first)
-            return Hits(torch.full((rows, 2), _UNKNOWN), torch.full((rows, 2), -torch.inf))
-
-        two: Hits = self.once(("two", kind, side * (not self.is_single)), make)
-        return two
-
-    def _remember(self, kind: str, side: int, hits: Hits) -> None:
-        """Keep the two best rows of all rows of a side."""
-        for target, part in zip(self._two(kind, side), hits, strict=True):
-            target.copy_(part[:, :2])
+        sides = [self._of("content", side, partial(make, side))[at[:, side]] for side in (0, 1)]
+        return np.asarray(sides[0] & sides[1])
 
     def _rivals(self, at: Ids) -> Rivals:
-        """The best rows for the rows of pairs; what is missing is looked for."""
-        for side in (0, 1):
-            rows = torch.from_numpy(np.unique(at[:, side]))
-            for kind in ("words", "vectors"):
-                two = self._two(kind, side)
-                missing = rows[two.ids[rows, 0] == _UNKNOWN]
-                if len(missing) == 0 or (kind == "vectors" and self.encoder is None):
-                    continue
-                themselves = missing if self.is_single else None
-                if kind == "words":
-                    hits = self._by_terms(side, missing, 2, themselves)
-                else:
-                    vectors = self._table(side).vectors[missing]
-                    hits = self.by_vectors(vectors, 2, 1 - side, themselves, corrected=False)
-                two.ids[missing], two.scores[missing] = hits.ids, hits.scores
-        words, near = ((self._two(kind, 0), self._two(kind, 1)) for kind in ("words", "vectors"))
-        return Rivals((None if self.encoder is None else near, words))
+        """The two best rows for each row of pairs; what no search for all rows has found is looked for."""
+        rows = [np.unique(at[:, side]) for side in (0, 1)]
+        kinds = range(1 + (self.encoder is not None))
+        words, *near = [(self._best(kind, 0, rows[0]), self._best(kind, 1, rows[1])) for kind in kinds]
+        return Rivals((near[0] if near else None, words))
+
+    def _best(self, kind: int, side: int, rows: Ids) -> Hits:
+        """Of some rows, in the places of all; by words (0) or by vectors (1)."""
+        known: list[Hits] | None = self._known.get(("best", side * (not self.is_single)))
+        if known is not None:
+            return known[kind]
+        count, some = len(self.tables[-side].first), torch.from_numpy(rows)
+        best = Hits(torch.full((count, 2), -1), torch.full((count, 2), -torch.inf))
+        hits = self._by_terms(side, some, 2) if kind == 0 else self._near(side, some, 2, corrected=False)
+        best.ids[some], best.scores[some] = hits.ids, hits.scores
+        return best
 
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block, _: block)])
-
-    def row_text(self, side: int, thing: int) -> str:
-        """All cells of a thing as one text."""
-        if self.is_large:
-            return self.row_texts(self._table(side).things.iloc[[thing]])[0]
-        return self.texts(side)[ROW][thing]
 
     def texts(self, side: int) -> dict[str, list[str]]:
         """The shared columns of texts of the things of a side, in their normal form."""
@@ -665,11 +440,10 @@ class MatchedTables:
             return self._side(side).terms[key]
 
         def make() -> Sparse:
-            texts = self.features.column(self.words(self._table(side).things), key[0])
+            texts = self.features.column(self.words(self.tables[-side].things), key[0])
             return presence(self.features.terms[key].counts(texts))
 
-        terms: Sparse = self.once(("terms", side, key), make)
-        return terms
+        return self.once(("terms", side, key), make)
 
     def term_cosines(self, key: tuple[str, str], at: Ids) -> tuple[Floats, Ids]:
         """Cosine ``[n]`` of the terms of a column and kind, weighed by how rare they are, and which pairs have some."""
@@ -715,11 +489,6 @@ class MatchedTables:
 
         with ThreadPoolExecutor(workers) as threads:  # sparse products and comparisons let other threads run
             return list(threads.map(of_block, range(0, len(at), step)))
-
-
-def installed_encoders(named: Mapping[str, str] | None) -> dict[str, str]:
-    """Encoders by kind: those that are named, and of texts the pretrained one if it is installed, else "none"."""
-    return {"text": MINILM.encoder if MINILM.installed else "none", **(named or {})}
 
 
 def check_index(name: str) -> None:

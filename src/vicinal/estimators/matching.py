@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from vicinal.core import check_choice, short
+from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.folders import staged_folder
 from vicinal.core.identity import as_texts, canonical_ids
@@ -23,46 +21,24 @@ from vicinal.estimators.labelled_pairs import (
     closed_pairs,
     labelled_rows,
     lack_of_labels,
-    pair_positions,
     pairs_to_learn_from,
     positions_of,
-    same_things,
     take_labels,
     take_pairs,
     with_answers,
 )
-from vicinal.estimators.linking import (
-    assigned,
-    connected,
-    copies,
-    larger_first,
-    log_odds,
-    pairs_of_rows,
-    pairs_to_label,
-    pairs_within,
-)
-from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
+from vicinal.estimators.match_answers import MatchAnswers
 from vicinal.estimators.match_files import SIDES, MatchJournal, matcher_settings, read_matcher, write_matcher
-from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
+from vicinal.estimators.match_labels import LabelScorer, correct_hubs, installed_encoders, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_new_rows import NewRows
-from vicinal.estimators.match_tables import (
-    LARGE,
-    Floats,
-    Ids,
-    Log,
-    MatchColumns,
-    MatchedTables,
-    MatchTable,
-    check_index,
-    installed_encoders,
-)
-from vicinal.estimators.pair_explanation import PairExplanation, PairExplanations, explained_cells
+from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
+from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index
+from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import check_reader
 from vicinal.estimators.plan import read_plan
-from vicinal.index.lexical import fuse
 from vicinal.linkage.competition import partners
-from vicinal.metrics import candidate_recall, link_quality
+from vicinal.metrics import link_quality
 
 if TYPE_CHECKING:
     from vicinal.report.summary import Summary
@@ -75,28 +51,17 @@ _NO_LABELS = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
 _RISK = 0.05
 """Of a promise of precision that it is broken."""
 
-DEPTHS = (1, 2, 5, 10, 20, 50)
-"""Candidates of a row at which recall is told."""
-
 MOST_CANDIDATES = 10_000
 """Of a row, at most."""
 
 _LOCAL = ("index", "root", "cache_dir", "plan")
 """Parameters that say where a run is made; they are not saved."""
 
-CLUSTERS = ("components", "consistent")
-
-_LOOKED_AT = 20_000
-"""Pairs of a cluster that are looked at for contradictions, at most."""
-
-_TO_LABEL = 30
-"""Pairs to label where few or none are labelled."""
-
 _EVEN, _DOUBT = 0.5, (0.1, 0.9)
 """The threshold and the band of doubt without labels that choose them."""
 
 
-class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Links the rows of two tables that are the same thing, and says how sure it is and why.
 
     Rows of one table that are equal in all cells (texts without regard to case, invisible characters and the form of
@@ -346,371 +311,6 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.notes_ += notes
         return pairs
 
-    def _chances(self, at: Ids) -> Floats:
-        """Probabilities ``[n]`` that things match: 1 of one with itself, and 0 of those without content."""
-        if self.learned_ is None:
-            chances = self.linkage_.chances(self.tables_, at)
-        else:
-            chances = self.learned_.chances(self.tables_, self.linkage_, at)
-        if self.tables_.is_single:
-            chances = np.where(at[:, 0] == at[:, 1], 1.0, chances)
-        return np.where(self.tables_.speak(at), chances, 0.0)
-
-    # What it gives.
-
-    def candidates(self, k: int | None = None) -> pd.DataFrame:
-        """The ``k`` right rows (None: ``n_candidates``) that each left row is most likely to match, best first.
-
-        Equal rows count as one.
-
-        Returns:
-            A table with columns ``left``, ``right`` (ids) and ``score``; for one table against itself, each pair once.
-        """
-        at, scores = self._candidates(self.n_candidates if k is None else check_integer("k", k))
-        return self._named_things(at, score=scores)
-
-    def _candidates(self, k: int) -> tuple[Ids, Floats]:
-        """Candidates as things ``[n, 2]``, and their scores."""
-        hits = self.tables_.candidates(k)
-        rows, columns = (hits.ids >= 0).nonzero(as_tuple=True)
-        at, scores = torch.stack([rows, hits.ids[rows, columns]], dim=1).numpy(), hits.scores[rows, columns].numpy()
-        speak = self.tables_.speak(at)
-        at, scores = at[speak], scores[speak]
-        if self.tables_.is_single:
-            at, first = np.unique(np.sort(at, axis=1), axis=0, return_index=True)
-            scores = scores[first]
-        return at, scores
-
-    def _scored(self) -> tuple[Ids, Floats, Floats]:
-        """Candidates as things ``[n, 2]``, their scores and their probabilities, the surest first."""
-
-        def make() -> tuple[Ids, Floats, Floats]:
-            if self.learned_ is None:
-                at, scores, chances = self.linkage_.candidates(self.tables_)
-                scores, chances = scores / math.log(2), self._as_labelled(at, chances)
-            else:
-                at, scores = self._candidates(self.n_candidates)
-                chances = self._chances(at)
-            order = np.argsort(-chances, kind="stable")
-            return at[order], scores[order], chances[order]
-
-        scored: tuple[Ids, Floats, Floats] = self.tables_.once(("scored", self.n_candidates), make)
-        return scored
-
-    def _as_labelled(self, at: Ids, chances: Floats) -> Floats:
-        """Probabilities ``[n]`` of things, of which those that were labelled are what their label says."""
-        for match in (0, 1):
-            known = self._labelled(at, self.labels_[self.labels_["match"] == match])
-            chances = np.where(known, float(match), chances)
-        return chances
-
-    def _named(self, at: Ids, **columns: Any) -> pd.DataFrame:
-        """Pairs of rows ``[n, 2]`` by their ids."""
-        ids = self.tables_.left.ids[at[:, 0]], self.tables_.right.ids[at[:, 1]]
-        return pd.DataFrame({"left": ids[0], "right": ids[1], **columns})
-
-    def _named_first(self, at: Ids, **columns: Any) -> pd.DataFrame:
-        """Pairs of things ``[n, 2]`` by the ids of their first rows."""
-        return self._named(
-            np.stack([self.tables_.left.first[at[:, 0]], self.tables_.right.first[at[:, 1]]], 1), **columns
-        )
-
-    def _named_things(self, at: Ids, **columns: Floats) -> pd.DataFrame:
-        """Pairs of things ``[n, 2]`` by the ids of all their rows."""
-        rows, source = pairs_of_rows(at, self.tables_.left.thing, self.tables_.right.thing)
-        return self._named(rows, **{name: values[source] for name, values in columns.items()})
-
-    def candidate_recall(self, pairs: pd.DataFrame, depths: Sequence[int] = DEPTHS) -> dict[int, float]:
-        """Share of the matches among ``pairs`` (of things) that are candidates of their left row, by their number.
-
-        For one table against itself, candidates of either row count.
-        """
-        at = positions_of(pairs[pairs["match"] == 1])
-        rows, place = np.unique(at if self.tables_.is_single else at[:, 0], return_inverse=True)
-        ids = self.tables_.candidates(max(depths), torch.from_numpy(rows)).ids.numpy()
-        ways = [(place, at[:, 1])]
-        if self.tables_.is_single:
-            sides = place.reshape(-1, 2)
-            ways = [(sides[:, 0], at[:, 1]), (sides[:, 1], at[:, 0])]
-        hits = [ids[rows] == others[:, None] for rows, others in ways]  # [n, k] each
-        ranks = [np.where(hit.any(axis=1), hit.argmax(axis=1), max(depths)) for hit in hits]
-        return candidate_recall(np.min(ranks, axis=0), depths)
-
-    def predict_proba(self, pairs: Any) -> Floats:
-        """Probabilities ``[n, 2]`` that pairs do not match, and that they do.
-
-        Args:
-            pairs: a table of columns ``left`` and ``right``.
-
-        Raises:
-            ValueError: for ids that are not in the tables.
-        """
-        things = self.tables_.things(self._pair_positions(pairs))
-        chances = self._chances(things)
-        if self.learned_ is None:
-            chances = self._as_labelled(things, chances)
-        return np.stack([1 - chances, chances], axis=1)
-
-    def predict(self, pairs: Any) -> Ids:
-        """1 for each pair that matches, by the threshold, and 0 for others: ``[n]``."""
-        return (self.predict_proba(pairs)[:, 1] >= self.threshold_).astype(np.int64)
-
-    def _pair_positions(self, pairs: Any) -> Ids:
-        """Rows ``[n, 2]`` of pairs by id."""
-        return pair_positions("pairs", as_table("pairs", pairs), self.tables_.tables)
-
-    def scored_candidates(self) -> pd.DataFrame:
-        """All candidates with their ``probability``, the surest first."""
-        at, scores, chances = self._scored()
-        return self._named_things(at, score=scores, probability=chances)
-
-    def link(self, links: str | None = None) -> pd.DataFrame:
-        """The pairs that match: candidates from the threshold on, as ``links`` allows, the surest first.
-
-        "one-to-one" takes the links with the highest total log odds above the threshold (an assignment), "1:3" those
-        with three right rows of a left one at most; with "one-to-many" each right row gets its most probable left row.
-        Within one table all pairs above the threshold are taken, and before them rows that are equal in all cells, with
-        probability 1 (of 150 or more equal rows each with the first). Without labels nothing is linked where no pair
-        stands out from the others; ``notes_`` says so.
-
-        Args:
-            links: in place of the matcher's own.
-
-        Returns:
-            A table of columns ``left``, ``right``, ``score`` (of the search for candidates; with fewer than 200 labels
-            the log2 odds of the pair by itself) and ``probability``.
-        """
-        linked = self._scored()[2] >= self.threshold_
-        if self.learned_ is None and not self.linkage_.has_sign:
-            linked &= False
-        at, scores, chances = (part[linked] for part in self._scored())
-        rows, source = pairs_of_rows(at, self.tables_.left.thing, self.tables_.right.thing)
-        scores, chances = scores[source], chances[source]
-        if self.tables_.is_single:
-            return self._with_copies(rows, scores, chances)
-        taken = self._allowed(rows, chances, links)
-        return self._named(rows[taken], score=scores[taken], probability=chances[taken])
-
-    def _allowed(self, rows: Ids, chances: Floats, links: str | None = None) -> Ids:
-        """Places of those of pairs ``[n, 2]``, the surest first, that the kind of links allows."""
-        most_right, most_left = partners(self.links if links is None else links) if len(rows) > 1 else (None, None)
-        if most_right is not None:
-            gains = log_odds(chances) - log_odds(np.array([self.threshold_])) + 1e-3
-            return np.flatnonzero(assigned(rows[:, 0], rows[:, 1], gains, most_right))
-        if most_left == 1:
-            return np.sort(np.unique(rows[:, 1], return_index=True)[1])
-        return np.arange(len(rows))
-
-    def _with_copies(self, rows: Ids, scores: Floats, chances: Floats) -> pd.DataFrame:
-        """Links of one table behind those of equal rows, which score as high as a row with itself."""
-        thing = self.tables_.left.thing
-        equal = copies(thing)
-        equal = equal[self.tables_.speak(thing[equal])]
-        best = np.full(len(equal), self.tables_.highest)
-        scores, chances = np.concatenate([best, scores]), np.concatenate([np.ones(len(equal)), chances])
-        return self._named(np.concatenate([equal, rows]), score=scores, probability=chances)
-
-    def review(self) -> pd.DataFrame:
-        """Pairs to label, which nobody labelled: in the band of doubt, the nearest to the threshold in log odds first.
-
-        With fewer than 200 labels: the thirty that teach most, half of them nearest to one half, and half from bands of
-        probability.
-        """
-        at, scores, chances = self._scored()
-        fresh = ~self._labelled(at, self.labels_)
-        if self.learned_ is None:
-            places = np.flatnonzero(fresh)
-            chosen = places[pairs_to_label(chances[places], _TO_LABEL)]
-        else:
-            inside = fresh & (chances >= self.doubt_[0]) & (chances < self.doubt_[1])
-            far = np.abs(log_odds(chances) - log_odds(np.array([self.threshold_])))
-            chosen = np.flatnonzero(inside)[np.argsort(far[inside], kind="stable")]
-        return self._named_first(at[chosen], score=scores[chosen], probability=chances[chosen])
-
-    def _labelled(self, at: Ids, pairs: pd.DataFrame) -> Ids:
-        """Which things ``[n, 2]`` are among pairs of rows."""
-        sides = at, self.tables_.things(positions_of(pairs))
-        places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in sides)
-        return np.asarray(np.isin(places, known))
-
-    def clusters(self, kind: str = "consistent") -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Rows of one table that are the same thing, by the links between them, and what speaks against it.
-
-        Args:
-            kind: "components": whatever links join; "consistent": of components of up to 200 rows, those clusters for
-                which most speaks, all pairs inside counted (correlation clustering, see
-                :func:`vicinal.estimators.match_clusters.consistent_clusters`); ``notes_`` says how many components were
-                cut, and which contradict themselves and were too large for it.
-
-        Returns:
-            A table of ``id`` and ``cluster`` (numbered from 0, larger clusters first; a row without links has its own),
-            and a table of contradictions: pairs ``left`` and ``right`` of one ``cluster`` and ``why``: they were
-            labelled 0, or their probability is below the band of doubt and no labels make them the same. Of clusters of
-            more than 20,000 pairs as many are drawn, and ``notes_`` says so.
-        """
-        if not self.tables_.is_single:
-            raise ValueError("right: expected a matcher of one table (right=None), got one of two; use link()")
-        table = self.tables_.left
-        check_choice("kind", kind, CLUSTERS)
-        names = connected(self._pair_positions(self.link()), len(table))
-        of = names[table.first]
-        inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
-        chances, same = self._chances(inside), same_things(self.tables_, self.labels_).are_same(inside)
-        if kind == "consistent":
-            part = self._cut(of, inside, chances, same)
-            names = larger_first(names * (int(part.max()) + 1) + part[table.thing])
-            of, stays = names[table.first], part[inside[:, 0]] == part[inside[:, 1]]
-            inside, chances, same = inside[stays], chances[stays], same[stays]
-            there -= int((~stays).sum())
-        clusters = pd.DataFrame({"id": table.ids, "cluster": names})
-        apart = positions_of(self.labels_[self.labels_["match"] == 0])
-        apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
-        parts = [self._named(apart, cluster=names[apart[:, 0]], why="labelled 0")]
-        note = f"{len(inside)} of {there} pairs within clusters were looked at for contradictions"
-        if len(inside) < there and note not in self.notes_:
-            self.notes_.append(note)
-        doubtful = inside[~same & (chances < self.doubt_[0])]
-        parts.append(self._named_first(doubtful, cluster=of[doubtful[:, 0]], why="improbable"))
-        return clusters.sort_values("cluster", kind="stable", ignore_index=True), pd.concat(parts, ignore_index=True)
-
-    def _cut(self, clusters: Ids, pairs: Ids, chances: Floats, same: Ids) -> Ids:
-        """The part of its component that each thing is in; see :meth:`clusters`."""
-        gains = np.maximum(log_odds(chances) - log_odds(np.array([self.threshold_])), -AGAINST)
-        sure = float(log_odds(np.ones(1))[0])
-        apart = self._labelled(pairs, self.labels_[self.labels_["match"] == 0])
-        gains = np.where(same, sure, np.where(apart, -sure, gains))
-        parts, count, too_large = cut(clusters, pairs, gains)
-        notes = [f"components of links that contradict themselves, cut into clusters that do not: {count}"][:count]
-        for component in too_large:
-            rows = np.flatnonzero(clusters == component)
-            notes.append(
-                f"the component of row {short(self.tables_.left.ids[self.tables_.left.first[rows[0]]])} contradicts "
-                f"itself, and stays whole: it has {len(rows)} rows, and components of up to {LARGEST} are cut"
-            )
-        self.notes_ += [note for note in notes if note not in self.notes_]
-        return parts
-
-    def search(self, queries: Any, k: int = 10) -> pd.DataFrame:
-        """The right rows most like texts or rows, best first.
-
-        Args:
-            queries: a text, several texts, or a table of left rows (columns that it lacks are empty).
-            k: rows for each query.
-
-        Returns:
-            A table: ``query`` (its number from 0), ``right`` (id), ``score``, and the columns of the right table; a
-            column with one of these three names gets "right" in front.
-
-        Raises:
-            ValueError: for an empty text.
-        """
-        texts = [queries] if isinstance(queries, str) else queries
-        if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
-            if not self.tables_.columns.texts:
-                raise ValueError("queries: expected rows, as the tables share no column of texts, got a text")
-            frame = pd.DataFrame({self.tables_.columns.texts[0]: list(texts)})
-        else:
-            frame = as_table("queries", queries).rename(columns=str).reset_index(drop=True)
-        rows = self.tables_.row_texts(frame)
-        if not rows or not all(rows):
-            raise ValueError("queries: expected words to look for, got none; an empty text is like nothing")
-        media = self.tables_.columns.media
-        whole = all(name in frame.columns and frame[name].notna().all() for name in media)
-        vectors = self.tables_.vectors_of(frame, self.tables_.left.root) if whole else None
-        return self._nearest(rows, vectors, check_integer("k", k))
-
-    def search_ids(self, ids: Sequence[Any], k: int = 10) -> pd.DataFrame:
-        """The right rows most like rows of the left table, by id; of one table without the rows themselves.
-
-        Returns:
-            A table as :meth:`search` gives.
-
-        Raises:
-            ValueError: for an id that is not in the left table.
-        """
-        left = self.tables_.left
-        at = left.positions(list(ids), "ids")
-        themselves = at if self.tables_.is_single else None
-        return self._nearest(self.tables_.row_texts(left.frame.iloc[at]), left.vectors[left.thing[at]], k, themselves)
-
-    def _nearest(
-        self, rows: Sequence[str], vectors: Tensor | None, k: int, themselves: Ids | None = None
-    ) -> pd.DataFrame:
-        depth, right = 2 * k + 20, self.tables_.right
-        searches = [self.tables_.by_words(rows, depth)]
-        if self.tables_.encoder is not None and vectors is not None:
-            searches.append(self.tables_.by_vectors(vectors, depth))
-        hits = fuse(searches, k + 1)
-        query, place = (hits.ids >= 0).nonzero(as_tuple=True)
-        things = np.stack([query.numpy(), hits.ids[query, place].numpy()], axis=1)
-        at, source = pairs_of_rows(things, np.arange(len(rows)), right.thing)
-        scores = hits.scores[query, place].numpy()[source]
-        if themselves is not None:
-            other = at[:, 1] != themselves[at[:, 0]]
-            at, scores = at[other], scores[other]
-        first = pd.Series(at[:, 0]).groupby(at[:, 0]).cumcount().to_numpy() < k
-        at = at[first]
-        head = {"query": at[:, 0], "right": right.ids[at[:, 1]], "score": scores[first]}
-        cells = (
-            right.frame.iloc[at[:, 1]].reset_index(drop=True).rename(columns={name: f"right {name}" for name in head})
-        )
-        return pd.concat([pd.DataFrame(head), cells], axis=1)
-
-    def explain(self, pairs: Any, k: int = 3) -> PairExplanations:
-        """Why each pair is taken for a match or not: its cells side by side, and the labelled pairs it resembles.
-
-        Args:
-            pairs: a table of columns ``left`` and ``right``.
-            k: labelled pairs to show for each.
-        """
-        at = self._pair_positions(pairs)
-        if len(at) == 0:
-            return PairExplanations()
-        things = self.tables_.things(at)
-        chances = self._as_labelled(things, self._chances(things)) if self.learned_ is None else self._chances(things)
-        cells, start, refined = explained_cells(self.tables_, self.linkage_, at, chances)
-        resembles = self._resembling(at, things, check_integer("k", k))
-        names = self._named(at)
-        sides = zip(names["left"], names["right"], strict=True)
-        return PairExplanations(
-            PairExplanation(left, right, float(chances[row]), cells[row], resembles[row], start, float(refined[row]))
-            for row, (left, right) in enumerate(sides)
-        )
-
-    def estimated_recall(self) -> float | None:
-        """Estimated share of the matches among the candidates, of tables of more than 20,000 rows; else None.
-
-        It is the most that is to be hoped for, as it does not know of matches that agree in nothing, and of few columns
-        it is too high (.95 for .88 in a test). See :func:`vicinal.linkage.block_recall.estimated_recall`.
-        """
-        if self.learned_ is not None:
-            return None
-        return self.tables_.reached(self.n_candidates, self.linkage_.candidates(self.tables_)[2])
-
-    def match_weights(self) -> pd.DataFrame:
-        """The probabilities m (among matches) and u (among random pairs) of each comparison level of each column.
-
-        Returns:
-            A table of ``column``, ``level`` (from "differs" to "equal"), ``m``, ``u`` and ``weight``, log2 of m / u.
-        """
-        return self.linkage_.match_weights()
-
-    def _resembling(self, at: Ids, things: Ids, k: int) -> list[list[tuple[Any, Any, bool, float]]]:
-        """For each pair of rows the labelled ones that are most alike to the scorer; itself is none of them."""
-        if self.learned_ is None:
-            return [[] for _ in at]
-        features = self.learned_.features(self.tables_, self.linkage_, things)
-        likeness = self.learned_.scorer.likeness(features, self.learned_.known)
-        labelled = positions_of(self.labelled_)
-        labels, resembles = self.labelled_["match"].to_numpy() == 1, []
-        for row in range(len(at)):
-            others = np.flatnonzero((labelled != at[row]).any(axis=1))
-            best = others[np.argsort(-likeness[row, others], kind="stable")[:k]]
-            known = self._named(labelled[best])
-            columns = known["left"], known["right"], labels[best].tolist(), likeness[row, best].tolist()
-            resembles.append(list(zip(*columns, strict=True)))
-        return resembles
-
     # Changing the tables.
 
     def add(self, rows: Any, to: str = "left", *, durable: bool = False) -> pd.DataFrame:
@@ -723,8 +323,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Args:
             rows: with the columns of the table, and ids that it has not.
             to: "left" or "right"; of one table "left".
-            durable: write the rows to the journal of the folder that the matcher was loaded from, or was saved to,
-                before this returns; :meth:`load` reads them, and :meth:`save` takes them into the other files.
+            durable: write the rows with their links to the journal of the folder that the matcher was loaded from, or
+                saved to, before this returns; :meth:`load` reads them, and :meth:`save` takes them into other files.
 
         Returns:
             The links of the new rows as :meth:`link` gives them; of one table each with the new row as ``left``.
@@ -736,15 +336,26 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         number = -sides.index(check_choice("to", to, sides))
         frame = as_table(to, rows)
         more = self.tables_.more(number, frame, self.id_right if number else self.id_left)
-        if durable:
-            if self.journal_ is None or self.tables_.columns.media:
-                got = "one of images or sounds" if self.tables_.columns.media else "one that is in no folder"
-                raise ValueError(f"durable: expected a matcher that was loaded or saved, got {got}; say save(folder)")
-            self.journal_.write(to, more.ids, frame)
+        journal = self.journal_
+        if durable and (journal is None or self.tables_.columns.media):
+            got = "one of images or sounds" if self.tables_.columns.media else "one that is in no folder"
+            raise ValueError(f"durable: expected a matcher that was loaded or saved, got {got}; say save(folder)")
+        links = self._put(more, number)
+        if durable and journal is not None:
+            try:
+                journal.write(to, more.ids, frame, links)
+            except BaseException:
+                self.forget(**{to: more.ids.tolist()})
+                self.journal_ = journal
+                raise
+        return links
+
+    def _put(self, more: MatchTable, number: int) -> pd.DataFrame:
+        """Put rows into a table; gives their links."""
         learned = self.learned_ is not None or self.linkage_.refinement is not None
         if learned or self.tables_.encoder is not None:
             self.tables_.add(number, more)
-            return self._links_of(more, to)
+            return self._links_of(more, SIDES[-number])
         if number not in self.new_rows_:  # of the tables without these rows
             self.new_rows_[number] = NewRows(self.tables_, self.linkage_, number)
         self.tables_.add(number, more)
@@ -867,9 +478,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         matcher.notes_, matcher.scores_ = list(saved.config.notes), dict(saved.config.scores)
         matcher.threshold_ = _EVEN if saved.config.threshold is None else saved.config.threshold
         matcher.doubt_ = saved.config.doubt
-        for side, rows in saved.added.items():
-            number = 0 if saved.tables.is_single else -SIDES.index(side)
-            saved.tables.add(number, saved.tables.more(number, rows, matcher.id_right if number else matcher.id_left))
+        for number, name in enumerate((matcher.id_left, matcher.id_right)):
+            if len(rows := saved.journal.rows(SIDES[number])):
+                saved.tables.add(-number, saved.tables.more(-number, rows, name))
         if saved.linkage is not None:
             matcher.linkage_ = saved.linkage
         else:  # an earlier version estimated nothing

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from vicinal.estimators.match_linkage import DIGITS, VECTORS, Linkage
-from vicinal.estimators.match_tables import Floats, Ids, MatchedTables, MatchTable
-from vicinal.estimators.pair_features import normal_text, shown_text
+from vicinal.estimators.match_linkage import Linkage
+from vicinal.estimators.match_model import DIGITS, VECTORS
+from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_tables import MatchedTables
+from vicinal.estimators.pair_features import Floats, normal_text, shown_text
 from vicinal.index.lexical import codes
 
 if TYPE_CHECKING:
@@ -143,7 +145,7 @@ def explained_cells(
     for row, pair in enumerate(rows):
         cells, sides = [], list(zip((tables.left, tables.right), pair, strict=True))
         for column in columns:
-            one, other = _shown(tables, sides, column, things[row])
+            one, other = _shown(tables, sides, column)
             if column in places:
                 grade, steps = int(levels[row, places[column]]), names[column]
                 weight = float(weighed.bits[row, places[column]])
@@ -157,10 +159,10 @@ def explained_cells(
     return explained, weighed.start, weighed.refined
 
 
-def _shown(tables: MatchedTables, sides: list[tuple[MatchTable, int]], column: str, things: Ids) -> list[str]:
+def _shown(tables: MatchedTables, sides: list[tuple[MatchTable, int]], column: str) -> list[str]:
     """The cells of a pair in a column as texts; of whole rows the words with digits, or nothing."""
     if column == DIGITS:
-        return [" ".join(codes(tables.row_text(side, things[side]))) for side in (0, 1)]
+        return [" ".join(codes(tables.row_texts(table.frame.iloc[[at]])[0])) for table, at in sides]
     return ["" if column == VECTORS else shown_text(table.frame[column].iloc[at]) for table, at in sides]
 
 

@@ -139,14 +139,13 @@ class BoostedPairs:
         count, nodes = ((shapes.get(name) or (0,))[0] for name in ("roots", "left"))
         if not 0 < count <= nodes <= _LARGEST:
             raise ValueError(f"{path.name}: expected trees of at most {_LARGEST} nodes, got others")
-        whole = {name: torch.zeros(nodes, dtype=torch.int64, device="meta") for name in ("left", "right", "feature")}
-        real = {name: torch.zeros(nodes, dtype=torch.float64, device="meta") for name in ("threshold", "value")}
-        ends = {
-            "roots": torch.zeros(count, dtype=torch.int64, device="meta"),
-            "start": torch.zeros(1, dtype=torch.float64, device="meta"),
+        sizes, real = {"roots": count, "start": 1}, dict.fromkeys(("threshold", "value", "start"), torch.float64)
+        template = {
+            name: torch.zeros(sizes.get(name, nodes), dtype=real.get(name, torch.int64), device="meta")
+            for name in ("roots", "left", "right", "feature", *real)
         }
         scorer = cls()
-        scorer.trees = read_tensors(path, whole | real | ends)
+        scorer.trees = read_tensors(path, template)
         left, right, feature = (scorer.trees[name] for name in ("left", "right", "feature"))
         leaf = (left == -1) & (right == -1)
         inside = (left >= 0) & (left < nodes) & (right >= 0) & (right < nodes)

@@ -69,13 +69,28 @@ class CodedColumn:
         """
         every = pd.concat(list(cells), ignore_index=True) if len(cells) > 1 else cells[0]
         raw, distinct = pd.factorize(every, use_na_sentinel=True)
-        texts = pd.Series([normal(cell) for cell in distinct], dtype=object)
-        places, values = pd.factorize(texts.mask(texts.isin(gaps | {""})))
-        codes = np.append(places, -1)[raw].astype(np.int32)  # of an empty cell, -1, the one at the end
-        left = codes[: len(cells[0])]
-        right = codes[len(left) :] if len(cells) > 1 else left
+        sides = np.split(raw, [len(cells[0])])[: len(cells)]
+        return cls.of_codes(name, sides, [normal(cell) for cell in distinct], gaps, numbers=numbers, kind=kind)
+
+    @classmethod
+    def of_codes(
+        cls,
+        name: str,
+        sides: Sequence[Ids],
+        texts: Sequence[str],
+        gaps: frozenset[str] = frozenset(),
+        *,
+        numbers: bool = False,
+        kind: Kind | None = None,
+    ) -> "CodedColumn":
+        """A column of which the places of its cells among some normal forms are known, those of empty ones are -1."""
+        every = pd.Series(texts, dtype=object)
+        places, values = pd.factorize(every.mask(every.isin(gaps | {""})))
+        of = np.append(places, -1).astype(np.int32)  # of an empty cell, -1, the one at the end
+        coded = [of[codes] for codes in sides]
         known = [str(value) for value in values]
-        return cls(name, kind or _kind(known, codes, numbers=numbers), known, (left, right))
+        kind = kind or _kind(known, np.concatenate(coded), numbers=numbers)
+        return cls(name, kind, known, (coded[0], coded[-1]))
 
     @property
     def is_exact(self) -> bool:

@@ -1,10 +1,10 @@
 """The page of a match: a verdict, links and doubtful pairs cell by cell, match weights, and how sure all is."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +21,8 @@ _SHOWN = 3
 """Pairs of a list that stand open; the others are behind a line."""
 
 
-@dataclass(frozen=True)
-class LevelWeight:
-    """How much the cells of a column speak for a match at one comparison level.
-
-    Attributes:
-        column: its name.
-        level: in words.
-        m: probability of the level if two rows match.
-        u: probability of the level if they do not.
-        weight: match weight in bits, log2 of m / u.
-    """
+class LevelWeight(NamedTuple):
+    """How much a column speaks for a match at one level: its m and u (see the docs), and log2 of m / u."""
 
     column: str
     level: str
@@ -40,8 +31,7 @@ class LevelWeight:
     weight: float
 
 
-@dataclass(frozen=True)
-class WeakPair:
+class WeakPair(NamedTuple):
     """The least probable pair within a cluster: ids of its rows, and the number of rows in the cluster."""
 
     left: str
@@ -119,7 +109,7 @@ def match_html(record: MatchRecord) -> str:
         sizes=" and ".join(f"{rows:,}" for rows in record.rows),
         tiles=tiles,
         findings=match_findings(record),
-        pictures=_pictures(record),
+        pictures=list(_pictures(record)),
         groups=[(title, note, [pair_view(pair) for pair in pairs]) for title, note, pairs in _groups(record) if pairs],
         shown=_SHOWN,
         weights=_weights(record.weights),
@@ -143,18 +133,16 @@ def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ShownPair]]]:
 
 def _weights(levels: Sequence[LevelWeight]) -> list[dict[str, Any]]:
     """The rows of the table of match weights; a column is named in its first row."""
-    names = [level.column for level in levels]
+    drawn, before = bars([(0.0, level.weight) for level in levels]), [None, *(level.column for level in levels)]
     return [
         {
-            "column": one_line(level.column, 40) if level.column != before else "",
+            "column": one_line(level.column, 40) if level.column != last else "",
             "level": one_line(level.level, 60),
             "m": percent(level.m),
             "u": _rare(level.u),
             "bar": bar,
         }
-        for level, before, bar in zip(
-            levels, [None, *names], bars([(0.0, level.weight) for level in levels]), strict=False
-        )
+        for level, last, bar in zip(levels, before, drawn, strict=False)
     ]
 
 
@@ -194,42 +182,34 @@ def match_findings(record: MatchRecord) -> list[str]:
     return sentences
 
 
-def _pictures(record: MatchRecord) -> list[Picture]:
-    drawn = []
+def _pictures(record: MatchRecord) -> Iterator[Picture]:
+    shown = number(record.threshold, 3)
     if record.recall:
-        drawn.append(
-            picture(
-                lambda: recall_curve(record.recall, record.candidates),
-                "recall",
-                "Recall against candidates",
-                "Share of the labelled matches that are candidates, over the number of candidates of a row.",
-                "How many of the labelled matches are among the first k candidates of their row. What is no candidate "
-                "cannot be linked; more candidates take more time.",
-            )
+        yield picture(
+            lambda: recall_curve(record.recall, record.candidates),
+            "recall",
+            "Recall against candidates",
+            "Share of the labelled matches that are candidates, over the number of candidates of a row.",
+            "How many of the labelled matches are among the first k candidates of their row. What is no candidate "
+            "cannot be linked; more candidates take more time.",
         )
-    threshold = record.threshold
     if len(record.truth):
-        drawn.append(
-            picture(
-                lambda: precision_recall(record.chances, record.truth, threshold),
-                "precision",
-                "Precision and recall",
-                "Precision over recall of the pairs held out, with the chosen threshold.",
-                f"Each point of the line is a threshold on the pairs held out; {number(threshold, 3)} was chosen.",
-            )
+        yield picture(
+            lambda: precision_recall(record.chances, record.truth, record.threshold),
+            "precision",
+            "Precision and recall",
+            "Precision over recall of the pairs held out, with the chosen threshold.",
+            f"Each point of the line is a threshold on the pairs held out; {shown} was chosen.",
         )
     if len(record.scored):
-        drawn.append(
-            picture(
-                lambda: chance_histogram(record.scored, threshold),
-                "chances",
-                "Probabilities of the candidates",
-                "Number of candidate pairs by their probability, with the threshold.",
-                f"All {len(record.scored):,} candidate pairs by their probability; counts are on a logarithmic scale. "
-                f"Pairs right of the line, {number(threshold, 3)}, may become links; many near it are hard to tell.",
-            )
+        yield picture(
+            lambda: chance_histogram(record.scored, record.threshold),
+            "chances",
+            "Probabilities of the candidates",
+            "Number of candidate pairs by their probability, with the threshold.",
+            f"All {len(record.scored):,} candidate pairs by their probability; counts are on a logarithmic scale. "
+            f"Pairs right of the line, {shown}, may become links; many near it are hard to tell.",
         )
-    return drawn
 
 
 def chance_histogram(chances: NDArray[Any], threshold: float) -> "Figure":

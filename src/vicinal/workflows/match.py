@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import check_choice, listed
+from vicinal.core import check_choice, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import TableForm, read_cells, read_table, write_table
@@ -20,8 +20,9 @@ from vicinal.data.same_columns import same_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
+from vicinal.estimators.match_answers import DEPTHS
 from vicinal.estimators.match_clusters import with_new
-from vicinal.estimators.matching import DEPTHS, RowMatcher
+from vicinal.estimators.matching import RowMatcher
 from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, write_match_page
 from vicinal.report.pairs import ShownPair
 from vicinal.version import __version__
@@ -155,8 +156,9 @@ class RowsAdded:
 def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda line: None) -> RowsAdded:
     """Link new rows with those of a match, whose model stays as it is.
 
-    The rows are on disk, in the journal of the folder, before their links are written into its ``links.parquet`` and
-    ``links.csv``, and their clusters into ``clusters.parquet``. Its report and review tell of the match before.
+    The rows and their links are written to the journal of the folder at once: after a kill at any point both are there
+    or neither. ``links.parquet``, ``links.csv`` and ``clusters.parquet`` follow the journal, if need be at the next
+    call. Who adds to the same folder meanwhile waits. The report and the review tell of the match before.
 
     Args:
         folder: of the match.
@@ -167,10 +169,29 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
     Raises:
         ValueError: if rows cannot be added; nothing is changed then.
     """
-    log(f"reading {folder.name}")
-    matcher = RowMatcher.load(folder)
-    table = matcher.tables_.right if to == "right" else matcher.tables_.left
-    name = matcher.id_right if table is not matcher.tables_.left else matcher.id_left
+    target = files.resolved(folder)
+    with files.locked(target, "add"):
+        log(f"reading {folder.name}")
+        with files.locked(target, "update"):  # also gone, if a killed run had left it
+            matcher = RowMatcher.load(folder)
+        files.clear(folder)
+        old, _ = _follow_journal(folder, matcher)  # which a run that was killed may not have done
+        frame = _rows_to_add(source, matcher, to, log)
+        log("linking")
+        links = matcher.add(frame, to, durable=True)
+        _, clusters = _follow_journal(folder, matcher)
+    if clusters is None:
+        other = "right" if to == "left" else "left"
+        return RowsAdded(len(frame), links, None, int(links[other].isin(old[other]).sum()))
+    sizes = clusters["cluster"].value_counts()
+    new = ((row, cluster) for row, cluster in clusters.tail(len(frame)).itertuples(index=False))
+    return RowsAdded(len(frame), links, {row: (cluster, int(sizes[cluster])) for row, cluster in new}, 0)
+
+
+def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> pd.DataFrame:
+    """New rows with the columns of their table, and numbered on where it has no ids."""
+    number = 0 if to == "left" or matcher.tables_.is_single else -1
+    table, name = matcher.tables_.tables[number], (matcher.id_left, matcher.id_right)[number]
     frame = read_table(source, ids=[name], log=log)
     if name not in frame.columns and name in NUMBERS:
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
@@ -181,24 +202,29 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
             f"{short_text(source.name)}: expected the columns of {LINKED}, got none of {listed(lost, 200)}; name them "
             "alike, or add empty ones"
         )
-    log("linking")
-    links = matcher.add(frame, to, durable=True)
+    return frame
+
+
+def _follow_journal(folder: Path, matcher: RowMatcher) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """The links and the clusters of a folder with those of all rows in its journal, which are written if need be."""
+    changes = [] if matcher.journal_ is None else matcher.journal_.changes
     old = pd.read_parquet(folder / LINKS)
-    other = "right" if to == "left" else "left"
-    before = int(links[other].isin(old[other]).sum()) if not matcher.tables_.is_single else 0
-    every = pd.concat([old, links], ignore_index=True)
-    write_table(every, folder / LINKS)
-    write_table(_with_cells(matcher, every), folder / LINKED)
+    links = [pd.DataFrame(change.links or {}, columns=old.columns) for change in changes]
+    every = pd.concat([old, *filter(len, links)], ignore_index=True)
+    every = every.drop_duplicates(["left", "right"], ignore_index=True)
     clusters = None
     if matcher.tables_.is_single:
-        known = pd.read_parquet(folder / CLUSTERS)
-        ids = matcher.tables_.left.ids[-len(frame) :].tolist()
-        new = with_new(dict(zip(known["id"], known["cluster"], strict=True)), ids, links)
-        every = pd.concat([known, pd.DataFrame({"id": ids, "cluster": new.values()})], ignore_index=True)
-        write_table(every, folder / CLUSTERS)
-        sizes = every["cluster"].value_counts()
-        clusters = {row: (cluster, int(sizes[cluster])) for row, cluster in new.items()}
-    return RowsAdded(len(frame), links, clusters, before)
+        clusters = pd.read_parquet(folder / CLUSTERS)
+        known, before = dict(zip(clusters["id"], clusters["cluster"], strict=True)), len(clusters)
+        for change, theirs in zip(changes, links, strict=True):
+            known |= with_new(known, [row for row in change.ids if row not in known], theirs)
+        if len(known) > before:
+            clusters = pd.DataFrame({"id": known.keys(), "cluster": known.values()})
+            write_table(clusters, folder / CLUSTERS)
+    if len(every) > len(old):
+        write_table(_with_cells(matcher, every), folder / LINKED)
+        write_table(every, folder / LINKS)  # last: what it has all others have
+    return every, clusters
 
 
 def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.DataFrame | None]:

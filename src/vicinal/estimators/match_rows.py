@@ -1,0 +1,220 @@
+"""One of two tables that are matched: its rows and ids, which of them are equal, and the columns that both have."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.core import check_choice, listed, short
+from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.data.column_form import is_written_gap
+from vicinal.data.form import TableForm
+from vicinal.encoders import Kind, infer_kinds
+from vicinal.encoders.kinds import is_list
+from vicinal.estimators.inputs import as_table
+from vicinal.estimators.pair_features import normal_text, shown_text
+from vicinal.linkage.block_keys import Hashes, mixed, text_hashes
+
+Ids = np.ndarray[Any, Any]
+
+_JUDGED = 20_000
+"""Rows of a table that the kinds of its columns are judged by, at most."""
+
+
+@dataclass
+class MatchTable:
+    """One of the two tables. Rows that are equal in all cells are one thing: only its first row is compared.
+
+    Attributes:
+        name: "left" or "right".
+        frame: its rows, without the ids.
+        ids: in canonical form, ``[n]``.
+        vectors: unit vectors of the things ``[t, d]``; of no width without an encoder.
+        root: folder that paths of images and sounds start from.
+        form: how its columns are written.
+        thing: the thing of each row ``[n]``, numbered in the order of their first rows.
+        keys: a number that rows of one thing have in common, ``[n]``.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    ids: Ids
+    vectors: Tensor
+    root: Path | None = None
+    form: TableForm = field(default_factory=TableForm)
+    keys: Hashes | None = None
+    thing: Ids = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = {text: place for place, text in enumerate(as_texts(self.ids).tolist())}
+        self.keys = self._row_keys() if self.keys is None else self.keys
+        self.thing = pd.factorize(self.keys)[0]
+        self.first: Ids = np.unique(self.thing, return_index=True)[1]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def things(self) -> pd.DataFrame:
+        """The first row of each thing."""
+        return self.frame if len(self.first) == len(self) else self.frame.iloc[self.first]
+
+    def cells(self, name: str) -> tuple[Ids, list[str]]:
+        """Codes ``[n]`` of the cells of a column, -1 where there is none, and the normal form of each distinct one."""
+        if name not in self._cells:
+            column = self.frame[name]
+            if column.dtype == object:  # objects may be equal and not the same
+                column = pd.Series([_text(cell) for cell in column.tolist()], dtype=object)
+            codes, distinct = pd.factorize(column, use_na_sentinel=True)
+            self._cells[name] = codes.astype(np.int32), [normal_text(cell) for cell in distinct.tolist()]
+        return self._cells[name]
+
+    @cached_property
+    def _cells(self) -> dict[str, tuple[Ids, list[str]]]:
+        return {}
+
+    def _row_keys(self) -> Hashes:
+        """A hash of the cells of each row, the same in every process; texts in their normal form."""
+        keys = np.zeros(len(self.frame), dtype=np.uint64)
+        for name in self.frame.columns:
+            codes, values = self.cells(name)
+            keys = mixed([keys, text_hashes([*values, ""])[codes]])
+        return keys
+
+    @classmethod
+    def read(cls, name: str, table: Any, id_column: str, root: Any = None) -> Self:
+        """A table of the user, not encoded yet.
+
+        Raises:
+            ValueError: for no rows, no such column, or an id that is missing or stands twice.
+        """
+        frame, ids = _rows(name, table, id_column)
+        form, frame = _as_typed(frame)
+        return cls(name, frame, ids, torch.zeros(0), None if root is None else Path(root), form)
+
+    def positions(self, ids: Any, name: str = "pairs") -> Ids:
+        """Positions ``[n]`` of rows; raises ValueError for an id that is not there."""
+        texts = as_texts(canonical_ids(self.name, ids)).tolist()
+        lost = list(dict.fromkeys(text for text in texts if text not in self.places))
+        if lost:
+            raise ValueError(f"{name}: expected ids of the {self.name} table, got {listed(lost, 60)}, which it has not")
+        return np.array([self.places[text] for text in texts], dtype=np.int64)
+
+    def more(self, rows: Any, id_column: str, numbers: Sequence[str]) -> "MatchTable":
+        """Further rows of this table, read as its own, without vectors.
+
+        Raises:
+            ValueError: as :meth:`read`, and for an id that is there, or no number in a column of ``numbers``.
+        """
+        frame, ids = _rows(self.name, rows, id_column)
+        there = [text for text in as_texts(ids).tolist() if text in self.places]
+        if there:
+            raise ValueError(f"{self.name}: expected ids that the table has not yet, got {listed(there, 60)}")
+        frame = self.form.read(frame).reindex(columns=self.frame.columns)
+        for name in numbers:
+            cells = pd.to_numeric(frame[name], errors="coerce")
+            if bool((cells.isna() & frame[name].notna()).any()):
+                raise ValueError(f"{self.name}: expected numbers in the column {short(name)}, got others")
+            frame[name] = cells
+        return replace(self, frame=frame, ids=ids, vectors=torch.zeros(0), keys=None)
+
+    def joined(self, others: Sequence["MatchTable"]) -> "MatchTable":
+        """This table with the rows of others behind its own, whose new things have no vectors yet."""
+        every = [self, *others]
+        ids = canonical_ids(self.name, [name for each in every for name in each.ids.tolist()])
+        frame = pd.concat([each.frame for each in every], ignore_index=True)
+        return replace(self, frame=frame, ids=ids, keys=np.concatenate([np.asarray(each.keys) for each in every]))
+
+    def without(self, places: Ids) -> "MatchTable":
+        """This table without the rows at ``places``."""
+        keep = np.setdiff1d(np.arange(len(self)), places)
+        if len(keep) == 0:
+            raise ValueError(f"{self.name}: expected rows to be left in the table, got the ids of all")
+        frame, keys = self.frame.iloc[keep].reset_index(drop=True), np.asarray(self.keys)[keep]
+        vectors = self.vectors[pd.unique(self.thing[keep])]
+        return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
+
+
+def _rows(name: str, table: Any, id_column: str) -> tuple[pd.DataFrame, Ids]:
+    """The cells of a table of the user, and its ids."""
+    frame = as_table(name, table)
+    if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
+        got = "none" if isinstance(frame, pd.DataFrame) else short(frame)
+        raise ValueError(f"{name}: expected a table of at least one row, got {got}")
+    frame = frame.rename(columns=str).reset_index(drop=True)
+    check_choice(f"id_{name}", id_column, list(frame.columns))
+    ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(range(1, len(frame) + 1)))
+    return frame.drop(columns=id_column), ids
+
+
+def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
+    """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
+    form, read = TableForm.of(frame), {}
+    for name, one in form.columns.items():
+        if one.kind == "parts":  # numbers among words are compared as texts
+            continue
+        cells, typed = one.read(frame[name]), frame[name]
+        odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))
+        odd[odd] = [not is_written_gap(cell) for cell in typed[odd].tolist()]
+        if not odd.any():
+            read[name] = cells
+        elif one.kind == "date":
+            codes, days = pd.factorize(cells)
+            read[name] = typed.where(odd, np.array([*map(shown_text, days), ""], dtype=object)[codes])
+    return form.of_columns(read), frame.assign(**read)
+
+
+def _text(cell: Any) -> str | None:
+    """A cell of any kind as a text; None if it is empty."""
+    if is_list(cell) and not isinstance(cell, str):
+        return repr(cell.tolist() if isinstance(cell, np.ndarray) else cell)
+    return cell if isinstance(cell, str) else normal_text(cell) or None
+
+
+@dataclass(frozen=True)
+class MatchColumns:
+    """How the columns that both tables have are compared.
+
+    Attributes:
+        texts: as texts.
+        numbers: as numbers.
+        media: images, sounds and vectors, by their vectors, with their kinds.
+    """
+
+    texts: list[str]
+    numbers: list[str]
+    media: dict[str, Kind]
+
+    @classmethod
+    def shared(cls, left: pd.DataFrame, right: pd.DataFrame) -> Self:
+        """The columns of both tables.
+
+        Raises:
+            ValueError: if there is none, or none has a value.
+        """
+        names = [name for name in left.columns if name in right.columns]
+        if not names:
+            raise ValueError(
+                f"right: expected columns that the left table has, too, got {listed(right.columns, 60)} beside "
+                f"{listed(left.columns, 60)}; give the same thing the same name"
+            )
+        some = [each.sample(_JUDGED, random_state=0) if len(each) > _JUDGED else each for each in (left, right)]
+        joined = pd.DataFrame({name: pd.concat([each[name] for each in some], ignore_index=True) for name in names})
+        kinds = infer_kinds(joined)
+        media: dict[str, Kind] = {n: kind for n in names if (kind := kinds[n].kind) in ("image", "audio", "vector")}
+        filled = [n for n in names if n not in media and left[n].notna().any() and right[n].notna().any()]
+        if not filled and not media:
+            raise ValueError(f"right: expected a shared column with values in both, got {listed(names, 60)} without")
+        numbers = [name for name in filled if _is_number(left[name]) and _is_number(right[name])]
+        return cls([name for name in filled if name not in numbers], numbers, media)
+
+
+def _is_number(cells: "pd.Series[Any]") -> bool:
+    numeric = pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells)
+    return bool(numeric or not cells.notna().any())
