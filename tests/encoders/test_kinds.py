@@ -118,9 +118,13 @@ def test_codes_that_repeat_are_categories_and_words_and_codes_of_single_rows_tex
     assert kind == "text" or known.reason == "codes, 200 different values"
 
 
-@pytest.mark.parametrize(("repeats", "kind"), [(20, "category"), (19, "text")])
-def test_short_texts_of_which_each_stands_in_many_rows_are_categories(repeats, kind):
-    airports = [f"{a}{b}x" for a in "abcdefghij" for b in "klmnop"]  # 60, more than are categories in any table
+@pytest.mark.parametrize(
+    ("more", "repeats", "kind"),
+    [("", 3, "category"), ("", 2, "text"), (" air port", 20, "category"), (" air port", 19, "text")],
+)
+def test_names_that_repeat_and_short_texts_of_which_each_stands_in_many_rows_are_categories(more, repeats, kind):
+    # 60, more than are categories in any table
+    airports = [f"{a}{b}x{more}" for a in "abcdefghij" for b in "klmnop"]
     assert infer_kinds(pd.DataFrame({"to": airports * repeats}))["to"].kind == kind
 
 

@@ -41,12 +41,19 @@ def test_steps_are_of_trees_and_equal_what_these_give(tmp_path):
     np.testing.assert_array_equal(again.predict(frame[:9]), auto.predict(frame[:9]))
 
 
-@pytest.mark.parametrize(("factor", "chosen"), [(1 - PATIENCE - 0.01, "network"), (1 - PATIENCE + 0.01, "kernel")])
-def test_a_network_has_to_be_better_by_more_than_a_twentieth(monkeypatch, factor, chosen):
+@pytest.mark.parametrize(
+    ("factors", "chosen"),
+    [
+        ([1 - PATIENCE - 0.01] * 4, "network"),
+        ([1 - PATIENCE + 0.01] * 4, "kernel"),
+        ([0.1, 1.1, 1.1, 1.1], "kernel"),  # better on the mean, by a single row
+    ],
+)
+def test_a_network_has_to_be_better_by_more_than_a_twentieth_and_by_more_than_luck(monkeypatch, factors, chosen):
     frame, y = rows()
-    errors = iter([1.0, factor])  # of the kernel, of the network
-    one = torch.ones(1, dtype=torch.float64)
-    monkeypatch.setattr(FittedModel, "held_out_errors", lambda self: (one * next(errors, 1.0), one))
+    one = torch.ones(4, dtype=torch.float64)
+    errors = {"kernel": one, "network": torch.tensor(factors, dtype=torch.float64)}
+    monkeypatch.setattr(FittedModel, "held_out_errors", lambda self: (errors[self.metric], one))
     settings = {**SETTINGS, "readout": "rows", "index": "exact"}  # of which there are no trees
     model = NeighborRegressor(**settings).fit(frame, y)
     assert model.metric_ == chosen

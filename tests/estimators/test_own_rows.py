@@ -52,7 +52,7 @@ def test_each_door_notices_rows_of_the_fit_in_any_order_and_company(model):
         assert told(model, door, mixed, ids=range(len(mixed))) == []
         assert told(model, door, rows(40, 9)[0]) == []
     (one,) = told(model, "predict", bank[:1])
-    assert "1 of 1 row equals a row that was fitted on, and is" in one
+    assert "1 of 1 row equals a row that was fitted on, and is predicted from its own label, too" in one
 
 
 def test_a_head_without_neighbors_has_none_of_its_own():

@@ -41,8 +41,9 @@ MOST_CATEGORIES = 50
 LONGEST_LIST = 10_000
 """Characters of a list of Python, at most, that is read as one."""
 
-OFTEN = 20
-"""Rows of each on average from which on short texts are categories, however many there are."""
+OFTEN, OFTEN_NAMES = 20, 3
+"""Rows of each on average from which on short texts, and names, are categories, however many there are: letters of the
+name of a country say less than which it is. Names have less than two words on average."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     if len(values) > 2 and share == 1 and (all(map(ID_VALUE.fullmatch, often)) or _are_names(values)):
         return ColumnKind(None, "left out: looks like an id (all different)")
     words = sum(len(value.split()) * count for value, count in often.items()) / len(values)
-    few = len(distinct) <= max(min(MOST_CATEGORIES, max(2, len(values) // 2)), min(NAMES, len(values) // OFTEN))
+    often_enough = min(NAMES, len(values) // (OFTEN_NAMES if words < 2 else OFTEN))
+    few = len(distinct) <= max(min(MOST_CATEGORIES, max(2, len(values) // 2)), often_enough)
     if few and (words < 4 or len(values) >= OFTEN * len(distinct)):
         return ColumnKind("category", _count(distinct))
     codes = sum(_CODE.fullmatch(str(value)) is not None for value in distinct)

@@ -202,9 +202,9 @@ def fit_best(
     network = fit_network(rows, codec, encoder, settings, seed, reach=HOPELESS * least / codec.unit() ** 2)
     if first is None:
         return network
-    # few rows are held out: a network must gain a share, and of classes more than luck explains
+    # few rows are held out: a network must gain a share, and more than luck explains
     better = weighted_mean(*network.held_out_errors()) < (1 - PATIENCE) * least
-    if better and (frozen is None or network.surely_below(first)):
+    if better and network.surely_below(first):
         first, network = network, first
     return first.chosen_over(network)
 

@@ -372,12 +372,10 @@ class EmbeddedRows:
         """How many rows are their own neighbors; "" if none is."""
         if not self.own_rows:
             return ""
-        equal = (
-            "row equals a row that was fitted on, and is"
-            if self.own_rows == 1
-            else "rows equal rows that were fitted on, and are"
-        )
-        return f"{self.own_rows} of {len(self.frame)} {equal} predicted from their own labels, too"
+        one = self.own_rows == 1
+        equal = "equals a row that was fitted on, and is" if one else "equal rows that were fitted on, and are"
+        label = "its own label" if one else "their own labels"
+        return f"{self.own_rows} of {counted(len(self.frame), 'row')} {equal} predicted from {label}, too"
 
     def farthest(self) -> Tensor | None:
         """How far each row lies beyond ``[n]``, by its farthest cell; None: no row does."""
