@@ -37,10 +37,12 @@ from vicinal.report.text import (
     clean,
     decimals_for,
     fixed,
+    label_text,
     metric_name,
     number,
     one_line,
     percent,
+    plus,
     round_to_sum,
 )
 from vicinal.report.theme import Picture, picture, rendered, sample_note, shown
@@ -64,11 +66,7 @@ _TUNED = ("chosen by cross-validation.", "chosen on the validation rows.")
 
 
 def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, whole or not at all.
-
-    Returns:
-        The path.
-    """
+    """Write the page of ``record`` to ``path``, whole or not at all, and return the path."""
     return replace_text(path, page_html(record))
 
 
@@ -113,7 +111,7 @@ def page_html(record: FitRecord) -> str:
 def _example_row(example: Example) -> tuple[str, str, str, str, str, bool]:
     """A row of the search: id, cells, truth, prediction, one of F1, probability, interval, error, and if it is bad."""
     cells = one_line(" · ".join(f"{name} {text}" for name, text in example.cells.items() if text), 240)
-    target, guess = _label(example.target), _label(example.prediction)
+    target, guess = label_text(example.target), label_text(example.prediction)
     said, bad = "", False
     if example.f1 is not None:
         said, bad = percent(example.f1), example.f1 < 1
@@ -406,8 +404,8 @@ def panel_view(panel: NeighborPanel) -> PanelView:
         title=one_line(panel.title, 60),
         id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
         cells=cells(panel.query, 400),
-        prediction=total if numeric and total and panel.scaled is None else _label(panel.said or panel.prediction),
-        target="" if panel.target is None else _label(panel.target),
+        prediction=total if numeric and total and panel.scaled is None else label_text(panel.said or panel.prediction),
+        target="" if panel.target is None else label_text(panel.target),
         error=_error(panel) if numeric else "",
         right=None if numeric or panel.target is None else (panel.said or str(panel.prediction)) == str(panel.target),
         neighbors=lines,
@@ -424,14 +422,10 @@ def panel_view(panel: NeighborPanel) -> PanelView:
 
 def _total_of_class(panel: NeighborPanel) -> str:
     """What the contributions to a class sum to."""
-    name = _label(panel.prediction)
+    name = label_text(panel.prediction)
     if panel.scale not in ("softmax", "power") or panel.probability is None:
         return f"probability of {name}"
     return f"score of {name}, which makes its probability {percent(panel.probability)}"
-
-
-def _label(label: Label) -> str:
-    return one_line(label, 60) if isinstance(label, str) else number(float(label))
 
 
 def _error(panel: NeighborPanel) -> str:
@@ -439,8 +433,7 @@ def _error(panel: NeighborPanel) -> str:
     if panel.target is None or isinstance(panel.target, str):
         return ""
     error = float(panel.prediction) - float(panel.target)
-    text = fixed(error, decimals_for([float(panel.prediction), float(panel.target)]))
-    return text if text.startswith("-") or not text.strip("0.,") else f"+{text}"
+    return plus(fixed(error, decimals_for([float(panel.prediction), float(panel.target)])))
 
 
 def _lines(
@@ -462,12 +455,12 @@ def _lines(
     lines = [
         NeighborView(
             cells(neighbor.row, 120),
-            _label(neighbor.label),
+            label_text(neighbor.label),
             percent(neighbor.weight),
             bar(neighbor.weight),
             text,
             one_line(neighbor.id, 40),
-            "" if neighbor.adjusted is None else _label(neighbor.adjusted),
+            "" if neighbor.adjusted is None else label_text(neighbor.adjusted),
             reasons(neighbor.adjustments),
         )
         for neighbor, text in zip(listed, shown, strict=False)
@@ -507,7 +500,7 @@ def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
         Mark(
             place(label),
             round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
-            f"{'adjusted ' if adjusted else ''}label {_label(label)}, weight {percent(neighbor.weight)}",
+            f"{'adjusted ' if adjusted else ''}label {label_text(label)}, weight {percent(neighbor.weight)}",
         )
         for neighbor, label in zip(listed, labels, strict=True)
     ]

@@ -1,7 +1,6 @@
 """``vicinal learn``: from a table and a column that says what is alike to a model folder for search."""
 
 import json
-import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +40,8 @@ from vicinal.evaluation.alike import (
 )
 from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page
 from vicinal.version import __version__
-from vicinal.workflows.opening import ReadJob, read_source, rows_of_the_table
+from vicinal.workflows.measuring import kept_vectors, untrained_encoder
+from vicinal.workflows.opening import ReadJob, made_with, read_source, rows_of_the_table
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
 
@@ -255,7 +255,7 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
         columns=[(n, c.kind or "", encoders.get(n, ""), c.reason) for n, c in opened.columns.items()],
         dropped=opened.table.dropped_counts,
         settings=settings | {"loss": model.trained_by},
-        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions=made_with(),
         notes=[*opened.notes, *notes],
     )
 
@@ -279,16 +279,12 @@ def _class_counts(model: EmbeddingLearner, test: Sequence[Any]) -> dict[str, int
 
 def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tuple[Tensor, Tensor]:
     """Vectors of test rows from encoders before training, plain, and whitened by the training rows."""
-    from vicinal.encoders import EmbeddingCache, build_table_encoder
-
     kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
     train = model.bank_.rows
+    encoder = untrained_encoder(model, kinds, train)
     with seeded(0):
-        encoder = build_table_encoder(kinds, encoders=model.named_encoders())
-        encoder.fit(train)
-        store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
         features = [
-            encoded(encoder, encoder.cache(encoder.prepare(part, opened.table.root), store=store))
+            encoded(encoder, kept_vectors(model, encoder, part, opened.table.root))
             for part in (train, opened.features.iloc[test])
         ]
         width = min(model.dim, encoder.dim)

@@ -1,6 +1,7 @@
 """Reads, checks and splits a table, and makes the estimator of its task: the first steps of several commands."""
 
 import contextlib
+import platform
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -9,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import torch
 
 from vicinal.core import CellWarning, ColumnWarning, check_choice, short
 from vicinal.core.checks import short_text
@@ -44,6 +46,7 @@ from vicinal.estimators.network import check_settings
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.queries import ranked_rows
 from vicinal.estimators.target_transform import check_positive
+from vicinal.version import __version__
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -56,6 +59,11 @@ def rows_of_the_table() -> Iterator[None]:
         warnings.simplefilter("ignore", ColumnWarning)
         warnings.simplefilter("default", CellWarning)  # these are said where the table is read, once
         yield
+
+
+def made_with() -> dict[str, str]:
+    """Versions of what a report was made with."""
+    return {"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 @dataclass(frozen=True)
