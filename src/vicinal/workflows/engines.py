@@ -13,7 +13,7 @@ import pandas as pd
 from vicinal.core import check_choice
 from vicinal.core.checks import check_integer, optional_import, short_text
 from vicinal.core.folders import CHANGES, SUMS, sha256
-from vicinal.workflows.predict import Asked, answer_rows, load_predictor, made_rows
+from vicinal.workflows.predict import AnswerSettings, answer_rows, load_predictor, made_rows
 
 Log = Callable[[str], None]
 
@@ -33,7 +33,7 @@ class BatchPredictor:
     Args:
         folder: of the model, as this machine sees it.
         root: folder that paths of images and sounds start from.
-        asked: of every batch.
+        settings: of every batch.
         named: ``index`` and ``encoders``, see :func:`vicinal.estimators.load_model`.
         digest: the :func:`model_digest` of the folder.
 
@@ -42,9 +42,9 @@ class BatchPredictor:
     """
 
     def __init__(
-        self, folder: Path, root: Path | None, asked: Asked, named: Mapping[str, Any], digest: list[str]
+        self, folder: Path, root: Path | None, settings: AnswerSettings, named: Mapping[str, Any], digest: list[str]
     ) -> None:
-        self.model, self.asked = load_predictor(folder, **named, several=True), asked
+        self.model, self.settings = load_predictor(folder, **named, several=True), settings
         self.model.root = root
         if model_digest(folder) != digest:
             raise ValueError(f"model: expected {folder.name} to stay while it predicts, got another one; try again")
@@ -52,7 +52,7 @@ class BatchPredictor:
     def predict(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         """The predictions of a batch as ``vicinal predict`` writes them, and the lines for its log."""
         lines: list[str] = []
-        answers = answer_rows(self.model, made_rows(self.model, frame), lines.append, **self.asked)
+        answers = answer_rows(self.model, made_rows(self.model, frame), lines.append, **self.settings)
         return answers.flat(), lines
 
 

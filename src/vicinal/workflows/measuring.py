@@ -256,15 +256,15 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, oth
 
 
 def untrained_encoder(
-    model: BankedEstimator, kinds: Mapping[str, Kind], rows: pd.DataFrame, kept: Sequence[str] = ()
+    model: BankedEstimator, kinds: Mapping[str, Kind], rows: pd.DataFrame, fitted_kinds: Sequence[str] = ()
 ) -> TableEncoder:
-    """The encoders of a model before any training, with statistics from ``rows``; those of kinds ``kept`` as fitted."""
+    """The encoders of a model before any training, with statistics from ``rows``; those of some kinds as fitted."""
     with seeded(0):
         encoder = build_table_encoder(kinds, encoders=model.named_encoders())
-        if not kept:
+        if not fitted_kinds:
             return encoder.fit(rows)
         pairs = zip(model.table_encoder.encoders, encoder.encoders, strict=True)
-        return TableEncoder([old if old.kind in kept else new.fit(rows) for old, new in pairs])
+        return TableEncoder([old if old.kind in fitted_kinds else new.fit(rows) for old, new in pairs])
 
 
 def kept_vectors(model: BankedEstimator, encoder: TableEncoder, frame: pd.DataFrame, root: Path | None) -> Any:

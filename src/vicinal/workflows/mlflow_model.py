@@ -8,7 +8,7 @@ import pandas as pd
 from vicinal.core.checks import optional_import
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.version import __version__
-from vicinal.workflows.predict import Asked, answer_rows, load_predictor, read_rows
+from vicinal.workflows.predict import AnswerSettings, answer_rows, load_predictor, read_rows
 
 
 class PyfuncModel:
@@ -30,8 +30,8 @@ class PyfuncModel:
         """
         chosen = {"explain": 0, "interval": 0.0} | (params or {})
         rows = read_rows(self.model, model_input, None, lambda line: None)
-        asked: Asked = {"explain": int(chosen["explain"]), "coverage": chosen["interval"] or None}
-        return answer_rows(self.model, rows, **asked).flat()
+        settings: AnswerSettings = {"explain": int(chosen["explain"]), "coverage": chosen["interval"] or None}
+        return answer_rows(self.model, rows, **settings).flat()
 
 
 def save_mlflow(folder: Path, out: Path, **options: Any) -> None:

@@ -133,7 +133,7 @@ def table_columns(path: Path) -> list[str]:
     return [str(name) for name in read_cells(path).columns]
 
 
-class Asked(TypedDict, total=False):
+class AnswerSettings(TypedDict, total=False):
     """What a prediction is asked for.
 
     Attributes:
@@ -166,7 +166,7 @@ def predict_table(
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
-    **asked: Unpack[Asked],
+    **settings: Unpack[AnswerSettings],
 ) -> Answers:
     """Predict the rows of ``source`` with the model saved in ``folder``.
 
@@ -181,15 +181,15 @@ def predict_table(
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets which columns were ignored, and whether ids or groups are missing.
-        asked: see :class:`Asked`.
+        settings: see :class:`AnswerSettings`.
 
     Raises:
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
     """
     model = load_predictor(folder, index=index, encoders=encoders, several=True)
     frame = read_rows(model, source, root, log)
-    answers = answer_rows(model, frame, log, **asked)
-    if (abstain := asked.get("abstain")) is not None:
+    answers = answer_rows(model, frame, log, **settings)
+    if (abstain := settings.get("abstain")) is not None:
         log(answered_note(answers.answered or 0, len(frame), abstain))
     return answers
 
@@ -207,13 +207,13 @@ def answered_note(answered: int, rows: int, abstain: float) -> str:
 
 
 def answer_rows(
-    model: BankedEstimator, frame: pd.DataFrame, log: Log = lambda line: None, **asked: Unpack[Asked]
+    model: BankedEstimator, frame: pd.DataFrame, log: Log = lambda line: None, **settings: Unpack[AnswerSettings]
 ) -> Answers:
     """Predictions of rows from :func:`read_rows`."""
-    if strange := [name for name in asked if name not in Asked.__annotations__]:
-        raise TypeError(f"asked: expected {listed(Asked.__annotations__, 200)}, got {short(strange[0])}")
-    model, keep = with_aim(model, asked.get("aim")), asked.get("keep", ())
-    explain, elements = asked.get("explain", 0), asked.get("elements", False)
+    if strange := [name for name in settings if name not in AnswerSettings.__annotations__]:
+        raise TypeError(f"settings: expected {listed(AnswerSettings.__annotations__, 200)}, got {short(strange[0])}")
+    model, keep = with_aim(model, settings.get("aim")), settings.get("keep", ())
+    explain, elements = settings.get("explain", 0), settings.get("elements", False)
     for name in keep:
         check_column("keep", name, list(frame.columns))
     features = features_of(model, frame, log)
@@ -224,11 +224,11 @@ def answer_rows(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         warnings.simplefilter("ignore", ExtrapolationWarning)  # it is said next
-        rows = model.query_rows(features, ids, groups, look=not asked.get("include_own"))
+        rows = model.query_rows(features, ids, groups, look=not settings.get("include_own"))
         for sentence in filter(None, (rows.sentence(), own_rows_note(model, rows))):
             log(sentence)
         identity = {"ids": ids, "groups": groups}
-        answers = _answers(model, frame, rows, identity, asked.get("coverage"), asked.get("abstain"))
+        answers = _answers(model, frame, rows, identity, settings.get("coverage"), settings.get("abstain"))
         names = _kept_names(keep, answers.columns)
         for name in (name for name in keep if names[name] != name):
             log(f"the kept column {short(name)} is called {short(names[name])}, as predictions have one of that name")

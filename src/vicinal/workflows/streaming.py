@@ -22,7 +22,7 @@ from vicinal.data.writing import storable, write_frames
 from vicinal.version import __version__
 from vicinal.workflows.engines import check_engine, model_digest, predicted_by_ray
 from vicinal.workflows.predict import (
-    Asked,
+    AnswerSettings,
     answer_rows,
     answered_note,
     exact_columns,
@@ -55,7 +55,7 @@ def predict_file(
     workers: int | None = None,
     escape: bool = True,
     log: Log = lambda line: None,
-    **asked: Unpack[Asked],
+    **settings: Unpack[AnswerSettings],
 ) -> int:
     """Write the predictions of :func:`vicinal.workflows.predict_table` to a file, without holding all rows in memory.
 
@@ -75,7 +75,7 @@ def predict_file(
         workers: of the engine; None: one per processor.
         escape: see :func:`vicinal.data.write_table`.
         log: gets the log lines of :func:`vicinal.workflows.predict_table`, each once.
-        asked: see :class:`vicinal.workflows.predict.Asked`.
+        settings: see :class:`vicinal.workflows.predict.AnswerSettings`.
 
     Returns:
         the number of predicted rows.
@@ -87,7 +87,7 @@ def predict_file(
     named: dict[str, Any] = {"index": index, "encoders": encoders}
     model = load_predictor(folder, **named, several=True)
     model.root = root or root_of(source)
-    log, keep, abstain = _once(log), asked.get("keep", ()), asked.get("abstain")
+    log, keep, abstain = _once(log), settings.get("keep", ()), settings.get("abstain")
     with working_folder(out, "predict", _PART.format(0)) as work:
         need = [*(str(name) for name in model.feature_names_in_), *keep]
         frames = stream_table(source, BATCH, need=need, ids=exact_columns(model), log=log)
@@ -95,14 +95,14 @@ def predict_file(
         digest = table_checksum(source)
         of_model = model_digest(folder)
         known = [__version__, torch.__version__, *of_model, digest, str(model.root), index]
-        done = _take_up(work, json.dumps([*known, dict(encoders or {}), asked], sort_keys=True), log)
+        done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True, default=dict), log)
         progress = _Progress(row_count(source), done)
         rest = _behind(first, frames, done)
         answers: Generator[pd.DataFrame, None, None]
         if count is None:
-            answers = (answer_rows(model, made_rows(model, frame), log, **asked).flat() for frame in rest)
+            answers = (answer_rows(model, made_rows(model, frame), log, **settings).flat() for frame in rest)
         else:
-            answers = predicted_by_ray((folder.resolve(), model.root, asked, named, of_model), rest, count, log)
+            answers = predicted_by_ray((folder.resolve(), model.root, settings, named, of_model), rest, count, log)
         try:
             with contextlib.closing(answers):
                 rows = _predict(answers, work, progress)
