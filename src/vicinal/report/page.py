@@ -45,7 +45,7 @@ from vicinal.report.text import (
     plus,
     round_to_sum,
 )
-from vicinal.report.theme import Picture, picture, rendered, sample_note, shown
+from vicinal.report.theme import Picture, picture, rendered, sample_note
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -79,17 +79,11 @@ def page_html(record: FitRecord) -> str:
         "fit.html",
         record,
         verdict=verdict_sentence(record),
-        coverage=[
-            (percent(level["coverage"]), percent(level["covered"]), number(level["width"], 3))
-            for level in record.coverage
-        ],
         examples=[_example_row(example) for example in record.examples],
         intervals=any(example.interval is not None for example in record.examples),
         script=Markup(script),  # noqa: S704  this package's
         script_hash=f"sha256-{digest}",
-        target=one_line(record.target_name, 60),
         findings=findings(record),
-        tiles=_tiles(record),
         table=fit_table(record),
         bars=_bars(record),
         class_headings=CLASS_HEADINGS,
@@ -98,9 +92,7 @@ def page_html(record: FitRecord) -> str:
         importance=drawn[2],
         held_out=drawn[1],
         pictures=[*drawn[0], *drawn[1][1:]],
-        slices=[slice_cells(part) for part in record.slices],
         error="squared error" if record.task == "regression" else "Hamming loss" if record.several else "error rate",
-        columns=[[shown(part) if part else "" for part in _column(c)] for c in record.columns],
         duplicates=clean(record.duplicates),
         limits=limits(record),
         notes=[clean(note) for note in record.notes if not note.endswith(_TUNED)],
@@ -125,15 +117,6 @@ def _example_row(example: Example) -> tuple[str, str, str, str, str, bool]:
     return one_line(example.id, 40), cells, target, guess, said, bad
 
 
-def _column(column: Any) -> tuple[str, str, str, str]:
-    return column.name, column.kind or "left out", column.encoder, column.reason
-
-
-def _tiles(record: FitRecord) -> list[tuple[str, str]]:
-    """The model's own scores, as name and value."""
-    return [(metric_name(metric), number(value, 3)) for metric, value in record.scores["model"].items()]
-
-
 def _bars(record: FitRecord) -> dict[str, Any] | None:
     """Lengths of the bars of the main metric, from 0 to 100; None if it has no scale that starts at 0."""
     metric = main_metric(record)
@@ -145,11 +128,6 @@ def _bars(record: FitRecord) -> dict[str, Any] | None:
     rows = [(method_name(m, record), round(100 * values[m] / top, 2), number(values[m]), m == "model") for m in ordered]
     better = "longer is better" if HIGHER_IS_BETTER[metric] else "shorter is better"
     return {"name": metric_name(metric), "better": better, "rows": rows}
-
-
-def slice_cells(part: Any) -> tuple[str, str, int, str, float]:
-    """A group of rows: column, value, number of rows, mean error, and that over the average."""
-    return one_line(part.column, 40), one_line(part.value, 40), part.rows, number(part.error, 3), part.ratio
 
 
 def pictures(record: FitRecord) -> tuple[list[Picture], list[Picture], list[Picture]]:

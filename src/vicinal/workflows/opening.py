@@ -222,9 +222,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     for name, values in {table.target_name: table.target, **also}.items():
         if settings["target_transform"] == "log":
             check_positive(values, short(name))
-    columns = table_kinds(table, job.kinds)
-    if all(column.kind is None for column in columns.values()):
-        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    columns = columns_to_learn(table, job)
     shares = {name: long_texts(table.frame[name]) for name, column in columns.items() if column.kind == "text"}
     shares = {name: share for name, share in shares.items() if share}
     notes += [_long_note(name, share, job.long) for name, share in shares.items()]
@@ -264,6 +262,14 @@ def read_source(
     frame = frame.rename(columns=str)
     known: dict[str, Any] = {"kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
     return frame, TableForm.of(frame, aside=aside, **known, log=note), root, name
+
+
+def columns_to_learn(table: Table, job: ReadJob) -> dict[str, ColumnKind]:
+    """The kind of each column of a table, with the reason; ValueError if none is left."""
+    columns = table_kinds(table, job.kinds)
+    if all(column.kind is None for column in columns.values()):
+        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    return columns
 
 
 def _check_query(job: TableJob) -> None:

@@ -100,7 +100,7 @@ def predict_file(
         rest = _behind(first, frames, done)
         answers: Generator[pd.DataFrame, None, None]
         if count is None:
-            answers = (answer_rows(model, made_rows(model, frame), log, **settings).flat() for frame in rest)
+            answers = (answer_rows(model, made_rows(model, frame), log=log, **settings).flat() for frame in rest)
         else:
             answers = predicted_by_ray((folder.resolve(), model.root, settings, named, of_model), rest, count, log)
         try:
