@@ -26,7 +26,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, is_typeddict
 
 import typer.main
 
@@ -96,6 +96,8 @@ def _arguments(value: Any) -> list[str]:
         return []
     any_name = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     names = [each.name for each in parameters if each.kind not in any_name]
+    every = [named for each in parameters for named in get_args(each.annotation) if is_typeddict(named)]
+    names += [name for named in every for name in named.__annotations__]  # of ``**settings: Unpack[Settings]``
     return [name for name in names if name != "self" and not name.startswith("_")]
 
 

@@ -182,6 +182,21 @@ class NeighborSettings(EstimatorSettings):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
+class ServerSettings:
+    """Where a server listens, and the limits of requests; see :class:`vicinal.serve.ServeSettings`."""
+
+    port: int = setting(8000, "Port to listen at; 0: a free one.", Limits(0, 65535))
+    host: str = setting("127.0.0.1", "Address to listen at; 0.0.0.0: all addresses of this machine.")
+    allow_hosts: list[str] | None = setting(
+        None, "Name by which clients reach it, as that of a proxy; may be given again.", metavar="NAME"
+    )
+    workers: int = setting(1, "Number of processes.", Limits(1, 256), metavar="N")
+    rate: int = setting(200, "Requests per second of a client to each process; 0: unlimited.", Limits(0, 1 << 30))
+    most_rows: int = setting(1000, "Most rows of a request.", Limits(1, 1 << 30), metavar="N")
+    most_bytes: int = setting(32 << 20, "Most bytes of a request.", Limits(1, 1 << 40), metavar="N")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class LikenessSettings(EstimatorSettings):
     """Settings of :class:`vicinal.estimators.EmbeddingLearner`."""
 

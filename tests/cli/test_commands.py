@@ -13,6 +13,7 @@ import pytest
 
 from references.tables import table
 from vicinal.cli import run
+from vicinal.cli.output import out as output
 from vicinal.data import cars_table
 from vicinal.estimators import load_model
 
@@ -229,7 +230,11 @@ def test_demo_of_a_few_cars(monkeypatch, tmp_path, capsys):
     cars = cars_table()[["car", "mpg", "weight", "year"]].iloc[::4]
     monkeypatch.setattr("vicinal.workflows.demo.cars_table", lambda: cars.reset_index(drop=True))
     assert run(["demo", "--out", str(tmp_path / "demo"), "-q"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    lines = capsys.readouterr().out.splitlines()
+    printed = " ".join(" ".join(lines).split())
+    told = lines[lines.index("Test cars (miles per gallon), and what predicts them:") + 1 :]
+    told = told[: told.index("A wrong label, found and corrected:")]
+    assert max(map(len, told)) <= output.width < len(told[0] + told[1])  # broken where the terminal ends, not by words
     for words in (
         "Miles per gallon of 20 test cars",
         "model",

@@ -53,3 +53,8 @@ def test_ids_predictions_and_kept_columns_all_come_out(folder, tmp_path, explain
     written = pd.read_csv(tmp_path / "out.csv")
     assert written["row"].tolist() == written["key"].tolist() == TABLE["key"].tolist()
     assert written["row (kept)"].tolist() == new["row"].tolist()
+
+
+def test_a_setting_of_predictions_that_is_none_is_refused_by_name(folder):
+    with pytest.raises(TypeError, match=r"^settings: expected 'explain', .*, got 'explian'"):
+        predict_table(folder, pd.DataFrame({"x": [0.5]}), explian=3)

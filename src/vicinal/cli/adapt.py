@@ -62,11 +62,11 @@ def adapt(
         print_json(shift.record())
         return
     if undo:
-        output.print(f"{out} is as it was fitted, with the rows added, relabelled and forgotten since", markup=False)
+        output.print(f"{out} is as it was fitted, with the rows added, relabelled and forgotten since")
         return
     for line in shift.lines():
-        output.print(line, markup=False)
+        output.print(line)
     if out is None:
-        output.print("Nothing was written; say --out to keep an adapted model.", markup=False)
+        output.print("Nothing was written; say --out to keep an adapted model.")
     elif shift.kind != "none":
-        output.print(f"Adapted model in {out}; to take it back: vicinal adapt {out} --undo --out {out}", markup=False)
+        output.print(f"Adapted model in {out}; to take it back: vicinal adapt {out} --undo --out {out}")

@@ -35,4 +35,4 @@ def _root(
 ) -> None:
     del version
     if context.invoked_subcommand is None:
-        out.print(context.get_help(), markup=False)
+        out.print(context.get_help())

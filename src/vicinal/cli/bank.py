@@ -43,7 +43,7 @@ def embed(
         collection=collection,
         **o.opened(options),
     )
-    output.print(f"{counted(rows, 'vector')} of {counted(width, 'number')} in {out}", markup=False)
+    output.print(f"{counted(rows, 'vector')} of {counted(width, 'number')} in {out}")
 
 
 @app.command(
@@ -113,13 +113,11 @@ def add(
     if options["as_json"]:
         print_json({"added": change.changed, "rows": change.rows})
     else:
-        output.print(
-            f"{counted(change.changed, 'row')} added; {change.now(model)}",
-            markup=False,
-        )
+        output.print(f"{counted(change.changed, 'row')} added; {change.now(model)}")
 
 
 @app.command(epilog="Example: vicinal relabel houses-model corrections.csv")
+@o.with_options({"database": o.MODEL["database"]}, o.AGAIN, {"as_json": o.RUN["as_json"]})
 def relabel(
     model: Model,
     data: Annotated[str, typer.Argument(help="Table of ids and labels.", metavar="DATA")],
@@ -129,10 +127,7 @@ def relabel(
         str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or id.")
     ] = None,
     who: Annotated[str | None, typer.Option(help="Name for the journal; default: the user.")] = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
+    **options: Any,
 ) -> None:
     """Correct labels in a model's bank without training; the next prediction uses them.
 
@@ -145,21 +140,20 @@ def relabel(
 
     change, rows = relabel_table(
         local_path("model", model),
-        table_source("data", data, database),
+        table_source("data", data, options["database"]),
         target=target,
         id=id_column,
         who=who,
-        index=index,
-        encoders=o.parse_encoders(encoder),
+        **o.again(options),
     )
-    if as_json:
+    if options["as_json"]:
         labels = [{"id": name, "before": before, "label": label} for name, before, label in rows]
         print_json({"relabelled": change.changed, "rows": change.rows, "labels": labels})
     else:
         for name, before, label in rows[:_LISTED]:
-            output.print(f"{name}: {_words(label)}, which was {_words(before)}", markup=False)
+            output.print(f"{name}: {_words(label)}, which was {_words(before)}")
         more = f", of which {_LISTED} are listed" if len(rows) > _LISTED else ""
-        output.print(f"{counted(change.changed, 'label')} of {model} changed{more}", markup=False)
+        output.print(f"{counted(change.changed, 'label')} of {model} changed{more}")
 
 
 def _words(label: object) -> object:
@@ -170,6 +164,7 @@ def _words(label: object) -> object:
     epilog="Examples: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv --deep  "
     "|  vicinal forget --verify houses-model-forgotten.json"
 )
+@o.with_options(o.AGAIN, o.RUN)
 def forget(
     model: Annotated[
         str | None, typer.Argument(help="Model folder of any kind; with --verify: if it has moved.", metavar="MODEL")
@@ -190,11 +185,7 @@ def forget(
     verify: Annotated[
         str | None, typer.Option(help="Check this receipt against the model as it is now.", metavar="RECEIPT")
     ] = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Remove rows from a model's bank, or users from a recommender, with its report, which may show them.
 
@@ -206,34 +197,34 @@ def forget(
     from vicinal.workflows.bank import forget_rows, read_ids
     from vicinal.workflows.receipts import free_name, verify_receipt
 
-    encoders = o.parse_encoders(encoder)
+    named = o.again(options)
     if verify is not None:
         folder = None if model is None else local_path("model", model)
-        verified = verify_receipt(local_path("--verify", verify), folder, index=index, encoders=encoders)
-        if as_json:
+        verified = verify_receipt(local_path("--verify", verify), folder, **named)
+        if options["as_json"]:
             ids_there = {"ids": verified.receipt.ids, "difference": verified.difference, "changed": verified.changed}
             print_json(ids_there)
         else:
-            output.print(verified.text(), markup=False)
+            output.print(verified.text())
         return
     if model is None or not ids:
         raise ValueError("ids: expected a model and ids to forget, or --verify RECEIPT, got neither")
     folder = local_path("model", model)
     path = free_name(folder) if receipt is None else local_path("--receipt", receipt, written=True)
     gone = read_ids([*ids, *(more or [])])
-    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json):
-        change = forget_rows(folder, gone, deep=deep, receipt=path, index=index, encoders=encoders)
+    with shown_progress(**{name: options[name] for name in o.RUN}):
+        change = forget_rows(folder, gone, deep=deep, receipt=path, **named)
     written = change.receipt
-    if as_json:
+    if options["as_json"]:
         print_json(
             {"forgotten": change.changed, "rows": change.rows} | ({} if written is None else {"receipt": str(path)})
         )
         return
     unit = "row" if change.unit == "row" else "user"
-    output.print(f"{counted(change.changed, unit)} forgotten; {change.now(model)}", markup=False)
+    output.print(f"{counted(change.changed, unit)} forgotten; {change.now(model)}")
     if written is not None:
         rows = counted(written.compared, "prediction")
-        output.print(f"{rows} checked: as from a bank without the rows. They may still be in:", markup=False)
+        output.print(f"{rows} checked: as from a bank without the rows. They may still be in:")
         for part in written.remains:
-            output.print(f"  {part}", markup=False)
-        output.print(f"receipt {path}", markup=False)
+            output.print(f"  {part}")
+        output.print(f"receipt {path}")

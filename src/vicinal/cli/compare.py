@@ -132,10 +132,10 @@ def print_plans(plans: "list[ComparePlan]") -> None:
     for plan in plans:
         print_table_plan(plan.fit, output)
         for names, count in plan.fits.items():
-            output.print(f"{counted(count, 'fit')} of {', '.join(names)}", markup=False)
+            output.print(f"{counted(count, 'fit')} of {', '.join(names)}")
         if plan.finished:
-            output.print(f"{counted(plan.finished, 'fit')} are finished already", markup=False)
-    output.print("Nothing was trained or written.", markup=False)
+            output.print(f"{counted(plan.finished, 'fit')} are finished already")
+    output.print("Nothing was trained or written.")
 
 
 def write_runs(comparison: "Comparison", path: Path) -> None:
@@ -168,7 +168,7 @@ def comparison_json(comparison: "Comparison") -> dict[str, Any]:
 def print_comparison(comparison: "Comparison", folder: Path) -> None:
     """Print the result of a comparison."""
     for sentence in comparison.record.answer:
-        output.print(sentence, markup=False)
+        output.print(sentence)
     scale, title = 1, "micro F1" if comparison.metric == "micro_f1" else "accuracy"
     if comparison.metric == "mse":
         scale, title = 1000, "MSE x 1000 on labels scaled to [0, 1]"
@@ -192,6 +192,6 @@ def print_comparison(comparison: "Comparison", folder: Path) -> None:
     headings = [*(["data"] if several else []), "method", "mean +- sd", "vs dense", "p", "splits", "a fit"]
     print_rows(title, headings, rows, names=several)
     if comparison.significance is not None:
-        output.print(comparison.significance.sentence, markup=False)
-    output.print(f"runs    {folder / 'runs.csv'}", markup=False)
-    output.print(f"report  {folder / 'report.html'}", markup=False)
+        output.print(comparison.significance.sentence)
+    output.print(f"runs    {folder / 'runs.csv'}")
+    output.print(f"report  {folder / 'report.html'}")

@@ -67,4 +67,4 @@ def compress(
         [[cut.part, f"{cut.after:,}", f"{cut.before:,}", cut.how] for cut in outcome.cuts],
         numbers=False,
     )
-    output.print(f"model   {outcome.folder}", markup=False)
+    output.print(f"model   {outcome.folder}")

@@ -1,5 +1,6 @@
 """``vicinal demo``: a fit on a small real table."""
 
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -33,12 +34,11 @@ def demo(
         print_json(result.as_json())
         return
     print_scores(f"Miles per gallon of {result.test_rows} test cars", result.scores)
-    output.print(result.verdict, markup=False)
+    output.print(result.verdict)
     output.print("Test cars (miles per gallon), and what predicts them:")
     for line in result.lines:
-        broken = line.replace(" like this one: ", " like this one; ").replace("; ", "\n    ")  # a row a line
-        output.print(f"  {broken}", markup=False)
+        output.print(textwrap.fill(line, output.width, initial_indent="  ", subsequent_indent="    "))
     output.print("A wrong label, found and corrected:")
     for line in result.correction.sentences():
-        output.print(f"  {line}", markup=False)
-    output.print(f"report  {out / 'report.html'}", markup=False)
+        output.print(f"  {line}")
+    output.print(f"report  {out / 'report.html'}")

@@ -62,8 +62,7 @@ def discover(
         return
     output.print(
         f"{record.new} of {record.rows} rows fit no known class (expected false alarms: {error:.0%} of the rows of "
-        "known classes, or fewer)",
-        markup=False,
+        "known classes, or fewer)"
     )
     if outcome.names is None:
         return
@@ -75,13 +74,10 @@ def discover(
         numbers=False,
     )
     if record.score == record.score:
-        output.print(
-            f"hidden known classes came into the right group for {record.score:.0%} of their rows", markup=False
-        )
-    output.print(f"names   {outcome.names}\npage    {outcome.page}", markup=False)
+        output.print(f"hidden known classes came into the right group for {record.score:.0%} of their rows")
+    output.print(f"names   {outcome.names}\npage    {outcome.page}")
     output.print(
         f"write names into the column label (one row of a group is enough), then: vicinal add {shlex.quote(model)} "
         f"{shlex.quote(data)} --names {shlex.quote(str(outcome.names))}",
-        markup=False,
         soft_wrap=True,
     )

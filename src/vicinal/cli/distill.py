@@ -89,7 +89,6 @@ def distill(
     faster = outcome.measures["teacher"].seconds / max(outcome.measures["student"].seconds, 1e-9)
     output.print(
         f"the student takes {1 / faster:.0%} of the teacher's time a row; it learned from {outcome.rows['labelled']} "
-        f"rows with a label and {outcome.rows['unlabelled']} without",
-        markup=False,
+        f"rows with a label and {outcome.rows['unlabelled']} without"
     )
-    output.print(f"model   {outcome.folder}", markup=False)
+    output.print(f"model   {outcome.folder}")

@@ -81,10 +81,10 @@ def evaluate(
         return
     for record in records:
         if len(records) > 1:
-            output.print(record.target_name, style="bold", markup=False)
+            output.print(record.target_name, style="bold")
         _print_audit(record, whole=options["verbose"])
     for one in pages:
-        output.print(f"page in {one}, all figures in {one.with_suffix('.json')}", markup=False)
+        output.print(f"page in {one}, all figures in {one.with_suffix('.json')}")
 
 
 def _further(page: "Path", place: int) -> "Path":
@@ -109,10 +109,10 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
     if whole:
         print_scores(title, {"model": record.scores, **record.baselines})
     else:
-        output.print(f"{title}: {score_sentence(record)}", markup=False)
+        output.print(f"{title}: {score_sentence(record)}")
     noted = ("Baselines", "Classes", "Groups") if whole else ("Classes", "Groups")
     for sentence in (*audit_findings(record), *(note for note in record.notes if note.startswith(noted))):
-        output.print(f"- {sentence}", markup=False)
+        output.print(f"- {sentence}")
     error = error_name(record)
     if record.by_class and whole:
         print_rows("Class by class", [*CLASS_HEADINGS[:-1], "AP"], class_rows(record.by_class), names=True)
@@ -122,7 +122,7 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
     if record.fairness:
         headings = ["group", "rows", record.fairness["rate"].replace("_", " "), "95 % interval", "of the labels", error]
         print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
-    output.print(suspects_sentence(record.suspects), markup=False)
+    output.print(suspects_sentence(record.suspects))
     listed = record.suspects if whole else worth_checking(record.suspects)
     lines = [
         [
@@ -135,7 +135,7 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
         headings = ["id", "part", "label", "expected", "neighbors", "suspicion" if record.several else "wrong with"]
         print_rows("", headings, lines, names=True)
     if len(listed) > _LISTED:
-        output.print(f"{len(listed) - _LISTED} more; --json has all.", markup=False)
+        output.print(f"{len(listed) - _LISTED} more; --json has all.")
 
 
 def _cell(value: object) -> str:

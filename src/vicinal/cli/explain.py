@@ -111,18 +111,18 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
 
     before = "" if one.label is None else f" (its label is {words(one.label)})"
     predicted = words(explanation.prediction if one.said is None else one.said)
-    output.print(f"{cell_words(one.query)}: {predicted}{before}", style="bold", markup=False)
+    output.print(f"{cell_words(one.query)}: {predicted}{before}", style="bold")
     if one.interval is not None:
         low, high = map(words, one.interval)
-        output.print(f"{explainer.coverage:.0%} interval: {low} to {high}", markup=False)
+        output.print(f"{explainer.coverage:.0%} interval: {low} to {high}")
     if one.chances:
         listed = ", ".join(f"{name} {chance:.3f}" for name, chance in list(one.chances.items())[:_CLASSES])
-        output.print(f"probabilities: {listed}{', ...' if len(one.chances) > _CLASSES else ''}", markup=False)
+        output.print(f"probabilities: {listed}{', ...' if len(one.chances) > _CLASSES else ''}")
     if explainer.usual is not None:
         half, most = explainer.usual
         usual = f"its nearest neighbor is at distance {one.nearest:.3g} (typical {half:.3g}, 90 % below {most:.3g})"
         unusual = f"Unusual row: {usual}. Treat with caution."
-        output.print(unusual if one.nearest > most else f"{usual[0].upper()}{usual[1:]}.", markup=False)
+        output.print(unusual if one.nearest > most else f"{usual[0].upper()}{usual[1:]}.")
     shown = _CELLS if explanation.trend is None else 1  # adjustments name what matters
     columns = list(explanation.neighbors[0].row)[:shown] if explanation.neighbors else []
     trend = explanation.trend
@@ -144,7 +144,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         rest = [f"{explanation.other_count} others", *[""] * (2 - (trend is None)), f"{explanation.other_weight:.3f}"]
         lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
     if sentence := explainer.model.target_transform_.sentence:
-        output.print(sentence, markup=False)
+        output.print(sentence)
     adjusted = [] if trend is None else ["adjusted"]
     print_rows("", ["id", "label", *adjusted, "weight", adds, *by, *columns], lines, numbers=False)
 
@@ -155,14 +155,14 @@ def _print_pair(pair: "PairExplanation") -> None:
     heading = (
         f"{cell_words(pair.left)} and {cell_words(pair.right)}: match with probability {percent(pair.probability)}"
     )
-    output.print(heading, style="bold", markup=False)
+    output.print(heading, style="bold")
     if pair.start == pair.start:
-        output.print(f"Match weights in bits, from {pair.start:.1f} before any column.", markup=False)
+        output.print(f"Match weights in bits, from {pair.start:.1f} before any column.")
     weighed = [[c.column, cell_words(c.left), cell_words(c.right), c.verdict, _bits(c.weight)] for c in pair.cells]
     rest = [["beyond columns", "", "", "", _bits(pair.refined)]]
     print_rows("", ["column", "left", "right", "verdict", "weight"], weighed + rest, numbers=False)
     for left, right, match, _ in pair.resembles:
-        output.print(f"like the labeled pair {left} and {right} ({'match' if match else 'no match'})", markup=False)
+        output.print(f"like the labeled pair {left} and {right} ({'match' if match else 'no match'})")
 
 
 def _bits(weight: float) -> str:

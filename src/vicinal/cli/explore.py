@@ -1,16 +1,16 @@
 """``vicinal explore``: browse a model's bank, and correct it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_progress
 
 
 @app.command(epilog="Example: vicinal explore houses-model  |  vicinal explore houses-model new.csv")
+@o.with_options(o.MODEL)
 def explore(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     table: Annotated[
@@ -21,10 +21,7 @@ def explore(
     k: Annotated[int, typer.Option("-k", "--k", help="Number of rows to list behind a prediction.")] = 8,
     port: Annotated[int, typer.Option(help="Port of the page; 0: a free one.", metavar="PORT")] = 0,
     most: Annotated[int, typer.Option("--most", help="Most rows of TABLE to show.", metavar="N")] = 1000,
-    root: o.Root = None,
-    database: o.Database = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
+    **options: Any,
 ) -> None:
     """Serve a page on this computer: a map of the bank, suspicious labels, and the effects of corrections.
 
@@ -42,14 +39,11 @@ def explore(
     explorer = Explorer(
         local_path("model", model),
         k,
-        table=None if table is None else table_source("TABLE", table, database),
-        root=o.root_of(root),
+        table=None if table is None else table_source("TABLE", table, options["database"]),
         most=check_integer("--most", most),
-        log=print_progress,
-        index=index,
-        encoders=o.parse_encoders(encoder),
+        **o.opened(options),
     )
     explorer.suspects(), explorer.map()  # so that the page does not wait for them
     page = ExplorePage(explorer, port)
-    output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it", markup=False)
+    output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it")
     page.serve()

@@ -1,7 +1,7 @@
 """``vicinal export``: a model in a form that other programs run."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from vicinal.cli.output import print_json, print_rows
 @app.command(
     epilog="Examples: vicinal export houses-model --onnx houses.onnx  |  vicinal export houses-model --mlflow houses"
 )
+@o.with_options(o.AGAIN, {"as_json": o.RUN["as_json"]})
 def export(
     model: Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")],
     *,
@@ -23,9 +24,7 @@ def export(
     mlflow: Annotated[
         str | None, typer.Option(help="Folder to write: the whole model, for MLflow's pyfunc.", metavar="FOLDER")
     ] = None,
-    index: o.IndexAgain = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
+    **options: Any,
 ) -> None:
     """Write the encoder and projector for programs without torch (--onnx), or a whole model for MLflow (--mlflow).
 
@@ -40,11 +39,11 @@ def export(
         raise ValueError(f"export: expected one of --onnx and --mlflow, got {'none' if onnx is None else 'both'}")
     if mlflow is not None:
         save_mlflow(local_path("model", model), local_path("--mlflow", mlflow, written=True))
-        output.print(f"{mlflow}: a model for mlflow.pyfunc.load_model", markup=False)
+        output.print(f"{mlflow}: a model for mlflow.pyfunc.load_model")
         return
     path = local_path("--onnx", str(onnx), written=True)
-    inputs = export_onnx(local_path("model", model), path, index=index, encoders=o.parse_encoders(encoder))
-    if as_json:
+    inputs = export_onnx(local_path("model", model), path, **o.again(options))
+    if options["as_json"]:
         print_json([asdict(one) for one in inputs])
         return
     rows = [[one.name, one.dtype, ", ".join(map(str, one.shape)), one.meaning] for one in inputs]

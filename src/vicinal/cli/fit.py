@@ -68,7 +68,7 @@ def fit(
             print_json(plan_json(planned))
         else:
             print_plan(planned, output)
-            output.print("Nothing was trained or written.", markup=False)
+            output.print("Nothing was trained or written.")
         return
     with shown_progress(quiet=quiet, verbose=options["verbose"], as_json=as_json) as shown:
 
@@ -143,7 +143,7 @@ def print_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> No
             f"{steps['patience']} epochs without improvement (max. {steps['max_epochs']})."
         )
     for line in lines:
-        console.print(line, markup=False)
+        console.print(line)
 
 
 def print_table_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> None:
@@ -154,9 +154,9 @@ def print_table_plan(plan: "FitPlan", console: "Console", *, whole: bool = True)
     rows = [(name, c.kind, plan.encoders.get(name, ""), c.reason) for name, c in columns.items()]
     print_columns(rows, console, whole=whole)
     sizes = {use: count for use, count in plan.sizes.items() if count or use != "validation"}
-    console.print(_rows_sentence(table.task, plan.opened, sizes), markup=False)
+    console.print(_rows_sentence(table.task, plan.opened, sizes))
     for reason, count in table.dropped_counts.items():
-        console.print(f"{counted(count, 'row')} left out: {reason}", markup=False)
+        console.print(f"{counted(count, 'row')} left out: {reason}")
 
 
 def _rows_sentence(task: str, opened: "OpenTable", sizes: "Mapping[str, int]", folds: int | None = None) -> str:
@@ -184,25 +184,25 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
         rows = [(c.name, c.kind, c.encoder, c.reason) for c in record.column_list]
         print_columns(rows, output, whole=whole)
         folds = None if record.split_sizes["validation"] else model.folds_
-        output.print(_rows_sentence(record.task, outcome.opened, record.split_sizes, folds), markup=False)
+        output.print(_rows_sentence(record.task, outcome.opened, record.split_sizes, folds))
         for reason, count in record.dropped.items():
-            output.print(f"{counted(count, 'row')} left out: {reason}", markup=False)
+            output.print(f"{counted(count, 'row')} left out: {reason}")
     if record.duplicates or whole:
-        output.print(record.duplicates or "No duplicate rows.", markup=False)
+        output.print(record.duplicates or "No duplicate rows.")
     for leak in outcome.opened.leaks:
-        output.print(f"Check: {leak.sentence}", markup=False)
+        output.print(f"Check: {leak.sentence}")
     if whole:
         _print_scores(outcome)
     notes = ("Baselines", "Classes", "Groups") if whole else ("Classes", "Groups")
     for note in record.notes:
         if note.startswith((*notes, f"By {model.fair},")):
-            output.print(note, markup=False)
+            output.print(note)
     for one in (record, *outcome.further):
         said = verdict_sentence(one) or _score_words(one)
-        output.print(f"{one.target_name}: {said}" if outcome.further else said, markup=False)
+        output.print(f"{one.target_name}: {said}" if outcome.further else said)
     if outcome.folder is not None:
-        output.print(f"model   {outcome.folder}", markup=False)
-        output.print(f"report  {outcome.folder / 'report.html'}", markup=False)
+        output.print(f"model   {outcome.folder}")
+        output.print(f"report  {outcome.folder / 'report.html'}")
 
 
 def _score_words(record: "FitRecord") -> str:
@@ -219,4 +219,4 @@ def _print_scores(outcome: "FitOutcome") -> None:
         print_scores(f"{one.target_name}: {where}" if outcome.further else where, one.scores)
     if rows and record.out_of_fold:
         listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())
-        output.print(f"Out of fold, each row predicted without its fold: {listed}", markup=False)
+        output.print(f"Out of fold, each row predicted without its fold: {listed}")

@@ -110,15 +110,15 @@ def _print_outcome(outcome: "LearnOutcome", *, whole: bool) -> None:
         f"{count} {use}" + (f" ({record.classes[use]} classes)" if use in record.classes else "")
         for use, count in record.rows.items()
     ]
-    output.print(f"Similar rows share their {record.same}. Rows: {', '.join(sizes)}.", markup=False)
+    output.print(f"Similar rows share their {record.same}. Rows: {', '.join(sizes)}.")
     for reason, count in record.dropped.items():
-        output.print(f"{counted(count, 'row')} left out: {reason}", markup=False)
+        output.print(f"{counted(count, 'row')} left out: {reason}")
     if whole:
         heading, *lines = list(zip(*score_rows(record), strict=True))  # a line for each measure: it fits a terminal
         shown = [[measure, value, *(other.partition(" (")[0] for other in others)] for measure, value, *others in lines]
         print_rows("Retrieval among the test rows (95 % bootstrap intervals)", list(heading), shown)
     for sentence in (*learned_findings(record), *(record.notes if whole else ())):
-        output.print(sentence, markup=False)
+        output.print(sentence)
     if outcome.folder is not None:
-        output.print(f"model   {outcome.folder} ({len(outcome.model.bank_)} rows in its bank)", markup=False)
-        output.print(f"report  {outcome.folder / 'report.html'}", markup=False)
+        output.print(f"model   {outcome.folder} ({len(outcome.model.bank_)} rows in its bank)")
+        output.print(f"report  {outcome.folder / 'report.html'}")

@@ -51,6 +51,6 @@ def show(
     figure = link_figure(curve, link)
     with replaced_file(out) as aside:
         figure.savefig(aside, format=out.suffix[1:], dpi=150)
-    output.print(f"picture  {out}", markup=False)
+    output.print(f"picture  {out}")
     if curve.note:
-        output.print(curve.note, markup=False)
+        output.print(curve.note)

@@ -55,9 +55,9 @@ def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = N
         if rows:
             print_rows(METHOD_KINDS[one], _HEADINGS, rows, numbers=False, names=True)
     if not sheets:
-        output.print(f"none takes {labels}: {LABELS[labels or 'none']}", markup=False)
+        output.print(f"none takes {labels}: {LABELS[labels or 'none']}")
     if kind == "losses":
-        output.print("vicinal losses show NAME tells more; --kind miners and --kind samplers list those", markup=False)
+        output.print("vicinal losses show NAME tells more; --kind miners and --kind samplers list those")
 
 
 def _kinds(kind: str) -> tuple[str, ...]:
@@ -90,22 +90,22 @@ def show(
 def _print_sheet(sheet: "MethodSheet") -> None:
     from vicinal.report import LABELS
 
-    output.print(f"\n[bold]{sheet.name}[/bold] ({sheet.kind}: {sheet.family})")
+    output.print(f"\n[bold]{sheet.name}[/bold] ({sheet.kind}: {sheet.family})", markup=True)
     for paragraph in (sheet.summary, sheet.formula, *sheet.more):
         if paragraph:
-            output.print(f"\n  {paragraph}", markup=False)
+            output.print(f"\n  {paragraph}")
     if sheet.settings:
         output.print()
         print_rows(
             "Settings", ["name", "default", "meaning and range"], [list(s) for s in sheet.settings], numbers=False
         )
     labels = "; ".join(f"{label} ({LABELS[label]})" for label in sheet.labels)
-    output.print(f"labels    {labels}", markup=False)
-    output.print(f"used by   {sheet.used}", markup=False)
-    output.print(f"paper     {sheet.paper or '-'}", markup=False)
-    output.print(f"verified  against {sheet.verified}" if sheet.verified else "verified  -", markup=False)
+    output.print(f"labels    {labels}")
+    output.print(f"used by   {sheet.used}")
+    output.print(f"paper     {sheet.paper or '-'}")
+    output.print(f"verified  against {sheet.verified}" if sheet.verified else "verified  -")
     output.print("\nuse", style="bold")
     for line in sheet.python.splitlines():
-        output.print(f"    {line}" if line else "", markup=False)
+        output.print(f"    {line}" if line else "")
     if sheet.command:
-        output.print(f"\n    {sheet.command}", markup=False)
+        output.print(f"\n    {sheet.command}")

@@ -201,7 +201,7 @@ def _add(folder: "Path", options: Mapping[str, Any]) -> None:
         lines.append(f"{row[side]} is {row[other]} ({row['probability']:.1%}){within}")
     more = f", of which {_LISTED} are listed" if len(links) > _LISTED else ""
     for line in [*lines, f"{counted(len(links), 'link')} added to {folder / 'links.csv'}{more}"]:
-        output.print(line, markup=False)
+        output.print(line)
 
 
 def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: Mapping[str, Any]) -> None:
@@ -217,13 +217,13 @@ def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: 
     outcome = reviewer.match()
     print_outcome(outcome, folder, whole=options["verbose"])
     if not len(outcome.review):
-        output.print("no pairs to label, so no page", markup=False)
+        output.print("no pairs to label, so no page")
         return
-    output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it", markup=False)
+    output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it")
     page.serve()
     if reviewer.count:
-        output.print(f"{reviewer.count} pairs labelled in {folder / 'answered.csv'}; to match with them:", markup=False)
-        output.print(f"        {command}", markup=False)
+        output.print(f"{reviewer.count} pairs labelled in {folder / 'answered.csv'}; to match with them:")
+        output.print(f"        {command}")
 
 
 def said_again(context: typer.Context) -> str:
@@ -275,22 +275,21 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
         print_rows("Candidate recall on labelled matches", ["candidates", "share"], rows)
     notes = [note for note in record.notes if whole or note.startswith(_WARNINGS)]
     for sentence in (*match_findings(record), *notes):
-        output.print(sentence, markup=False)
+        output.print(sentence)
     to_label = len(outcome.review)
     if record.clusters and whole:
         rows = [[str(size), f"{count:,}"] for size, count in sorted(record.clusters.items())]
         print_rows("Clusters", ["rows", "clusters"], rows)
     elif several := {size: count for size, count in record.clusters.items() if size > 1}:
         alone, count = record.clusters.get(1, 0), sum(several.values())
-        output.print(f"{count:,} clusters of 2 to {max(several):,} rows; {alone:,} rows without a copy", markup=False)
-    output.print(f"matcher {folder}", markup=False)
+        output.print(f"{count:,} clusters of 2 to {max(several):,} rows; {alone:,} rows without a copy")
+    output.print(f"matcher {folder}")
     for name, words in {"links.csv": "", "review.csv": f" ({to_label} doubtful pairs)", "report.html": ""}.items():
-        output.print(f"        {folder / name}{words}", markup=False)
+        output.print(f"        {folder / name}{words}")
     if not sum(record.pairs) and to_label and command:
         output.print(
             "No labels: these are estimates. Label pairs with --review, or in the column match of review.csv, and run "
-            f"again:\n        {command}",
-            markup=False,
+            f"again:\n        {command}"
         )
 
 

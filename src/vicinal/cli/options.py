@@ -5,6 +5,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
@@ -30,18 +31,25 @@ def option(
     return Annotated[kind, typer.Option(*names, help=sentence, rich_help_panel=panel, **further)], default
 
 
-def of_settings(kind: type, panel: str, *names: str, **kinds: Any) -> Options:
+def of_settings(
+    kind: type, panel: str | None, *names: str, options: Mapping[str, str] = MappingProxyType({}), **kinds: Any
+) -> Options:
     """Options that are settings of estimators, with defaults and sentences of :mod:`vicinal.settings`.
 
     Args:
         kind: the settings.
         panel: of ``--help``.
         *names: of the settings.
+        options: names of options that are not those of their settings.
         **kinds: types of those that a text stands for.
     """
     chosen = [(one, kinds.get(one.name, one.type), dict(one.metadata)) for one in fields(kind) if one.name in names]
+
+    def named(setting: str) -> list[str]:
+        return [options[setting]] if setting in options else []
+
     return {
-        one.name: option(taken, its["sentence"], panel, default=one.default, metavar=its["metavar"])
+        one.name: option(taken, its["sentence"], panel, *named(one.name), default=one.default, metavar=its["metavar"])
         for one, taken, its in sorted(chosen, key=lambda each: names.index(each[0].name))
     }
 
@@ -243,13 +251,11 @@ FIT: Options = {
 }
 """What only ``vicinal fit`` has."""
 
-MODEL: Options = {
-    "root": (Root, None),
-    "database": (Database, None),
-    "index": (IndexAgain, None),
-    "encoder": (EncoderAgain, None),
-}
-"""How a model is opened, and the rows that it is asked about."""
+AGAIN: Options = {"index": (IndexAgain, None), "encoder": (EncoderAgain, None)}
+"""How a model is opened."""
+
+MODEL: Options = {"root": (Root, None), "database": (Database, None), **AGAIN}
+"""The same, and how the rows that it is asked about are read."""
 
 AIM: Options = {
     "link": option(
@@ -385,14 +391,15 @@ def _is_named(context: typer.Context, option: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
+def again(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What workflows that open a model take, of the options ``AGAIN``."""
+    return {"index": options["index"], "encoders": parse_encoders(options["encoder"])}
+
+
 def opened(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What workflows that open a model take, of the options ``MODEL`` and ``ANSWER``."""
-    return {
-        "root": root_of(options["root"]),
-        "index": options["index"],
-        "encoders": parse_encoders(options["encoder"]),
-        "log": (lambda line: None) if options["quiet"] else print_progress,
-    }
+    """The same of the options ``MODEL`` and ``ANSWER``."""
+    log = (lambda line: None) if options.get("quiet") else print_progress
+    return {"root": root_of(options["root"]), **again(options), "log": log}
 
 
 def aim_of(options: Mapping[str, Any]) -> dict[str, Any] | None:

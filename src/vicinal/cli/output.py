@@ -7,16 +7,15 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 
-out = Console(highlight=False, soft_wrap=True)
-progress = Console(stderr=True, highlight=False, soft_wrap=True)
+_PLAIN: Any = {"highlight": False, "markup": False, "soft_wrap": True}  # texts are shown as they are, brackets too
+out, progress = Console(**_PLAIN), Console(stderr=True, **_PLAIN)
 
 
 def print_progress(line: str) -> None:
     """Print a line of progress on standard error."""
-    progress.print(line, style="dim", markup=False)
+    progress.print(line, style="dim")
 
 
 def print_json(value: Any) -> None:
@@ -56,7 +55,7 @@ def print_rows(
             heading, justify="right" if right else "left", overflow="fold", no_wrap=right or (names and place == 0)
         )
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     console.print(table)
 
 
@@ -71,7 +70,7 @@ def print_columns(rows: Sequence[tuple[str, str | None, str, str]], console: Con
     left = [name for name, kind, _, _ in rows if not kind]
     names = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
     out = f"; {len(left)} left out ({names})" if left else ""
-    console.print(f"Columns: {sum(kinds.values())} used ({listed}){out}; -v lists them", markup=False)
+    console.print(f"Columns: {sum(kinds.values())} used ({listed}){out}; -v lists them")
 
 
 _NAMED = 3

@@ -106,4 +106,4 @@ def predict(
             with written.open(encoding="utf-8", newline="") as file:
                 shutil.copyfileobj(file, sys.stdout)
         else:
-            output.print(f"{rows} predictions in {out}", markup=False)
+            output.print(f"{rows} predictions in {out}")

@@ -181,5 +181,5 @@ def _as_typed(wrong: BaseException, arguments: list[str]) -> str:
 
 
 def _end(message: str) -> int:
-    progress.print(f"error: {message}", style="red", markup=False)
+    progress.print(f"error: {message}", style="red")
     return 2

@@ -139,10 +139,10 @@ def recommend(
         print_json({"folder": str(folder), "scores": model.scores_, "report": lines})
         return
     for line in lines:
-        output.print(line, markup=False)
-    output.print(f"recommender {folder}", markup=False)
+        output.print(line)
+    output.print(f"recommender {folder}")
     for name in (RECOMMENDED, REPORT):
-        output.print(f"            {folder / name}", markup=False)
+        output.print(f"            {folder / name}")
 
 
 def print_recommended(table: "pd.DataFrame", *, as_json: bool) -> None:
@@ -154,7 +154,7 @@ def print_recommended(table: "pd.DataFrame", *, as_json: bool) -> None:
         lines = [[str(rank), str(one), f"{score:.3f}", by] for _, rank, one, score, by in rows.itertuples(index=False)]
         print_rows(f"For {name}", ["", "item", "score", "by"], lines, numbers=False)
     if not len(table):
-        output.print("nothing to recommend: no item of this kind that was not clicked", markup=False)
+        output.print("nothing to recommend: no item of this kind that was not clicked")
 
 
 def print_reasons(reasons: "Reasons", item: str, *, as_json: bool) -> None:
@@ -164,7 +164,7 @@ def print_reasons(reasons: "Reasons", item: str, *, as_json: bool) -> None:
         records = {name: table.to_dict("records") for name, table in tables.items()}
         print_json({"item": item, "score": reasons.score, "by": reasons.by, **records})
         return
-    output.print(f"{item}: score {reasons.score:.3f}, by {reasons.by}", markup=False)
+    output.print(f"{item}: score {reasons.score:.3f}, by {reasons.by}")
     titles = {
         "clicks": "Items that the user clicked; their shares sum to the score",
         "neighbors": "Items that it is like by its columns; their shares sum to the score",

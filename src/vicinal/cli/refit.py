@@ -43,11 +43,11 @@ def refit(
         print_json(asdict(outcome))
         return
     for sentence in (outcome.basis, *outcome.notes):
-        output.print(sentence, markup=False)
+        output.print(sentence)
     print_scores("Both models on these rows", outcome.scores)
     name = {"mse": "MSE", "log_loss": "Log loss"}[outcome.error]
     side = "above" if outcome.change > 0 else "below"
     change = f"{abs(outcome.change):.4g} {side} that of the old one (standard error {outcome.doubt:.4g})"
-    output.print(f"{name} of the new model: {change}.", markup=False)
+    output.print(f"{name} of the new model: {change}.")
     said = f"{model} is the new model, with {outcome.rows.get('bank', 0):,} rows in its bank"
-    output.print(said if outcome.replaced else f"{model} stays as it was; --even-if-worse replaces it", markup=False)
+    output.print(said if outcome.replaced else f"{model} stays as it was; --even-if-worse replaces it")

@@ -99,7 +99,7 @@ def search(
         result = searcher.ids(row_id or []) if source is None else searcher.table(source)
     if path is not None:
         write_table(result.flat(), path)
-        output.print(f"{sum(map(len, result.hits))} hits of {len(result.queries)} queries in {out}", markup=False)
+        output.print(f"{sum(map(len, result.hits))} hits of {len(result.queries)} queries in {out}")
     if options["as_json"]:
         print_json(result.records())
     elif path is None:

@@ -48,8 +48,8 @@ def _print_folder(shown: dict[str, Any]) -> None:
     if shown.get("journal"):
         journal = shown["journal"]
         lines["journal"] = f"{journal['records']} changes, {size_words(journal['bytes'])}; --changes lists them"
-    output.print(str(shown["model"]), style="bold", markup=False)
-    output.print(str(lines), markup=False)
+    output.print(str(shown["model"]), style="bold")
+    output.print(str(lines))
     columns = [[name, column["kind"], column["encoder"]] for name, column in shown["columns"].items()]
     print_rows("Columns", ["column", "taken for", "encoder"], columns, numbers=False)
     if shown["kind"] != "model":
@@ -60,7 +60,7 @@ def _print_folder(shown: dict[str, Any]) -> None:
     elif shown["scores"]:
         print_scores("Scores, measured when it was made", shown["scores"])
     for note in shown.get("notes", []):
-        output.print(note, markup=False)
+        output.print(note)
     sizes = [[name, size_words(size)] for name, size in shown["files"].items()]
     print_rows(f"{size_words(shown['bytes'])} in {len(sizes)} files", ["file", "size"], sizes)
 

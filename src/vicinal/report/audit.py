@@ -12,7 +12,7 @@ from vicinal.core.files import replace_text
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
 from vicinal.report import figures
 from vicinal.report.page import several_reliability
-from vicinal.report.records import AuditRecord, Copies, Suspect
+from vicinal.report.records import AuditRecord, Suspect
 from vicinal.report.tables import CLASS_HEADINGS, class_rows, fit_table
 from vicinal.report.text import clean, metric_name, number, one_line, percent
 from vicinal.report.theme import (
@@ -34,43 +34,28 @@ if TYPE_CHECKING:
 
 
 def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, whole or not at all.
-
-    Returns:
-        The path.
-    """
-    return replace_text(path, audit_html(record))
-
-
-def audit_html(record: AuditRecord) -> str:
-    """The page of ``record`` as HTML text."""
+    """Write the page of ``record`` to ``path``, whole or not at all, and return the path."""
     table = fit_table(record)
-    return rendered(
+    page = rendered(
         "audit.html",
         record,
-        model=one_line(record.model, 80),
-        target=one_line(record.target_name, 60),
-        numeric=record.task == "regression",
         error=error_name(record),
         class_headings=CLASS_HEADINGS,
         by_class=class_rows(record.by_class),
-        tiles=[(metric_name(metric), number(value, 3)) for metric, value in record.scores.items()],
         beside=table[1:],
         metrics=table[0][1:],
         findings=audit_findings(record),
-        slices=[_slice(part) for part in record.slices[:25]],
-        target_slices=[_slice(part) for part in record.target_slices],
         periods=[period_cells(period) for period in record.periods],
         coverage=[_level(level) for level in record.coverage],
-        attribute=one_line(record.fairness.get("attribute", ""), 40),
         groups=fairness_cells(record.fairness),
         sets=[(name, percent(v["covered"]), number(v["size"], 3)) for name, v in record.class_sets.items()],
         hubs=[[shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs],
         suspects=[_suspect(suspect) for suspect in worth_checking(record.suspects)],
         suspicious=suspects_sentence(record.suspects),
-        copies=[_copies(copies) for copies in record.copies],
+        label=_label,
         pictures=_pictures(record),
     )
+    return replace_text(path, page)
 
 
 def error_name(record: AuditRecord) -> str:
@@ -219,11 +204,6 @@ def fairness_cells(fairness: Any) -> list[list[str]]:
     ]
 
 
-def _slice(part: Any) -> list[Any]:
-    span = "" if np.isnan(part.low) else f"{number(part.low, 3)} to {number(part.high, 3)}"
-    return [one_line(part.column, 40), one_line(part.value, 60), part.rows, number(part.error, 3), span, part.ratio]
-
-
 def _suspect(s: Suspect) -> list[str]:
     labels = [_label(label) for label in (s.label, s.expected, s.neighbors)]
     return [shown(s.row), s.part, *labels, number(s.score, 3) if s.chance is None else percent(s.chance), s.shown]
@@ -232,20 +212,6 @@ def _suspect(s: Suspect) -> list[str]:
 def _level(level: Any) -> list[str]:
     by_part = ", ".join(percent(share) for share in level["by_part"])
     return [percent(level["coverage"]), percent(level["covered"]), by_part, number(level["width"], 3)]
-
-
-def _copies(copies: Copies) -> dict[str, Any]:
-    places = [
-        f"{row} ({part}, {_label(label)})"
-        for row, part, label in zip(copies.rows, copies.parts, copies.labels, strict=True)
-    ]
-    return {
-        "what": one_line(copies.what, 60),
-        "rows": one_line(" = ".join(places[:8]), 400),
-        "across": copies.across,
-        "conflicting": copies.conflicting,
-        "distance": "" if copies.distance == 0 else number(copies.distance, 2),
-    }
 
 
 def _label(label: Any) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from vicinal.report.differences import Piece, differences
 from vicinal.report.records import Cell, Neighbor, NeighborPanel
-from vicinal.report.text import decimals_for, fixed, number, one_line, percent, round_to_sum
+from vicinal.report.text import decimals_for, fixed, label_text, number, one_line, percent, plus, round_to_sum
 
 _REASONS = 2
 """Columns that an adjustment is said to come from."""
@@ -74,8 +74,7 @@ def signed(value: float, decimals: int | None = None) -> str:
     >>> signed(3.14159), signed(-20), signed(0.004, 1), signed(0)
     ('+3.14', '-20', '0.0', '0')
     """
-    text = number(value, 3) if decimals is None else fixed(value, decimals)
-    return text if text.startswith("-") or not text.strip("0.,") else f"+{text}"
+    return plus(number(value, 3) if decimals is None else fixed(value, decimals))
 
 
 def reasons(adjustments: Mapping[str, float]) -> str:
@@ -105,7 +104,7 @@ def grid_view(panel: NeighborPanel) -> Grid | None:
     plain = panel.scale in ("none", "power")
     return Grid(
         heads=[f"row {one_line(one.id, 24)}" if one.id else f"comparable {at}" for at, one in enumerate(rows, 1)],
-        labels=[_label(one.label) for one in rows],
+        labels=[label_text(one.label) for one in rows],
         lines=[
             GridLine(
                 one_line(name, 40),
@@ -143,8 +142,7 @@ def _added(one: Neighbor, first: list[str], rest: list[str], decimals: int) -> l
     """What each of the first columns adds, and the others together, rounded so that they add up."""
     values = [one.adjustments.get(name, 0.0) for name in first]
     values.append(sum(one.adjustments.get(name, 0.0) for name in rest))
-    shown = round_to_sum(values, sum(values), decimals)
-    return [text if text.startswith("-") or not text.strip("0.,") else f"+{text}" for text in shown]
+    return [*map(plus, round_to_sum(values, sum(values), decimals))]
 
 
 def _adjusted(one: Neighbor, decimals: int | None) -> str:
@@ -159,7 +157,3 @@ def _cell(one: Neighbor, name: str, query: Mapping[str, Cell], adds: str) -> Gri
 
 def _text(cell: Cell, limit: int = _CELL) -> str:
     return "…" if isinstance(cell, bytes) else one_line(cell, limit) or "(empty)"
-
-
-def _label(label: float | str) -> str:
-    return one_line(label, 60) if isinstance(label, str) else number(float(label))

@@ -9,7 +9,7 @@ from vicinal.core.checks import short_text
 from vicinal.report.comparables import COLUMNS, WEIGHT, GridLine, beside, grid_view, reasons
 from vicinal.report.pairs import ShownPair, pair_view
 from vicinal.report.records import Cell, NeighborPanel
-from vicinal.report.text import number, one_line, percent
+from vicinal.report.text import label_text, number, one_line, percent
 from vicinal.report.theme import Part
 
 _LETTERS = 60
@@ -54,9 +54,11 @@ def panel_part(panel: NeighborPanel) -> Part:
     listed, trend, grid = panel.listed[:_WIDTH], panel.trend, grid_view(panel)
     heads = [f"row {one_line(one.id, 24)}" for one in listed]
     predicted = panel.said or panel.prediction
-    said = one_line(predicted, 60) if isinstance(predicted, str) else number(float(predicted))
-    labels = [one_line(one.label, 60) if isinstance(one.label, str) else number(float(one.label)) for one in listed]
-    above, below = [("label", f"predicted {said}", labels)], [(WEIGHT, "", [percent(one.weight) for one in listed])]
+    labels = [label_text(one.label) for one in listed]
+    above, below = (
+        [("label", f"predicted {label_text(predicted)}", labels)],
+        [(WEIGHT, "", [percent(one.weight) for one in listed])],
+    )
     lines: Sequence[GridLine]
     if grid is None:
         lines = beside(panel.query, [one.row for one in listed])

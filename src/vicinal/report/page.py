@@ -37,13 +37,15 @@ from vicinal.report.text import (
     clean,
     decimals_for,
     fixed,
+    label_text,
     metric_name,
     number,
     one_line,
     percent,
+    plus,
     round_to_sum,
 )
-from vicinal.report.theme import Picture, picture, rendered, sample_note, shown
+from vicinal.report.theme import Picture, picture, rendered, sample_note
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -64,11 +66,7 @@ _TUNED = ("chosen by cross-validation.", "chosen on the validation rows.")
 
 
 def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, whole or not at all.
-
-    Returns:
-        The path.
-    """
+    """Write the page of ``record`` to ``path``, whole or not at all, and return the path."""
     return replace_text(path, page_html(record))
 
 
@@ -81,17 +79,11 @@ def page_html(record: FitRecord) -> str:
         "fit.html",
         record,
         verdict=verdict_sentence(record),
-        coverage=[
-            (percent(level["coverage"]), percent(level["covered"]), number(level["width"], 3))
-            for level in record.coverage
-        ],
         examples=[_example_row(example) for example in record.examples],
         intervals=any(example.interval is not None for example in record.examples),
         script=Markup(script),  # noqa: S704  this package's
         script_hash=f"sha256-{digest}",
-        target=one_line(record.target_name, 60),
         findings=findings(record),
-        tiles=_tiles(record),
         table=fit_table(record),
         bars=_bars(record),
         class_headings=CLASS_HEADINGS,
@@ -100,9 +92,7 @@ def page_html(record: FitRecord) -> str:
         importance=drawn[2],
         held_out=drawn[1],
         pictures=[*drawn[0], *drawn[1][1:]],
-        slices=[slice_cells(part) for part in record.slices],
         error="squared error" if record.task == "regression" else "Hamming loss" if record.several else "error rate",
-        columns=[[shown(part) if part else "" for part in _column(c)] for c in record.columns],
         duplicates=clean(record.duplicates),
         limits=limits(record),
         notes=[clean(note) for note in record.notes if not note.endswith(_TUNED)],
@@ -113,7 +103,7 @@ def page_html(record: FitRecord) -> str:
 def _example_row(example: Example) -> tuple[str, str, str, str, str, bool]:
     """A row of the search: id, cells, truth, prediction, one of F1, probability, interval, error, and if it is bad."""
     cells = one_line(" · ".join(f"{name} {text}" for name, text in example.cells.items() if text), 240)
-    target, guess = _label(example.target), _label(example.prediction)
+    target, guess = label_text(example.target), label_text(example.prediction)
     said, bad = "", False
     if example.f1 is not None:
         said, bad = percent(example.f1), example.f1 < 1
@@ -127,15 +117,6 @@ def _example_row(example: Example) -> tuple[str, str, str, str, str, bool]:
     return one_line(example.id, 40), cells, target, guess, said, bad
 
 
-def _column(column: Any) -> tuple[str, str, str, str]:
-    return column.name, column.kind or "left out", column.encoder, column.reason
-
-
-def _tiles(record: FitRecord) -> list[tuple[str, str]]:
-    """The model's own scores, as name and value."""
-    return [(metric_name(metric), number(value, 3)) for metric, value in record.scores["model"].items()]
-
-
 def _bars(record: FitRecord) -> dict[str, Any] | None:
     """Lengths of the bars of the main metric, from 0 to 100; None if it has no scale that starts at 0."""
     metric = main_metric(record)
@@ -147,11 +128,6 @@ def _bars(record: FitRecord) -> dict[str, Any] | None:
     rows = [(method_name(m, record), round(100 * values[m] / top, 2), number(values[m]), m == "model") for m in ordered]
     better = "longer is better" if HIGHER_IS_BETTER[metric] else "shorter is better"
     return {"name": metric_name(metric), "better": better, "rows": rows}
-
-
-def slice_cells(part: Any) -> tuple[str, str, int, str, float]:
-    """A group of rows: column, value, number of rows, mean error, and that over the average."""
-    return one_line(part.column, 40), one_line(part.value, 40), part.rows, number(part.error, 3), part.ratio
 
 
 def pictures(record: FitRecord) -> tuple[list[Picture], list[Picture], list[Picture]]:
@@ -406,8 +382,8 @@ def panel_view(panel: NeighborPanel) -> PanelView:
         title=one_line(panel.title, 60),
         id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
         cells=cells(panel.query, 400),
-        prediction=total if numeric and total and panel.scaled is None else _label(panel.said or panel.prediction),
-        target="" if panel.target is None else _label(panel.target),
+        prediction=total if numeric and total and panel.scaled is None else label_text(panel.said or panel.prediction),
+        target="" if panel.target is None else label_text(panel.target),
         error=_error(panel) if numeric else "",
         right=None if numeric or panel.target is None else (panel.said or str(panel.prediction)) == str(panel.target),
         neighbors=lines,
@@ -424,14 +400,10 @@ def panel_view(panel: NeighborPanel) -> PanelView:
 
 def _total_of_class(panel: NeighborPanel) -> str:
     """What the contributions to a class sum to."""
-    name = _label(panel.prediction)
+    name = label_text(panel.prediction)
     if panel.scale not in ("softmax", "power") or panel.probability is None:
         return f"probability of {name}"
     return f"score of {name}, which makes its probability {percent(panel.probability)}"
-
-
-def _label(label: Label) -> str:
-    return one_line(label, 60) if isinstance(label, str) else number(float(label))
 
 
 def _error(panel: NeighborPanel) -> str:
@@ -439,8 +411,7 @@ def _error(panel: NeighborPanel) -> str:
     if panel.target is None or isinstance(panel.target, str):
         return ""
     error = float(panel.prediction) - float(panel.target)
-    text = fixed(error, decimals_for([float(panel.prediction), float(panel.target)]))
-    return text if text.startswith("-") or not text.strip("0.,") else f"+{text}"
+    return plus(fixed(error, decimals_for([float(panel.prediction), float(panel.target)])))
 
 
 def _lines(
@@ -462,12 +433,12 @@ def _lines(
     lines = [
         NeighborView(
             cells(neighbor.row, 120),
-            _label(neighbor.label),
+            label_text(neighbor.label),
             percent(neighbor.weight),
             bar(neighbor.weight),
             text,
             one_line(neighbor.id, 40),
-            "" if neighbor.adjusted is None else _label(neighbor.adjusted),
+            "" if neighbor.adjusted is None else label_text(neighbor.adjusted),
             reasons(neighbor.adjustments),
         )
         for neighbor, text in zip(listed, shown, strict=False)
@@ -507,7 +478,7 @@ def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
         Mark(
             place(label),
             round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
-            f"{'adjusted ' if adjusted else ''}label {_label(label)}, weight {percent(neighbor.weight)}",
+            f"{'adjusted ' if adjusted else ''}label {label_text(label)}, weight {percent(neighbor.weight)}",
         )
         for neighbor, label in zip(listed, labels, strict=True)
     ]

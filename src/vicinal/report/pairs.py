@@ -9,7 +9,7 @@ from typing import Any
 from vicinal.report.differences import Piece, differences
 from vicinal.report.page import cells as views
 from vicinal.report.records import Cell
-from vicinal.report.text import fixed, one_line, percent
+from vicinal.report.text import fixed, one_line, percent, plus
 from vicinal.report.theme import environment
 
 _CELL = 240
@@ -82,8 +82,7 @@ class Bar:
     @property
     def text(self) -> str:
         """The bits with their sign."""
-        text = fixed(self.bits, 1)
-        return text if text.startswith("-") or text == "0.0" else f"+{text}"
+        return plus(fixed(self.bits, 1))
 
 
 def bars(spans: Sequence[tuple[float, float]]) -> list[Bar]:

@@ -1,6 +1,6 @@
 """Plain records of a fit, a comparison and an audit: all that a report needs, already computed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -220,6 +220,12 @@ class ShownRecord:
     name: str
     target_name: str
     scores: Mapping[str, Any]
+    truth: NDArray[Any]
+
+    @property
+    def several(self) -> bool:
+        """Whether rows can have several classes."""
+        return self.truth.ndim == 2
 
     def _title(self) -> str:
         return f"{self.name}: {self.target_name}"
@@ -313,11 +319,6 @@ class FitRecord(ShownRecord):
     importance: Mapping[str, float] = field(default_factory=dict)
     importance_by: Literal["trend", "distance"] = "trend"
     slices: Sequence[Any] = ()
-
-    @property
-    def several(self) -> bool:
-        """Whether rows can have several classes."""
-        return self.truth.ndim == 2
 
     @property
     def column_list(self) -> list[Column]:
@@ -466,6 +467,11 @@ class Copies:
     labels: Sequence[Any]
     distance: float = 0.0
 
+    def places(self, label: Callable[[Any], str]) -> str:
+        """The first eight rows with part and label."""
+        rows = zip(self.rows, self.parts, self.labels, strict=True)
+        return " = ".join([f"{row} ({part}, {label(one)})" for row, part, one in rows][:8])
+
     @property
     def across(self) -> bool:
         """Whether a new row has a copy among the rows that the model has seen."""
@@ -562,11 +568,6 @@ class AuditRecord(ShownRecord):
     drift: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fairness: Mapping[str, Any] = field(default_factory=dict)
     by_class: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-    @property
-    def several(self) -> bool:
-        """Whether rows can have several classes."""
-        return self.truth.ndim == 2
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the arrays of the pictures, as dictionaries, lists, numbers and text."""

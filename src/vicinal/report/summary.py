@@ -83,11 +83,16 @@ class ModelSettings(ShownSettings):
     notes: _Notes = Field(default_factory=_Notes)
 
 
-class MatcherSettings(ShownSettings):
-    """Those of a matcher."""
-
+class _NotedSettings(ShownSettings):
     vicinal: str
     parameters: dict[str, JsonValue]
+    scores: dict[str, float] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+
+
+class MatcherSettings(_NotedSettings):
+    """Those of a matcher."""
+
     texts: list[str]
     numbers: list[str]
     media: dict[str, str]
@@ -95,22 +100,16 @@ class MatcherSettings(ShownSettings):
     labelled: int
     scorer: str | None = None
     threshold: float | None = None
-    scores: dict[str, float] = Field(default_factory=dict)
-    notes: list[str] = Field(default_factory=list)
 
 
-class RecommenderSettings(ShownSettings):
+class RecommenderSettings(_NotedSettings):
     """Those of a recommender."""
 
-    vicinal: str
-    parameters: dict[str, JsonValue]
     settings: tuple[float, float]
     users: int
     items: int
     clicks: int
     kernels: dict[str, dict[str, JsonValue]]
-    scores: dict[str, float] = Field(default_factory=dict)
-    notes: list[str] = Field(default_factory=list)
 
 
 def model_facts(config: ModelSettings, bank: int, held_out: int) -> dict[str, Any]:

@@ -69,6 +69,20 @@ def number(value: float, digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def label_text(label: float | str) -> str:
+    """A number, or the name of a class in one line."""
+    return one_line(label, 60) if isinstance(label, str) else number(float(label))
+
+
+def plus(text: str) -> str:
+    """A number as text with the sign of what is added.
+
+    >>> plus("3.1"), plus("-20"), plus("0.0")
+    ('+3.1', '-20', '0.0')
+    """
+    return text if text.startswith("-") or not text.strip("0.,") else f"+{text}"
+
+
 def compact(value: float) -> str:
     """``value`` for the tick of an axis.
 

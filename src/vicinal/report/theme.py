@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from vicinal.report.text import clean, duration, number, one_line
+from vicinal.report.text import clean, duration, metric_name, number, one_line, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,10 +190,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters["number"] = number
+    templates.filters |= {each.__name__: each for each in (number, duration, shown, one_line, percent, metric_name)}
     templates.filters["minus"] = lambda text: re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", str(text))
-    templates.filters["duration"] = duration
-    templates.filters["shown"] = shown
     return templates
 
 

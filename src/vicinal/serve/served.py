@@ -20,7 +20,7 @@ from vicinal.serve.pages import answer_of
 from vicinal.serve.requests import Add, Explain, Forget, Predict, Relabel, Search, read_body, table_of
 from vicinal.serve.settings import ServeSettings
 from vicinal.workflows.explore import LOOKS, Explorer
-from vicinal.workflows.predict import Answers, answer_rows, features_of, made_rows
+from vicinal.workflows.predict import Answers, AnswerSettings, answer_rows, features_of, made_rows
 
 CHANGES = ("add", "relabel", "forget")
 """What needs the token for changes."""
@@ -155,9 +155,9 @@ class ServedModel:
         if not hasattr(model, "predict"):
             raise ValueError(f"model: expected one that predicts, got {short(self.name)}, which only searches")
         frame = made_rows(model, table_of(model, body.rows))
-        settings: dict[str, Any] = {"explain": k, "elements": False, "coverage": body.interval, "keep": ()}
+        settings: AnswerSettings = {"explain": k, "coverage": body.interval, "aim": body.aim()}
         settings["include_own"] = True  # there is nobody who reads a log
-        return answer_rows(model, frame, **settings, aim=body.aim(), log=lambda line: None)
+        return answer_rows(model, frame, **settings)
 
     def _labels(self, model: BankedEstimator, frame: pd.DataFrame) -> list[Any]:
         if model.targets_ is not None:

@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from vicinal.core import short
 from vicinal.core.untrusted import Saved
+from vicinal.settings import ServerSettings
 
 SETTINGS, TOKEN, MEASURES = "VICINAL_SERVE", "VICINAL_TOKEN", "PROMETHEUS_MULTIPROC_DIR"
 """Environment variables: settings for the workers, the token for changes, and the folder of the workers' counters."""
@@ -33,14 +34,14 @@ class ServeSettings(Saved):
     """
 
     models: dict[str, str] = Field(min_length=1)
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8000
-    workers: Annotated[int, Field(ge=1, le=256)] = 1
+    host: str = ServerSettings.host
+    port: Annotated[int, Field(ge=0, le=65535)] = ServerSettings.port
+    workers: Annotated[int, Field(ge=1, le=256)] = ServerSettings.workers
     index: str | None = None
     encoders: dict[str, str] | None = None
-    most_bytes: PositiveInt = 32 << 20
-    most_rows: PositiveInt = 1000
-    rate: NonNegativeInt = 200
+    most_bytes: PositiveInt = ServerSettings.most_bytes
+    most_rows: PositiveInt = ServerSettings.most_rows
+    rate: NonNegativeInt = ServerSettings.rate
     allow_hosts: list[str] = Field(default_factory=list)
 
     def is_own_host(self, address: str) -> bool:

@@ -1,6 +1,5 @@
 """``vicinal discover``: rows of a table that fit no known class of a model, in groups to be named."""
 
-import platform
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -28,7 +27,7 @@ from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.out_of_fold import MOST, fold_positions
 from vicinal.report.discover import DiscoverRecord, FoundGroup, write_discover_page
 from vicinal.training.rows import spread
-from vicinal.version import __version__
+from vicinal.workflows.opening import made_with
 from vicinal.workflows.predict import features_of, identity_of, read_rows
 from vicinal.workflows.showing import shown_cells
 
@@ -155,7 +154,7 @@ def discover_table(
         vectors=rows.vectors.numpy()[new],
         labels=[] if discovery is None else [str(group + 1) for group in discovery.labels.tolist()],
         notes=notes,
-        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions=made_with(),
     )
     if out is None or not len(new):
         return Discovered(table, record, None, None)

@@ -13,7 +13,7 @@ import pandas as pd
 from vicinal.core import check_choice
 from vicinal.core.checks import check_integer, optional_import, short_text
 from vicinal.core.folders import CHANGES, SUMS, sha256
-from vicinal.workflows.predict import answer_rows, load_predictor, made_rows
+from vicinal.workflows.predict import AnswerSettings, answer_rows, load_predictor, made_rows
 
 Log = Callable[[str], None]
 
@@ -33,7 +33,7 @@ class BatchPredictor:
     Args:
         folder: of the model, as this machine sees it.
         root: folder that paths of images and sounds start from.
-        settings: of :func:`vicinal.workflows.predict.answer_rows`.
+        settings: of every batch.
         named: ``index`` and ``encoders``, see :func:`vicinal.estimators.load_model`.
         digest: the :func:`model_digest` of the folder.
 
@@ -42,7 +42,7 @@ class BatchPredictor:
     """
 
     def __init__(
-        self, folder: Path, root: Path | None, settings: Mapping[str, Any], named: Mapping[str, Any], digest: list[str]
+        self, folder: Path, root: Path | None, settings: AnswerSettings, named: Mapping[str, Any], digest: list[str]
     ) -> None:
         self.model, self.settings = load_predictor(folder, **named, several=True), settings
         self.model.root = root
@@ -52,7 +52,7 @@ class BatchPredictor:
     def predict(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         """The predictions of a batch as ``vicinal predict`` writes them, and the lines for its log."""
         lines: list[str] = []
-        answers = answer_rows(self.model, made_rows(self.model, frame), log=lines.append, **self.settings)
+        answers = answer_rows(self.model, made_rows(self.model, frame), lines.append, **self.settings)
         return answers.flat(), lines
 
 

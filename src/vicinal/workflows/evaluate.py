@@ -1,6 +1,5 @@
 """``vicinal evaluate``: audit a saved model on labelled rows: errors, coverage, hubs, suspicious labels, and copies."""
 
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,11 +13,9 @@ from torch import Tensor
 from vicinal.calibration import conformal_quantile, neighbor_spread
 from vicinal.core import short
 from vicinal.core.checks import check_integer
-from vicinal.core.seeding import seeded
 from vicinal.data import find_duplicates
 from vicinal.data.sources import table_name
 from vicinal.data.table import Table, check_column, prepare_table, without_weightless
-from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
@@ -38,16 +35,18 @@ from vicinal.heads.kinds import has_members
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import Copies, Hub
 from vicinal.report.records import AuditRecord, Part, Suspect
-from vicinal.version import __version__
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, places_of, shown_label
 from vicinal.workflows.measuring import (
     baseline_names,
     baseline_notes,
     fairness_of,
+    kept_vectors,
     threshold_notes,
     unknown_classes,
+    untrained_encoder,
 )
+from vicinal.workflows.opening import made_with
 from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows, separator_of
 
 Log = Callable[[str], None]
@@ -184,7 +183,7 @@ def audit_table(
         fairness={} if gap is None else {**asdict(gap), "sentence": gap.sentence},
         multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh, ours),
         notes=[*_notes(model, table), *tuned_notes, *threshold_notes(model), *(said if gap is None else [])],
-        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions=made_with(),
     )
 
 
@@ -412,12 +411,8 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
     Vectors and sets keep their fitted encoders, since the bank does not have their whole cells.
     """
     frame, rows = table.frame[list(model.kinds_)], model.bank_.rows[list(model.kinds_)]
-    with seeded(0):
-        fresh = build_table_encoder(model.kinds_, encoders=model.named_encoders()).encoders
-        pairs = zip(model.table_encoder.encoders, fresh, strict=True)
-        encoder = TableEncoder([old if old.kind in ("vector", "set") else new.fit(rows) for old, new in pairs])
-    store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
-    return encoder.features(frame, encoder.cache(encoder.prepare(frame, table.root), store=store))
+    encoder = untrained_encoder(model, model.kinds_, rows, ("vector", "set"))
+    return encoder.features(frame, kept_vectors(model, encoder, frame, table.root))
 
 
 def _shown(row: "pd.Series[Any]") -> str:

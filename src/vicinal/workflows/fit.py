@@ -1,7 +1,6 @@
 """``vicinal fit``: from a table to a model folder with its report."""
 
 import json
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +51,7 @@ from vicinal.workflows.opening import (
     draw_splits,
     fit_split,
     groups_sentence,
+    made_with,
     make_estimator,
     open_table,
     rows_of_the_table,
@@ -276,7 +276,7 @@ def fit_record(
         split_sizes=sizes,
         out_of_fold=measured.scores["model"] if is_out_of_fold else out_of_fold_scores(model),
         duration_s=duration,
-        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions=made_with(),
         notes=[
             *opened.notes,
             *(f"{leak.sentence}." for leak in opened.leaks),

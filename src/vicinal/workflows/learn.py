@@ -1,7 +1,6 @@
 """``vicinal learn``: from a table and a column that says what is alike to a model folder for search."""
 
 import json
-import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +22,9 @@ from vicinal.data import LeakWarning, Table, prepare_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.duplicates import table_fingerprint
 from vicinal.data.sets import join_columns
-from vicinal.data.table import table_kinds
 from vicinal.data.target import SEPARATOR, alike_labels
-from vicinal.encoders import PrincipalProjector
+from vicinal.encoders import Kind, PrincipalProjector
 from vicinal.encoders.kinds import ColumnKind
-from vicinal.estimators.inputs import left_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.learner import LABELS, EmbeddingLearner
 from vicinal.estimators.saving import write_model
@@ -41,7 +38,8 @@ from vicinal.evaluation.alike import (
 )
 from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page
 from vicinal.version import __version__
-from vicinal.workflows.opening import ReadJob, read_source, rows_of_the_table
+from vicinal.workflows.measuring import kept_vectors, untrained_encoder
+from vicinal.workflows.opening import ReadJob, columns_to_learn, made_with, read_source, rows_of_the_table
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
 
@@ -80,9 +78,14 @@ class LearnedTable:
     notes: Sequence[str]
 
     @property
+    def kinds(self) -> dict[str, Kind]:
+        """Kinds of the columns that are used."""
+        return {name: column.kind for name, column in self.columns.items() if column.kind is not None}
+
+    @property
     def features(self) -> pd.DataFrame:
         """The columns that are used."""
-        return self.table.frame[[name for name, column in self.columns.items() if column.kind is not None]]
+        return self.table.frame[list(self.kinds)]
 
     def take(self, rows: Array) -> dict[str, Any]:
         """Arguments of a fit, and of :meth:`EmbeddingLearner.add`, for rows at these positions."""
@@ -121,7 +124,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
     with working_folder(out) as work:
         opened = open_labelled(job, log)
         settings = {"random_state": job.seed, "root": opened.table.root, **job.parameters}
-        kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
+        kinds = opened.kinds
         if job.labels == "classes":
             codes = np.unique(opened.labels, return_inverse=True)[1]
             settings["unseen"] = holds_out_classes(codes, settings.get("unseen"))
@@ -192,9 +195,7 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
         form=form,
     )
     table = replace(table, form=table.form.of_columns(set(table.form.columns) - ({job.same} - set(form.columns))))
-    columns = table_kinds(table, job.kinds)
-    if all(column.kind is None for column in columns.values()):
-        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    columns = columns_to_learn(table, job)
     log(f"{len(table)} rows in {name}")
     for line in notes:
         log(line)
@@ -255,7 +256,7 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
         columns=[(n, c.kind or "", encoders.get(n, ""), c.reason) for n, c in opened.columns.items()],
         dropped=opened.table.dropped_counts,
         settings=settings | {"loss": model.trained_by},
-        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions=made_with(),
         notes=[*opened.notes, *notes],
     )
 
@@ -279,16 +280,11 @@ def _class_counts(model: EmbeddingLearner, test: Sequence[Any]) -> dict[str, int
 
 def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tuple[Tensor, Tensor]:
     """Vectors of test rows from encoders before training, plain, and whitened by the training rows."""
-    from vicinal.encoders import EmbeddingCache, build_table_encoder
-
-    kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
     train = model.bank_.rows
+    encoder = untrained_encoder(model, opened.kinds, train)
     with seeded(0):
-        encoder = build_table_encoder(kinds, encoders=model.named_encoders())
-        encoder.fit(train)
-        store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
         features = [
-            encoded(encoder, encoder.cache(encoder.prepare(part, opened.table.root), store=store))
+            encoded(encoder, kept_vectors(model, encoder, part, opened.table.root))
             for part in (train, opened.features.iloc[test])
         ]
         width = min(model.dim, encoder.dim)

@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from vicinal.core import counted, listed
@@ -17,6 +19,7 @@ from vicinal.data.splits import no_test
 from vicinal.encoders import (
     EmbeddingCache,
     Kind,
+    TableEncoder,
     build_table_encoder,
 )
 from vicinal.estimators.banked import BankedEstimator
@@ -247,15 +250,27 @@ def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -
 def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, others: Array) -> list[Any]:
     """Features of ``rows`` and ``others`` from encoders before any training, with statistics from ``rows``."""
     frame = opened.table.frame[list(opened.kinds)]
+    encoder = untrained_encoder(model, opened.kinds, frame.iloc[rows])
+    parts = [frame.iloc[places] for places in (rows, others) if len(places)]
+    return [encoder.features(part, kept_vectors(model, encoder, part, opened.table.root)) for part in parts]
+
+
+def untrained_encoder(
+    model: BankedEstimator, kinds: Mapping[str, Kind], rows: pd.DataFrame, fitted_kinds: Sequence[str] = ()
+) -> TableEncoder:
+    """The encoders of a model before any training, with statistics from ``rows``; those of some kinds as fitted."""
     with seeded(0):
-        encoder = build_table_encoder(opened.kinds, encoders=model.named_encoders())
-        encoder.fit(frame.iloc[rows])
+        encoder = build_table_encoder(kinds, encoders=model.named_encoders())
+        if not fitted_kinds:
+            return encoder.fit(rows)
+        pairs = zip(model.table_encoder.encoders, encoder.encoders, strict=True)
+        return TableEncoder([old if old.kind in fitted_kinds else new.fit(rows) for old, new in pairs])
+
+
+def kept_vectors(model: BankedEstimator, encoder: TableEncoder, frame: pd.DataFrame, root: Path | None) -> Any:
+    """What an encoder gives for the cells of rows, taken from the model's cache of frozen encoders if it has one."""
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
-    features = []
-    for places in filter(len, (rows, others)):
-        part = frame.iloc[places]
-        features.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
-    return features
+    return encoder.cache(encoder.prepare(frame, root), store=store)
 
 
 def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple[GroupGap | None, list[str]]:

@@ -8,7 +8,7 @@ import pandas as pd
 from vicinal.core.checks import optional_import
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.version import __version__
-from vicinal.workflows.predict import answer_rows, load_predictor, read_rows
+from vicinal.workflows.predict import AnswerSettings, answer_rows, load_predictor, read_rows
 
 
 class PyfuncModel:
@@ -29,10 +29,9 @@ class PyfuncModel:
             params: ``explain``, the number of neighbors to show; ``interval``, the coverage of an interval, 0 for none.
         """
         chosen = {"explain": 0, "interval": 0.0} | (params or {})
-        rows = read_rows(self.model, model_input, None, _quiet)
-        coverage = chosen["interval"] or None
-        settings: dict[str, Any] = {"elements": False, "coverage": coverage, "keep": (), "log": _quiet}
-        return answer_rows(self.model, rows, explain=int(chosen["explain"]), **settings).flat()
+        rows = read_rows(self.model, model_input, None, lambda line: None)
+        settings: AnswerSettings = {"explain": int(chosen["explain"]), "coverage": chosen["interval"] or None}
+        return answer_rows(self.model, rows, **settings).flat()
 
 
 def save_mlflow(folder: Path, out: Path, **options: Any) -> None:
@@ -79,7 +78,3 @@ def _described(folder: Path) -> tuple[Any, dict[str, Any]]:
 def _load_pyfunc(path: str) -> PyfuncModel:
     """Load a model; MLflow calls this."""
     return PyfuncModel(load_predictor(Path(path)))
-
-
-def _quiet(line: str) -> None:
-    """Ignore a log line."""

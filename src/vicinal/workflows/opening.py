@@ -1,6 +1,7 @@
 """Reads, checks and splits a table, and makes the estimator of its task: the first steps of several commands."""
 
 import contextlib
+import platform
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -9,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import torch
 
 from vicinal.core import CellWarning, ColumnWarning, check_choice, short
 from vicinal.core.checks import short_text
@@ -44,6 +46,7 @@ from vicinal.estimators.network import check_settings
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.queries import ranked_rows
 from vicinal.estimators.target_transform import check_positive
+from vicinal.version import __version__
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -56,6 +59,11 @@ def rows_of_the_table() -> Iterator[None]:
         warnings.simplefilter("ignore", ColumnWarning)
         warnings.simplefilter("default", CellWarning)  # these are said where the table is read, once
         yield
+
+
+def made_with() -> dict[str, str]:
+    """Versions of what a report was made with."""
+    return {"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 @dataclass(frozen=True)
@@ -214,9 +222,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     for name, values in {table.target_name: table.target, **also}.items():
         if settings["target_transform"] == "log":
             check_positive(values, short(name))
-    columns = table_kinds(table, job.kinds)
-    if all(column.kind is None for column in columns.values()):
-        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    columns = columns_to_learn(table, job)
     shares = {name: long_texts(table.frame[name]) for name, column in columns.items() if column.kind == "text"}
     shares = {name: share for name, share in shares.items() if share}
     notes += [_long_note(name, share, job.long) for name, share in shares.items()]
@@ -256,6 +262,14 @@ def read_source(
     frame = frame.rename(columns=str)
     known: dict[str, Any] = {"kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
     return frame, TableForm.of(frame, aside=aside, **known, log=note), root, name
+
+
+def columns_to_learn(table: Table, job: ReadJob) -> dict[str, ColumnKind]:
+    """The kind of each column of a table, with the reason; ValueError if none is left."""
+    columns = table_kinds(table, job.kinds)
+    if all(column.kind is None for column in columns.values()):
+        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    return columns
 
 
 def _check_query(job: TableJob) -> None:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -133,21 +133,40 @@ def table_columns(path: Path) -> list[str]:
     return [str(name) for name in read_cells(path).columns]
 
 
+class AnswerSettings(TypedDict, total=False):
+    """What a prediction is asked for.
+
+    Attributes:
+        explain: number of neighbors to show for each row.
+        elements: also show what each element of sets adds; see :meth:`vicinal.estimators.NeighborRegressor.explain`.
+        coverage: of intervals, or None for none.
+        abstain: the error rate that is promised of answers, see
+            :meth:`vicinal.estimators.NeighborClassifier.predict`; None: answer all.
+        keep: columns of the table to put beside the predictions; one called as a column of predictions gets " (kept)"
+            behind its name.
+        include_own: rows that equal rows of the fit are meant to be predicted from themselves, so that nothing is said.
+        aim: arguments of :meth:`vicinal.estimators.NeighborRegressor.for_loss`, link, cost or quantile; None: what
+            the model predicts by itself.
+    """
+
+    explain: int
+    elements: bool
+    coverage: float | None
+    abstain: float | None
+    keep: Sequence[str]
+    include_own: bool
+    aim: Mapping[str, Any] | None
+
+
 def predict_table(
     folder: Path,
     source: Path | pd.DataFrame,
     *,
     root: Path | None = None,
-    explain: int = 0,
-    elements: bool = False,
-    coverage: float | None = None,
-    abstain: float | None = None,
-    keep: Sequence[str] = (),
-    include_own: bool = False,
-    aim: Mapping[str, Any] | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
+    **settings: Unpack[AnswerSettings],
 ) -> Answers:
     """Predict the rows of ``source`` with the model saved in ``folder``.
 
@@ -159,29 +178,18 @@ def predict_table(
         folder: of the model.
         source: file of the table, or the table itself.
         root: folder that paths of images and sounds start from; None: that of the file.
-        explain: number of neighbors to show for each row.
-        elements: also show what each element of sets adds; see :meth:`vicinal.estimators.NeighborRegressor.explain`.
-        coverage: of intervals, or None for none.
-        abstain: the error rate that is promised of answers, see
-            :meth:`vicinal.estimators.NeighborClassifier.predict`; None: answer all.
-        keep: columns of the table to put beside the predictions; one called as a column of predictions gets " (kept)"
-            behind its name.
-        include_own: rows that equal rows of the fit are meant to be predicted from themselves, so that nothing is said.
-        aim: arguments of :meth:`vicinal.estimators.NeighborRegressor.for_loss`, link, cost or quantile; None: what
-            the model predicts by itself.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets which columns were ignored, and whether ids or groups are missing.
+        settings: see :class:`AnswerSettings`.
 
     Raises:
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
     """
     model = load_predictor(folder, index=index, encoders=encoders, several=True)
     frame = read_rows(model, source, root, log)
-    settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": keep}
-    settings |= {"abstain": abstain, "include_own": include_own, "aim": aim}
-    answers = answer_rows(model, frame, **settings, log=log)
-    if abstain is not None:
+    answers = answer_rows(model, frame, log, **settings)
+    if (abstain := settings.get("abstain")) is not None:
         log(answered_note(answers.answered or 0, len(frame), abstain))
     return answers
 
@@ -199,20 +207,13 @@ def answered_note(answered: int, rows: int, abstain: float) -> str:
 
 
 def answer_rows(
-    model: BankedEstimator,
-    frame: pd.DataFrame,
-    *,
-    explain: int,
-    elements: bool,
-    coverage: float | None,
-    keep: Sequence[str],
-    log: Log,
-    abstain: float | None = None,
-    include_own: bool = False,
-    aim: Mapping[str, Any] | None = None,
+    model: BankedEstimator, frame: pd.DataFrame, log: Log = lambda line: None, **settings: Unpack[AnswerSettings]
 ) -> Answers:
-    """Predictions of rows from :func:`read_rows`; see :func:`predict_table` for the arguments."""
-    model = with_aim(model, aim)
+    """Predictions of rows from :func:`read_rows`."""
+    if strange := [name for name in settings if name not in AnswerSettings.__annotations__]:
+        raise TypeError(f"settings: expected {listed(AnswerSettings.__annotations__, 200)}, got {short(strange[0])}")
+    model, keep = with_aim(model, settings.get("aim")), settings.get("keep", ())
+    explain, elements = settings.get("explain", 0), settings.get("elements", False)
     for name in keep:
         check_column("keep", name, list(frame.columns))
     features = features_of(model, frame, log)
@@ -223,11 +224,11 @@ def answer_rows(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         warnings.simplefilter("ignore", ExtrapolationWarning)  # it is said next
-        rows = model.query_rows(features, ids, groups, look=not include_own)
+        rows = model.query_rows(features, ids, groups, look=not settings.get("include_own"))
         for sentence in filter(None, (rows.sentence(), own_rows_note(model, rows))):
             log(sentence)
         identity = {"ids": ids, "groups": groups}
-        answers = _answers(model, frame, rows, identity, coverage, abstain)
+        answers = _answers(model, frame, rows, identity, settings.get("coverage"), settings.get("abstain"))
         names = _kept_names(keep, answers.columns)
         for name in (name for name in keep if names[name] != name):
             log(f"the kept column {short(name)} is called {short(names[name])}, as predictions have one of that name")

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 import pyarrow as pa
@@ -22,6 +22,7 @@ from vicinal.data.writing import storable, write_frames
 from vicinal.version import __version__
 from vicinal.workflows.engines import check_engine, model_digest, predicted_by_ray
 from vicinal.workflows.predict import (
+    AnswerSettings,
     answer_rows,
     answered_note,
     exact_columns,
@@ -48,19 +49,13 @@ def predict_file(
     out: Path,
     *,
     root: Path | None = None,
-    explain: int = 0,
-    elements: bool = False,
-    coverage: float | None = None,
-    abstain: float | None = None,
-    keep: Sequence[str] = (),
-    include_own: bool = False,
-    aim: Mapping[str, Any] | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     engine: str | None = None,
     workers: int | None = None,
     escape: bool = True,
     log: Log = lambda line: None,
+    **settings: Unpack[AnswerSettings],
 ) -> int:
     """Write the predictions of :func:`vicinal.workflows.predict_table` to a file, without holding all rows in memory.
 
@@ -72,21 +67,15 @@ def predict_file(
         folder: of the model.
         source: file of the table.
         out: file to write, see :func:`vicinal.data.write_table`.
-        root: see :func:`vicinal.workflows.predict_table`, as for the arguments up to ``encoders``.
-        explain: number of neighbors to show.
-        elements: show what elements of sets add.
-        coverage: of intervals.
-        abstain: error rate that is promised of answers.
-        keep: columns of the table to put beside the predictions.
-        include_own: say nothing of rows that equal rows of the fit.
-        aim: link, cost or quantile.
-        index: of the model.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         engine: "ray": its workers predict the batches, see :func:`vicinal.workflows.engines.predicted_by_ray`; None:
             this process does.
         workers: of the engine; None: one per processor.
         escape: see :func:`vicinal.data.write_table`.
         log: gets the log lines of :func:`vicinal.workflows.predict_table`, each once.
+        settings: see :class:`vicinal.workflows.predict.AnswerSettings`.
 
     Returns:
         the number of predicted rows.
@@ -98,9 +87,7 @@ def predict_file(
     named: dict[str, Any] = {"index": index, "encoders": encoders}
     model = load_predictor(folder, **named, several=True)
     model.root = root or root_of(source)
-    settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": list(keep)}
-    settings |= {"abstain": abstain, "include_own": include_own, "aim": None if aim is None else dict(aim)}
-    log = _once(log)
+    log, keep, abstain = _once(log), settings.get("keep", ()), settings.get("abstain")
     with working_folder(out, "predict", _PART.format(0)) as work:
         need = [*(str(name) for name in model.feature_names_in_), *keep]
         frames = stream_table(source, BATCH, need=need, ids=exact_columns(model), log=log)
@@ -108,7 +95,7 @@ def predict_file(
         digest = table_checksum(source)
         of_model = model_digest(folder)
         known = [__version__, torch.__version__, *of_model, digest, str(model.root), index]
-        done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True), log)
+        done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True, default=dict), log)
         progress = _Progress(row_count(source), done)
         rest = _behind(first, frames, done)
         answers: Generator[pd.DataFrame, None, None]

@@ -104,10 +104,13 @@ def verdict(measured: Measurements, groups: Array | None, promise: Covering) -> 
     change = None
     if best:
         change = _doubted(errors, losses[best], codes, mass, _relative if numbers else _difference)
-    covered = None
-    if promise.inside is not None:
-        covered = _share(promise.inside, codes[promise.places], mass[promise.places])
-    return Verdict(rows, typical, best, len(losses), change, covered)
+    return Verdict(rows, typical, best, len(losses), change, _covered(promise, codes, mass))
+
+
+def _covered(promise: Covering, codes: Array, mass: Array) -> Doubted | None:
+    """The share of rows inside of what promises 90 %."""
+    at = promise.places
+    return None if promise.inside is None else _share(promise.inside, codes[at], mass[at])
 
 
 def _verdict_of_queries(measured: Measurements, promise: Covering, codes: Array, mass: Array) -> Verdict:
@@ -119,11 +122,8 @@ def _verdict_of_queries(measured: Measurements, promise: Covering, codes: Array,
     ours, place, even = each.pop("model"), np.arange(int(known.sum())), np.ones(int(known.sum()))
     best = max(each, key=lambda name: float(each[name].mean()), default="")
     change = _doubted(ours, each[best], place, even, _difference) if best else None
-    covered = None
-    if promise.inside is not None:
-        covered = _share(promise.inside, codes[promise.places], mass[promise.places])
     typical = _doubted(ours, np.zeros(len(ours)), place, even, _difference)
-    return Verdict(len(ours), typical, best, len(each), change, covered)
+    return Verdict(len(ours), typical, best, len(each), change, _covered(promise, codes, mass))
 
 
 def _verdict_of_several(parts: dict[str, Array], codes: Array, mass: Array) -> Verdict:
