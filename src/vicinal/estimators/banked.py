@@ -565,11 +565,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             groups: their groups, if the model was fitted with groups.
 
         Raises:
-            ValueError: for a model with an index, or one without neighbors.
+            ValueError: for a model without neighbors.
         """
         self.check_neighbor_head("sample_weight")
-        if self.near_bank() is not None:
-            raise ValueError("sample_weight: expected none for a model with an index, got weights")
         bank, count = self.bank_, len(vectors)
         values = torch.from_numpy(np.array(self._known_labels(y, count), dtype=np.float64))
         model = self.fitted_
@@ -608,8 +606,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 "forget it first, or give it another id"
             )
         near = self.near_bank()
-        if near is not None and weights is not None:
-            raise ValueError("sample_weight: expected none for a model with an index, got weights")
         values = torch.from_numpy(labels.astype(np.float64))
         keys = self.bank_.add(new_ids, vectors, values, frame, new_groups, weights)
         if near is not None:

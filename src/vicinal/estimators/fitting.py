@@ -140,7 +140,7 @@ def fit_on_scale(
     if name == "auto":
         name, part = "none", copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
         kernels = settings["metric"] == "auto" and may_be_kernel(settings, part.kinds, part.dim)
-        if settings["index"] is None and (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
+        if (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
             tried = {}
             for one in ("none", "log"):
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
@@ -430,7 +430,7 @@ def fit_kernel(
     model = replace(model, codec=_with_scale(model)) if classes else model
     if learned is not None:
         model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
-    if learned is not None and index is None and settings["readout"] in ("auto", "comparables"):
+    if learned is not None and settings["readout"] in ("auto", "comparables"):
         model = _with_trend(model, rows, inputs, float(learned.log_amplitude.exp()), settings, seed)
     some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
     history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
@@ -482,6 +482,7 @@ def fit_trees(
     folds = make_folds(len(rows.frame), FOLDS, rows.groups, codes, seed).folds
     rows = replace(rows, held_out=replace(rows.held_out, folds=folds))
     reader = LinearColumns(encoder)
+    check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))
     inputs = prepared(settings, encoder, rows.frame, reader)
     reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)
