@@ -27,7 +27,6 @@ from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.attention import error_size, inward, kriging_prediction, label_range, range_features
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
-from vicinal.estimators.explanation import Explanations
 from vicinal.estimators.fitted import Part
 from vicinal.estimators.forces import RowForces, row_forces
 from vicinal.estimators.inputs import Ids, as_series
@@ -708,21 +707,6 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             models[name] = model
         one: NeighborRegressor = models[name]
         return one
-
-    def explain(
-        self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
-    ) -> Explanations:
-        """Which bank rows made each prediction; of several targets say ``of_target(name).explain(...)``.
-
-        See :meth:`BankedEstimator.explain`.
-        """
-        check_is_fitted(self, "bank_")
-        if self.targets_ is not None:
-            raise ValueError(
-                f"explain: expected one target, got a model of {len(self.targets_)} ({listed(self.targets_)}); say "
-                f"of_target({self.targets_[0]!r}).explain"
-            )
-        return super().explain(X, k, ids=ids, groups=groups, elements=elements)
 
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
         codec = NumberCodec.of(y, settings_of(self)["target_transform"])

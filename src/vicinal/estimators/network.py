@@ -164,12 +164,6 @@ def similarity_network(encoder: TableEncoder, dim: int) -> NeighborNetwork:
     return NeighborNetwork(encoder, PrincipalProjector(encoder.dim, dim), NONA("cosine", None, "softmax"))
 
 
-def embedding_width(network: NeighborNetwork) -> int:
-    """Numbers in the vector of a row of the bank."""
-    width: int = network.projector.dim  # type: ignore[assignment]  # of a module
-    return width
-
-
 def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     """Check what of an estimator's parameters can be checked without data, so that nothing is done before it is said.
 
