@@ -471,7 +471,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
             try:
                 self.check_predicts(names)
-            except ValueError:
+            except BaseException:
                 near, keys = self.near_bank(), self.bank_.remove(names)
                 if near is not None:
                     near.remove(keys)
@@ -665,7 +665,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             self._relabel(names, y)
             try:
                 self.check_predicts(names)
-            except ValueError:
+            except BaseException:
                 self._relabel(names, former)
                 raise
         return self
