@@ -129,9 +129,8 @@ def fit(clock: Clock, rows: int, dim: int, settings: dict[str, Any]) -> Any:
     import torch
 
     from vicinal.estimators import NeighborRegressor
-    from vicinal.estimators.bank import Bank, fill_bank
+    from vicinal.estimators.bank import filled_bank
     from vicinal.estimators.inputs import HeldOut, LabelledRows
-    from vicinal.index import NeighborBank
 
     if settings["readout"] == "default":  # the network that it is compared with costs time and changes nothing here
         x, y = rows_of(6000, 0)
@@ -142,16 +141,14 @@ def fit(clock: Clock, rows: int, dim: int, settings: dict[str, Any]) -> Any:
         model = clock("train on 4,500 rows", lambda: NeighborRegressor(**settings, validation_fraction=0.1).fit(x, y))
     x, y = clock("make the table", lambda: rows_of(rows, 3))
     frame = pd.DataFrame(x, columns=[f"x{i}" for i in range(COLUMNS)], copy=False)
-    store = NeighborBank(model.bank_.store.dim)
 
-    def refresh() -> None:
+    def refresh() -> Any:
         inputs = model.table_encoder.prepare(frame, None)
         ids = np.arange(10_000, 10_000 + rows)
         everything = LabelledRows(frame, torch.from_numpy(y), ids, None, HeldOut(np.arange(rows), ids[:0]))
-        fill_bank(store, model.network_, inputs, everything, np.arange(rows))
+        return filled_bank(model.network_, inputs, everything, np.arange(rows))
 
-    clock(f"refresh the bank: embed {rows:,} rows", refresh)
-    model.bank_ = Bank.over(store)
+    model.bank_ = clock(f"refresh the bank: embed {rows:,} rows", refresh)
     return model
 
 

@@ -302,7 +302,6 @@ def test_a_wild_added_row_moves_no_prediction_of_others_out_of_the_range(bounded
     [
         ({"metric": "trees", "readout": "dense"}, "readout: expected 'comparables' or 'rows' for metric='trees'"),
         ({"metric": "trees", "readout": "attention"}, "readout: expected 'comparables' or 'rows' for metric='trees'"),
-        ({"metric": "trees", "index": "exact"}, "index: expected None for metric='trees'"),
         ({"metric": "trees", "loss": "crps"}, "loss: expected None for metric='trees'"),
         ({"metric": "trees", "head": "dense"}, "head: expected 'nona' for metric='trees'"),
         (

@@ -105,6 +105,30 @@ def test_classes_by_an_index(rows, name):
         assert one.total == pytest.approx(other.total, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"metric": "kernel"}, {"metric": "trees"}, {"metric": "kernel", "readout": "rows"}], ids=str
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_weights_targets_and_transforms_go_with_an_index(settings, several, tmp_path):
+    random = np.random.default_rng(0)
+    x, fresh = random.normal(size=(120, 2)), random.normal(size=(9, 2))
+    y = np.exp(x.sum(axis=1) / 2 + 0.1 * random.normal(size=120))
+    labels, weights = np.c_[y, 2 + np.sin(x[:, 0])] if several else y, random.uniform(0.5, 3, 120)
+    plain, model = (
+        NeighborRegressor(index=index, target_transform="log", **settings).fit(x, labels, sample_weight=weights)
+        for index in (None, "exact")
+    )
+    model.add(fresh[:3], labels[:3], sample_weight=[9.0, 1.0, 1.0])
+    plain.add(fresh[:3], labels[:3], sample_weight=[9.0, 1.0, 1.0])
+    model.save(tmp_path / "model")
+    for one in (model, load_model(tmp_path / "model")):
+        assert one.near_bank() is not None
+        np.testing.assert_allclose(one.predict(fresh[3:]), plain.predict(fresh[3:]), rtol=1e-6)
+        np.testing.assert_allclose(one.predict_interval(fresh[3:], 0.5), plain.predict_interval(fresh[3:], 0.5), 1e-6)
+        quantiles = (each.predict(fresh[3:], quantile=0.3) for each in (one, plain) if settings.get("readout"))
+        np.testing.assert_allclose(*(list(quantiles) or [0, 0]), rtol=1e-6)
+
+
 def test_attention_weighs_every_row_and_says_that_an_index_is_of_no_use(rows, tmp_path):
     frame, price = rows
     settings = {**QUICK, "members": 3, "readout": "attention"}

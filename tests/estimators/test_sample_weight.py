@@ -95,8 +95,6 @@ def test_losses_are_read_row_by_row_or_refused():
     for loss, reason in (("0.5*rank_n_contrast", "compares embeddings"), (nn.Identity(), "setting reduction")):
         with pytest.raises(ValueError, match=f"loss: expected .* rows of different weights.*{reason}|{reason}"):
             NeighborRegressor(**BRIEF, loss=loss).fit(X, Y, sample_weight=W)
-    with pytest.raises(ValueError, match="index: expected None for rows of different weights"):
-        NeighborRegressor(**BRIEF, index="exact").fit(X, Y, sample_weight=W)
 
 
 @pytest.mark.parametrize("settings", [{}, {"validation_fraction": 0, "members": 3}, {"readout": "attention"}])

@@ -114,7 +114,7 @@ def test_targets_keep_their_names_where_all_rows_are_fitted_again():
         ),
         (lambda y: y.assign(size=np.nan), {}, "y: expected finite numbers, got nan in row 0"),
         (lambda y: y, {"loss": "crps"}, "loss: expected None for several targets, got 'crps'"),
-        (lambda y: y, {"index": "hnsw"}, "index: expected None for several targets, got 'hnsw'"),
+        (lambda y: y, {"index": "hnsw"}, "index: expected one of 'exact', 'faiss', 'milvus', got 'hnsw'"),
         (lambda y: pd.concat([y, y], axis=1), {}, "y: expected columns of different names"),
         (lambda y: y.assign(size="word"), {}, "y: expected numbers, got 'word'"),
         (lambda y: y[:20], {}, "y: expected 60 labels, one a row of X"),

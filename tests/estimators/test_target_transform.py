@@ -191,8 +191,6 @@ def test_what_does_not_go_with_a_transform_is_said(rows):
         NeighborRegressor(target_transform="sqrt").fit(*rows)
     with pytest.raises(ValueError, match="target_transform: expected 'none' for classes"):
         NeighborClassifier(target_transform="log").fit(rows[0], rows[1] > 1000)
-    with pytest.raises(ValueError, match="target_transform: expected 'none' with an index"):
-        NeighborRegressor(target_transform="log", index="exact").fit(*rows)
 
 
 def test_a_teacher_is_followed_on_the_scale():

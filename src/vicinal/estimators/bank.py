@@ -255,14 +255,17 @@ class Bank:
         """Which of ``ids`` are in the bank: ``[n]``."""
         return self.store.positions(ids).numpy() >= 0
 
-    def take(self, positions: Ids) -> Self:
-        """A bank of its own of the rows at ``positions``, in that order."""
+    def take(self, positions: Ids, vectors: Tensor | None = None) -> Self:
+        """A bank of its own of the rows at ``positions``, in that order, with other ``vectors [n, d']`` if given."""
         at = torch.from_numpy(np.asarray(positions, dtype=np.int64))
-        store, subset = self.store, NeighborBank(self.store.dim)
-        groups = store.groups
+        store, groups = self.store, self.store.groups
+        vectors = store.vectors_at(at) if vectors is None else vectors.float()
+        subset = NeighborBank(vectors.shape[1])
+        if not len(store):
+            return self.over(subset)
         subset.add(
             store.ids_of_keys(store.keys[at]),
-            store.vectors_at(at),
+            vectors,
             store.labels_at(at),
             groups=None if groups is None else groups[positions],
             rows=store.rows_at(at),
@@ -363,24 +366,23 @@ def embedded(
     return torch.zeros(0, 0, dtype=dtype) if vectors is None else vectors
 
 
-def fill_bank(
-    store: NeighborBank,
+def filled_bank(
     network: NeighborNetwork,
     inputs: RowInputs,
     rows: LabelledRows,
     positions: np.ndarray,
     device: torch.device = _PROCESSOR,
-) -> None:
-    """Put rows into an empty bank.
+) -> Bank:
+    """The bank of some rows.
 
     Args:
-        store: the bank.
         network: what embeds them.
         inputs: the rows, prepared.
         rows: all rows of the table.
         positions: of those that go in ``[n]``.
         device: where encoders that were tuned run.
     """
+    store = NeighborBank(network.width)
     store.reserve(len(positions) + len(positions) // 8)  # room for rows that are added; it costs no memory until then
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
@@ -397,3 +399,4 @@ def fill_bank(
             folds=None if folds is None else folds[at],
             weights=None if weights is None else weights[at],
         )
+    return Bank.over(store)

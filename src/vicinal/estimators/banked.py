@@ -1,7 +1,8 @@
 """What neighbor estimators do with the bank of a fit: search it, explain by it, change it, save and load it."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -219,7 +220,17 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             one :class:`Explanation` a row, in a list that a notebook shows as tables and that ``to_frame()`` makes a
             table of: weights sum to 1, contributions to the prediction (for classes: to the probability of the
             predicted class). Of comparables the trend has its part in both.
+
+        Raises:
+            ValueError: for several targets; say ``of_target(name).explain(...)``.
         """
+        check_is_fitted(self, "bank_")
+        targets = self.fitted_.codec.targets
+        if targets is not None:
+            raise ValueError(
+                f"explain: expected one target, got a model of {len(targets)} ({listed(targets)}); say "
+                f"of_target({targets[0]!r}).explain"
+            )
         rows = self.query_rows(X, ids, groups)
         frame, queries = rows.frame, rows.vectors
         self.check_neighbor_head("explain")
@@ -456,17 +467,26 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         """
         frame, vectors = self.embedded_rows(X)
         known = {"ids": ids, "groups": groups, "new_classes": new_classes}
+        with self._codec_stays():
+            names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
+            try:
+                self.check_predicts(names)
+            except BaseException:
+                near, keys = self.near_bank(), self.bank_.remove(names)
+                if near is not None:
+                    near.remove(keys)
+                raise
+        return self
+
+    @contextmanager
+    def _codec_stays(self) -> Iterator[None]:
+        """Inside, labels are taken; after an error nothing was, so that no class is new, and no end of labels."""
         before = self.fitted_.codec
-        names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
         try:
-            self.check_predicts(names)
-        except ValueError:
-            near, keys = self.near_bank(), self.bank_.remove(names)
-            if near is not None:
-                near.remove(keys)
+            yield
+        except BaseException:
             self._take_codec(before)
             raise
-        return self
 
     @usual_settings()
     @torch.no_grad()
@@ -536,15 +556,11 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 sample_weight = self.weights_for(vectors, y, groups)
             sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
-        before = self.fitted_.codec
-        try:
+        with self._codec_stays():
             if new_classes:
                 model = self.fitted_
                 self._take_codec(model.codec.with_new(y, len(frame), uses_bank=model.uses_bank))
             return self._add_embedded(frame, vectors, y, ids, groups, sample_weight)
-        except BaseException:  # nothing was added, so no class is new, and no end of labels
-            self._take_codec(before)
-            raise
 
     def _take_codec(self, codec: LabelCodec) -> None:
         """Read labels by this codec from now on."""
@@ -565,11 +581,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             groups: their groups, if the model was fitted with groups.
 
         Raises:
-            ValueError: for a model with an index, or one without neighbors.
+            ValueError: for a model without neighbors.
         """
         self.check_neighbor_head("sample_weight")
-        if self.near_bank() is not None:
-            raise ValueError("sample_weight: expected none for a model with an index, got weights")
         bank, count = self.bank_, len(vectors)
         values = torch.from_numpy(np.array(self._known_labels(y, count), dtype=np.float64))
         model = self.fitted_
@@ -608,8 +622,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 "forget it first, or give it another id"
             )
         near = self.near_bank()
-        if near is not None and weights is not None:
-            raise ValueError("sample_weight: expected none for a model with an index, got weights")
         values = torch.from_numpy(labels.astype(np.float64))
         keys = self.bank_.add(new_ids, vectors, values, frame, new_groups, weights)
         if near is not None:
@@ -648,23 +660,19 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         check_is_fitted(self, "bank_")
         names = canonical_ids("ids", ids, distinct=True)
         check_known(self.bank_, self.calibration_, names)
-        before, former = self.fitted_.codec, self.labels_of(names)
-        self._relabel(names, y)
-        try:
-            self.check_predicts(names)
-        except ValueError:
-            self._relabel(names, former)
-            self._take_codec(before)
-            raise
+        former = self.labels_of(names)
+        with self._codec_stays():
+            self._relabel(names, y)
+            try:
+                self.check_predicts(names)
+            except BaseException:
+                self._relabel(names, former)
+                raise
         return self
 
     def _relabel(self, names: Ids, y: Any) -> None:
-        before = self.fitted_.codec
-        try:
+        with self._codec_stays():
             labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
-        except BaseException:
-            self._take_codec(before)
-            raise
         for bank in self._banks():
             there = bank.has(names)
             bank.relabel(names[there], labels[torch.from_numpy(there)])

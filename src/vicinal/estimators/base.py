@@ -238,12 +238,10 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         """Check that all settings know rows of different weights.
 
         Raises:
-            ValueError: for an index, a loss of embeddings, or one that does not say what each row adds.
+            ValueError: for a loss of embeddings, or one that does not say what each row adds.
         """
         from vicinal.estimators.loss import make_added, make_criterion
 
-        if self.index is not None:
-            raise ValueError(f"index: expected None for rows of different weights, got {short(self.index)}")
         settings = settings_of(self)
         make_criterion(settings, (0.0, 1.0), by_row=True)
         if make_added(settings, (0.0, 1.0), 2) is not None:

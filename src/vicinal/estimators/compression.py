@@ -1,10 +1,11 @@
 """A fitted model with fewer numbers: thinner tables and layers, shorter vectors in the bank, or fewer rows."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from torch import Tensor, nn
@@ -17,7 +18,6 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.factorization import LowRank, low_rank
 from vicinal.heads.kinds import member_heads, weighs_locally
-from vicinal.index import NeighborBank
 from vicinal.masks import SoftStep
 from vicinal.metrics import pca_dimension
 from vicinal.training.rows import spread
@@ -177,29 +177,21 @@ def _inputs(model: BankedEstimator, bank: Bank) -> object:
     return encoder.cache(encoder.prepare(bank.rows, root))
 
 
-def _with_vectors(bank: Bank, vectors: Tensor) -> Bank:
-    """The bank with other vectors of its rows."""
-    store = NeighborBank(vectors.shape[1])
-    folds, weights = bank.folds, bank.weights
-    store.add(
-        bank.ids,
-        vectors.float(),
-        bank.labels,
-        groups=bank.groups,
-        rows=bank.rows,
-        folds=None if folds is None else folds.numpy(),
-        weights=None if weights is None else weights.numpy(),
-    )
-    return Bank.over(store)
+def _with_vectors(model: BankedEstimator, vectors_of: Callable[[Bank], Tensor]) -> BankedEstimator:
+    """The model with other vectors of its rows, in place."""
+    for name in ("bank_", "calibration_"):
+        bank: Bank = getattr(model, name)
+        setattr(model, name, bank.take(np.arange(len(bank)), vectors_of(bank)))
+    return model
 
 
 def _embedded_again(model: BankedEstimator) -> BankedEstimator:
     """The model with vectors of its rows as its network gives them now."""
-    for name in ("bank_", "calibration_"):
-        bank: Bank = getattr(model, name)
-        if len(bank):
-            setattr(model, name, _with_vectors(bank, embedded(model.network_, _inputs(model, bank), torch.float32)))  # type: ignore[arg-type]
-    return model
+
+    def anew(bank: Bank) -> Tensor:
+        return embedded(model.network_, _inputs(model, bank), torch.float32) if len(bank) else bank.vectors  # type: ignore[arg-type]
+
+    return _with_vectors(model, anew)
 
 
 def _rank(keep: float, rows: int, columns: int) -> int:
@@ -314,10 +306,12 @@ def _shorter_members(model: BankedEstimator, keep: float, variance: float | None
         )
     projector.sizes[-1], projector.dim = size, members * size
     model.hidden = (*model.hidden[:-1], size)
-    for name in ("bank_", "calibration_"):
-        bank: Bank = getattr(model, name)
+
+    def turned(bank: Bank) -> Tensor:
         each = bank.vectors.double().reshape(-1, members, width).transpose(0, 1)
-        setattr(model, name, _with_vectors(bank, torch.bmm(each, turn).transpose(0, 1).flatten(1)))
+        return torch.bmm(each, turn).transpose(0, 1).flatten(1)
+
+    _with_vectors(model, turned)
     return Cut("vectors of the bank", vectors.numel(), model.bank_.vectors.numel(), f"{members * size} components")
 
 
@@ -341,8 +335,6 @@ def _shorter_learned(model: BankedEstimator, keep: float, variance: float | None
     before = vectors.numel() + projector.weight.numel()
     projector.weight = nn.Parameter(projector.weight.detach() @ turn.to(projector.weight))
     projector.dim, model.hidden = size, (size,)
-    for name in ("bank_", "calibration_"):
-        bank: Bank = getattr(model, name)
-        setattr(model, name, _with_vectors(bank, nn.functional.normalize(bank.vectors.double() @ turn, dim=1)))
+    _with_vectors(model, lambda bank: nn.functional.normalize(bank.vectors.double() @ turn, dim=1))
     after = model.bank_.vectors.numel() + projector.weight.numel()
     return Cut("vectors of the bank, and the projector", before, after, f"{size} components")

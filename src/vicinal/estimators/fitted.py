@@ -177,8 +177,8 @@ class FittedModel:
         return computed.usual
 
     def read_out_by(self, transform: TargetTransform) -> Self:
-        """The same weights of rows, read out by another transform; over the whole bank, as an index adds up labels."""
-        return replace(self, codec=replace(self.codec, transform=transform), near=None)
+        """The same weights of rows, read out by another transform."""
+        return replace(self, codec=replace(self.codec, transform=transform))
 
     def summed(self, local: KrigingWeights) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, T]`` from the weights of a few rows each."""

@@ -20,7 +20,7 @@ from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
-from vicinal.estimators.bank import Bank, fill_bank
+from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
@@ -40,7 +40,7 @@ from vicinal.estimators.kernel_metric import (
     trend_network,
 )
 from vicinal.estimators.label_codec import LabelCodec
-from vicinal.estimators.network import embedding_width, make_kriging, make_network, training_settings
+from vicinal.estimators.network import make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging, tried_out_of_fold
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import (
@@ -51,7 +51,6 @@ from vicinal.estimators.tree_metric import (
 )
 from vicinal.heads import Kriging
 from vicinal.heads.folds import FoldMembers
-from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
@@ -140,7 +139,7 @@ def fit_on_scale(
     if name == "auto":
         name, part = "none", copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
         kernels = settings["metric"] == "auto" and may_be_kernel(settings, part.kinds, part.dim)
-        if settings["index"] is None and (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
+        if (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
             tried = {}
             for one in ("none", "log"):
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
@@ -281,10 +280,8 @@ def fit_network(
     if start is not None:
         network.start_at(start)
         by = replace(by, max_epochs=epochs, folder=None)
-    width = embedding_width(network)
-    stores = NeighborBank(width), NeighborBank(width)
     kriging = make_kriging(settings) if settings["readout"] != "auto" or _may_choose(codec, settings) else None
-    check_index(settings["index"], width)
+    check_index(settings["index"], network.width)
     codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
     ends = codec.label_ends()
     criterion = make_criterion(settings, ends, **kind, by_row=weights is not None)
@@ -301,14 +298,13 @@ def fit_network(
     )
     network.projector.double()
     network.head.double()
-    model = fill_banks(stores, network, inputs, rows, codec, history, settings)
+    model = with_banks(network, inputs, rows, codec, history, settings)
     if kriging is not None:
         model = _with_readout(model, kriging, settings)
     return with_loss_readout(model, settings)
 
 
-def fill_banks(
-    stores: tuple[NeighborBank, NeighborBank],
+def with_banks(
     network: NeighborNetwork,
     inputs: RowInputs,
     rows: LabelledRows,
@@ -320,10 +316,10 @@ def fill_banks(
     """The model of a trained network; all rows stand in the first bank, those held out in the second, too."""
     network.eval()
     everything = np.arange(len(rows.frame))  # rows held out, too: an id keeps each from its own label
-    for positions, store in zip((everything, rows.held_out.validation), stores, strict=True):
-        device = device_of(settings, len(positions))
-        fill_bank(store, network, RowSubset(inputs, torch.from_numpy(positions)), rows, positions, device)
-    bank, held_out = (Bank.over(store) for store in stores)
+    bank, held_out = (
+        filled_bank(network, RowSubset(inputs, torch.from_numpy(at)), rows, at, device_of(settings, len(at)))
+        for at in (everything, rows.held_out.validation)
+    )
     folds = None if rows.held_out.folds is None or metric != "network" else int(rows.held_out.folds.max()) + 1
     members = settings.get("members", 1)
     return FittedModel(codec, network, bank, held_out, metric, history, members, folds)
@@ -414,9 +410,7 @@ def fit_kernel(
     may = classes or settings["readout"] != "rows"  # of numbers these are few
     whole = WHOLE if may and settings["max_neighbors"] is None and index is None else 0
     network = make_kernel_network(by, encoder, classes=classes, whole_up_to=whole)
-    width = embedding_width(network)
-    stores = NeighborBank(width), NeighborBank(width)
-    check_index(index, width)
+    check_index(index, network.width)
     inputs, codes = prepared(settings, encoder, rows.frame), rows.group_codes()
     known = None if codes is None else codes[train]
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
@@ -426,11 +420,11 @@ def fit_kernel(
         fit_class_network(*learning)
     else:
         learned = fit_kernel_network(*learning, most, start)
-    model = fill_banks(stores, network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
+    model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
     model = replace(model, codec=_with_scale(model)) if classes else model
     if learned is not None:
         model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
-    if learned is not None and index is None and settings["readout"] in ("auto", "comparables"):
+    if learned is not None and settings["readout"] in ("auto", "comparables"):
         model = _with_trend(model, rows, inputs, float(learned.log_amplitude.exp()), settings, seed)
     some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
     history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
@@ -456,11 +450,8 @@ def _with_trend(
     mass = model.bank.mass[at]
     parts = RowSubset(inputs, at), model.codec.as_predicted(rows.labels)[at], torch.from_numpy(folds)[at]
     network = trend_network(model.network, *parts, mass, amplitude)
-    stores = NeighborBank(embedding_width(network)), NeighborBank(embedding_width(network))
-    held_out = replace(rows.held_out, folds=folds)
-    few = fill_banks(
-        stores, network, inputs, replace(rows, held_out=held_out), model.codec, model.history, settings, "kernel"
-    )
+    rows = replace(rows, held_out=replace(rows.held_out, folds=folds))
+    few = with_banks(network, inputs, rows, model.codec, model.history, settings, "kernel")
     few = replace(few, learned=model.learned)
     few = with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])
     # a prediction of few rows can be read: it is taken unless many of either sign are better by more than a hundredth
@@ -482,13 +473,13 @@ def fit_trees(
     folds = make_folds(len(rows.frame), FOLDS, rows.groups, codes, seed).folds
     rows = replace(rows, held_out=replace(rows.held_out, folds=folds))
     reader = LinearColumns(encoder)
+    check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))
     inputs = prepared(settings, encoder, rows.frame, reader)
     reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)
     known: Any = {"classes": classes, "weights": weights, "seed": seed}
     network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **known)
-    stores = NeighborBank(embedding_width(network)), NeighborBank(embedding_width(network))
-    model = fill_banks(stores, network, inputs, rows, codec, TrainingHistory([], []), settings, "trees")
+    model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "trees")
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
     model = replace(model, codec=_with_scale(model)) if classes else model
     unit = codec.unit() ** 2

@@ -79,7 +79,8 @@ class NearBank:
             exclude = None if hidden is None else hidden[part]
             keys = self.index.search(queries[part].float(), k, exclude=exclude).ids
             parts.append(self._weights(queries[part], self.store.positions_of_keys(keys)))
-        return KrigingWeights(*(torch.cat(values) for values in zip(*(part[:3] for part in parts), strict=True)))
+        each = zip(*parts, strict=True)
+        return KrigingWeights(*(None if values[0] is None else torch.cat(values) for values in each))  # type: ignore[arg-type]
 
     def _weights(self, queries: Tensor, positions: Tensor) -> KrigingWeights:
         """Weights of the rows at ``positions [b, k]``, which are read once each."""
@@ -87,8 +88,9 @@ class NearBank:
         check_some_row(torch.where(known.any(dim=1), 0.0, torch.inf))
         places, where = torch.unique(positions[known], return_inverse=True)
         slots = torch.full_like(positions, -1).masked_scatter_(known, where)
-        local = self.head.weights_of(queries, self.store.vectors_at(places), slots)
-        return KrigingWeights(local.weights, positions, local.variance)
+        mass = None if self.store.weights is None else self.store.weights[places]
+        local = self.head.weights_of(queries, self.store.vectors_at(places), slots, mass)
+        return KrigingWeights(local.weights, positions, local.variance, local.trend, local.moves)
 
     def add(self, keys: Tensor, vectors: Tensor) -> None:
         """Rows that were added to the bank."""

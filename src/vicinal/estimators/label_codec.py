@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from vicinal.core import short
+from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.target import LARGEST, SEPARATOR
 from vicinal.estimators.forgetting import classes_without, range_without
 from vicinal.estimators.inputs import Ids, as_series
-from vicinal.estimators.labels import check_length, read_classes, read_numbers
+from vicinal.estimators.labels import check_length, label_cells, read_classes, read_numbers
 from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
 from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
 from vicinal.training.error import error_of
@@ -343,6 +344,29 @@ class LikenessCodec(LabelCodec):
 
     several: bool = False
 
+    def take(self, y: Any, rows: int) -> Ids:
+        """Numbers ``[n]``, or places of classes, which are known."""
+        if self.kind == "numbers":
+            return read_numbers(y, rows)
+        names, known = self._alike(y, rows)
+        place = {name: code for code, name in enumerate(known.tolist())}
+        return np.array([place[name] for name in names.tolist()], dtype=np.float64)
+
+    def with_new(self, y: Any, rows: int, *, uses_bank: bool) -> Self:
+        """With the classes of rows that are to be added behind the others."""
+        if self.kind == "numbers":
+            return super().with_new(y, rows, uses_bank=uses_bank)
+        names, known = self._alike(y, rows)
+        every = list(dict.fromkeys([*known.tolist(), *names.tolist()]))
+        return self if len(every) == len(known) else replace(self, classes=np.array(every))
+
+    def _alike(self, y: Any, rows: int) -> tuple[Ids, Ids]:
+        """Classes ``[n]`` of rows and those that are known, both as texts unless both are whole numbers."""
+        names, known = class_names(y, rows, several=self.several), self.classes
+        if names.dtype.kind != known.dtype.kind:
+            names, known = as_texts(names).astype(str), as_texts(known).astype(str)
+        return names, known
+
     def as_predicted(self, labels: Tensor) -> Tensor:
         """Labels of the bank as losses take them: classes ``[n]``, several ``[n, C]``, or numbers ``[n]``."""
         if self.kind == "numbers":
@@ -362,6 +386,30 @@ class LikenessCodec(LabelCodec):
             return labels
         names = self.classes[labels.astype(np.int64)]
         return [str(one).split(SEPARATOR) if one else [] for one in names] if self.several else names
+
+
+def class_names(y: Any, rows: int, *, several: bool) -> Ids:
+    """Names of classes ``[n]`` in canonical form; of several classes in a row, in order and joined."""
+    cells = label_cells(y, rows)
+    if not several:
+        names = canonical_ids("y", cells)
+        return names if names.dtype == np.int64 else names.astype(str)
+    joined = []
+    for row, cell in enumerate(cells):
+        if isinstance(cell, str) or not hasattr(cell, "__iter__"):
+            raise ValueError(f"y: expected a list of classes in row {row}, got {short(cell)}")
+        if any(pd.isna(name) is True for name in cell):
+            raise ValueError(
+                f"y: expected names of classes in each list, got {short(list(cell))} in row {row}; an empty list is a "
+                "row without any (input contains NaN)"
+            )
+        parts = sorted({str(name) for name in cell})
+        if any(SEPARATOR in name or not name for name in parts):
+            raise ValueError(
+                f"y: expected names without {SEPARATOR!r}, and none empty, got {short(parts)} in row {row}"
+            )
+        joined.append(SEPARATOR.join(parts))
+    return np.array(joined)
 
 
 def label_frame(codec: LabelCodec, labels: Ids) -> Any:

@@ -6,31 +6,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from vicinal.core import check_choice, short
 from vicinal.core.checks import check_between, check_integer
-from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.core.identity import canonical_ids
 from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
-from vicinal.data.target import SEPARATOR
 from vicinal.encoders import EmbeddingCache, PrincipalProjector, TableEncoder
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.encoder_choice import installed_encoders
 from vicinal.estimators.fitted import FittedModel
-from vicinal.estimators.fitting import fill_banks
+from vicinal.estimators.fitting import with_banks
 from vicinal.estimators.inputs import HeldOut, Ids, LabelledRows, as_frame, as_table, hold_out
 from vicinal.estimators.kernel_metric import encoded
-from vicinal.estimators.label_codec import LabelCodec, LikenessCodec
+from vicinal.estimators.label_codec import LabelCodec, LikenessCodec, class_names
 from vicinal.estimators.labels import label_cells, read_numbers
-from vicinal.estimators.network import embedding_width, similarity_network, training_settings
+from vicinal.estimators.network import similarity_network, training_settings
 from vicinal.estimators.search import SearchHits, search_rows
-from vicinal.index import NeighborBank
 from vicinal.settings import LikenessSettings
 from vicinal.training import NeighborNetwork
 from vicinal.training.rows import Rows, RowSubset
@@ -256,7 +253,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
             if values.min() == values.max():
                 raise ValueError(f"y: expected numbers that vary, got {values[0]:g} in every row")
             return LikenessCodec(), values
-        names = _names(y, rows, several=self.labels_ == "several")
+        names = class_names(y, rows, several=self.labels_ == "several")
         classes, places = np.unique(names, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
@@ -264,34 +261,19 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
 
     def _forget_labels(self, gone: list[Any]) -> None:
         """Let go of all classes that no row has any more."""
-        codec = self.fitted_.codec
-        if codec.kind == "numbers":
+        codec, banks = self.fitted_.codec, self._banks()
+        used = np.unique(np.concatenate([bank.labels.numpy() for bank in banks])).astype(np.int64)
+        if codec.kind == "numbers" or len(used) == len(codec.classes):
             return
-        banks, names = (self.bank_, self.calibration_), codec.classes.tolist()
-        used = {int(code) for bank in banks for code in np.unique(bank.labels.numpy()).tolist()}
-        for code in sorted(set(range(len(names))) - used, reverse=True):
-            last = len(names) - 1
-            for bank in banks if code < last else ():  # the last class takes the place
-                rows = (bank.labels == last).numpy()
-                bank.relabel(bank.ids[rows], torch.full((int(rows.sum()),), float(code), dtype=torch.float64))
-            names[code] = names[last]
-            names.pop()
-        self.fitted_ = replace(self.fitted_, codec=replace(codec, classes=np.array(names)))
+        for bank in filter(len, banks):
+            bank.relabel(bank.ids, torch.from_numpy(np.searchsorted(used, bank.labels.numpy())))
+        self._take_codec(replace(codec, classes=codec.classes[used]))
 
     def _known_labels(self, y: Any, rows: int) -> Ids:
         """Labels of rows that are added, as the bank keeps them; classes that are new become known."""
-        codec = self.fitted_.codec
-        if codec.kind == "numbers":
-            return read_numbers(y, rows)
-        names, known = _names(y, rows, several=self.labels_ == "several"), codec.classes
-        if names.dtype.kind != known.dtype.kind:
-            names, known = as_texts(names).astype(str), as_texts(known).astype(str)
-        place = {name: code for code, name in enumerate(known.tolist())}
-        for name in names.tolist():
-            place.setdefault(name, len(place))
-        if len(place) > len(known):
-            self.fitted_ = replace(self.fitted_, codec=replace(codec, classes=np.array(list(place))))
-        return np.array([place[name] for name in names.tolist()], dtype=np.float64)
+        if self.fitted_.codec.kind == "classes":
+            self._take_codec(self.fitted_.codec.with_new(y, rows, uses_bank=True))
+        return self.fitted_.codec.take(y, rows)
 
     def _choose_encoders(
         self,
@@ -340,9 +322,8 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
             network.load_state_dict(start)
         network.projector.double()
         network.head.double()
-        width, self.hidden = embedding_width(network), (self.dim,)
-        stores = NeighborBank(width), NeighborBank(width)
-        return fill_banks(stores, network, inputs, rows, codec, history, self.get_params(deep=False))
+        self.hidden = (self.dim,)
+        return with_banks(network, inputs, rows, codec, history, self.get_params(deep=False))
 
     def _network(self, encoder: TableEncoder, parts: list[Rows]) -> NeighborNetwork:
         """Encoder and map, at the start that is best on the rows held out."""
@@ -375,7 +356,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         from vicinal.training.similarity import SimilarityGoal
 
         labels = parts[0].labels
-        width = embedding_width(network)
+        width = network.width
         count = labels.shape[1] if labels.ndim == 2 else 0
         if labels.ndim == 1 and self.labels_ == "classes":
             count = int(labels.max()) + 1
@@ -437,30 +418,6 @@ def _kind_of(y: Any) -> str:
     if cells.dtype.kind == "f" and not np.equal(np.mod(cells[np.isfinite(cells)], 1), 0).all():
         return "numbers"
     return "classes"
-
-
-def _names(y: Any, rows: int, *, several: bool) -> Ids:
-    """Names of classes ``[n]`` in canonical form; of several classes in a row, in order and joined."""
-    cells = label_cells(y, rows)
-    if not several:
-        names = canonical_ids("y", cells)
-        return names if names.dtype == np.int64 else names.astype(str)
-    joined = []
-    for row, cell in enumerate(cells):
-        if isinstance(cell, str) or not hasattr(cell, "__iter__"):
-            raise ValueError(f"y: expected a list of classes in row {row}, got {short(cell)}")
-        if any(pd.isna(name) is True for name in cell):
-            raise ValueError(
-                f"y: expected names of classes in each list, got {short(list(cell))} in row {row}; an empty list is a "
-                "row without any (input contains NaN)"
-            )
-        parts = sorted({str(name) for name in cell})
-        if any(SEPARATOR in name or not name for name in parts):
-            raise ValueError(
-                f"y: expected names without {SEPARATOR!r}, and none empty, got {short(parts)} in row {row}"
-            )
-        joined.append(SEPARATOR.join(parts))
-    return np.array(joined)
 
 
 def _scaled(targets: Tensor, train: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def read_by_loss(codec: LabelCodec, settings: dict[str, Any]) -> bool:
     """Whether a network of these labels is read out as its loss has it: a matching loss of one number as it is."""
     loss = settings["loss"]
     plain = codec.kind == "numbers" and codec.targets is None and codec.transform.base == PLAIN
-    neighbors = settings["index"] is None and settings["head"] == "nona" and settings["readout"] != "dense"
+    neighbors = settings["head"] == "nona" and settings["readout"] != "dense"
     return plain and neighbors and isinstance(loss, str) and matching_link(loss) is not None
 
 

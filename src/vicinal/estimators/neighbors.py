@@ -27,7 +27,6 @@ from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.attention import error_size, inward, kriging_prediction, label_range, range_features
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
-from vicinal.estimators.explanation import Explanations
 from vicinal.estimators.fitted import Part
 from vicinal.estimators.forces import RowForces, row_forces
 from vicinal.estimators.inputs import Ids, as_series
@@ -122,8 +121,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto": "log" where labels are positive
             and a kernel has a lower squared error with it (in the labels' own units, each row predicted from the
             others); "none" where no kernel can be fitted. Predictions, intervals and the bank are in the units of the
-            labels; contributions of explanations and losses are on the scale. With an index it is "none"; several
-            targets are all transformed alike.
+            labels; contributions of explanations and losses are on the scale. Several targets
+            are all transformed alike.
         loss: what training minimizes and early stopping watches: None (squared error; log-loss for classes), text such
             as "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
             distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module ``loss(prediction, label)``.
@@ -131,8 +130,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             of classes. Losses and regularizers of the embeddings are added to it: "0.5*supcon(temperature=.1) +
             0.05*energy_confusion" (see :func:`vicinal.losses.spec.read_loss`), or a
             :class:`vicinal.losses.EmbeddingLoss`. They act in training only; early stopping still watches the error of
-            predictions. A network trained by the text of a matching loss of one number, without a transform or an
-            index, is read out by the mean of labels, that and a constant, or their mean under its link, whichever has
+            predictions. A network trained by the text of a matching loss of one number, without a transform, is
+            read out by the mean of labels, that and a constant, or their mean under its link, whichever has
             the least loss on rows held out or out of fold; a link that grows exponentially goes on straight two spreads
             from the median (see :meth:`for_loss`).
         fair: column of X whose groups (sexes, say, or quarters of ages) predictions should treat alike: training and
@@ -249,7 +248,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             sample_weight: ``[n]``, >= 0: a row of weight 2 counts as two equal rows of weight 1, neither of which
                 predicts the other: in the loss, among the held-out rows, as a neighbor, and in intervals. A row of
                 weight 0 is left out. Only ratios matter: weights are divided by their mean. Encoders, and the choice of
-                held-out rows, ignore them. Not with an index, and only for losses of predictions.
+                held-out rows, ignore them. Only for losses of predictions.
             ids: ``[n]``, unique; None: 0 to n - 1. Compared by value, whatever their type: 1, 1.0 and "1" are one id
                 (see :mod:`vicinal.core.identity`).
             groups: ``[n]``, compared likewise; a row never learns or predicts from a row of its own group.
@@ -709,26 +708,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         one: NeighborRegressor = models[name]
         return one
 
-    def explain(
-        self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
-    ) -> Explanations:
-        """Which bank rows made each prediction; of several targets say ``of_target(name).explain(...)``.
-
-        See :meth:`BankedEstimator.explain`.
-        """
-        check_is_fitted(self, "bank_")
-        if self.targets_ is not None:
-            raise ValueError(
-                f"explain: expected one target, got a model of {len(self.targets_)} ({listed(self.targets_)}); say "
-                f"of_target({self.targets_[0]!r}).explain"
-            )
-        return super().explain(X, k, ids=ids, groups=groups, elements=elements)
-
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
         codec = NumberCodec.of(y, settings_of(self)["target_transform"])
-        for setting in ("index", "loss") if codec.targets is not None else ():
-            if getattr(self, setting) is not None:
-                raise ValueError(f"{setting}: expected None for several targets, got {short(getattr(self, setting))}")
+        if codec.targets is not None and self.loss is not None:
+            raise ValueError(f"loss: expected None for several targets, got {short(self.loss)}")
         return codec, codec.take(y, rows)
 
 

@@ -114,9 +114,6 @@ def _check_untrained(settings: dict[str, Any], metric: str) -> None:
     if settings["loss"] is not None:
         loss = short(settings["loss"])
         raise ValueError(f"loss: expected None for metric={metric!r}, which has its own, got {loss}")
-    if metric == "trees" and settings["index"] is not None:
-        index = short(settings["index"])
-        raise ValueError(f"index: expected None for metric='trees', whose bank is searched exactly, got {index}")
 
 
 def make_kriging(settings: dict[str, Any], linear: int = 0, whole_up_to: int = 0) -> Kriging | None:
@@ -167,12 +164,6 @@ def similarity_network(encoder: TableEncoder, dim: int) -> NeighborNetwork:
     return NeighborNetwork(encoder, PrincipalProjector(encoder.dim, dim), NONA("cosine", None, "softmax"))
 
 
-def embedding_width(network: NeighborNetwork) -> int:
-    """Numbers in the vector of a row of the bank."""
-    width: int = network.projector.dim  # type: ignore[assignment]  # of a module
-    return width
-
-
 def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     """Check what of an estimator's parameters can be checked without data, so that nothing is done before it is said.
 
@@ -205,10 +196,6 @@ def _check_transform(settings: dict[str, Any], *, classes: bool) -> None:
     name = settings["target_transform"]
     if classes and name not in ("none", "auto"):
         raise ValueError(f"target_transform: expected 'none' for classes, which are no numbers, got {short(name)}")
-    if settings["index"] is not None and name not in ("none", "auto"):
-        raise ValueError(
-            f"target_transform: expected 'none' with an index, which finds labels as they are, got {short(name)}"
-        )
 
 
 def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:

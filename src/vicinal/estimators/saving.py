@@ -31,10 +31,7 @@ from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.journal import Changes, read_changes, write_changes
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, LikenessCodec, NumberCodec
-from vicinal.estimators.network import (
-    check_readout,
-    embedding_width,
-)
+from vicinal.estimators.network import check_readout
 from vicinal.estimators.presets import changed_settings, settings_of
 from vicinal.estimators.saved_config import (
     VERSION,
@@ -191,8 +188,7 @@ def _load(
     model.changes_ = Changes(config.sequence)
     with seeded():  # a model of the hub draws weights that it overwrites
         network, attention = read_network(folder / MODEL, config)
-    width = embedding_width(network)
-    bank, held_out = (_load_bank(part, config, width, verify=verify) for part in (folder, folder / HELD_OUT))
+    bank, held_out = (_load_bank(part, config, network.width, verify=verify) for part in (folder, folder / HELD_OUT))
     if len(bank) == 0:
         raise ValueError(f"bank.json: expected rows to predict from in {folder}, got none")
     history = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)

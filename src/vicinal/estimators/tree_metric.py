@@ -48,13 +48,8 @@ def may_be_trees(settings: Mapping[str, Any], kinds: Mapping[str, Kind], groups:
     if groups is not None and len(set(groups.tolist())) < FOLDS:
         return False
     plain = settings["head"] == "nona" and settings["loss"] is None and settings["fair"] is None
-    usual = settings["similarity"] in ("l2", "squared_l2") and settings["index"] is None
-    return (
-        plain
-        and usual
-        and settings["validation_fraction"] != 0
-        and settings["readout"] in ("auto", "rows", "comparables")
-    )
+    usual = settings["similarity"] in ("l2", "squared_l2") and settings["readout"] in ("auto", "rows", "comparables")
+    return plain and usual and settings["validation_fraction"] != 0
 
 
 def may_be_class_trees(labels: Ids, groups: Ids | None, columns: int) -> bool:

@@ -107,8 +107,7 @@ class TunedEstimator(NeighborEstimator):
     def _part(self, folder: str, seed: int, **settings: Any) -> Any:
         """An estimator of these settings, without an index, that keeps its checkpoints in a folder of its own."""
         where = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / folder
-        transform = self.target_transform if self.index is None else "none"
-        known = {"index": None, "random_state": seed, "checkpoint_dir": where, "target_transform": transform}
+        known = {"index": None, "random_state": seed, "checkpoint_dir": where}
         settings = known | settings
         part = clone(type(self)(**settings_of(self)))
         return part.set_params(**settings if self._named is None else {"encoders": self._named, **settings})

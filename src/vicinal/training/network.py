@@ -37,6 +37,12 @@ class NeighborNetwork(nn.Module):
             self.head.load_state_dict(other.head.state_dict())
 
     @property
+    def width(self) -> int:
+        """Numbers in the vector of a row."""
+        width: int = self.projector.dim  # type: ignore[assignment]  # of a module
+        return width
+
+    @property
     def cross_fitted(self) -> bool:
         """Whether the projector has learned from labels by folds, and embeds a row by the one that left it out."""
         return bool(getattr(self.projector, "cross_fitted", False))
