@@ -7,7 +7,7 @@ from vicinal import losses
 from vicinal.blockwise import block_policy
 from vicinal.losses import EmbeddingLoss
 from vicinal.losses.contract import RowTerms
-from vicinal.losses.kernels import row_terms_op
+from vicinal.losses.ranking import row_terms_op
 
 pytestmark = pytest.mark.sweep(3)
 
@@ -77,6 +77,20 @@ def test_a_relation_that_needs_a_gradient_has_it_by_the_formula(name):
     if name != "rank_n_contrast":  # only the order of its relation counts
         soft = (relation * 0.5 + 0.2).requires_grad_()
         assert torch.autograd.gradcheck(loss, (scores.requires_grad_(), soft))
+
+
+@pytest.mark.parametrize("settings", [{}, {"cut": 3, "temperature": 0.5}], ids=str)
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-9), (torch.float32, 1e-5), (torch.bfloat16, 2**-7)])
+@pytest.mark.parametrize("reduction", ["none", "mean", "mean_nonzero"])
+def test_the_fast_way_of_adore_is_its_formula(settings, dtype, bound, reduction):
+    scores, relation, weight = (each.to(dtype) for each in batch("adore"))
+    scores[:, 3], relation[0] = scores[:, 2], 0
+    for given in ((relation,), (relation, weight)):
+        loss = lambda *given: losses.adore(*given, reduction=reduction, **settings)
+        fast = value_and_slope(loss, scores, *given)
+        formula = value_and_slope(loss, scores, relation.clone().requires_grad_(), *given[1:])
+        for one, other in zip(fast, formula, strict=True):
+            assert float((one - other).abs().max() / other.abs().max().clamp(min=1e-3)) <= bound
 
 
 @traced

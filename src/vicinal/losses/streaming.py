@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,29 +13,6 @@ from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomput
 from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
 from vicinal.similarity import Cosine, Dot
 from vicinal.similarity.products import l2_normalize
-
-
-class _Directions(torch.autograd.Function):
-    """As :func:`l2_normalize`, with a gradient in three steps; it can be differentiated again."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        largest = rows.abs().amax(dim=-1, keepdim=True)  # the norm of that name takes 20 times as long
-        largest.masked_fill_(largest == 0, 1.0)
-        unit: Tensor = rows / largest  # entries within [-1, 1]: squares cannot overflow
-        length: Tensor = torch.linalg.vector_norm(unit, dim=-1, keepdim=True)
-        inverse = length.masked_fill(length == 0, torch.inf).reciprocal_()  # a row of zeros stays zero, with slope 0
-        unit *= inverse
-        ctx.save_for_backward(rows, unit, inverse.div_(largest))
-        return unit
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
-        rows, unit, inverse = ctx.saved_tensors
-        if torch.is_grad_enabled():  # the gradient of a gradient is wanted
-            return cast(Tensor, torch.autograd.grad(l2_normalize(rows), rows, slopes[0], create_graph=True)[0])
-        along: Tensor = torch.linalg.vecdot(unit, slopes[0])[:, None]
-        return cast(Tensor, torch.addcmul(slopes[0], unit, along, value=-1) * inverse)
 
 
 def is_inner_product(similarity: nn.Module) -> bool:
@@ -56,15 +33,8 @@ def as_inner_product(similarity: nn.Module, queries: Tensor, columns: Tensor) ->
         return similarity, queries, columns
     if type(similarity) is Dot:
         return inner_products, queries, columns
-    unit = _unit(queries)
-    return inner_products, unit, unit if same else _unit(columns)
-
-
-def _unit(rows: Tensor) -> Tensor:
-    if torch.compiler.is_compiling() or not rows.shape[1]:
-        return l2_normalize(rows)
-    unit: Tensor = _Directions.apply(rows)  # type: ignore[no-untyped-call]
-    return unit
+    unit = l2_normalize(queries)
+    return inner_products, unit, unit if same else l2_normalize(columns)
 
 
 Matrix = Callable[[slice], Tensor]
