@@ -37,6 +37,8 @@ def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> RowTerms:
     tensor([0.6931])
     """
     check_between("temperature", temperature, 0, math.inf)
+    if not pairs.scores.shape[1]:
+        return pairs.terms(pairs.scores, pairs.weight)
     rising, order = sort_rows(pairs.relation)  # the farthest first
     logits, weight = (pairs.scores / temperature).gather(1, order), pairs.weight.gather(1, order)
     logits = logits - logits.detach().amax(-1, keepdim=True)
