@@ -6,9 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from vicinal.blockwise.blocks import row_slices
 from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomputed, sum_at_once
 from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
 from vicinal.similarity import Cosine, Dot
@@ -91,6 +89,7 @@ def blocked_loss(
     *,
     row_settings: Callable[..., dict[str, Any]] = lambda *_: {},
     setting_tensors: tuple[Tensor, ...] = (),
+    tuned: bool = False,
 ) -> Tensor:
     """The loss, a block of rows at a time; value and gradient are those of the whole, and can be differentiated once.
 
@@ -104,6 +103,7 @@ def blocked_loss(
         hyper: settings of the loss.
         row_settings: of a slice of the rows and of ``setting_tensors``, further settings.
         setting_tensors: tensors that further settings are made of, which may pass gradients.
+        tuned: settings or the similarity get gradients, too, so blocks are computed twice.
     """
     with torch.autocast(blocks.queries.device.type, enabled=False):
         score, *sides = as_inner_product(blocks.similarity, blocks.queries, blocks.columns)
@@ -126,7 +126,7 @@ def blocked_loss(
         tensors = (*sides, *setting_tensors)
         if loss.batch_stats is not None:
             tensors = (*tensors, *recomputed(score, stats_of, blocks.size, *tensors))
-        if reduction != "none" and loss.has_one_mean:
+        if reduction != "none" and loss.has_one_mean and not tuned:
 
             def sums_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Tensor, Tensor]:
                 (terms,) = terms_of(scores, part, *tensors)
@@ -134,24 +134,6 @@ def blocked_loss(
 
             return sum_at_once(score, sums_of, blocks.size, *tensors, mean=reduction != "sum")
         return _reduced(recomputed(score, _flat(terms_of), blocks.size, *tensors), reduction)
-
-
-def checkpointed_loss(loss: PairLoss, blocks: ScoreBlocks, reduction: str, hyper: dict[str, Any]) -> Tensor:
-    """As :func:`blocked_loss`, for gradients of settings and of a learned similarity too: it computes blocks twice."""
-    counting = reduction == "mean_nonzero"
-
-    def joined(make: Callable[[Pairs], tuple[Tensor, ...]], *stats: Tensor) -> tuple[Tensor, ...]:
-        def block(part: slice) -> tuple[Tensor, ...]:
-            scores = blocks.similarity(blocks.queries[part], blocks.columns)
-            return make(blocks.pairs(scores, part, stats, counting=counting))
-
-        slices = row_slices(len(blocks.queries), blocks.size)
-        values = [checkpoint(block, part, use_reentrant=False) for part in slices]
-        return tuple(torch.cat(each) for each in zip(*values, strict=True))
-
-    batch_stats = loss.batch_stats
-    stats = () if batch_stats is None else joined(lambda pairs: batch_stats(pairs, **hyper))
-    return _reduced(joined(_flat(lambda pairs: loss.terms(pairs, **hyper)), *stats), reduction)
 
 
 def _flat(terms_of: Callable[..., tuple[RowTerms, ...]]) -> Values:
