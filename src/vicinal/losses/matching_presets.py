@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from vicinal.core import register
 from vicinal.core.checks import check_between
 from vicinal.links import Curve, Exp, Sinh, SmeLUGrad
-from vicinal.losses.bregman import Elementwise, bregman, reduced_bregman
+from vicinal.losses.bregman import Elementwise, bregman
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce
 from vicinal.losses.matching import CompositeSoftmaxMatchingLoss, DecomposedMatchingLoss, MatchingLoss
 from vicinal.losses.validity import PAPER, check_link
@@ -223,4 +223,4 @@ class PreferenceMatchingLoss(nn.Module):
         target = check_scores_like(difference, target)
         for name, scores in (("chosen", difference), ("target", target)):
             check_domain(name, scores, self.link.domain, self.link.closed)
-        return reduced_bregman(Elementwise(self.link), difference, target, weight=weight, reduction=self.reduction)
+        return reduce(bregman(Elementwise(self.link), difference, target), weight, None, self.reduction)
