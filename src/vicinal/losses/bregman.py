@@ -63,11 +63,11 @@ def _times(factor: Tensor, values: Tensor) -> Tensor:
     return (factor * values).masked_fill_(factor == 0, 0.0)
 
 
-def bregman(link: Link, prediction: Tensor, target: Tensor, valid: Tensor | None = None) -> Tensor:
-    """The divergence of a link between two tensors of scores of one shape.
+def bregman(potential: Link, prediction: Tensor, target: Tensor, valid: Tensor | None = None) -> Tensor:
+    """The divergence of a convex potential between two tensors of scores of one shape.
 
     Args:
-        link: of each score, or of rows.
+        potential: whose link is of each score, or of rows.
         prediction: ``[...]`` or ``[..., K]``; its gradient is h(prediction) - h(target), to all digits of the link.
         target: the same shape; gets a gradient if it requires one.
         valid: boolean, False leaves a class of a :class:`CompositeSoftmax` out; None: all count.
@@ -75,5 +75,5 @@ def bregman(link: Link, prediction: Tensor, target: Tensor, valid: Tensor | None
     Returns:
         The shape of the scores for a curve, else ``[...]``. Differentiable twice.
     """
-    value: Tensor = _Bregman.apply(link, prediction, target, valid, *link.tunable())  # type: ignore[no-untyped-call]
+    value: Tensor = _Bregman.apply(potential, prediction, target, valid, *potential.tunable())  # type: ignore[no-untyped-call]
     return value
