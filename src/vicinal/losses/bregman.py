@@ -16,14 +16,14 @@ def _pair(link: Link, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tenso
 
     On a CPU as many scores at a time as stay in the caches of its cores between the steps of a formula.
     """
-    if valid is not None and not isinstance(link, Curve):
+    if valid is not None and isinstance(link, CompositeSoftmax):
         return link.divergence(a, b, valid), link.rise(a, b, valid)
     size = torch.get_num_threads() << 16
     width = 1 if isinstance(link, Curve) else a.shape[-1]
     if a.numel() <= size or a.device.type != "cpu":
         return link.pair(a, b)
     rows = (each.reshape(-1) if width == 1 else each.reshape(-1, width) for each in (a, b))
-    blocks = zip(*(each.split(max(1, size // width)) for each in rows), strict=True)
+    blocks = zip(*(torch.split(each, max(1, size // width)) for each in rows), strict=True)
     values, difference = (torch.cat(each) for each in zip(*(link.pair(*block) for block in blocks), strict=True))
     return values.view(a.shape if isinstance(link, Curve) else a.shape[:-1]), difference.view(a.shape)
 
