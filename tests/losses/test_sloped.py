@@ -133,3 +133,22 @@ def test_a_node_may_be_defined_again():
             assert isinstance(made(torch.ones(2, 3)), RowTerms)
             value, slope = value_and_slope(lambda s, made=made: made(s).total, torch.ones(2, 3))
             assert (value.tolist(), slope.tolist()) == ([3 * factor] * 2, [[factor] * 3] * 2)
+
+
+@pytest.mark.parametrize("factor", [1.0, 900.0])
+def test_equally_far_columns_are_contrasted_too(factor):
+    scores, relation, weight = batch("rank_n_contrast", rows=4, columns=6)
+    scores = factor * scores
+    as_far = (relation[:, None] <= relation[..., None]) & (weight > 0)[:, None]  # [b, j, k]
+    terms = torch.where(as_far, scores[:, None] / 2, -torch.inf).logsumexp(-1) - scores / 2
+    want = torch.where(weight > 0, terms, 0.0).sum(-1)
+    got = losses.rank_n_contrast(scores, relation, weight, reduction="none")
+    torch.testing.assert_close(got, want)
+
+
+def test_gaps_beyond_the_span_count_as_the_span():
+    from vicinal.losses.histograms import gap_histograms
+
+    positive = torch.tensor([[1.0, 0.0, 0.0]])
+    _, gaps, _ = gap_histograms(torch.tensor([[0.0, 3.0, -5.0]]), 1 - positive, positive, 1.0, 4)
+    assert gaps.tolist() == [[-1.0, 0.0, 0.0, 1.0]]
