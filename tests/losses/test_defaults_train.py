@@ -1,5 +1,7 @@
 """Every registered loss of embeddings learns with the settings that a user gets who gives none."""
 
+import itertools
+
 import pytest
 import torch
 from scipy.stats import spearmanr
@@ -109,10 +111,11 @@ def test_distances_are_taken_from_the_best_score_of_the_similarity(name):
 def test_the_share_of_smaller_gaps_gathers_no_classes_in_one_place():
     """By a gradient through the share itself, four classes end at two opposite places, and the loss is lower there."""
     known = entry("pair_loss", "dynamic_soft_margin")
-    ends = {}
-    for detach in (True, False):
+    ends = {True: [], False: []}
+    for detach, seed in itertools.product((True, False), range(4)):  # of rows at one place rounding decides the nearest
         torch.manual_seed(0)
-        ends[detach] = trained(known, EmbeddingLoss("dynamic_soft_margin", detach=detach), 0, steps=150)[1]
-    assert ends[True][1] > 0.98
-    assert ends[False][1] < 0.8
-    assert ends[False][0] < ends[True][0]
+        criterion = EmbeddingLoss("dynamic_soft_margin", detach=detach)
+        ends[detach].append(trained(known, criterion, seed, steps=150)[1])
+    assert all(recall > 0.98 for _, recall in ends[True])
+    assert sum(recall for _, recall in ends[False]) / 4 < 0.8
+    assert all(one[0] < other[0] for one, other in zip(ends[False], ends[True], strict=True))

@@ -7,7 +7,7 @@ from vicinal import losses
 from vicinal.blockwise import block_policy
 from vicinal.losses import EmbeddingLoss
 from vicinal.losses.contract import RowTerms
-from vicinal.losses.kernels import row_terms_op
+from vicinal.losses.ranking import row_terms_op
 
 pytestmark = pytest.mark.sweep(3)
 
@@ -79,6 +79,20 @@ def test_a_relation_that_needs_a_gradient_has_it_by_the_formula(name):
         assert torch.autograd.gradcheck(loss, (scores.requires_grad_(), soft))
 
 
+@pytest.mark.parametrize("settings", [{}, {"cut": 3, "temperature": 0.5}], ids=str)
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-9), (torch.float32, 1e-5), (torch.bfloat16, 2**-7)])
+@pytest.mark.parametrize("reduction", ["none", "mean", "mean_nonzero"])
+def test_the_fast_way_of_adore_is_its_formula(settings, dtype, bound, reduction):
+    scores, relation, weight = (each.to(dtype) for each in batch("adore"))
+    scores[:, 3], relation[0] = scores[:, 2], 0
+    for given in ((relation,), (relation, weight)):
+        loss = lambda *given: losses.adore(*given, reduction=reduction, **settings)
+        fast = value_and_slope(loss, scores, *given)
+        formula = value_and_slope(loss, scores, relation.clone().requires_grad_(), *given[1:])
+        for one, other in zip(fast, formula, strict=True):
+            assert float((one - other).abs().max() / other.abs().max().clamp(min=1e-3)) <= bound
+
+
 @traced
 @pytest.mark.parametrize("kind", ["all", "hard", "semi-hard"])
 def test_triplets_compiled(kind):
@@ -119,3 +133,22 @@ def test_a_node_may_be_defined_again():
             assert isinstance(made(torch.ones(2, 3)), RowTerms)
             value, slope = value_and_slope(lambda s, made=made: made(s).total, torch.ones(2, 3))
             assert (value.tolist(), slope.tolist()) == ([3 * factor] * 2, [[factor] * 3] * 2)
+
+
+@pytest.mark.parametrize("factor", [1.0, 900.0])
+def test_equally_far_columns_are_contrasted_too(factor):
+    scores, relation, weight = batch("rank_n_contrast", rows=4, columns=6)
+    scores = factor * scores
+    as_far = (relation[:, None] <= relation[..., None]) & (weight > 0)[:, None]  # [b, j, k]
+    terms = torch.where(as_far, scores[:, None] / 2, -torch.inf).logsumexp(-1) - scores / 2
+    want = torch.where(weight > 0, terms, 0.0).sum(-1)
+    got = losses.rank_n_contrast(scores, relation, weight, reduction="none")
+    torch.testing.assert_close(got, want)
+
+
+def test_gaps_beyond_the_span_count_as_the_span():
+    from vicinal.losses.histograms import gap_histograms
+
+    positive = torch.tensor([[1.0, 0.0, 0.0]])
+    _, gaps, _ = gap_histograms(torch.tensor([[0.0, 3.0, -5.0]]), 1 - positive, positive, 1.0, 4)
+    assert gaps.tolist() == [[-1.0, 0.0, 0.0, 1.0]]

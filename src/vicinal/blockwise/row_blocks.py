@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from vicinal.blockwise.blocks import row_slices
 
@@ -96,41 +97,6 @@ class _SumAtOnce(torch.autograd.Function):
         return (None, None, None, None, *grads)
 
 
-class _Recomputed(torch.autograd.Function):
-    """Values of all blocks, joined; the backward pass computes each block again."""
-
-    @staticmethod
-    def forward(ctx: Any, score: Score, values: Values, size: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        sides = _Sides(tensors, (False,) * len(tensors))
-        blocks = [sides.values(score, values, part)[0] for part in row_slices(len(tensors[0]), size)]
-        ctx.score, ctx.values, ctx.size = score, values, size
-        ctx.lengths = [[len(each) for each in block] for block in blocks]
-        ctx.save_for_backward(*tensors)
-        joined = tuple(torch.cat(each) for each in zip(*blocks, strict=True))
-        ctx.mark_non_differentiable(*(each for each in joined if not each.is_floating_point()))
-        return joined
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        sides = _Sides(ctx.saved_tensors, ctx.needs_input_grad[3:])
-        starts = [0] * len(slopes)
-        for part, lengths in zip(row_slices(len(sides.queries), ctx.size), ctx.lengths, strict=True):
-            values, leaves = sides.values(ctx.score, ctx.values, part)
-            outer = [
-                (each, slope[start : start + length])
-                for each, slope, start, length in zip(values, slopes, starts, lengths, strict=True)
-            ]
-            starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-            sides.back(outer, leaves, part)
-        return (None, None, None, *sides.slopes)
-
-
-def _known(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Detached if gradients are disabled, so that none is computed."""
-    return tensors if torch.is_grad_enabled() else tuple(each.detach() for each in tensors)
-
-
 def sum_at_once(score: Score, values: Values, size: int, *tensors: Tensor, mean: bool) -> Tensor:
     """Sum over all blocks of the first of two values, for a mean divided by the sum of the second.
 
@@ -148,7 +114,8 @@ def sum_at_once(score: Score, values: Values, size: int, *tensors: Tensor, mean:
     >>> float(mean.detach())
     1.0
     """
-    result: Tensor = _SumAtOnce.apply(score, values, size, mean, *_known(tensors))  # type: ignore[no-untyped-call]
+    known = tensors if torch.is_grad_enabled() else tuple(each.detach() for each in tensors)
+    result: Tensor = _SumAtOnce.apply(score, values, size, mean, *known)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -159,8 +126,13 @@ def recomputed(score: Score, values: Values, size: int, *tensors: Tensor) -> tup
     >>> recomputed(inner_products, lambda s, part: (s.amax(-1), s.sum()[None]), 1, x, x)
     (tensor([1., 1.]), tensor([1., 1.]))
     """
-    result: tuple[Tensor, ...] = _Recomputed.apply(score, values, size, *_known(tensors))  # type: ignore[no-untyped-call]
-    return result
+    queries, columns, *extras = tensors
+
+    def block(part: slice) -> tuple[Tensor, ...]:
+        return values(score(queries[part], columns), part, *extras)
+
+    blocks = [checkpoint(block, part, use_reentrant=False) for part in row_slices(len(queries), size)]
+    return tuple(torch.cat(each) for each in zip(*blocks, strict=True))
 
 
 def coded(labels: Tensor, bank_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ def sort_rows(values: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([[-1.0000,  0.2500,  0.5000]]), tensor([[1, 2, 0]]))
     """
     values = values.detach()
-    if values.dtype != torch.float32 or values.device.type != "cpu":
+    if values.dtype != torch.float32 or values.device.type != "cpu" or torch.compiler.is_compiling():
         ordered = values.sort(dim=-1, stable=True)
         return ordered.values, ordered.indices
     bits = values.contiguous().numpy().view(numpy.int32)
@@ -94,7 +94,7 @@ def related_columns(positive: Tensor) -> tuple[Tensor, Tensor]:
             [0.0000, 0.0000]]), tensor([[1, 2],
             [0, 0]]))
     """
-    if positive.device.type != "cpu" or not positive.numel():
+    if positive.device.type != "cpu" or not positive.numel() or torch.compiler.is_compiling():
         return first_positives(positive.detach())
     values = positive.detach().numpy()
     place = numpy.flatnonzero(values > 0)

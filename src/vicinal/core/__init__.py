@@ -1,4 +1,4 @@
-"""What all other packages share: types, checks, row reduction, the safe log of a mask, the registry."""
+"""What all other packages share: types, checks, the safe log of a mask, the registry."""
 
 from vicinal.core.arrays import as_tensor
 from vicinal.core.checks import (

@@ -49,16 +49,6 @@ _SMALL_FILE = 1 << 16
 """Bytes of a thumbnail, at most."""
 
 
-def open_image(data: bytes, *, column: str, row: object) -> "Image":
-    """Decode an image to RGB, turned as its camera says, transparent parts white; the first frame of several.
-
-    Raises:
-        ValueError: for something that is not an image, is cut short, has more than ``MOST_PIXELS`` pixels, or one side
-            more than ``MOST_ASPECT`` times the other.
-    """
-    return _decoded(_checked(data, column, row), column, row)
-
-
 def _checked(data: bytes, column: str, row: object) -> "Image":
     """An image that is not decoded yet, and may be by its size."""
     pil = import_pillow()

@@ -1,6 +1,6 @@
 """How well near rows are alike: each row asks all others, and what it finds is counted, with intervals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -144,11 +144,6 @@ def _estimate(
         drawn.append(top[some].sum() / max(bottom[some].sum(), 1e-300))
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Estimate(value, float(low), float(high))
-
-
-def main_measure(scores: Mapping[str, Estimate]) -> str:
-    """The measure that a fit stops by: "map@r" of classes, "r2@10" of numbers."""
-    return next(iter(scores))
 
 
 def holds_out_classes(labels: NDArray[np.int64], unseen: bool | None) -> bool:  # noqa: FBT001  # a setting, as it is

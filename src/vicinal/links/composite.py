@@ -196,6 +196,14 @@ class CompositeSoftmax(nn.Module):
             logits = torch.where(valid.any(-1, keepdim=True), logits, -math.log(logits.shape[-1]))
         return (self.gamma * logits.logsumexp(-1)).to(z.dtype)
 
+    def pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """``(divergence(a, b), h(a) - h(b))`` at once."""
+        if a.dtype in (torch.float16, torch.bfloat16):
+            return self.divergence(a, b), self.rise(a, b)
+        difference = torch.empty_like(a, memory_format=torch.contiguous_format)
+        flat = [each.reshape(-1, a.shape[-1]) for each in (a, b, difference)]
+        return self.block(flat[0], flat[1], flat[2]).view(a.shape[:-1]), difference
+
     def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None = None) -> Tensor:
         """The Jacobian of the link at ``z`` times ``direction [..., K]``, without forming it."""
         p = self.probabilities(z, valid)

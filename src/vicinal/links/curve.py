@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -260,40 +260,46 @@ def _added(ranges: list[Range]) -> Range:
     return low.sum(0) - room, high.sum(0) + room
 
 
-class Multiple(Curve):
-    """A positive multiple of a curve.
+class _Turned(Curve):
+    """A positive multiple of a curve, or its mirror image -h(-z): ``sign`` 1 or -1 on both axes."""
 
-    Args:
-        curve: what is multiplied.
-        factor: > 0; may be learned.
-    """
+    sign = 1.0
 
-    def __init__(self, curve: Curve, factor: Setting) -> None:
+    def __init__(self, curve: Curve, factor: Setting = 1.0) -> None:
         super().__init__()
         self.curve = curve
         self.factor = check_setting("factor", factor, positive=True)
         self.is_monotone, self.is_bounded = curve.is_monotone, curve.is_bounded
         self.is_invertible, self.is_odd, self.region = curve.is_invertible, curve.is_odd, curve.region
 
+    def _inner(self, z: Tensor) -> Tensor:
+        return z if self.sign > 0 else 0.0 - z  # a score of 0 as 0, not as -0, where slopes have the other sign
+
+    def _ends(self, ends: tuple[Any, Any]) -> tuple[Any, Any]:
+        """What belongs to a low and a high end, of the curve or here."""
+        return ends if self.sign > 0 else ends[::-1]
+
     @property
     def domain(self) -> tuple[float, float]:
-        """The domain of the curve."""
-        return self.curve.domain
+        """The curve's."""
+        low, high = self._ends(self.curve.domain)
+        return self.sign * low + 0.0, self.sign * high + 0.0
 
     @property
     def closed(self) -> tuple[bool, bool]:
         """As the curve's."""
-        return self.curve.closed
+        return self._ends(self.curve.closed)
 
     @property
     def center(self) -> float | None:
-        """As the curve's."""
-        return self.curve.center
+        """The curve's."""
+        center = self.curve.center
+        return None if center is None else self.sign * center + 0.0
 
     @property
     def landmarks(self) -> tuple[Landmark, ...]:
-        """As the curve's."""
-        return self.curve.landmarks
+        """The curve's."""
+        return tuple((self.sign * center + 0.0, width) for center, width in self.curve.landmarks)
 
     @property
     def ranges_are_bounds(self) -> bool:
@@ -302,45 +308,59 @@ class Multiple(Curve):
 
     def value_range(self, low: Tensor, high: Tensor) -> Range:
         """Factor times the curve's."""
-        least, most = self.curve.value_range(low, high)
-        return read(self.factor) * least, read(self.factor) * most
+        least, most = self._ends(self.curve.value_range(*self._cell(low, high)))
+        factor = self.sign * read(self.factor)
+        return factor * least, factor * most
 
     def slope_range(self, low: Tensor, high: Tensor) -> Range:
         """Factor times the curve's."""
-        least, most = self.curve.slope_range(low, high)
+        least, most = self.curve.slope_range(*self._cell(low, high))
         return read(self.factor) * least, read(self.factor) * most
+
+    def _cell(self, low: Tensor, high: Tensor) -> Range:
+        return self._ends((self._inner(low), self._inner(high)))
 
     def forward(self, z: Tensor) -> Tensor:
         """Factor times the value."""
-        return read(self.factor) * self.curve(z)
+        return self.sign * read(self.factor) * self.curve(self._inner(z))
 
     def primitive(self, z: Tensor) -> Tensor:
         """Factor times the primitive."""
-        return read(self.factor) * self.curve.primitive(z)
+        return read(self.factor) * self.curve.primitive(self._inner(z))
 
     def slope(self, z: Tensor) -> Tensor:
         """Factor times the slope."""
-        return read(self.factor) * self.curve.slope(z)
+        return read(self.factor) * self.curve.slope(self._inner(z))
 
     def slope_times(self, z: Tensor, step: Tensor) -> Tensor:
         """Factor times slope times step."""
-        return read(self.factor) * self.curve.slope_times(z, step)
+        return read(self.factor) * self.curve.slope_times(self._inner(z), step)
 
     def inverse(self, value: Tensor) -> Tensor:
         """The score with this value."""
-        return self.curve.inverse(value / read(self.factor))
+        return self.sign * self.curve.inverse(self.sign * value / read(self.factor))
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
-        return read(self.factor) * self.curve.divergence(a, b)
+        return read(self.factor) * self.curve.divergence(self._inner(a), self._inner(b))
+
+
+class Multiple(_Turned):
+    """A positive multiple of a curve.
+
+    Args:
+        curve: what is multiplied.
+        factor: > 0; may be learned.
+    """
+
+    def __init__(self, curve: Curve, factor: Setting) -> None:
+        super().__init__(curve, factor)
 
     def __repr__(self) -> str:
         return f"{number(self.factor):g} * {self.curve!r}"
 
 
-class Flip(Curve):
+class Flip(_Turned):
     """The mirror image -h(-z) of a curve: rises where it rose, seen from the other side.
-
-    A score of 0 reaches the curve as 0, not as -0, where slopes have the other sign.
 
     Args:
         curve: what is mirrored.
@@ -350,73 +370,12 @@ class Flip(Curve):
     tensor(-1.)
     """
 
+    sign = -1.0
+
     def __init__(self, curve: Curve) -> None:
-        super().__init__()
-        self.curve = curve
-        self.is_monotone, self.is_bounded = curve.is_monotone, curve.is_bounded
-        self.is_invertible, self.is_odd = curve.is_invertible, curve.is_odd
+        super().__init__(curve)
         turned = {"high-scores": "low-scores", "low-scores": "high-scores"}
         self.region = turned.get(curve.region, curve.region)  # type: ignore[assignment]
-
-    @property
-    def domain(self) -> tuple[float, float]:
-        """The mirrored domain."""
-        low, high = self.curve.domain
-        return -high if math.isfinite(high) else -math.inf, -low if math.isfinite(low) else math.inf
-
-    @property
-    def closed(self) -> tuple[bool, bool]:
-        """As the curve's, with the ends swapped."""
-        low, high = self.curve.closed
-        return high, low
-
-    @property
-    def center(self) -> float | None:
-        """The curve's, mirrored."""
-        center = self.curve.center
-        return None if center is None else 0.0 - center
-
-    @property
-    def landmarks(self) -> tuple[Landmark, ...]:
-        """The curve's, mirrored."""
-        return tuple((0.0 - center, width) for center, width in self.curve.landmarks)
-
-    @property
-    def ranges_are_bounds(self) -> bool:
-        """As the curve's."""
-        return self.curve.ranges_are_bounds
-
-    def value_range(self, low: Tensor, high: Tensor) -> Range:
-        """The curve's over the mirrored cell, with signs changed."""
-        least, most = self.curve.value_range(0.0 - high, 0.0 - low)
-        return -most, -least
-
-    def slope_range(self, low: Tensor, high: Tensor) -> Range:
-        """The curve's over the mirrored cell."""
-        return self.curve.slope_range(0.0 - high, 0.0 - low)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """Value -h(-z)."""
-        return -self.curve(0.0 - z)
-
-    def primitive(self, z: Tensor) -> Tensor:
-        """Primitive H(-z)."""
-        return self.curve.primitive(0.0 - z)
-
-    def slope(self, z: Tensor) -> Tensor:
-        """Slope h'(-z)."""
-        return self.curve.slope(0.0 - z)
-
-    def slope_times(self, z: Tensor, step: Tensor) -> Tensor:
-        """Slope h'(-z) times the step."""
-        return self.curve.slope_times(0.0 - z, step)
-
-    def inverse(self, value: Tensor) -> Tensor:
-        """The score with this value."""
-        return -self.curve.inverse(-value)
-
-    def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
-        return self.curve.divergence(0.0 - a, 0.0 - b)
 
     def __repr__(self) -> str:
         return f"{self.curve!r}.flip()"

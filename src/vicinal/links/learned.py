@@ -164,6 +164,24 @@ class ConvexPotential(nn.Module):
         convex = self.strength / 2 * ((prediction - target) ** 2).sum(-1)
         return torch.maximum(value, convex)
 
+    def rise(self, a: Tensor, b: Tensor) -> Tensor:
+        """The link at ``a`` minus the link at ``b``, ``[..., d]``."""
+        rise: Tensor = self(a) - self(b)
+        return rise
+
+    def pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """``(divergence(a, b), h(a) - h(b))``."""
+        return self.divergence(a, b), self.rise(a, b)
+
+    def curvature_times(self, z: Tensor, direction: Tensor) -> Tensor:
+        """The Jacobian of the link at ``z``, which is the Hessian of psi, times ``direction [..., d]``."""
+        create = torch.is_grad_enabled()
+        with torch.enable_grad():
+            at = z if create and z.requires_grad else z.detach().requires_grad_()
+            slope = (self(at) * (direction if create else direction.detach())).sum()
+            result: Tensor = torch.autograd.grad(slope, at, create_graph=create)[0]
+        return result
+
     def tunable(self) -> list[Tensor]:
         """The parameters that are trained."""
         return [p for p in self.parameters() if p.requires_grad]

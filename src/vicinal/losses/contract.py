@@ -126,8 +126,9 @@ def reduce(values: Tensor, weight: Tensor | None, active: Tensor | None, reducti
         weight = counted if weight is None else weight * counted
     if weight is None:
         return weighted.mean() if values.numel() else weighted.sum()
-    total = weight.sum()
-    return weighted.sum() / torch.where(total > 0, total, 1.0)
+    wide = torch.promote_types(values.dtype, torch.float32)  # half precision cannot hold a large count
+    total = weight.sum(dtype=wide)
+    return (weighted.sum(dtype=wide) / torch.where(total > 0, total, 1.0)).to(values.dtype)
 
 
 class RowTerms(NamedTuple):

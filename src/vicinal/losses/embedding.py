@@ -18,7 +18,7 @@ from vicinal.losses.contract import PairLoss, check_reduction, own_settings
 from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
 from vicinal.losses.elsewhere import peer_hint
 from vicinal.losses.honesty import tell_of_nothing, with_nan_of
-from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
+from vicinal.losses.streaming import ScoreBlocks, blocked_loss
 from vicinal.relation import label_distance, same_class, shared_labels
 from vicinal.relation.pairs import other_rows
 from vicinal.similarity.base import resolve_similarity
@@ -329,9 +329,8 @@ class EmbeddingLoss(nn.Module):
         blocks = self._score_blocks(queries, columns, distinct=distinct)
         relation = blocks.relation(slice(0, 1)) if self.relation else queries.labels
         blocks = replace(blocks, size=self._block_rows(queries, columns, relation))
-        if blocks.size < len(queries.vectors) and any(each.requires_grad for each in self._tensors()):
-            return checkpointed_loss(loss, blocks, self.reduction, hyper)
-        return blocked_loss(loss, blocks, self.reduction, hyper)
+        tuned = any(each.requires_grad for each in self._tensors())
+        return blocked_loss(loss, blocks, self.reduction, hyper, tuned=tuned)
 
     def _score_blocks(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings, *, distinct: bool) -> ScoreBlocks:
         """Scores with relation and weight of a block of rows: from codes of labels and ids where these are classes."""

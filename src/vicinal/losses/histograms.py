@@ -4,8 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
-from vicinal.blockwise import custom_op, policy
+from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.sorting import related_columns, sort_rows
 from vicinal.core.checks import check_between, check_integer, check_number
@@ -14,174 +15,6 @@ from vicinal.losses.contract import PML, PairLoss, Pairs, RowTerms, pair_loss, p
 Histogram = tuple[Tensor, Tensor, Tensor]
 """Counts by edge ``[b, bins + 1]``, sums of gaps by bin ``[b, bins]``, and how many gaps are not 0 ``[b]``."""
 
-Sorted = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Of a block: order of the columns, their weights in it ``[r, N]``; weights and places of the related ones ``[r, P]``;
-how many columns lie below each edge ``[r, P, bins + 1]``; weight of the gaps by bin ``[r, P, bins]``."""
-
-
-def _slices(scores: Tensor) -> list[slice]:
-    """Blocks of rows that stay in the caches of a core."""
-    if not scores.numel():
-        return []
-    return row_slices(
-        len(scores), block_rows(len(scores), scores.shape[1], scores.device, entries=policy().sort_entries)
-    )
-
-
-def _places(rising: Tensor, related: Tensor, span: float, bins: int) -> tuple[Tensor, Tensor]:
-    """Edges ``[bins + 1]``, and how many sorted columns lie below each beside a related column ``[r, P, bins + 1]``."""
-    edges = torch.arange(bins + 1, dtype=related.dtype, device=related.device) * (2 * span / bins) - span
-    above = related[:, :, None] + edges
-    last = above[..., -1]
-    above[..., -1] = last.nextafter(torch.full_like(last, torch.inf))  # a gap of just the span is in the last bin
-    return edges, torch.searchsorted(rising, above.flatten(1)).view(above.shape)
-
-
-def _prefix(values: Tensor) -> Tensor:
-    """Sums of the first 0, 1, ..., N values of each row ``[b, N + 1]``, in float64: they cancel."""
-    sums = torch.empty(len(values), values.shape[1] + 1, dtype=torch.float64, device=values.device)
-    sums[:, 0] = 0
-    torch.cumsum(values, -1, dtype=torch.float64, out=sums[:, 1:])
-    return sums
-
-
-def _taken(sums: Tensor, place: Tensor) -> Tensor:
-    return sums.gather(1, place.flatten(1)).view(place.shape)
-
-
-def _of_block(
-    scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool
-) -> tuple[Histogram, Sorted]:
-    weight, column = related_columns(positive)
-    related = scores.gather(1, column)
-    rising, order = sort_rows(scores)
-    among = negative.gather(1, order)
-    mass, total = _prefix(among), _prefix(among * rising)
-    edges, place = _places(rising, related, span, bins)
-    below = _taken(mass, place)
-    number = below.diff(dim=-1)  # [r, P, bins]
-    gaps = _taken(total, place).diff(dim=-1) - related[:, :, None] * number
-    upper = (gaps - edges[:-1] * number) * (bins / (2 * span))
-    counts = torch.nn.functional.pad(number - upper, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
-    under, over = below[..., 0], mass[:, -1:] - below[..., -1]  # gaps beyond the span count as the span
-    counts[..., 0] += under
-    counts[..., -1] += over
-    gaps[..., 0] -= span * under
-    gaps[..., -1] += span * over
-    apart = mass[:, -1:].expand_as(related)
-    if counting:
-        ends = [_taken(mass, torch.searchsorted(rising, related, right=right)) for right in (True, False)]
-        apart = apart - (ends[0] - ends[1])
-    counts, gaps = ((weight[..., None] * each).sum(1).to(scores.dtype) for each in (counts, gaps))
-    nonzero = (weight * apart).sum(1).to(scores.dtype)
-    return (counts, gaps, nonzero), (order, among, weight, column, place, number.to(scores.dtype))
-
-
-def _slope_of_block(of_bin: Tensor, sorted_: Sorted, out: Tensor) -> None:
-    """Write the slope by the scores ``[r, N]``, given that by a gap in each bin ``[r, bins]``."""
-    order, among, weight, column, place, number = sorted_
-    each = weight[..., None] * of_bin[:, None]  # [r, P, bins]
-    jumps = torch.nn.functional.pad(each, (1, 1)).diff(dim=-1).flatten(1)
-    steps = among.new_zeros(len(among), among.shape[1] + 1).scatter_add_(1, place.flatten(1), jumps)
-    out.scatter_(1, order, steps.cumsum(-1)[:, :-1].mul_(among))
-    out.scatter_add_(1, column, -(each * number).sum(-1))
-
-
-def _histograms(
-    scores: Tensor,
-    negative: Tensor,
-    positive: Tensor,
-    span: float,
-    bins: int,
-    counting: bool,  # noqa: FBT001
-) -> Histogram:
-    blocks = [
-        _of_block(scores[part], negative[part], positive[part], span, bins, counting=counting)[0]
-        for part in _slices(scores)
-    ]
-    return _joined(blocks, scores, bins)
-
-
-def _joined(blocks: list[Histogram], scores: Tensor, bins: int) -> Histogram:
-    if not blocks:
-        return _like(scores.new_zeros, scores, bins)
-    counts, gaps, nonzero = (torch.cat(each) for each in zip(*blocks, strict=True))
-    return counts, gaps, nonzero
-
-
-def _like(make: Any, scores: Tensor, bins: int) -> Histogram:
-    return make(len(scores), bins + 1), make(len(scores), bins), make(len(scores))
-
-
-def _slopes(of_bin: Tensor, scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int) -> Tensor:
-    """As :func:`_slope_of_block`, of all rows, which are sorted again."""
-    slope = torch.zeros_like(scores)
-    for part in _slices(scores):
-        ordered = _of_block(scores[part], negative[part], positive[part], span, bins, counting=False)[1]
-        _slope_of_block(of_bin[part], ordered, slope[part])
-    return slope
-
-
-class _GapHistograms(torch.autograd.Function):
-    """In eager: the order of the columns is kept for the backward pass."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        scores: Tensor,
-        negative: Tensor,
-        positive: Tensor,
-        span: float,
-        bins: int,
-        counting: bool,  # noqa: FBT001
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        blocks = []
-        saved: list[Tensor] = []
-        for part in _slices(scores):
-            block, ordered = _of_block(scores[part], negative[part], positive[part], span, bins, counting=counting)
-            blocks.append(block)
-            saved += ordered if ctx.needs_input_grad[0] else ()
-        ctx.save_for_backward(*saved)
-        ctx.slices, ctx.shape, ctx.span, ctx.bins = _slices(scores), scores.shape, span, bins
-        joined = _joined(blocks, scores, bins)
-        ctx.mark_non_differentiable(joined[2])
-        return joined
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        of_bin = _of_bin(slopes, ctx.span, ctx.bins)
-        slope = of_bin.new_zeros(ctx.shape)
-        for at, part in enumerate(ctx.slices):
-            order, among, weight, column, place, number = ctx.saved_tensors[6 * at : 6 * at + 6]
-            _slope_of_block(of_bin[part], (order, among, weight, column, place, number), slope[part])
-        return slope, None, None, None, None, None
-
-
-def _of_bin(slopes: tuple[Tensor, ...], span: float, bins: int) -> Tensor:
-    return slopes[0].diff(dim=-1) * (bins / (2 * span)) + slopes[1]
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Histogram) -> None:
-    ctx.save_for_backward(*inputs[:3])
-    ctx.span, ctx.bins = inputs[3:5]
-    ctx.mark_non_differentiable(output[2])
-
-
-def _back(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-    of_bin = _of_bin(slopes, ctx.span, ctx.bins)
-    return _slope_node(of_bin, *ctx.saved_tensors, ctx.span, ctx.bins), None, None, None, None, None
-
-
-_slope_node = custom_op("gap_slopes", _slopes, lambda of_bin, scores, *_: torch.empty_like(scores))
-_node = custom_op(
-    "gap_histograms",
-    _histograms,
-    lambda scores, negative, positive, span, bins, counting: _like(scores.new_empty, scores, bins),
-    save=_keep,
-    backward=_back,
-)
-
 
 def gap_histograms(
     scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool = True
@@ -189,7 +22,7 @@ def gap_histograms(
     r"""Of each row, over its pairs of a related column p and another n: the gaps $s_n - s_p$, clamped to the span.
 
     Each gap is shared between the two edges around it, by nearness; its sum goes to the bin that it lies in. A row is
-    sorted once, and a bin is a difference of prefix sums. One node of a compiled graph; gradient of ``scores`` alone.
+    sorted once, and a bin is a difference of prefix sums.
 
     Args:
         scores: ``[b, N]``.
@@ -203,11 +36,53 @@ def gap_histograms(
     >>> counts, gaps, nonzero  # one gap, of -1: at the second of five edges
     (tensor([[0., 1., 0., 0., 0.]]), tensor([[ 0., -1.,  0.,  0.]]), tensor([1.]))
     """
-    if torch.compiler.is_compiling():
-        counts, gaps, nonzero = _node(scores, negative, positive, span, bins, counting)
-        return counts, gaps, nonzero
-    result: Histogram = _GapHistograms.apply(scores, negative, positive, span, bins, counting)  # type: ignore[no-untyped-call]
-    return result
+    size = block_rows(len(scores), scores.shape[1], scores.device, entries=policy().sort_entries)
+    slices = [slice(0, len(scores))] if torch.compiler.is_compiling() else row_slices(len(scores), size)
+    blocks = [_of_block(scores[r], negative[r], positive[r], span, bins, counting=counting) for r in slices]
+    counts, gaps, nonzero = (torch.cat(each) for each in zip(*blocks, strict=True))
+    return counts, gaps, nonzero
+
+
+def _of_block(
+    scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool
+) -> Histogram:
+    weight, column = related_columns(positive)
+    related = scores.gather(1, column)
+    rising, order = sort_rows(scores)
+    among = negative.gather(1, order)
+    mass, total = (_prefix(each) for each in (among, among * scores.gather(1, order)))
+    edges, place = _places(rising, related.detach(), span, bins)
+    below = _taken(mass, place)
+    number = below.diff(dim=-1)  # [r, P, bins]
+    gaps = _taken(total, place).diff(dim=-1) - related[:, :, None] * number
+    upper = (gaps - edges[:-1] * number) * (bins / (2 * span))
+    under, over = below[..., :1], mass[:, -1:, None] - below[..., -1:]  # gaps beyond the span count as the span
+    counts = pad(number - upper, (0, 1)) + pad(upper, (1, 0)) + pad(under, (0, bins)) + pad(over, (bins, 0))
+    gaps = gaps + span * (pad(over, (bins - 1, 0)) - pad(under, (0, bins - 1)))
+    apart = mass[:, -1:].expand_as(related)
+    if counting:
+        ends = [_taken(mass, torch.searchsorted(rising, related.detach(), right=right)) for right in (True, False)]
+        apart = apart - (ends[0] - ends[1])
+    counts, gaps = ((weight[..., None] * each).sum(1).to(scores.dtype) for each in (counts, gaps))
+    return counts, gaps, (weight * apart).sum(1).to(scores.dtype)
+
+
+def _places(rising: Tensor, related: Tensor, span: float, bins: int) -> tuple[Tensor, Tensor]:
+    """Edges ``[bins + 1]``, and how many sorted columns lie below each beside a related column ``[r, P, bins + 1]``."""
+    edges = torch.arange(bins + 1, dtype=related.dtype, device=related.device) * (2 * span / bins) - span
+    above = related[:, :, None] + edges
+    last = above[..., -1]
+    above[..., -1] = last.nextafter(torch.full_like(last, torch.inf))  # a gap of just the span is in the last bin
+    return edges, torch.searchsorted(rising, above.flatten(1)).view(above.shape)
+
+
+def _prefix(values: Tensor) -> Tensor:
+    """Sums of the first 0, 1, ..., N values of each row ``[b, N + 1]``, in float64: they cancel."""
+    return pad(values.cumsum(-1, dtype=torch.float64), (1, 0))
+
+
+def _taken(sums: Tensor, place: Tensor) -> Tensor:
+    return sums.gather(1, place.flatten(1)).view(place.shape)
 
 
 def _of_rows(pairs: Pairs, *, span: float = 2.0, bins: int = 10, **_: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -333,7 +208,7 @@ def _histogram(edge: Tensor, share: Tensor, weight: Tensor, bins: int) -> Tensor
     empty = weight.new_zeros(len(weight), bins)
     upper = empty.scatter_add(1, edge, weight * share)
     lower = empty.scatter_add(1, edge, weight) - upper
-    return torch.nn.functional.pad(lower, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
+    return pad(lower, (0, 1)) + pad(upper, (1, 0))
 
 
 def _of_batch(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> tuple[Tensor]:

@@ -10,7 +10,7 @@ from vicinal.core import as_tensor, register
 from vicinal.core.checks import check_between
 from vicinal.links import CompositeSigmoid, CompositeSoftmax, Constant, ConvexPotential, Curve
 from vicinal.links.numerics import score_inside
-from vicinal.losses.bregman import Elementwise, Learned, Rows, reduced_bregman
+from vicinal.losses.bregman import bregman
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce
 from vicinal.losses.validity import PAPER, Domain, Verdict, check_link, check_scaling, limits, scaling_of_transform
 
@@ -71,9 +71,7 @@ class MatchingLoss(nn.Module):
         if valid is not None:  # what is left out may be anything, also outside the domain
             inside = score_inside(domain)
             prediction, target = torch.where(valid, prediction, inside), torch.where(valid, target, inside)
-        return reduced_bregman(
-            Elementwise(self.link), prediction, target, weight=weight, active=valid, reduction=self.reduction
-        )
+        return reduce(bregman(self.link, prediction, target), weight, valid, self.reduction)
 
 
 @register("loss", "composite_sigmoid", "elementwise", "convex", family="matching", paper=PAPER, verified=GOLDEN)
@@ -215,9 +213,7 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         for name, scores in (("prediction", prediction), ("target", target)):
             check_domain(name, scores, domain, closed, valid)
         active = None if valid is None else valid.any(-1)
-        return reduced_bregman(
-            Rows(self.link), prediction, target, weight=weight, valid=valid, active=active, reduction=self.reduction
-        )
+        return reduce(bregman(self.link, prediction, target, valid), weight, active, self.reduction)
 
 
 @register(
@@ -308,4 +304,4 @@ class PotentialMatchingLoss(nn.Module):
     def forward(self, prediction: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of ``prediction`` and ``target`` ``[..., d]``; weight ``[...]``."""
         target = check_scores_like(prediction, target, classes=True)
-        return reduced_bregman(Learned(self.potential), prediction, target, weight=weight, reduction=self.reduction)
+        return reduce(bregman(self.potential, prediction, target), weight, None, self.reduction)

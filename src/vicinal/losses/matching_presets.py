@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from vicinal.core import register
 from vicinal.core.checks import check_between
 from vicinal.links import Curve, Exp, Sinh, SmeLUGrad
-from vicinal.losses.bregman import Elementwise, bregman, reduced_bregman
+from vicinal.losses.bregman import bregman
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce
 from vicinal.losses.matching import CompositeSoftmaxMatchingLoss, DecomposedMatchingLoss, MatchingLoss
 from vicinal.losses.validity import PAPER, check_link
@@ -84,7 +84,7 @@ class PairwiseRankingLoss(nn.Module):
         differences = [scores[..., first] - scores[..., second] for scores in (prediction, target)]
         for name, scores in zip(("prediction", "target"), differences, strict=True):
             check_domain(name, scores, self.link.domain, self.link.closed)
-        values = bregman(Elementwise(self.link), *differences)  # [b, pairs]
+        values = bregman(self.link, *differences)  # [b, pairs]
         both = torch.ones_like(values, dtype=torch.bool) if valid is None else valid[..., first] & valid[..., second]
         count = both.sum(-1)
         per_list = torch.where(both, values, 0.0).sum(-1) / count.clamp(min=1)
@@ -223,4 +223,4 @@ class PreferenceMatchingLoss(nn.Module):
         target = check_scores_like(difference, target)
         for name, scores in (("chosen", difference), ("target", target)):
             check_domain(name, scores, self.link.domain, self.link.closed)
-        return reduced_bregman(Elementwise(self.link), difference, target, weight=weight, reduction=self.reduction)
+        return reduce(bregman(self.link, difference, target), weight, None, self.reduction)

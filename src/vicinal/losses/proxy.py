@@ -10,7 +10,6 @@ from vicinal.blockwise.logsums import log_sum_exp, softplus
 from vicinal.blockwise.target_entropy import Change, scaled_at, target_entropy
 from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.losses.contract import PML, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
-from vicinal.losses.kernels import kernel, kernels_in_use
 from vicinal.miners import within_fences
 from vicinal.miners.iqr_filter import check_reach
 
@@ -62,7 +61,7 @@ _COLUMNS = ("row-separable", "proxies")
 def where_related(pairs: Pairs, change: Change) -> Tensor:
     """Scores that are changed where a column is related, in part by a soft relation, ``[b, N]``."""
     scores, relation = pairs.scores, pairs.relation
-    if torch.compiler.is_compiling() or not kernels_in_use():
+    if torch.compiler.is_compiling():
         return scores + relation * (change(scores) - scores)
     if pairs.masks and scores.shape[1] and bool((relation.sum(-1) == 1).all()):  # one each: found without a search
         falling = torch.arange(scores.shape[1], 0, -1, dtype=scores.dtype, device=scores.device)
@@ -76,7 +75,7 @@ def where_related(pairs: Pairs, change: Change) -> Tensor:
 
 def margin_logits(pairs: Pairs, scale: float, change: Change) -> Tensor:
     """``scale * scores`` after a change of the score of the related column, ``[b, N]``."""
-    if pairs.column is None or not kernels_in_use():
+    if pairs.column is None:
         return scale * where_related(pairs, change)
     return scaled_at(pairs.scores, pairs.column, scale, change)
 
@@ -88,24 +87,20 @@ def margin_softmax(pairs: Pairs, scale: float, change: Change | None = None) -> 
     >>> margin_softmax(pairs, 1.0).total
     tensor([1.0986])
     """
-    if (terms := target_softmax(pairs, pairs.scores, scale, change)) is not None:
-        return terms
+    if pairs.column is not None:
+        return _known_rows(target_entropy(pairs.scores, pairs.column, scale, change))
     return cross_entropy(scale * pairs.scores if change is None else margin_logits(pairs, scale, change), pairs)
 
 
 def softmax_terms(logits: Tensor, pairs: Pairs) -> RowTerms:
     """Cross-entropy of the logits."""
-    terms = target_softmax(pairs, logits)
-    return cross_entropy(logits, pairs) if terms is None else terms
+    if pairs.column is not None:
+        return _known_rows(target_entropy(logits, pairs.column))
+    return cross_entropy(logits, pairs)
 
 
-@kernel("target_softmax", loss="normalized_softmax", float32=1e-5)
-def target_softmax(pairs: Pairs, scores: Tensor, scale: float = 1.0, change: Change | None = None) -> RowTerms | None:
-    """Where the one related column of each row is known."""
-    if pairs.column is None:
-        return None
-    value = target_entropy(scores, pairs.column, scale, change)
-    return row_terms(value, torch.ones_like(value, dtype=torch.bool))
+def _known_rows(values: Tensor) -> RowTerms:
+    return row_terms(values, torch.ones_like(values, dtype=torch.bool))
 
 
 @pair_loss("normalized_softmax", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1704.06369", verified=PML)

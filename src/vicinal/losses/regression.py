@@ -1,17 +1,14 @@
 """Losses for labels that are numbers; the relation is the negative distance of labels, <= 0."""
 
 import math
-from collections.abc import Callable
 
-import numpy
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from vicinal.blockwise.logsums import log_sum_exp
 from vicinal.blockwise.sorting import sort_rows
 from vicinal.core.checks import check_between
 from vicinal.losses.contract import NUMPY, Pairs, RowTerms, best_score, pair_loss, row_products, row_terms, some
-from vicinal.losses.kernels import row_kernel
 
 _ROWS = ("row-separable", "number-relation")
 
@@ -40,43 +37,22 @@ def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> RowTerms:
     tensor([0.6931])
     """
     check_between("temperature", temperature, 0, math.inf)
-    if (fast := _contrasts(pairs, float(temperature), pairs.counting)) is not None:
-        return fast
-    logits = (pairs.scores / temperature)[:, None]  # [b, 1, k]
-    as_far = (pairs.relation[:, None] <= pairs.relation[:, :, None]).to(logits.dtype)  # [b, j, k]
-    others = 1 - torch.eye(logits.shape[-1], dtype=logits.dtype, device=logits.device)
-    against = log_sum_exp(logits.expand_as(as_far), as_far * others * pairs.weight[:, None])  # [b, j]
-    share = pairs.weight.clamp(min=torch.finfo(logits.dtype).tiny).log()
-    return pairs.terms(torch.logaddexp(share, against - logits[:, 0]), pairs.weight)
-
-
-@row_kernel("contrasts", loss="rank_n_contrast", float32=1e-5)
-def _contrasts(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None,
-    temperature: float,
-    counting: bool,  # noqa: FBT001
-    with_grad: bool,  # noqa: FBT001
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    weight = torch.ones_like(scores) if weight is None else weight
-    number = weight.sum(-1)
-    if not scores.numel():
-        return number, number.clone(), number.clone(), scores[:, : scores.shape[1] * with_grad].clone()
-    near, order = sort_rows(relation)  # the farthest first
-    logits, weight = (scores / temperature).gather(1, order), weight.gather(1, order)
-    logits -= logits.amax(-1, keepdim=True)
-    summed = _summed if bool((logits.amin(-1) > _lowest(logits.dtype)).all()) else _log_summed
-    equals = _Equals(near)
-    terms, slope = summed(logits, weight, equals, with_grad=with_grad)  # ties are contrasted too
-    nonzero = number.clone()
-    if counting:
-        counts = weight.sign()
-        alone = (equals.last(counts.cumsum(-1)) == counts).logical_and_(weight == 1)  # 0, whatever rounding leaves
-        nonzero = row_products((terms != 0).logical_and_(~alone).to(weight.dtype), weight)
-    if with_grad:
-        slope = torch.empty_like(slope).scatter_(1, order, slope.sub_(weight).div_(temperature))
-    return row_products(terms, weight), number, nonzero, slope
+    if not pairs.scores.shape[1]:
+        return pairs.terms(pairs.scores, pairs.weight)
+    rising, order = sort_rows(pairs.relation)  # the farthest first
+    logits, weight = (pairs.scores / temperature).gather(1, order), pairs.weight.gather(1, order)
+    logits = logits - logits.detach().amax(-1, keepdim=True)
+    tiny, compiled = torch.finfo(logits.dtype).tiny, torch.compiler.is_compiling()
+    if not compiled and bool((logits > _lowest(logits.dtype)).all()):  # four times faster than logarithms throughout
+        share = logits.exp() * weight
+        mass = _at_last_equal(share.cumsum(-1), rising)
+        alone, total = mass == share, mass.clamp(min=tiny).log()
+    else:
+        share = logits + weight.clamp(min=tiny).log()
+        total = _at_last_equal(share.logcumsumexp(-1), rising)
+        alone = total == share
+    terms = torch.where(alone, weight.clamp(min=tiny).log(), total - logits)  # else 0 were lost to rounding
+    return pairs.terms(terms, weight)
 
 
 def _lowest(dtype: torch.dtype) -> float:
@@ -84,58 +60,14 @@ def _lowest(dtype: torch.dtype) -> float:
     return -60.0 if dtype == torch.float32 else -600.0
 
 
-class _Equals:
-    """Runs of equal values in rows that rise, ``[b, N]``."""
-
-    def __init__(self, rising: Tensor) -> None:
-        ends = torch.ones_like(rising, dtype=torch.bool)
-        if rising.device.type == "cpu":  # half the time that it takes otherwise
-            values, is_end = rising.numpy(), ends.numpy()
-            numpy.not_equal(values[:, 1:], values[:, :-1], out=is_end[:, :-1])
-            self.ends = torch.from_numpy(numpy.flatnonzero(is_end))
-        else:
-            torch.ne(rising[:, 1:], rising[:, :-1], out=ends[:, :-1])
-            self.ends = ends.view(-1).nonzero()[:, 0]
-        self.none = len(self.ends) == rising.numel()
-        self.number = self.ends.diff(prepend=self.ends.new_full((1,), -1))
-
-    def last(self, values: Tensor) -> Tensor:
-        """For each place the value at the last one equal to it."""
-        return values if self.none else self._spread(values, self.ends)
-
-    def first(self, values: Tensor) -> Tensor:
-        """For each place the value at the first one equal to it."""
-        return values if self.none else self._spread(values, self.ends - self.number + 1)
-
-    def _spread(self, values: Tensor, place: Tensor) -> Tensor:
-        at_runs = values.reshape(-1).index_select(0, place)
-        if values.device.type == "cpu":
-            return torch.from_numpy(numpy.repeat(at_runs.numpy(), self.number.numpy())).view_as(values)
-        return at_runs.repeat_interleave(self.number, output_size=values.numel()).view_as(values)
-
-
-def _summed(logits: Tensor, weight: Tensor, equals: _Equals, *, with_grad: bool) -> tuple[Tensor, Tensor]:
-    """Terms of sorted columns, and what their logits add to all terms of the row; none is lost beside the largest."""
-    share = logits.exp().mul_(weight)
-    mass = equals.last(share.cumsum(-1)).clamp_(min=torch.finfo(share.dtype).tiny)
-    slope = share.mul_(equals.first(_from_the_end(weight / mass, Tensor.cumsum))) if with_grad else share[:, :0].clone()
-    return mass.log_().sub_(logits), slope
-
-
-def _log_summed(logits: Tensor, weight: Tensor, equals: _Equals, *, with_grad: bool) -> tuple[Tensor, Tensor]:
-    """As :func:`_summed`, for any logits, from logarithms throughout; where none counts, the term is 0."""
-    counted, nothing = weight > 0, torch.finfo(logits.dtype).min / 4
-    bias = torch.where(counted, torch.where(counted, weight, 1.0).log(), nothing)
-    sums = equals.last((logits + bias).logcumsumexp(-1))
-    slope = logits[:, :0].clone()
-    if with_grad:
-        pull = equals.first(_from_the_end(torch.where(counted, bias - sums, nothing), Tensor.logcumsumexp))
-        slope = torch.where(counted, logits + bias + pull, nothing).exp()
-    return torch.where(counted, sums - logits, 0.0), slope
-
-
-def _from_the_end(values: Tensor, sums: Callable[[Tensor, int], Tensor]) -> Tensor:
-    return sums(values.flip(-1), -1).flip(-1)
+def _at_last_equal(values: Tensor, rising: Tensor) -> Tensor:
+    """For each place of ``rising [b, N]`` the value at the last one equal to it."""
+    differ = rising[:, 1:] != rising[:, :-1]
+    if not torch.compiler.is_compiling() and bool(differ.all()):
+        return values
+    place = torch.arange(rising.shape[1], device=rising.device)
+    ends = torch.where(pad(differ, (0, 1), value=True), place, len(place))
+    return values.gather(1, ends.flip(-1).cummin(-1).values.flip(-1))
 
 
 @pair_loss(

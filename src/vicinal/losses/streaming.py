@@ -2,40 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from vicinal.blockwise.blocks import row_slices
 from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomputed, sum_at_once
 from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
 from vicinal.similarity import Cosine, Dot
 from vicinal.similarity.products import l2_normalize
-
-
-class _Directions(torch.autograd.Function):
-    """As :func:`l2_normalize`, with a gradient in three steps; it can be differentiated again."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        largest = rows.abs().amax(dim=-1, keepdim=True)  # the norm of that name takes 20 times as long
-        largest.masked_fill_(largest == 0, 1.0)
-        unit: Tensor = rows / largest  # entries within [-1, 1]: squares cannot overflow
-        length: Tensor = torch.linalg.vector_norm(unit, dim=-1, keepdim=True)
-        inverse = length.masked_fill(length == 0, torch.inf).reciprocal_()  # a row of zeros stays zero, with slope 0
-        unit *= inverse
-        ctx.save_for_backward(rows, unit, inverse.div_(largest))
-        return unit
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
-        rows, unit, inverse = ctx.saved_tensors
-        if torch.is_grad_enabled():  # the gradient of a gradient is wanted
-            return cast(Tensor, torch.autograd.grad(l2_normalize(rows), rows, slopes[0], create_graph=True)[0])
-        along: Tensor = torch.linalg.vecdot(unit, slopes[0])[:, None]
-        return cast(Tensor, torch.addcmul(slopes[0], unit, along, value=-1) * inverse)
 
 
 def is_inner_product(similarity: nn.Module) -> bool:
@@ -56,15 +31,8 @@ def as_inner_product(similarity: nn.Module, queries: Tensor, columns: Tensor) ->
         return similarity, queries, columns
     if type(similarity) is Dot:
         return inner_products, queries, columns
-    unit = _unit(queries)
-    return inner_products, unit, unit if same else _unit(columns)
-
-
-def _unit(rows: Tensor) -> Tensor:
-    if torch.compiler.is_compiling() or not rows.shape[1]:
-        return l2_normalize(rows)
-    unit: Tensor = _Directions.apply(rows)  # type: ignore[no-untyped-call]
-    return unit
+    unit = l2_normalize(queries)
+    return inner_products, unit, unit if same else l2_normalize(columns)
 
 
 Matrix = Callable[[slice], Tensor]
@@ -121,6 +89,7 @@ def blocked_loss(
     *,
     row_settings: Callable[..., dict[str, Any]] = lambda *_: {},
     setting_tensors: tuple[Tensor, ...] = (),
+    tuned: bool = False,
 ) -> Tensor:
     """The loss, a block of rows at a time; value and gradient are those of the whole, and can be differentiated once.
 
@@ -134,6 +103,7 @@ def blocked_loss(
         hyper: settings of the loss.
         row_settings: of a slice of the rows and of ``setting_tensors``, further settings.
         setting_tensors: tensors that further settings are made of, which may pass gradients.
+        tuned: settings or the similarity get gradients, too, so blocks are computed twice.
     """
     with torch.autocast(blocks.queries.device.type, enabled=False):
         score, *sides = as_inner_product(blocks.similarity, blocks.queries, blocks.columns)
@@ -156,7 +126,7 @@ def blocked_loss(
         tensors = (*sides, *setting_tensors)
         if loss.batch_stats is not None:
             tensors = (*tensors, *recomputed(score, stats_of, blocks.size, *tensors))
-        if reduction != "none" and loss.has_one_mean:
+        if reduction != "none" and loss.has_one_mean and not tuned:
 
             def sums_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Tensor, Tensor]:
                 (terms,) = terms_of(scores, part, *tensors)
@@ -164,24 +134,6 @@ def blocked_loss(
 
             return sum_at_once(score, sums_of, blocks.size, *tensors, mean=reduction != "sum")
         return _reduced(recomputed(score, _flat(terms_of), blocks.size, *tensors), reduction)
-
-
-def checkpointed_loss(loss: PairLoss, blocks: ScoreBlocks, reduction: str, hyper: dict[str, Any]) -> Tensor:
-    """As :func:`blocked_loss`, for gradients of settings and of a learned similarity too: it computes blocks twice."""
-    counting = reduction == "mean_nonzero"
-
-    def joined(make: Callable[[Pairs], tuple[Tensor, ...]], *stats: Tensor) -> tuple[Tensor, ...]:
-        def block(part: slice) -> tuple[Tensor, ...]:
-            scores = blocks.similarity(blocks.queries[part], blocks.columns)
-            return make(blocks.pairs(scores, part, stats, counting=counting))
-
-        slices = row_slices(len(blocks.queries), blocks.size)
-        values = [checkpoint(block, part, use_reentrant=False) for part in slices]
-        return tuple(torch.cat(each) for each in zip(*values, strict=True))
-
-    batch_stats = loss.batch_stats
-    stats = () if batch_stats is None else joined(lambda pairs: batch_stats(pairs, **hyper))
-    return _reduced(joined(_flat(lambda pairs: loss.terms(pairs, **hyper)), *stats), reduction)
 
 
 def _flat(terms_of: Callable[..., tuple[RowTerms, ...]]) -> Values:

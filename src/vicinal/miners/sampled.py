@@ -1,7 +1,6 @@
 """Miners that draw pairs at random so that all distances, or all scores, are seen."""
 
 import math
-from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 from vicinal.blockwise import opaque_op
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer
-from vicinal.miners.selection import by_rows, kept_dtype, kept_weight, measured, picked, row_blocks, some
+from vicinal.miners.selection import by_rows, kept_dtype, kept_weight, measured, picked, some
 from vicinal.ranks.pairs import check_relation, split_pairs
 
 Scale = Literal["cosine", "l2", "squared_l2"]
@@ -139,8 +138,8 @@ def _node(
     return _drawn(scores, relation, weight, width, scale, near, far, draws)
 
 
-_FEW = 1 << 20
-"""Of so many pairs the places and scores of a side are kept; of more they are made again when they are needed."""
+_SPARE = 16
+"""Pairs of a bin that are drawn beyond three times those needed; so many are fewer than needed by a rare chance."""
 
 _BITS = 24
 """Of a random number of float32."""
@@ -213,83 +212,29 @@ def _weights(
     generator: torch.Generator | None,
 ) -> Tensor:
     """The weight of the pairs of both sides that were drawn, ``[b, N]``."""
-    dtype, columns = kept_dtype(scores, weight), scores.shape[1]
-    weights = torch.zeros(scores.shape, dtype=dtype, device=scores.device)
-    for which, limit in enumerate(limits):
-        place = _flat(_Side(scores, relation, weight, which), bins, limit, generator)
-        if weight is None:
-            weights.view(-1)[place] = 1.0
-        elif len(place):
-            weights.view(-1)[place] = weight.detach()[place // columns, place % columns].to(dtype)
-    return weights
+    drawn = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
+    values = measured(scores).reshape(-1)
+    for side, limit in zip(split_pairs(scores, relation, weight), limits, strict=True):
+        place = side.reshape(-1).nonzero()[:, 0]
+        if len(place) and not bool(values[place].isnan().any()):  # which are kept alone, so that the loss tells of them
+            drawn.view(-1)[place[_evenly(values[place], bins, limit, generator)]] = True
+    return kept_weight(scores, weight, drawn)
 
 
-class _Side:
-    """Places and scores of the related or the unrelated pairs, by blocks of rows."""
-
-    def __init__(self, scores: Tensor, relation: Tensor, weight: Tensor | None, which: int) -> None:
-        self.scores, self.relation, self.weight, self.which = scores, relation, weight, which
-        few = scores.numel() <= _FEW
-        self.blocks = row_blocks(scores, 1 if few else 2)  # a place takes as much memory as two scores
-        self.stored = [self.block(part) for part in self.blocks] if few else None
-
-    def block(self, part: slice) -> tuple[Tensor, Tensor]:
-        """Places in the block and scores."""
-        scores, weight = self.scores[part], None if self.weight is None else self.weight[part]
-        place = split_pairs(scores, self.relation[part], weight)[self.which].reshape(-1).nonzero()[:, 0]
-        return place, measured(scores).reshape(-1).index_select(0, place)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return iter(self.stored) if self.stored is not None else map(self.block, self.blocks)
-
-
-def _flat(side: _Side, bins: int, limit: int, generator: torch.Generator | None) -> Tensor:
-    """Places in the matrix of at most ``limit`` random pairs of each bin."""
-    ends = [[float(end) for end in values.aminmax()] for _, values in side if len(values)]
-    if not ends:
-        return torch.zeros(0, dtype=torch.int64, device=side.scores.device)
-    if any(math.isnan(low) for low, _ in ends):  # these alone, so that the loss tells of them
-        columns = side.scores.shape[1]
-        blocks = zip(side.blocks, side, strict=True)
-        return torch.cat([place[values.isnan()] + part.start * columns for part, (place, values) in blocks])
-    low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    step = high - low if high > low else 1.0
-
-    def binned(values: Tensor) -> Tensor:
-        return values.sub(low).div_(step).mul_(bins).int().clamp_(max=bins - 1)
-
-    counts = torch.zeros(bins, dtype=torch.int64, device=side.scores.device)
-    for _, values in side:
-        counts += binned(values).bincount(minlength=bins)
-    enough = 3 * limit + 16  # so many expected ones are fewer than the limit by a rare chance
-    likely = enough / counts.clamp(min=1)
-    mean = float(counts.clamp(max=enough).sum())
-    place, key = _likely(side, binned, likely, int(mean + 8 * math.sqrt(mean)) + 1, generator)
-    if bool(((key >> _BITS).bincount(minlength=bins) < counts.clamp(max=limit)).any()):
-        place, key = _likely(side, binned, torch.full_like(likely, 2.0), int(counts.sum()), generator)
-    ordered, order = key.sort()  # by bin, at random within it
-    which = ordered >> _BITS
-    number = which.bincount(minlength=bins)
-    nth = torch.arange(len(order), device=order.device) - (number.cumsum(0) - number)[which]
-    drawn: Tensor = place[order[nth < limit]]
-    return drawn
-
-
-def _likely(
-    side: _Side, binned: Callable[[Tensor], Tensor], likely: Tensor, most: int, generator: torch.Generator | None
-) -> Tensor:
-    """Places in the matrix, and bins with random numbers, ``[2, K]``, of pairs whose number is likely for their bin.
-
-    All are written to one tensor of the size that is expected: small ones that stay would break up the memory between
-    the large ones that go. What does not fit is left out.
-    """
-    places, start = torch.empty(2, most, dtype=torch.int64, device=likely.device), 0
-    for part, (place, values) in zip(side.blocks, side, strict=True):
-        noise, which = torch.rand(len(place), generator=generator, device=place.device), binned(values)
-        hits = (noise < likely.index_select(0, which)).nonzero()[: most - start, 0]
-        until = start + len(hits)
-        torch.add(place.index_select(0, hits), part.start * side.scores.shape[1], out=places[0, start:until])
-        number = noise.index_select(0, hits).mul_(1 << _BITS).long()
-        torch.add(number, which.index_select(0, hits).long(), alpha=1 << _BITS, out=places[1, start:until])
-        start = until
-    return places[:, :start]
+def _evenly(values: Tensor, bins: int, limit: int, generator: torch.Generator | None) -> Tensor:
+    """Places of at most ``limit`` random ``values [P]`` of each bin."""
+    low, high = values.aminmax()
+    step = torch.where(high > low, high - low, 1.0)
+    which = values.sub(low).div_(step).mul_(bins).int().clamp_(max=bins - 1)
+    counts = which.bincount(minlength=bins)
+    noise = torch.rand(len(which), generator=generator, device=which.device)
+    likely = (3 * limit + _SPARE) / counts.clamp(min=1)
+    place = (noise < likely[which]).nonzero()[:, 0]
+    if bool((which[place].bincount(minlength=bins) < counts.clamp(max=limit)).any()):
+        place = torch.arange(len(which), device=which.device)
+    bin_of = which[place].long()
+    order = ((bin_of << _BITS) + noise[place].mul_(1 << _BITS).long()).argsort()  # by bin, at random within it
+    number = bin_of.bincount(minlength=bins)
+    ranked = bin_of[order]
+    nth = torch.arange(len(order), device=order.device) - (number.cumsum(0) - number)[ranked]
+    return place[order[nth < limit]]

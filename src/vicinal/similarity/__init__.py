@@ -5,7 +5,7 @@ from vicinal.similarity.distances import NegativeL1, NegativeL2, NegativeSquared
 from vicinal.similarity.gaussians import bures_exp, bures_geodesic, bures_log, bures_wasserstein
 from vicinal.similarity.images import ImageSimilarity, ms_ssim, ssim
 from vicinal.similarity.mapped import Mapped
-from vicinal.similarity.means import NearestClass, class_means
+from vicinal.similarity.means import class_means
 from vicinal.similarity.noise import NegativeSNR
 from vicinal.similarity.products import Cosine, Dot, scaled_dot
 from vicinal.similarity.sets import FixedDimensionalEncoding, SetScores
@@ -16,7 +16,6 @@ __all__ = [
     "FixedDimensionalEncoding",
     "ImageSimilarity",
     "Mapped",
-    "NearestClass",
     "NegativeL1",
     "NegativeL2",
     "NegativeSNR",

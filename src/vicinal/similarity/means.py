@@ -1,7 +1,5 @@
 """Vectors of classes that are made of their rows, to score against."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -55,15 +53,3 @@ def class_means(
         raise ValueError(f"labels: expected a row of every class, got none of class {int((count == 0).nonzero()[0])}")
     means = rows.new_zeros(num_classes, rows.shape[1]).index_add(0, labels, rows) / count[:, None]
     return l2_normalize(means) if spherical else means
-
-
-class NearestClass(NamedTuple):
-    """The nearest class of each query.
-
-    Attributes:
-        classes: whole numbers ``[b]``; -1 where no class scores high enough.
-        scores: ``[b]``, the score of the nearest class.
-    """
-
-    classes: Tensor
-    scores: Tensor
