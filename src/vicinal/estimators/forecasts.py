@@ -44,6 +44,8 @@ def fit_in_time(model: Any, x: Any, y: Any, times: Any, validation: Any, known: 
         known: "ids", "groups" and "sample_weight", each ``[n]`` or None.
     """
     x, when = as_table("X", x), as_times(pd.Series(as_series("times", times)))
+    if len(when) != (count := x.shape[0] if hasattr(x, "shape") else len(x)):
+        raise ValueError(f"times: expected one for each of {count} rows, got {len(when)}")
     if model.validation_fraction == 0:
         raise ValueError("times: expected validation_fraction above 0, as folds learn from later rows, got 0")
     known = {name: np.asarray(values) for name, values in known.items() if values is not None}
@@ -52,8 +54,6 @@ def fit_in_time(model: Any, x: Any, y: Any, times: Any, validation: Any, known: 
     minutes = np.inf if model.minutes is None else 60 * model.minutes
     with ending_in(minutes):
         model.fit(x, y, validation=validation, **known)
-        if len(when) != len(x):
-            raise ValueError(f"times: expected one for each of {len(x)} rows, got {len(when)}")
         frame = model.form_.read(as_frame(model, x, reset=False))
         counts = known.get("sample_weight", np.ones(len(when))) > 0  # as rows of the bank
         at = np.flatnonzero(counts)

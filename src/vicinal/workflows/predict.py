@@ -370,7 +370,9 @@ def too_late(model: BankedEstimator, frame: pd.DataFrame) -> str:
     late = int((seconds(times) > forecasts[0].until).sum())
     if not late:
         return ""
-    last = forecasts[0].until if times.dtype.kind != "M" else np.datetime64(round(forecasts[0].until), "s").item().date()
+    last = (
+        forecasts[0].until if times.dtype.kind != "M" else np.datetime64(round(forecasts[0].until), "s").item().date()
+    )
     return (
         f"{late} of {counted(len(frame), 'row')} {'is' if late == 1 else 'are'} later than {last}: the forecasts of the "
         "fit went no farther ahead, so that nothing is promised there"
