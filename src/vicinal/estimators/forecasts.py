@@ -32,7 +32,7 @@ _MOST, _NUMBERS = 1024, 1 << 16
 """Rows of a forecast, and probabilities of all rows, that are kept, at most."""
 
 
-def fit_in_time(model: Any, x: Any, y: Any, times: Any, validation: Any, known: dict[str, Any]) -> Any:
+def fit_in_time(model: Any, x: Any, y: Any, times: Any, validation: Any, known: dict[str, Any]) -> None:
     """Fit an estimator to rows with times: by what forecasts best, and with the errors of its forecasts.
 
     Args:
@@ -60,7 +60,7 @@ def fit_in_time(model: Any, x: Any, y: Any, times: Any, validation: Any, known: 
         labels = label_frame(model.fitted_.codec, model.bank_.labels.numpy())
         rows = _Rows(model, frame.iloc[at], labels, when[at], {name: values[at] for name, values in known.items()})
         held_out = np.searchsorted(at, np.asarray(validation)[counts[np.asarray(validation)]])
-        return rows.forecast(held_out)
+        model.fitted_ = rows.forecast(held_out)
 
 
 def _latest(times: Ids, share: float, groups: Ids | None) -> Ids:
@@ -75,9 +75,10 @@ class _Rows:
     def __init__(self, model: Any, frame: pd.DataFrame, labels: Any, times: Ids, known: dict[str, Ids]) -> None:
         self.model, self.frame, self.labels, self.times, self.known = model, frame, labels, times, known
 
-    def forecast(self, held_out: Ids) -> Any:
+    def forecast(self, held_out: Ids) -> FittedModel:
         """The model as it forecasts best, with what its forecasts were like."""
-        fitted, numbers = self.model.fitted_, self.model.fitted_.codec.kind == "numbers"
+        fitted: FittedModel = self.model.fitted_
+        numbers = fitted.codec.kind == "numbers"
         chosen = fitted.metric, fitted.codec.transform.base.name if numbers else "none"
         others = [(one.metric, one.target_transform) for one in fitted.trials if one.metric != "network"]
         tried: dict[tuple[str, str], tuple[float, tuple[Forecasts, ...]]] = {}
@@ -96,8 +97,7 @@ class _Rows:
                 "promised for later rows",
                 CalibrationWarning,
             )
-        self.model.fitted_ = replace(fitted, forecasts=tried[best][1])
-        return self.model
+        return replace(fitted, forecasts=tried[best][1])
 
     def _part(self, at: Ids, *names: str) -> tuple[pd.DataFrame, dict[str, Ids]]:
         return self.frame.iloc[at], {name: self.known[name][at] for name in names if name in self.known}

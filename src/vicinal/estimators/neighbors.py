@@ -30,8 +30,8 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.explanation import Explanations
 from vicinal.estimators.fitted import Part
-from vicinal.estimators.forecasts import by_log, fit_in_time, widened
 from vicinal.estimators.forces import RowForces, row_forces
+from vicinal.estimators.forecasts import by_log, fit_in_time, widened
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, NumberCodec
 from vicinal.estimators.labels import read_classes
@@ -284,7 +284,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             if times is None:
                 return self._fit(X, y, ids, groups, validation, sample_weight)
             known = {"ids": ids, "groups": groups, "sample_weight": sample_weight}
-            return fit_in_time(self, X, y, times, validation, known)
+            fit_in_time(self, X, y, times, validation, known)
+            return self
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: rows may have several numbers."""
@@ -815,7 +816,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             if times is None:
                 return self._fit(X, y, ids, groups, validation, sample_weight)
             known = {"ids": ids, "groups": groups, "sample_weight": sample_weight}
-            return fit_in_time(self, X, y, times, validation, known)
+            fit_in_time(self, X, y, times, validation, known)
+            return self
 
     def partial_fit(
         self,
@@ -925,8 +927,12 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             said, truth = model.forecasts[0].of_classes(len(self.classes_))
             if model.adaptation is None:
                 return said, truth, None, None
-            weights = model.adaptation.calibrating_weights(said, truth).numpy()
-            return model.adaptation.reweighed(said), truth, weights, None
+            return (
+                model.adaptation.reweighed(said),
+                truth,
+                model.adaptation.calibrating_weights(said, truth).numpy(),
+                None,
+            )
         rows, at, known, codes = self.rows_that_calibrate()
         mass = adapted_mass(self) if self.folds_ is None else rows.weights
         weights = None if mass is None else mass.numpy() if self.folds_ is None else mass[at].numpy()

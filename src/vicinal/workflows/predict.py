@@ -374,8 +374,8 @@ def too_late(model: BankedEstimator, frame: pd.DataFrame) -> str:
         forecasts[0].until if times.dtype.kind != "M" else np.datetime64(round(forecasts[0].until), "s").item().date()
     )
     return (
-        f"{late} of {counted(len(frame), 'row')} {'is' if late == 1 else 'are'} later than {last}: the forecasts of the "
-        "fit went no farther ahead, so that nothing is promised there"
+        f"{late} of {counted(len(frame), 'row')} {'is' if late == 1 else 'are'} later than {last}: the forecasts of "
+        "the fit went no farther ahead, so that nothing is promised there"
     )
 
 
