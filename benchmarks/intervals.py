@@ -244,8 +244,12 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.later:
-        lines = pd.concat([measure_later(name) for name in LATER])
-        lines.to_csv(given.out or RESULTS.with_stem("intervals-later"), index=False, float_format="%.6g")
+        out = given.out or RESULTS.with_stem("intervals-later")
+        done = [] if not out.exists() else pd.read_csv(out)["set"].tolist()
+        for name in (one for one in LATER if one not in done):
+            lines = measure_later(name)
+            lines.to_csv(out, mode="a", header=not out.exists(), index=False, float_format="%.6g")
+            print(lines[["set", "method", "covered", "score", "seconds"]].to_string(header=False), flush=True)
         return
     sets = LARGE if given.large else SETS
     if given.perfect:
