@@ -8,6 +8,9 @@ divides errors of a random forest by their size among the 25 nearest rows.
     python benchmarks/intervals.py --data FILES    # FILES: see benchmarks/tables.py; a stopped run resumes
     python benchmarks/intervals.py --data FILES --large --splits 2    # 960 rows to learn from, up to 4,000 new ones
 
+    pip install mapie lightgbm statsmodels
+    python benchmarks/intervals.py --later    # the latest 22 % of series and made ones, beside EnbPI
+
 "perfect" in ``--perfect`` is no method: how many sets intervals would pass that hold each row with probability .9.
 """
 
@@ -135,6 +138,99 @@ def measure(name: str, split: int, data: Path | None, methods: list[str], large:
     )
 
 
+def macrodata(target: str) -> tuple[pd.DataFrame, str, str]:
+    """Quarters of the United States."""
+    table = series("macrodata")
+    return table.assign(when=table.year + table.quarter / 4)[["when", "infl", "tbilrate", target]], "when", target
+
+
+def series(name: str) -> pd.DataFrame:
+    """A table of statsmodels."""
+    from importlib import import_module
+
+    return import_module(f"statsmodels.datasets.{name}").load_pandas().data
+
+
+def lagged(name: str, time: str, target: str, lags: tuple[int, ...]) -> tuple[pd.DataFrame, str, str]:
+    """A series with its earlier numbers."""
+    table = series(name).set_axis([time, target], axis=1)
+    return table.assign(**{f"lag {lag}": table[target].shift(lag) for lag in lags}).dropna(), time, target
+
+
+def monthly_co2() -> tuple[pd.DataFrame, str, str]:
+    """Carbon dioxide at Mauna Loa."""
+    table = series("co2").co2.resample("MS").mean().dropna()
+    return pd.DataFrame({"when": table.index, "month": table.index.month.astype(str), "co2": table}), "when", "co2"
+
+
+def made(kind: str, rows: int = 300) -> tuple[pd.DataFrame, str, str]:
+    """A made series of some kind, beside a column that matters and the month."""
+    random, t = np.random.default_rng([0, len(kind)]), np.arange(rows)
+    x, noise = random.normal(size=(2, rows))
+    level = {
+        "trend and season": 0.1 * t + 4 * np.sin(np.pi * t / 6),
+        "random walk": random.normal(size=rows).cumsum(),
+        "step": 8.0 * (2 * t > rows),
+        "stationary": 0.0 * t,
+        "exponential": np.exp(t / 80),
+        "wider noise": noise * t / 100,
+    }[kind]
+    y = level + (x + noise / 2) * (level / 10 if kind == "exponential" else 1)
+    return pd.DataFrame({"t": t, "month": (t % 12).astype(str), "x": x, "y": y}), "t", "y"
+
+
+LATER: dict[str, Callable[[], tuple[pd.DataFrame, str, str]]] = {
+    "co2": monthly_co2,
+    "nile": lambda: lagged("nile", "year", "volume", (1, 2)),
+    "sunspots": lambda: lagged("sunspots", "year", "spots", (1, 2, 9, 11)),
+    "consumption": lambda: macrodata("realcons"),
+    "unemployment": lambda: macrodata("unemp"),
+    "investment": lambda: (series("grunfeld")[["year", "firm", "value", "capital", "invest"]], "year", "invest"),
+} | {kind: lambda kind=kind: made(kind) for kind in ("trend and season", "random walk", "step", "stationary")}
+LATER |= {kind: lambda kind=kind: made(kind) for kind in ("exponential", "wider noise")}
+
+
+def enbpi(known: np.ndarray, y: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """EnbPI of MAPIE by blocks, of a ridge regression or of LightGBM: what predicts the latest quarter better."""
+    from lightgbm import LGBMRegressor
+    from mapie.regression import TimeSeriesRegressor
+    from mapie.subsample import BlockBootstrap
+    from sklearn.linear_model import RidgeCV
+
+    models, cut = (RidgeCV(np.logspace(-3, 3, 13)), LGBMRegressor(n_jobs=1, verbose=-1)), round(0.75 * len(y))
+    errors = [np.square(one.fit(known[:cut], y[:cut]).predict(known[cut:]) - y[cut:]).mean() for one in models]
+    blocks = BlockBootstrap(n_resamplings=20, n_blocks=10, overlapping=False, random_state=0)
+    rival = TimeSeriesRegressor(models[int(np.argmin(errors))], method="enbpi", cv=blocks, n_jobs=1).fit(known, y)
+    return rival.predict(test, confidence_level=LEVEL)[1][:, :, 0]
+
+
+def measure_later(name: str) -> pd.DataFrame:
+    """A line a method: the latest 22 % of the rows, by intervals with and without times in the fit."""
+    from vicinal.estimators import NeighborRegressor
+
+    table, time_column, target = LATER[name]()
+    table = table.sort_values(time_column, kind="stable").reset_index(drop=True)
+    times, y, table = table[time_column], table.pop(target).to_numpy(dtype=float), table
+    cut = int(np.searchsorted(times, times[round(0.78 * len(y))]))
+    intervals, seconds = {}, {}
+    for method, known in (("vicinal", {"times": times[:cut]}), ("without times", {})):
+        begun = time.process_time()
+        model = NeighborRegressor(target_transform="auto").fit(table[:cut], y[:cut], **known)
+        intervals[method] = model.predict_interval(table[cut:], LEVEL)
+        seconds[method] = time.process_time() - begun
+    numbers = table.assign(**{time_column: pd.to_numeric(times)}).pipe(pd.get_dummies, dtype=float)
+    scaled = ((numbers - numbers[:cut].mean()) / numbers[:cut].std().replace(0, 1)).to_numpy(dtype=float)
+    begun = time.process_time()
+    intervals["EnbPI"] = enbpi(scaled[:cut], y[:cut], scaled[cut:])
+    seconds["EnbPI"] = time.process_time() - begun
+    spread, distance = float(y[:cut].std()), np.arange(len(y) - cut)
+    return pd.DataFrame(
+        {"set": name, "split": 0, "method": method, "seconds": seconds[method]}
+        | scored(each, y[cut:], distance, spread)
+        for method, each in intervals.items()
+    )
+
+
 def main() -> None:
     """Measure what is not in the CSV yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -142,10 +238,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help=f"default: {RESULTS.name}, or intervals-large.csv")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--large", action="store_true", help="tables with many new rows")
+    parser.add_argument("--later", action="store_true", help="the latest rows of series")
     parser.add_argument("--perfect", action="store_true", help="how many sets intervals without a fault would pass")
     parser.add_argument("--methods", nargs="+", default=["vicinal", *RIVALS], choices=["vicinal", *RIVALS])
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    if given.later:
+        out = given.out or RESULTS.with_stem("intervals-later")
+        done = [] if not out.exists() else pd.read_csv(out)["set"].tolist()
+        for name in (one for one in LATER if one not in done):
+            lines = measure_later(name)
+            lines.to_csv(out, mode="a", header=not out.exists(), index=False, float_format="%.6g")
+            print(lines[["set", "method", "covered", "score", "seconds"]].to_string(header=False), flush=True)
+        return
     sets = LARGE if given.large else SETS
     if given.perfect:
         print(perfect([len(read(name, given.data)[1]) for name in sets], given.splits))

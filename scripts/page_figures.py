@@ -478,6 +478,18 @@ def intervals_large() -> str:
     return _covered("intervals-large")
 
 
+def intervals_later() -> str:
+    """Coverage of the latest rows, and the interval score over that of EnbPI."""
+    runs = results("intervals-later").set_index(["set", "method"])
+    methods = ("vicinal", "without times", "EnbPI")
+    rows = []
+    for name in runs.index.unique("set"):
+        covered = [f"{runs.loc[(name, one), 'covered']:.2f}" for one in methods]
+        ratios = [runs.loc[(name, one), "score"] / runs.loc[(name, "EnbPI"), "score"] for one in methods[:2]]
+        rows.append([name, *covered, *(f"{ratio:.2f}" for ratio in ratios)])
+    return grid(["", *(f"{one}, covered" for one in methods), *(f"{one}, score" for one in methods[:2])], rows)
+
+
 def _covered(name: str) -> str:
     runs = results(name)
     mean = runs.groupby(["method", "set"]).mean(numeric_only=True)
@@ -676,6 +688,7 @@ TABLES: dict[str, Callable[[], str]] = {
             recommended,
             intervals,
             intervals_large,
+            intervals_later,
             promised,
             limits,
             later,

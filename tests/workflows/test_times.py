@@ -81,6 +81,14 @@ def test_evaluate_knows_the_times_and_says_since_when_errors_are_others(fitted):
     assert any(line.startswith(f"Since {since} (day) the mean squared error is ") for line in audit_findings(record))
 
 
+def test_predict_says_which_rows_are_later_than_any_forecast(fitted, tmp_path):
+    outcome, place = fitted
+    assert any(note.startswith("Calibrated by forecasts") for note in outcome.record.notes)
+    rows, lines = latest(place)[:3].assign(day=["2024-09-30", "2025-01-02", "2030-01-01"]), []
+    predict_table(place / "model", rows, coverage=0.9, log=lines.append)
+    assert [line for line in lines if "2 of 3 rows are later than 2024-10-26" in line]
+
+
 def test_the_command_shows_periods_and_a_page(fitted, tmp_path, capsys):
     _, place = fitted
     plain = sold(drift=False).drop(columns="day").assign(week=np.arange(ROWS) // 3, id=range(ROWS)).iloc[:60]

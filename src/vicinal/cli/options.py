@@ -162,7 +162,7 @@ LABELS: Options = {
     "group": option(Name, "Column of groups (patient, house): kept together in splits."),
     "time": option(
         Name,
-        "Column of dates or numbers: the latest rows are test rows, those before them serve early stopping.",
+        "Column of dates or numbers: the latest rows are tested on; forecasts of earlier ones calibrate intervals.",
         DATA,
         metavar="COL",
     ),

@@ -22,6 +22,9 @@ VERSION = 1
 GAIN, LATEST, FEW_LEVELS = 0.5, 20_000, 30
 """Share of the squared error that reading times must save; rows and levels of a category that are looked at."""
 
+ORIGINS, AHEAD = (0.5, 0.625, 0.75), 0.25
+"""Shares of the rows that forecasts are made after, and of those that each predicts."""
+
 CANDIDATES = 16  # draws of groups, of which the one whose share of rows is nearest to what was asked is taken
 
 
@@ -125,13 +128,7 @@ def split_by_time(
     """
     check_between("test", test, 0, 1)
     check_between("validation", validation, 0, 1)
-    if groups is not None:
-        codes = np.unique(groups, return_inverse=True)[1]
-        by_time = np.argsort(times, kind="stable")
-        latest = np.empty(codes.max() + 1, dtype=times.dtype)
-        latest[codes[by_time]] = times[by_time]  # the last one stays
-        times = latest[codes]
-    different, moments = np.unique(times, return_inverse=True)
+    different, moments = np.unique(_latest(times, groups), return_inverse=True)
     if len(different) < 3:
         what = "times" if groups is None else "latest times of groups"
         raise ValueError(
@@ -144,6 +141,37 @@ def split_by_time(
     parts = (moments < middle, (moments >= middle) & (moments < first), moments >= first)
     train, validated, tested = (np.flatnonzero(part) for part in parts)
     return Split(train, validated, tested, seed)
+
+
+def forward_splits(
+    times: NDArray[Any], groups: NDArray[Any] | None = None
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Positions of earlier rows to learn from, and of the quarter of all rows that comes next, for each of ``ORIGINS``.
+
+    Rows of one time are on one side, and rows of one group on that of its latest row.
+
+    >>> [(len(past), later.tolist()) for past, later in forward_splits(np.arange(8))]
+    [(4, [4, 5]), (5, [5, 6]), (6, [6, 7])]
+    """
+    moments = np.unique(_latest(times, groups), return_inverse=True)[1]
+    ordered, splits = np.sort(moments), {}
+    for origin in ORIGINS:
+        start, count = ordered[round(origin * len(ordered))], max(1, round(AHEAD * len(ordered)))
+        from_start = ordered[ordered >= start]
+        later = (moments >= start) & (moments <= from_start[min(count, len(from_start)) - 1])
+        splits[start] = np.flatnonzero(moments < start), np.flatnonzero(later)
+    return list(splits.values())
+
+
+def _latest(times: NDArray[Any], groups: NDArray[Any] | None) -> NDArray[Any]:
+    """Times ``[n]``, or that of the latest row of each row's group."""
+    if groups is None:
+        return times
+    codes = np.unique(groups, return_inverse=True)[1]
+    by_time = np.argsort(times, kind="stable")
+    latest = np.empty(codes.max() + 1, dtype=times.dtype)
+    latest[codes[by_time]] = times[by_time]  # the last one stays
+    return latest[codes]
 
 
 def time_tells(frame: pd.DataFrame, times: NDArray[Any], target: NDArray[np.float64], test: float) -> bool:

@@ -1,5 +1,6 @@
-"""What a model knows of a population that differs from its fit: weights of classes, or a density ratio."""
+"""What a model knows of rows that differ from those of its fit: later ones, other classes, or a density ratio."""
 
+import math
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from vicinal.calibration.density_ratio import DensityRatio, density_ratio, effective_rows
 from vicinal.calibration.label_shift import likely_class_weights
+from vicinal.calibration.split import conformal_quantile
 from vicinal.core.untrusted import Saved
 
 FEWEST_NEW = 30
@@ -17,8 +19,47 @@ FEWEST_NEW = 30
 FEWEST_EFFECTIVE = 20
 """Rows of equal weight that the weighted calibrating rows must be worth, at least."""
 
+WIDEST = 2.0
+"""Widths that the widest of several forecasts may ask for, over that of all together."""
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 _Positive = Annotated[float, Field(ge=0)]
+
+
+class Forecasts(Saved):
+    """What fits to earlier rows said of later ones, a quarter of all rows each.
+
+    Attributes:
+        until: the time, or seconds since 1970, up to which new rows are as far ahead as those of the forecasts.
+        misses: of numbers, for each of these fits, rising: how many times half the width of its 90 % interval a label
+            lies from the middle.
+        said: of classes: the probabilities of each row ``[n, K]``.
+        labels: of classes: which of them each row has ``[n]``.
+    """
+
+    until: float
+    misses: list[Annotated[list[_Positive], Field(min_length=1, max_length=1 << 12)]] = Field(
+        default_factory=list, max_length=16
+    )
+    said: list[list[_Positive]] = Field(default_factory=list, max_length=1 << 16)
+    labels: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list, max_length=1 << 16)
+
+    def __len__(self) -> int:
+        return len(self.labels) + sum(map(len, self.misses))
+
+    def radius(self, coverage: float) -> float:
+        """Width of intervals of this coverage, over that of the 90 % intervals of a fit that knows nothing of time.
+
+        Rows of one forecast err together (a level that has moved stays), so that the widest of them is taken; at most
+        ``WIDEST`` times the quantile of all rows, as the first is of few rows, and may be far off.
+        """
+        each = [one[min(len(one), math.ceil((len(one) + 1) * coverage - 1e-9)) - 1] for one in self.misses]
+        return min(max(each), WIDEST * conformal_quantile(np.concatenate(self.misses), coverage))
+
+    def of_classes(self, count: int) -> tuple[Tensor, Tensor]:
+        """Probabilities ``[n, count]``, 0 of classes that came later, and labels ``[n]``."""
+        said = torch.tensor(self.said, dtype=torch.float64)
+        return torch.nn.functional.pad(said, (0, count - said.shape[1])), torch.tensor(self.labels)
 
 
 class Adaptation(Saved):

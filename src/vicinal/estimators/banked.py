@@ -157,7 +157,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
 
     def calibrating_rows(self) -> int:
         """How many rows calibrate intervals or sets: see :meth:`calibrates` for which."""
-        return len(self.rows_that_calibrate()[1])
+        forecasts = self.fitted_.forecasts
+        return len(forecasts[0]) if forecasts else len(self.rows_that_calibrate()[1])
 
     def calibrating_groups(self) -> int | None:
         """How many groups those rows are of; None of a model that was fitted without groups."""
@@ -760,9 +761,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         codec = replace(codec, transform=codec.transform.base).fitted(rows.labels[torch.from_numpy(held_out.train)])
         settings, encoder = settings_of(self), copy.deepcopy(self.table_encoder)
         with seeded(seed):
-            self.fitted_ = with_index(
-                fit_network(rows, codec, encoder, settings, seed, self.network_, epochs), settings
-            )
+            trained = fit_network(rows, codec, encoder, settings, seed, self.network_, epochs)
+        self.fitted_ = replace(with_index(trained, settings), forecasts=self.fitted_.forecasts)
         return self
 
     def check_trains_on(self, epochs: int) -> None:
@@ -832,14 +832,15 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         labels, weights = label_frame(self.fitted_.codec, bank.labels.numpy()), self.given_weights(bank)
         known = {"ids": bank.ids, "groups": bank.groups, "validation": validation}
         known |= {} if weights is None else {"sample_weight": weights}
-        if not hasattr(self, "feature_names_in_"):
-            self.fit(bank.rows.to_numpy(np.float64), labels, **known)
-            return
-        before = {"columns": self.columns, "form": self.form}
+        forecasts, before = self.fitted_.forecasts, {"columns": self.columns, "form": self.form}
+        named = hasattr(self, "feature_names_in_")
         try:
-            self.set_params(columns=dict(self.kinds_), form=self.form_).fit(bank.rows, labels, **known)
+            if named:
+                self.set_params(columns=dict(self.kinds_), form=self.form_)
+            self.fit(bank.rows if named else bank.rows.to_numpy(np.float64), labels, **known)
         finally:
             self.set_params(**before)
+        self.fitted_ = replace(self.fitted_, forecasts=forecasts)  # the bank has no times, of which they were made
 
     def _known_labels(self, y: Any, rows: int) -> Ids:
         """Labels of rows that are added, as the bank keeps them."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import query_rows
 from vicinal.calibration import ErrorSize
-from vicinal.estimators.adaptation import Adaptation
+from vicinal.estimators.adaptation import Adaptation, Forecasts
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
 from vicinal.estimators.inputs import Ids
@@ -87,6 +87,7 @@ class FittedModel:
         learned: the kernel as its likelihood has it, which that of more rows may begin with; None for other metrics.
         optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
         adaptation: to rows that differ from those of the fit; None: there was none.
+        forecasts: how far off later rows were in fits to earlier ones, of each target; () without times.
         trials: what the fit has tried, this model first.
     """
 
@@ -103,6 +104,7 @@ class FittedModel:
     learned: TableKernel | None = None
     optimism: float = 1.0
     adaptation: Adaptation | None = None
+    forecasts: tuple[Forecasts, ...] = ()
     trials: tuple[Trial, ...] = ()
     _computed: list[Computed] = field(default_factory=list, init=False, repr=False)
 
@@ -133,6 +135,7 @@ class FittedModel:
             codec=self.codec.of_target(place, uses_bank=self.uses_bank),
             bank=self.bank.of_target(place),
             held_out=self.held_out.of_target(place),
+            forecasts=self.forecasts[place : place + 1],
         )
 
     @property

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.fitted import Part
 from vicinal.estimators.forces import RowForces, row_forces
+from vicinal.estimators.forecasts import by_log, fit_in_time, widened
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, NumberCodec
 from vicinal.estimators.labels import read_classes
@@ -235,6 +237,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         groups: Any = None,
         queries: Any = None,
         validation: Any = None,
+        times: Any = None,
     ) -> Self:
         """Train on labelled rows.
 
@@ -256,7 +259,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
                 query stay together, in folds and among the rows held out, and are the lists of a loss such as
                 "plackett_luce". Queries of one row or one grade have no order and are left out, with a warning. All
                 other methods take them as groups.
-            validation: positions of the rows to hold out; None: drawn by ``validation_fraction`` and ``random_state``.
+            validation: positions of the rows to hold out; None: drawn by ``validation_fraction`` and ``random_state``,
+                or with times the latest.
+            times: ``[n]``, numbers or dates, of rows whose later ones are to be predicted. Models of the earlier half,
+                five and six eighths then predict the quarter of the rows that comes next: by these forecasts the metric
+                and the scale of the labels are chosen, and intervals are as wide as they needed (see
+                :meth:`predict_interval`). It takes two to five times as long.
 
         Returns:
             self.
@@ -272,7 +280,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             rows = X, y, sample_weight, ids, queries
             (X, y, sample_weight, ids, groups), validation = of_ranked_queries(*rows, validation=validation)
         with unchanged_on_error(self), shown(self.verbose):
-            return self._fit(X, y, ids, groups, validation, sample_weight)
+            if times is None:
+                return self._fit(X, y, ids, groups, validation, sample_weight)
+            known = {"ids": ids, "groups": groups, "sample_weight": sample_weight}
+            fit_in_time(self, X, y, times, validation, known)
+            return self
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: rows may have several numbers."""
@@ -534,11 +546,16 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.targets_ is not None:
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
-        if self.fitted_.adaptation is not None and self.fitted_.adaptation.misses:
-            low, high = with_adaptation(self, None).predict_intervals(rows, (SHIFTED,), **known)[SHIFTED].T
-            middle, half = (low + high) / 2, (high - low) / 2
-            radii = {level: conformal_quantile(self.fitted_.adaptation.misses, level) for level in coverages}
-            return {level: np.stack([middle - r * half, middle + r * half], axis=1) for level, r in radii.items()}
+        model = self.fitted_
+        if model.adaptation is not None and model.adaptation.misses:
+            ends = with_adaptation(self, None).predict_intervals(rows, (SHIFTED,), **known)[SHIFTED]
+            misses = model.adaptation.misses
+            return {level: widened(ends, conformal_quantile(misses, level)) for level in coverages}
+        if model.forecasts:
+            plain, forecasts = copy.copy(self), model.forecasts[0]
+            plain.fitted_ = replace(model, forecasts=())
+            ends, log = plain.predict_intervals(rows, (SHIFTED,), **known)[SHIFTED], by_log(model)
+            return {level: widened(ends, forecasts.radius(level), log=log) for level in coverages}
         queries, excess = rows.vectors, rows.farthest()
         query_identity = self._prediction_identity(len(queries), ids, groups)
         promised = [level for level in coverages if self._promises(level)]
@@ -769,6 +786,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         ids: Any = None,
         groups: Any = None,
         validation: Any = None,
+        times: Any = None,
     ) -> Self:
         """Train on labelled rows: see :meth:`NeighborRegressor.fit`; ``y`` holds at least two classes.
 
@@ -778,7 +796,11 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
         with unchanged_on_error(self), shown(self.verbose):
-            return self._fit(X, y, ids, groups, validation, sample_weight)
+            if times is None:
+                return self._fit(X, y, ids, groups, validation, sample_weight)
+            known = {"ids": ids, "groups": groups, "sample_weight": sample_weight}
+            fit_in_time(self, X, y, times, validation, known)
+            return self
 
     def partial_fit(
         self,
@@ -883,13 +905,23 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
     def _calibrating(self) -> tuple[Tensor, Tensor, Ids | None, Ids | None]:
         """Honest predictions ``[n, K]`` of at most 4,096 rows, their labels, weights and codes of groups."""
+        model = self.opened()
+        if model.forecasts and not self.multilabel_:
+            said, truth = model.forecasts[0].of_classes(len(self.classes_))
+            if model.adaptation is None:
+                return said, truth, None, None
+            return (
+                model.adaptation.reweighed(said),
+                truth,
+                model.adaptation.calibrating_weights(said, truth).numpy(),
+                None,
+            )
         rows, at, known, codes = self.rows_that_calibrate()
         mass = adapted_mass(self) if self.folds_ is None else rows.weights
         weights = None if mass is None else mass.numpy() if self.folds_ is None else mass[at].numpy()
         own_groups = None if codes is None else codes.numpy()
         if self.folds_ is not None:
             return out_of_fold(self.fitted_, at), rows.labels[at], weights, own_groups
-        model = self.opened()
         said = model.in_label_units(model.answer(rows.vectors[at].double(), known))
         return said, rows.labels[at], weights, own_groups
 

@@ -14,7 +14,7 @@ from vicinal.data import TableForm
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.base import KIND_NAMES, Size
 from vicinal.encoders.names import check_encoder, chosen_encoder, reaches_out
-from vicinal.estimators.adaptation import Adaptation
+from vicinal.estimators.adaptation import Adaptation, Forecasts
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.kernel_metric import WHOLE
 from vicinal.estimators.plan import TuningPlan
@@ -125,6 +125,7 @@ class SavedConfig(Saved):
     weight_unit: _Positive = 1.0
     sequence: NonNegativeInt = 0
     adaptation: Adaptation | None = None
+    forecasts: list[Forecasts] = Field(default_factory=list, max_length=1 << 16)
     trials: list[Trial] = Field(default_factory=list, max_length=64)
     changed: list[str] | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)

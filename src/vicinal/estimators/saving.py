@@ -203,6 +203,7 @@ def _load(
         config.folds,
         fold_heads(config, attention),
         adaptation=config.adaptation,
+        forecasts=tuple(config.forecasts),
         trials=tuple(config.trials),
     )
     return model
@@ -291,6 +292,7 @@ def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, A
         "weight_unit": model.weight_unit_,
         "sequence": model.changes_.sequence,
         "adaptation": None if model.fitted_.adaptation is None else model.fitted_.adaptation.model_dump(),
+        "forecasts": [one.model_dump() for one in model.fitted_.forecasts],
         "trials": [trial.model_dump(exclude={"seconds"}) for trial in model.fitted_.trials],
         "changed": changed,
         "notes": notes,

@@ -282,6 +282,7 @@ def fit_record(
             *(f"{leak.sentence}." for leak in opened.leaks),
             *_tuning(model),
             *_transform(model),
+            *_forecasts(model),
             *measured.notes,
         ],
         verdict=verdict(measured, groups, promise),
@@ -310,6 +311,17 @@ def _transform(model: BankedEstimator) -> list[str]:
     why = " (a kernel predicts rows better from the others so)" if chosen else ""
     said = [f"{sentence[0].upper()}{sentence[1:]}{why}."] if sentence else []
     return [*said, *readout_sentences(model.fitted_, settings_of(model))]
+
+
+def _forecasts(model: BankedEstimator) -> list[str]:
+    """A note on what intervals and sets promise for later rows; none without times."""
+    if not model.fitted_.forecasts:
+        return []
+    what = "intervals" if model.fitted_.codec.kind == "numbers" else "sets of classes"
+    return [
+        f"Calibrated by forecasts: models of the earlier half, five and six eighths of the rows predicted the quarter "
+        f"that comes next, and {what} are as wide as these needed. Rows farther ahead have no promise."
+    ]
 
 
 def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:

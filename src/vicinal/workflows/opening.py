@@ -368,7 +368,7 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
         warnings.simplefilter("ignore", LeakWarning)  # open_table has named them
         targets = {name: values[rows] for name, values in opened.targets.items()}
         y = pd.DataFrame(targets) if opened.also else part.target
-        known = {"ids": part.ids, "groups": part.groups, "validation": validation}
+        known = {"ids": part.ids, "groups": part.groups, "validation": validation, "times": part.times}
         fitted: BankedEstimator = model.fit(frame, y, sample_weight=part.weights, **known)
     return fitted
 

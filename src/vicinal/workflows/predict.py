@@ -14,6 +14,7 @@ from vicinal.core import ExtrapolationWarning, check_choice, counted, listed, ne
 from vicinal.core.checks import short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import read_cells, split_texts
+from vicinal.data.cells import as_times
 from vicinal.data.sets import join_columns
 from vicinal.data.sources import root_of
 from vicinal.data.table import check_column
@@ -21,6 +22,7 @@ from vicinal.data.target import SEPARATOR
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.elements import element_counts
 from vicinal.estimators.explanation import Element, Explanation
+from vicinal.estimators.forecasts import seconds
 from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
@@ -225,7 +227,7 @@ def answer_rows(
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         warnings.simplefilter("ignore", ExtrapolationWarning)  # it is said next
         rows = model.query_rows(features, ids, groups, look=not settings.get("include_own"))
-        for sentence in filter(None, (rows.sentence(), own_rows_note(model, rows))):
+        for sentence in filter(None, (rows.sentence(), too_late(model, frame), own_rows_note(model, rows))):
             log(sentence)
         identity = {"ids": ids, "groups": groups}
         answers = _answers(model, frame, rows, identity, settings.get("coverage"), settings.get("abstain"))
@@ -358,6 +360,24 @@ def _answers(
         columns |= _by_target(model, "low", bounds[..., 0]) | _by_target(model, "high", bounds[..., 1])
     ids = identity["ids"]
     return Answers(frame.index.tolist() if ids is None else ids, columns, [], separator_of(model))
+
+
+def too_late(model: BankedEstimator, frame: pd.DataFrame) -> str:
+    """How many rows of a table are later than the forecasts of the fit went, for which nothing is promised; or ""."""
+    time, forecasts = model.notes_.get("time"), model.fitted_.forecasts
+    if time not in frame.columns or not forecasts:
+        return ""
+    times = as_times(frame[time])
+    late = int((seconds(times) > forecasts[0].until).sum())
+    if not late:
+        return ""
+    last = (
+        forecasts[0].until if times.dtype.kind != "M" else np.datetime64(round(forecasts[0].until), "s").item().date()
+    )
+    return (
+        f"{late} of {counted(len(frame), 'row')} {'is' if late == 1 else 'are'} later than {last}: the forecasts of "
+        "the fit went no farther ahead, so that nothing is promised there"
+    )
 
 
 def ranks_within(scores: Sequence[float] | np.ndarray[Any, Any], queries: Sequence[Any]) -> list[int]:
