@@ -69,7 +69,6 @@ def test_order_depends_on_seed_and_epoch_only():
 def test_own_label_has_no_influence_on_own_prediction():
     net, data = network(), rows(12)
     module = NeighborModule(net, data, QUICK)
-    module.log = lambda *args, **kwargs: None
     batch = data.select(torch.arange(12))
     embeddings = net.embed(batch["inputs"])
     ids = batch["ids"]
@@ -85,7 +84,6 @@ def test_rows_without_neighbors_are_left_out_of_the_loss():
     groups = torch.tensor([0] * 6 + [1])
     data = rows(7, groups=groups)
     module = NeighborModule(network(), data, QUICK)
-    module.log = lambda *args, **kwargs: None
     assert float(module.training_step(data.select(torch.arange(7)), 0).detach()) > 0
     alone = module.training_step(data.select(torch.arange(6)), 0)
     alone.backward()
