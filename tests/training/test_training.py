@@ -68,7 +68,6 @@ def test_order_depends_on_seed_and_epoch_only():
 
 def test_own_label_has_no_influence_on_own_prediction():
     net, data = network(), rows(12)
-    module = NeighborModule(net, data, QUICK)
     batch = data.select(torch.arange(12))
     embeddings = net.embed(batch["inputs"])
     ids = batch["ids"]
@@ -78,6 +77,14 @@ def test_own_label_has_no_influence_on_own_prediction():
     after = net.head(embeddings, embeddings, changed, query_ids=ids, bank_ids=ids)
     assert after[4] == before[4]
     assert (after - before).abs().sum() > 1
+
+
+def test_the_error_of_an_epoch_is_a_mean_over_rows():
+    module = NeighborModule(network(), rows(12), QUICK)
+    for value, count in ((1.0, 3), (torch.tensor(5.0, dtype=torch.bfloat16), 1)):
+        module.tell("train_error", value, count)
+    assert module.means() == {"train_error": 2.0}
+    assert module.means() == {}
 
 
 def test_rows_without_neighbors_are_left_out_of_the_loss():

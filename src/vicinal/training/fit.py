@@ -60,8 +60,8 @@ def cannot_reach(error: float, errors: Sequence[float]) -> bool:
 class _Record(Checkpoint):
     """Keeps the two error curves and the best weights, and says when training ends.
 
-    Curves are part of the checkpoints, so a resumed run has them whole. Lightning's own callbacks for this would take
-    as long as a step of a small network.
+    Curves are part of the checkpoints, so a resumed run has them whole. Lightning's own callbacks for this and its
+    means over batches take a tenth to a fifth of a small fit's time.
 
     Args:
         history: what is written.
@@ -96,11 +96,11 @@ class _Record(Checkpoint):
         self._begun = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        told = cast(NeighborModule, pl_module).told()
+        means = cast(NeighborModule, pl_module).means()
         if trainer.loggers:
-            pl_module.log_dict(told)
-        self.history.train_error.append(told["train_error"])
-        self.history.validation_error.append(told["validation_error"])
+            pl_module.log_dict(means)
+        self.history.train_error.append(means["train_error"])
+        self.history.validation_error.append(means["validation_error"])
         self.history.seconds.append(time.perf_counter() - self._begun)
         errors = self.history.validation_error
         waited = len(errors) - 1 - errors.index(min(errors))

@@ -67,7 +67,7 @@ class NeighborModule(LightningModule):
             self.fold_members = FoldMembers(network.head, len(network.head.heads), int(train_rows.folds.max()) + 1)
         self.fold_errors: list[float] = []
         self._left_out: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        self._told: dict[str, tuple[Tensor | float, int]] = {}
+        self._sums: dict[str, tuple[Tensor | float, int]] = {}
         self.together = False  # whether other processes train with this one
         self.strict_loading = False  # frozen pretrained weights are not in the checkpoints
 
@@ -121,16 +121,16 @@ class NeighborModule(LightningModule):
         return loss
 
     def tell(self, name: str, value: Tensor | float, rows: int = 1) -> None:
-        """Count ``value`` into a mean over the rows of this epoch. Lightning's ``log`` takes a fifth of a small fit."""
+        """Count ``value`` into a mean over the rows of this epoch, as Lightning's ``log`` does in more time."""
         value = torch.as_tensor(value).detach()
         value = value if value.dtype == torch.float64 else value.float()
-        total, count = self._told.get(name, (0.0, 0))
-        self._told[name] = total + value * rows, count + rows
+        total, count = self._sums.get(name, (0.0, 0))
+        self._sums[name] = total + value * rows, count + rows
 
-    def told(self) -> dict[str, float]:
+    def means(self) -> dict[str, float]:
         """The means of what was told in this epoch, which ends."""
-        told, self._told = self._told, {}
-        return {name: float(torch.as_tensor(total) / count) for name, (total, count) in told.items()}
+        sums, self._sums = self._sums, {}
+        return {name: float(torch.as_tensor(total) / count) for name, (total, count) in sums.items()}
 
     def _embedded(self, batch: dict[str, Any]) -> Tensor:
         """Embeddings of this process' rows; if they are gathered, in at least float32, so that gradients add up."""
