@@ -121,6 +121,19 @@ def test_training_lowers_the_error_and_keeps_the_best_weights(head):
     assert not net.training
 
 
+def test_the_weights_are_those_of_the_epoch_of_least_error(monkeypatch):
+    found = []
+    for errors in ([3.0, 1.0, 2.0, 2.0], [3.0, 1.0]):
+        left = iter(errors)
+        means = lambda self, left=left: {"train_error": 0.0, "validation_error": next(left)}
+        monkeypatch.setattr(NeighborModule, "means", means)
+        net, settings = network(), TrainingSettings(**{**vars(QUICK), "max_epochs": len(errors)})
+        assert train(net, rows(), rows(30, seed=1), settings).best_epoch == 1
+        found.append(net.state_dict())
+    for name, value in found[0].items():
+        assert torch.equal(value, found[1][name])
+
+
 def test_same_seed_same_weights():
     found = []
     for _ in range(2):
