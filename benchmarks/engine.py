@@ -73,13 +73,6 @@ class Fitted(NamedTuple):
 # The tables.
 
 
-def file_of(folder: Path | None, name: str) -> Path:
-    """The first file of this name somewhere below the folder."""
-    if folder is None or not (paths := sorted(folder.rglob(name))):
-        raise ValueError(f"data: expected a folder with {name} somewhere in it, got {folder}")
-    return paths[0]
-
-
 def cut(table: pd.DataFrame, y: np.ndarray, learn: np.ndarray, test: np.ndarray, **more: Any) -> Case:
     """The rows at these places."""
     rows = [table.iloc[places].reset_index(drop=True) for places in (learn, test)]

@@ -36,10 +36,7 @@ def ratings(old: str, new: str) -> Callable[[Path], tuple[pd.DataFrame, pd.DataF
     return read
 
 
-PAIRS = {
-    "tweets to reviews of goods": ratings("tweets", "amazon"),
-    "films to editorials": ratings("movie", "nyt"),
-}
+PAIRS = {"tweets to reviews of goods": ratings("tweets", "amazon"), "films to editorials": ratings("movie", "nyt")}
 
 
 @dataclass

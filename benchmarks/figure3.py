@@ -128,12 +128,7 @@ def nona_softstep(train: Rows, validation: Rows, seed: int, *, epochs: int = 300
     return nona(train, validation, seed, mask=lambda: SoftStep(WIDTH), epochs=epochs)
 
 
-METHODS = {
-    "linear regression": linear_regression,
-    "k-NN": knn,
-    "NONA": nona,
-    "NONA + SoftStep": nona_softstep,
-}
+METHODS = {"linear regression": linear_regression, "k-NN": knn, "NONA": nona, "NONA + SoftStep": nona_softstep}
 
 
 def run(surface: Callable, seed: int, rows: int, noise: float, methods: dict = METHODS) -> dict[str, tuple]:

@@ -3,7 +3,7 @@
 *Gap*: the share predicted positive in one group less that in another, at most the limit. All ways train LightGBM on the
 same rows and are judged on all others, 20,000 at most:
 
-- thresholds: ``GroupThresholds`` on predictions of four folds;
+- thresholds: one for each group, on predictions of four folds;
 - weights: rows of a group and class count more or less, by dual ascent until the same bound holds on four folds;
 - fairlearn's ExponentiatedGradient at the limit and at a quarter of it, and its ThresholdOptimizer (equal rates).
 
@@ -28,30 +28,15 @@ from lightgbm import LGBMClassifier
 from sklearn.model_selection import cross_val_predict
 
 from vicinal.calibration import LevelSetBoosting, multicalibration_error
-from vicinal.calibration.checks import check_classes, check_vector
-from vicinal.core import listed, short
 from vicinal.data.attributes import attribute_groups
 
 ROUNDS, STEP, NEW = 8, 3.0, 20_000
 MONEY = ["inc", "marr", "male", "age", "fsize", "nettfa"]
+FAMILY = ["kids", "age", "agefstm", "hispan", "nonmomi", "educ"]
 SETS = {
     "who has an IRA, by quarters of age": ("401ksubs", "pira", "age", MONEY, 4000, 0.1),
-    "who works, by race": (
-        "labsup",
-        "worked",
-        "black",
-        ["kids", "age", "agefstm", "hispan", "nonmomi", "educ"],
-        4000,
-        0.05,
-    ),
-    "who works, by race, fewer rows": (
-        "labsup",
-        "worked",
-        "black",
-        ["kids", "age", "agefstm", "hispan", "nonmomi", "educ"],
-        1500,
-        0.1,
-    ),
+    "who works, by race": ("labsup", "worked", "black", FAMILY, 4000, 0.05),
+    "who works, by race, fewer rows": ("labsup", "worked", "black", FAMILY, 1500, 0.1),
     "who may save by a 401(k), by sex": ("401ksubs", "e401k", "male", MONEY, 4000, 0.1),
 }
 
@@ -67,8 +52,7 @@ def by_folds(x, y, weights=None):
 
 
 def gap(decided, groups):
-    rates = np.bincount(groups, decided) / np.bincount(groups)
-    return float(np.ptp(rates))
+    return float(np.ptp(np.bincount(groups, decided) / np.bincount(groups)))
 
 
 def margin(rates, counts):
@@ -76,99 +60,6 @@ def margin(rates, counts):
     variance = np.maximum(rates * (1 - rates), 1 / counts) / counts
     level = scipy.stats.norm.ppf(1 - 0.1 / (len(rates) * (len(rates) - 1)))
     return level * np.sqrt(variance[:, None] + variance)
-
-
-_SHARES, _WIDTHS = 51, 11
-"""Shares predicted positive that are tried as the lowest of all groups, and differences above it."""
-
-
-class GroupThresholds:
-    r"""A threshold for each group, so that shares predicted positive differ by at most a limit, of least error.
-
-    With $r_g$ the share of the $n_g$ held-out rows of group g that is predicted positive, the limit is kept where
-
-    $$ \max_{g \ne h} r_g - r_h + z \sqrt{v_g + v_h} \le \mathrm{limit}, \quad
-    v_g = \max(r_g (1 - r_g), 1 / n_g) / n_g , $$
-
-    where z is the normal quantile at $1 - \alpha / (G (G - 1))$: the limit then holds for new rows but for a chance of
-    $\alpha$. Shares stay between the lowest and the highest that groups have at a threshold of 0.5. New rows need their
-    group (compare Hardt, Price and Srebro 2016, arXiv:1610.02413, whose rates are equal, by chance where it must be).
-
-    Args:
-        limit: largest difference of shares, between 0 and 1.
-        level: $\alpha$, the chance that the promise fails.
-
-    Attributes:
-        thresholds: of each group, set by :meth:`fit`, as the next.
-        promised: the left side above.
-    """
-
-    def __init__(self, limit: float, *, level: float = 0.1) -> None:
-        self.limit, self.level = limit, level
-        self.thresholds: dict = {}
-        self.promised = np.inf
-
-    def fit(self, chances, labels, groups):
-        """Choose the thresholds.
-
-        Args:
-            chances: probabilities of the positive class ``[n]`` of rows that nothing was learned from.
-            labels: 0 or 1 ``[n]``.
-            groups: ``[n]``, anything that can be sorted.
-
-        Raises:
-            ValueError: for a single group, or a limit that these rows cannot promise: the message names the lowest that
-                they can, and the smallest group.
-        """
-        values = check_vector("chances", chances)
-        truth = check_classes("labels", labels, 2, size=len(values))
-        names, codes = np.unique(np.asarray(groups), return_inverse=True)
-        if len(names) < 2 or len(codes) != len(values):
-            raise ValueError(f"groups: expected {len(values)} entries of two groups or more, got {len(names)} groups")
-        counts = np.bincount(codes)
-        cuts = [_cuts(values[codes == group], truth[codes == group]) for group in range(len(names))]
-        usual = np.array([(values[codes == group] >= 0.5).mean() for group in range(len(names))])
-        z = scipy.stats.norm.ppf(1 - self.level / (len(counts) * (len(counts) - 1)))
-        reached, least = np.inf, np.inf
-        for low in np.linspace(usual.min(), usual.max(), _SHARES):
-            for width in np.linspace(self.limit, 0, _WIDTHS):
-                wanted = np.clip(usual, low, low + width)
-                shares, wrong, limits = np.array(
-                    [_cut_at(own, share) for own, share in zip(cuts, wanted, strict=True)]
-                ).T
-                bound = self._bound(shares, counts, z)
-                reached = min(reached, bound)
-                if bound > self.limit:
-                    continue
-                if wrong.sum() < least:
-                    least, self.promised = wrong.sum(), bound
-                    self.thresholds = dict(zip(names.tolist(), limits.tolist(), strict=True))
-                break
-        if least == np.inf:
-            few = int(counts.argmin())
-            raise ValueError(
-                f"limit: expected at least {np.ceil(1000 * reached) / 1000:g}, the lowest that {len(values)} held-out "
-                f"rows can promise with {100 * (1 - self.level):g} % confidence, got {self.limit:g}; the smallest "
-                f"group, {short(names[few])}, has {counts[few]} of them"
-            )
-        return self
-
-    def predict(self, chances, groups):
-        """Whether each row is predicted positive ``[n]``; ValueError for a group that :meth:`fit` did not see."""
-        values, names = check_vector("chances", chances), np.asarray(groups).tolist()
-        unknown = sorted({str(name) for name in names if name not in self.thresholds})
-        if unknown or len(names) != len(values):
-            raise ValueError(
-                f"groups: expected {len(values)} entries of {listed(list(map(str, self.thresholds)))}, got "
-                f"{len(names)}, of others {listed(unknown) or 'none'}"
-            )
-        return values >= np.array([self.thresholds[name] for name in names])
-
-    @staticmethod
-    def _bound(shares, counts, z: float) -> float:
-        variance = np.maximum(shares * (1 - shares), 1 / counts) / counts
-        bounds = shares[:, None] - shares + z * np.sqrt(variance[:, None] + variance)
-        return float(bounds[~np.eye(len(counts), dtype=bool)].max())
 
 
 def _cuts(chances, truth):
@@ -188,11 +79,25 @@ def _cut_at(cuts, share: float) -> tuple[float, float, float]:
 
 
 def thresholds(chances, y, groups, limit):
-    """The rule of least error, or None where the limit cannot be promised."""
-    try:
-        return GroupThresholds(limit).fit(chances, y, groups)
-    except ValueError:
-        return None
+    """A threshold of each group, of least error, where the gap is promised to be at most ``limit``; or None.
+
+    Shares stay between the lowest and the highest that groups have at a threshold of 0.5 (compare Hardt, Price and
+    Srebro 2016, arXiv:1610.02413, whose rates are equal, by chance where it must be).
+    """
+    counts = np.bincount(groups)
+    cuts = [_cuts(chances[groups == group], y[groups == group]) for group in range(len(counts))]
+    usual = np.bincount(groups, chances >= 0.5) / counts
+    found, least = None, np.inf
+    for low in np.linspace(usual.min(), usual.max(), 51):
+        for width in np.linspace(limit, 0, 11):
+            wanted = np.clip(usual, low, low + width)
+            shares, wrong, limits = np.array([_cut_at(own, share) for own, share in zip(cuts, wanted, strict=True)]).T
+            bounds = shares[:, None] - shares + margin(shares, counts)
+            if bounds[~np.eye(len(counts), dtype=bool)].max() <= limit:
+                if wrong.sum() < least:
+                    found, least = limits, wrong.sum()
+                break
+    return found
 
 
 def weights(x, y, groups, limit):
@@ -217,7 +122,7 @@ def gaps(x, y, groups, new, new_groups, limit, seed):
     chances = plain.predict_proba(new)[:, 1]
     yield "as fitted", chances > 0.5
     rule = thresholds(by_folds(x, y), y, groups, limit)
-    yield "thresholds, promised", None if rule is None else rule.predict(chances, new_groups)
+    yield "thresholds, promised", None if rule is None else chances >= rule[new_groups]
     mass = weights(x, y, groups, limit)
     yield "weights, promised", None if mass is None else model().fit(x, y, sample_weight=mass).predict(new)
     for part, name in ((1, "at the limit"), (4, "at a quarter of it")):
@@ -259,13 +164,9 @@ def main() -> None:
                 x = table.drop(columns=target).to_numpy(float)
                 np.random.seed(seed)  # noqa: NPY002  # fairlearn draws from it
                 for way, said in gaps(x[fit], labels[fit], codes[fit], x[new], codes[new], limit, seed):
-                    figures = {"value": "", "error": ""}
-                    if said is not None:
-                        figures = {
-                            "value": f"{gap(said, codes[new]):.4f}",
-                            "error": f"{np.mean(said != labels[new]):.4f}",
-                        }
-                    writer.writerow({**line, "what": "gap", "way": way, **figures})
+                    figures = () if said is None else (gap(said, codes[new]), np.mean(said != labels[new]))
+                    told = dict(zip(("value", "error"), [f"{figure:.4f}" for figure in figures], strict=False))
+                    writer.writerow({**line, "what": "gap", "way": way, **told})
                 for sees, drop in (("sees it", [target]), ("does not", [target, attribute])):
                     x = table.drop(columns=drop).to_numpy(float)
                     for way, value, error in biases(x[fit], labels[fit], codes[fit], x[new], labels[new], codes[new]):

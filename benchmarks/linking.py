@@ -163,11 +163,7 @@ METHODS: dict[str, Callable[[LinkageSet, str, int], list[tuple[str, int, Figures
     "splink": by_splink,
     "splink-columns": partial(by_splink, demo=False),
 }
-LAST = {
-    "vicinal": "vicinal",
-    "splink": "splink",
-    "splink-columns": "splink by all columns",
-}
+LAST = {"vicinal": "vicinal", "splink": "splink", "splink-columns": "splink by all columns"}
 """A name under which a method writes: with it a set is done."""
 
 

@@ -264,32 +264,8 @@ def write(key: dict[str, object], values: dict[str, float]) -> None:
     table.sort_values(list(key)).to_csv(OUT, index=False)
 
 
-def markdown() -> str:
-    """The table of the page."""
-    shown = {
-        "": lambda row: row["what"],
-        "rows of each": lambda row: f"{row['rows']:,}",
-        "reading, cleaning, s": lambda row: f"{row['reading, s'] + row['cleaning, s']:.1f}",
-        "candidates, s": lambda row: f"{row['candidates, s']:.1f}",
-        "processor in all, s": lambda row: f"{row['processor, s']:.1f}",
-        "GiB": lambda row: f"{row['peak, GiB']:.1f}",
-        "pairs": lambda row: f"{row['pairs']:,.0f}",
-        "recall": lambda row: f"{row['recall']:.4f}",
-        "estimated": lambda row: f"{row['estimated recall']:.4f}",
-        f"{EACH} strongest": lambda row: f"{row['strongest pairs']:,.0f}",
-        "recall of these": lambda row: f"{row['their recall']:.4f}",
-        "a new row, ms": lambda row: f"{row['add: ms']:.1f}" if row["add: ms"] > 0 else "",
-        "`RowMatcher`, s": lambda row: f"{row['link: wall, s']:.0f} ({row['link: processor, s']:.0f})",
-        "its GiB": lambda row: f"{row['link: peak, GiB']:.1f}",
-        "precision": lambda row: f"{row['link: precision']:.3f}",
-        "recall of links": lambda row: f"{row['link: recall']:.3f}",
-    }
-    cells = [[cell(row) for cell in shown.values()] for _, row in pd.read_csv(OUT).iterrows()]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [list(shown), ["---"] * len(shown), *cells])
-
-
 def main() -> None:
-    """Write what is not there yet, measure it in a process of its own, and show all lines."""
+    """Write what is not there yet, measured in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--what", choices=["persons", "products"], default="persons")
     parser.add_argument("--rows", type=int, nargs="*", default=[])
@@ -313,7 +289,6 @@ def main() -> None:
             print(run.stdout, flush=True)
             values |= json.loads(run.stdout.splitlines()[-1])
         write({"what": arguments.what, "rows": rows}, values)
-    print(markdown())
 
 
 if __name__ == "__main__":

@@ -38,20 +38,13 @@ HALF = 0.5
 LEAST = 0.001
 """Probability from which on a pair is kept."""
 
-MOST_RULES = 8
-MOST_PAIRS = 10
+MOST_RULES, MOST_PAIRS = 8, 10
 """Pairs for each row that a blocking rule may give by chance."""
 
 BY_HAND: dict[str, dict[str, str]] = {
     "abt_buy": {"name": "title", "description": "text", "price": "number"},
     "amazon_google": {"title": "title", "manufacturer": "name", "price": "number"},
-    "walmart_amazon": {
-        "title": "title",
-        "category": "text",
-        "brand": "name",
-        "modelno": "code",
-        "price": "number",
-    },
+    "walmart_amazon": {"title": "title", "category": "text", "brand": "name", "modelno": "code", "price": "number"},
     "dblp_acm": {"title": "title", "authors": "text", "venue": "text", "year": "category"},
     "fodors_zagats": {"name": "title", "addr": "text", "city": "name", "phone": "code", "type": "text"},
 }
@@ -82,8 +75,7 @@ def normal(cell: Any) -> str | None:
         return None
     text = unicodedata.normalize("NFKC", str(cell)).casefold()
     text = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
-    text = re.sub(r"\s+", " ", text).strip()
-    return text or None
+    return re.sub(r"\s+", " ", text).strip() or None
 
 
 def words_of(text: str | None) -> list[str] | None:
@@ -104,14 +96,15 @@ def kind_of(cells: pd.Series) -> str:
     return "text" if there.str.count(" ").mean() >= 3 else "name"
 
 
-def jaccard(column: str, least: float) -> str:
-    both = f"len(list_intersect({column}_l, {column}_r))"
-    return f"{both} >= {least} * (len({column}_l) + len({column}_r) - {both})"
+def jaccard(left: str, right: str, least: float) -> str:
+    both = f"len(list_intersect({left}, {right}))"
+    return f"{both} >= {least} * (len({left}) + len({right}) - {both})"
 
 
 def words_comparison(column: str) -> Any:
     """Levels of the Jaccard index of the words of a text."""
-    levels = [cll.CustomLevel(jaccard(f"{column}_words", least), f"Jaccard {least}") for least in JACCARD]
+    words = f"{column}_words_l", f"{column}_words_r"
+    levels = [cll.CustomLevel(jaccard(*words, least), f"Jaccard {least}") for least in JACCARD]
     null = cll.NullLevel(f"{column}_words")
     return cl.CustomComparison([null, *levels, cll.ElseLevel()], output_column_name=f"{column}_words")
 
@@ -233,8 +226,9 @@ def by_kinds(data: LinkageSet, name: str, seed: int) -> tuple[pd.DataFrame, dict
     if base:
         title = next(column for column, kind in kinds.items() if kind == "title")
         rules += [block_on(column) for column, kind in kinds.items() if kind == "code"]
-        sure: list[Any] = [jaccard_rule(title, 0.7)]
-        passes = [jaccard_rule(title, 0.5) if each == "title" else block_on(each) for each in EM_BY_HAND[base]]
+        words = f"l.{title}_words", f"r.{title}_words"
+        sure: list[Any] = [jaccard(*words, 0.7)]
+        passes = [jaccard(*words, 0.5) if each == "title" else block_on(each) for each in EM_BY_HAND[base]]
     else:
         alike = likely(tables, [column for column, kind in kinds.items() if kind != "text"])
         chosen = distinct_rules(alike, MOST_PAIRS * len(tables[0]))
@@ -242,11 +236,6 @@ def by_kinds(data: LinkageSet, name: str, seed: int) -> tuple[pd.DataFrame, dict
         sure = [block_on(*columns) for columns in distinct_rules(alike, 0.01 * len(tables[0]))[:4]]
         passes = [block_on(*columns) for columns in chosen[:4]]
     return predicted(tables, comparisons, rules, sure, 0.7, passes, seed)
-
-
-def jaccard_rule(column: str, least: float) -> str:
-    both = f"len(list_intersect(l.{column}_words, r.{column}_words))"
-    return f"{both} >= {least} * (len(l.{column}_words) + len(r.{column}_words) - {both})"
 
 
 def likely(tables: list[pd.DataFrame], columns: list[str]) -> dict[tuple[str, ...], float]:

@@ -106,11 +106,6 @@ def scored(chances: np.ndarray, truth: np.ndarray, threshold: float) -> dict[str
 Fit = Callable[[np.ndarray, np.ndarray, int], Callable[[np.ndarray], np.ndarray]]
 
 
-def boosted(features: np.ndarray, matches: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Boosting as the matcher has it."""
-    return BoostedPairs().fit(features, matches, seed).chances
-
-
 def boosted_by_scikit_learn(features: np.ndarray, matches: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
     """Boosting with its defaults."""
     model = GradientBoostingClassifier(random_state=seed).fit(features, matches)
@@ -125,7 +120,7 @@ def by_features(lines: Lines, name: str, model: RowMatcher, pairs: pd.DataFrame)
     rivals = np.array(["above the best other" in each for each in names])
     strings = np.array([": vectors" not in each and each != "row: vectors" for each in names]) & ~rivals
     variants: dict[str, tuple[np.ndarray, Fit]] = {
-        "the pair alone": (~rivals, boosted),
+        "the pair alone": (~rivals, lambda *known: BoostedPairs().fit(*known).chances),
         "string similarities, boosting": (strings, boosted_by_scikit_learn),
     }
     for method, (columns, fit) in variants.items():
@@ -205,7 +200,7 @@ def run(data: Path, cache: Path, names: list[str], *, tune: bool = False) -> Non
 
 
 def by_reader(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame, cache: Path) -> None:
-    """The matcher with an encoder that reads pairs; and what that says by itself."""
+    """The matcher with an encoder that reads pairs."""
     parts = dict(iter(pairs.groupby("split")))
     test, truth = parts["test"], parts["test"]["match"].to_numpy()
     if lines.has(name, READ, 0):
@@ -216,13 +211,6 @@ def by_reader(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Dat
     spent = {"seconds": time.process_time() - begun, "taken": float(model.learned_.reader is not None)}
     chances = model.predict_proba(test)[:, 1]
     lines.put(name, READ, 0, scored(chances, truth, float(model.threshold_ or 0)) | spent)
-    if model.learned_.reader is not None:
-        valid, alone = parts["valid"], []
-        for rows in (valid, test):
-            texts = model.tables_.pair_texts(positions(model, rows))
-            alone.append(model.learned_.reader.chances(texts))
-        threshold = best_f1(alone[0], valid["match"].to_numpy())
-        lines.put(name, "read as texts alone", 0, scored(alone[1], truth, threshold))
 
 
 def by_recordlinkage(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame) -> None:

@@ -11,8 +11,8 @@ FEWER = {
 """Baselines of few settings, tuned on few folds; a quarter of the trees that score pairs, at four times their rate; no
 search of all installed packages for callbacks, at each fit of a network."""
 
-READOUTS = {"vicinal.estimators.readout.SCALES": (0.5, 2.0), "vicinal.estimators.readout.NOISES": (0.03, 0.3)}
-"""Four pairs of a scale and a noise of kriging."""
+READOUTS = {"vicinal.estimators.readout.SCALES": (0.5, 2.0), "vicinal.estimators.readout.NOISES": (0.1,)}
+"""Two scales of kriging, at one noise."""
 
 TREES = {
     "vicinal.training.trees.ROUNDS": 60,

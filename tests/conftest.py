@@ -26,7 +26,7 @@ BRIEF = "VICINAL_TEST_BRIEF"
 """Set by ``make test``, where the fits of most tests are brief: see ``brief_fits``."""
 
 CHOSEN = ("test_readout.py", "test_out_of_fold.py", "test_choices_out_of_fold.py")
-"""What tests the choice of kriging's scale and noise: elsewhere it is made among four pairs."""
+"""What tests the choice of kriging's scale and noise: elsewhere it is made between two scales."""
 
 GROWN = ("test_comparables.py", "test_importance.py", "test_times.py")
 """What tests how well trees and readouts with a trend predict: elsewhere few are tried."""
@@ -55,6 +55,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 20, 50)  # at Python's own, a twentieth of the time of the tests
         gc.enable()
 
 

@@ -30,10 +30,7 @@ from vicinal.estimators import NeighborRegressor
 from vicinal.estimators.loss_readout import constant_of
 
 LINKS = ("exp(1.5)", "anti_exp(1.5)", "sinh")
-MODELS = {
-    "network": {"metric": "network", "readout": "attention", "members": 2, "max_epochs": 25},
-    "default": {},
-}
+MODELS = {"network": {"metric": "network", "readout": "attention", "members": 2, "max_epochs": 25}, "default": {}}
 
 
 def made_up(name):

@@ -68,8 +68,6 @@ def test_order_depends_on_seed_and_epoch_only():
 
 def test_own_label_has_no_influence_on_own_prediction():
     net, data = network(), rows(12)
-    module = NeighborModule(net, data, QUICK)
-    module.log = lambda *args, **kwargs: None
     batch = data.select(torch.arange(12))
     embeddings = net.embed(batch["inputs"])
     ids = batch["ids"]
@@ -81,11 +79,18 @@ def test_own_label_has_no_influence_on_own_prediction():
     assert (after - before).abs().sum() > 1
 
 
+def test_the_error_of_an_epoch_is_a_mean_over_rows():
+    module = NeighborModule(network(), rows(12), QUICK)
+    for value, count in ((1.0, 3), (torch.tensor(5.0, dtype=torch.bfloat16), 1)):
+        module.tell("train_error", value, count)
+    assert module.means() == {"train_error": 2.0}
+    assert module.means() == {}
+
+
 def test_rows_without_neighbors_are_left_out_of_the_loss():
     groups = torch.tensor([0] * 6 + [1])
     data = rows(7, groups=groups)
     module = NeighborModule(network(), data, QUICK)
-    module.log = lambda *args, **kwargs: None
     assert float(module.training_step(data.select(torch.arange(7)), 0).detach()) > 0
     alone = module.training_step(data.select(torch.arange(6)), 0)
     alone.backward()
@@ -114,6 +119,19 @@ def test_training_lowers_the_error_and_keeps_the_best_weights(head):
         prediction = net.predict(net.embed(held.inputs.values), bank, data.labels)
     assert float(error_of(prediction, held.labels).mean()) == pytest.approx(min(history.validation_error), rel=1e-4)
     assert not net.training
+
+
+def test_the_weights_are_those_of_the_epoch_of_least_error(monkeypatch):
+    found = []
+    for errors in ([3.0, 1.0, 2.0, 2.0], [3.0, 1.0]):
+        left = iter(errors)
+        means = lambda self, left=left: {"train_error": 0.0, "validation_error": next(left)}
+        monkeypatch.setattr(NeighborModule, "means", means)
+        net, settings = network(), TrainingSettings(**{**vars(QUICK), "max_epochs": len(errors)})
+        assert train(net, rows(), rows(30, seed=1), settings).best_epoch == 1
+        found.append(net.state_dict())
+    for name, value in found[0].items():
+        assert torch.equal(value, found[1][name])
 
 
 def test_same_seed_same_weights():

@@ -1,7 +1,6 @@
 """Checkpoints of a training run: the best weights, and all that the next epoch depends on."""
 
 import logging
-import os
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -10,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.fabric.plugins import CheckpointIO, TorchCheckpointIO
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 
 from vicinal.core import replaced_file
@@ -32,26 +30,6 @@ class WholeCheckpoints(TorchCheckpointIO):
         """Write ``checkpoint`` to ``path``."""
         with replaced_file(path) as aside:
             super().save_checkpoint(checkpoint, aside, storage_options)
-
-
-class KeptCheckpoints(CheckpointIO):
-    """Keeps the weights of a run that leaves no folder in memory, by the names of the files that would hold them."""
-
-    def __init__(self) -> None:
-        self._states: dict[str, dict[str, Any]] = {}
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Copy the weights of ``checkpoint``, which go on changing."""
-        weights = {name: value.detach().clone() for name, value in checkpoint["state_dict"].items()}
-        self._states[Path(path).name] = {"state_dict": weights, "epoch": checkpoint["epoch"]}
-
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: Any = None) -> dict[str, Any]:
-        """What was kept by that name."""
-        return self._states[Path(path).name]
-
-    def remove_checkpoint(self, path: Any) -> None:
-        """Forget what was kept by that name."""
-        self._states.pop(Path(path).name, None)
 
 
 class GoOn(Callback):
@@ -84,27 +62,6 @@ class GoOn(Callback):
         trainer.should_stop = trainer.should_stop or self.stopped
 
 
-def checkpoints(folder: Path, *, going_on: bool) -> list[Callback]:
-    """Callbacks that keep the best weights in ``folder`` after each epoch, and if ``going_on`` all that a run needs."""
-    if not going_on:
-        return [_checkpoint(folder, BEST, monitor="validation_error", save_weights_only=True)]
-    return [
-        GoOn(),
-        _checkpoint(folder, BEST, monitor="validation_error"),
-        _checkpoint(folder, LAST),  # comes last, so that it knows of the best
-    ]
-
-
-def _checkpoint(folder: Path, name: str, **settings: Any) -> ModelCheckpoint:
-    return ModelCheckpoint(
-        dirpath=folder,
-        filename=Path(name).stem,
-        enable_version_counter=False,
-        save_on_train_epoch_end=True,
-        **settings,
-    )
-
-
 def last_checkpoint(folder: Path) -> Path | None:
     """The checkpoint to go on from, if there is one that can be read; what cannot is removed and said."""
     if not (folder / LAST).is_file():
@@ -114,9 +71,6 @@ def last_checkpoint(folder: Path) -> Path | None:
             checkpoint = torch.load(folder / name, map_location="cpu", weights_only=True)
             if not {_STATES, _STOPPED} <= checkpoint.keys():
                 raise ValueError("it is of an older version")
-            homes = {state["dirpath"] for state in checkpoint["callbacks"].values() if "dirpath" in state}
-            if homes != {os.path.realpath(folder)}:  # Lightning would forget which epoch was the best
-                raise ValueError("it was made in another folder")
         except Exception as wrong:  # whatever the reason it cannot be read, the run starts anew
             _logger.warning("%s cannot be read (%s); training starts from the beginning", name, wrong)
             (folder / LAST).unlink(missing_ok=True)

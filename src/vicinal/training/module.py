@@ -67,6 +67,7 @@ class NeighborModule(LightningModule):
             self.fold_members = FoldMembers(network.head, len(network.head.heads), int(train_rows.folds.max()) + 1)
         self.fold_errors: list[float] = []
         self._left_out: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        self._sums: dict[str, tuple[Tensor | float, int]] = {}
         self.together = False  # whether other processes train with this one
         self.strict_loading = False  # frozen pretrained weights are not in the checkpoints
 
@@ -87,10 +88,10 @@ class NeighborModule(LightningModule):
             counted, lists = (None if one is None else one[active] for one in (weight, all_groups))
             loss = loss + self._error(prediction, all_labels[active], counted, lists)
             loss = loss + self._unfairness(prediction, all_labels[active], all_ids[active])
-        self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=int(active.sum()), prog_bar=True)
+        self.tell("train_error", loss, int(active.sum()))
         if self.added is not None:
             added = self.added(embeddings, all_labels, all_ids, all_groups)
-            self.log("train_added", added, on_step=False, on_epoch=True, batch_size=len(all_ids))
+            self.tell("train_added", added, len(all_ids))
             loss = loss + added
         return loss + self._every_parameter() if self.together else loss
 
@@ -116,9 +117,20 @@ class NeighborModule(LightningModule):
             if bool(mine.any())
         ]
         loss = embeddings.sum() * 0.0 + (torch.stack(losses).mean() if losses else 0.0)
-        active = int(valid.any(dim=-1).sum())
-        self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=active, prog_bar=True)
+        self.tell("train_error", loss, int(valid.any(dim=-1).sum()))
         return loss
+
+    def tell(self, name: str, value: Tensor | float, rows: int = 1) -> None:
+        """Count ``value`` into a mean over the rows of this epoch, as Lightning's ``log`` does in more time."""
+        value = torch.as_tensor(value).detach()
+        value = value if value.dtype == torch.float64 else value.float()
+        total, count = self._sums.get(name, (0.0, 0))
+        self._sums[name] = total + value * rows, count + rows
+
+    def means(self) -> dict[str, float]:
+        """The means of what was told in this epoch, which ends."""
+        sums, self._sums = self._sums, {}
+        return {name: float(torch.as_tensor(total) / count) for name, (total, count) in sums.items()}
 
     def _embedded(self, batch: dict[str, Any]) -> Tensor:
         """Embeddings of this process' rows; if they are gathered, in at least float32, so that gradients add up."""
@@ -245,7 +257,7 @@ class NeighborModule(LightningModule):
         prediction, labels = self._all(prediction), self._all(batch["labels"].to(prediction))
         error = self._error(prediction, labels, None if weight is None else self._all(weight), groups)
         error = error + self._unfairness(prediction, labels, self._all(batch["ids"]))
-        self.log("validation_error", error, on_epoch=True, batch_size=len(prediction), prog_bar=True)
+        self.tell("validation_error", error, len(prediction))
 
     def on_validation_epoch_end(self) -> None:
         """With folds: the error on each fold's rows by its own members, and the mean over all rows."""
@@ -261,7 +273,7 @@ class NeighborModule(LightningModule):
             mine = weight[at] / weight[at].mean() if weighted else None
             self.fold_errors.append(float(self._error(prediction[at], labels[at], mine)))
         error = (torch.tensor(self.fold_errors) * counts.cpu()).sum() / counts.cpu().sum()
-        self.log("validation_error", error, prog_bar=True)
+        self.tell("validation_error", error)
 
     def configure_optimizers(self) -> Any:
         """AdamW, with a learning rate for each layer of pretrained encoders and one for the rest."""

@@ -57,7 +57,7 @@ class SimilarityModule(NeighborModule):
             proxies = isinstance(criterion, ProxyLoss)
             identity = {} if proxies else {"ids": batch["ids"], "groups": batch.get("groups")}
             total = total + weight * criterion(embeddings, labels, **identity)
-        self.log("train_error", total, on_step=False, on_epoch=True, batch_size=len(labels), prog_bar=True)
+        self.tell("train_error", total, len(labels))
         return total
 
     def on_validation_epoch_start(self) -> None:
@@ -69,7 +69,7 @@ class SimilarityModule(NeighborModule):
         self._parts.append((self.network.embed(batch["inputs"]), batch["labels"]))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the validation error of all held-out rows."""
+        """Tell the validation error of all held-out rows."""
         embeddings, labels = (torch.cat(parts) for parts in zip(*self._parts, strict=True))
         self._parts = []
-        self.log("validation_error", self.judge(embeddings, labels), prog_bar=True)
+        self.tell("validation_error", self.judge(embeddings, labels))
