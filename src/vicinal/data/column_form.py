@@ -273,8 +273,8 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
 
 def _without_words(form: ColumnForm, text: str) -> str:
     """A text without the words that stand beside some numbers or dates of its column."""
-    found = words_beside(text) if form.beside else None
-    return text if found is None or found[0] not in form.beside else found[1]
+    parts = words_beside(text) if form.beside else None
+    return text if parts is None or parts[0] not in form.beside else parts[1]
 
 
 def _special(text: str, cell: str) -> Any:

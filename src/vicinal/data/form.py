@@ -316,13 +316,13 @@ def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str
     if not (days or _mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
         return plain, ()
     others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
-    found = {text: each for text in others if (each := words_beside(text)) is not None}
+    parts = {text: each for text in others if (each := words_beside(text)) is not None}
     cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
     rows: Counter[str] = Counter()
-    for text, (words, _) in found.items():
+    for text, (words, _) in parts.items():
         rows[words] += cells[text]
     some = rows.total()
-    texts = [*dict.fromkeys(found[text][1] if text in found else text for text in plain)]
+    texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
     if not rows or max(rows.values()) < OFTEN_GAPS or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
         return plain, ()
     return (texts, tuple(sorted(rows))) if days or 2 * some <= cells.total() else (plain, ())

@@ -187,8 +187,8 @@ def _foreign_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 def _likeliest(text: bytes) -> str | None:
     """The encoding in which the letters are most like those of a language; cp1252 where they tell little."""
-    found = chardet.detect_all(text, exclude_encodings=_RARE, compat_names=False, ignore_threshold=True)
-    likeness = {str(each["encoding"]): each["confidence"] for each in found}
+    guesses = chardet.detect_all(text, exclude_encodings=_RARE, compat_names=False, ignore_threshold=True)
+    likeness = {str(each["encoding"]): each["confidence"] for each in guesses}
     best = max(likeness.values(), default=0.0)
     usual = any(likeness.get(name, 0.0) >= _TIED * best for name in ("cp1252", "iso8859-1"))
     usual = usual or best < _FAINT or not _LETTER.search(text.decode("cp1252", "ignore"))
