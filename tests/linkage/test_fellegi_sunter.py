@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vicinal.linkage.competition import Competition
@@ -64,7 +64,7 @@ def pooled(m, u):
     for cuts in range(1 << (size - 1)):
         ends = [0, *(at + 1 for at in range(size - 1) if cuts >> at & 1), size]
         each = np.concatenate([np.full(b - a, sum(m[a:b]) / sum(u[a:b])) for a, b in pairwise(ends)])
-        if (np.diff(each) >= -1e-12).all() and (likelihood := m @ np.log(each)) > best:
+        if (np.diff(np.log(each)) >= -1e-12).all() and (likelihood := m @ np.log(each)) > best:
             best, ratios = likelihood, each
     return ratios
 
@@ -207,6 +207,7 @@ PROBABILITIES = st.integers(2, 6).flatmap(
 )
 
 
+@example(([0.0, 0.0], [0.375, 0.5]))
 @given(PROBABILITIES)
 def test_weights_never_fall(both):
     m, u = (np.array([0.0, *each]) for each in both)
