@@ -104,7 +104,7 @@ def _parts(groups: ArrayLike | None, count: int) -> list[NDArray[np.int64]]:
 
 
 def _potential(u: Floats, family: str) -> tuple[Floats, Floats, Floats]:
-    """Psi and its first two derivatives."""
+    """Psi of a natural parameter and its first two derivatives, which are the mean and variance of a label."""
     if family == "normal":
         return u**2 / 2, u, np.ones_like(u)
     if family == "poisson":
@@ -120,7 +120,7 @@ def _objective(x: Floats, y: Floats, b: Floats, family: str, ridge: float) -> fl
 
 
 def _fitted(x: Floats, y: Floats, b: Floats, family: str, ridge: float) -> Floats:
-    """Newton steps on the model of one label, each shortened until the objective rises."""
+    """The coefficients of highest penalized likelihood, from ``b``: Newton steps, halved until it does not fall."""
     value = _objective(x, y, b, family, ridge)
     for _ in range(100):
         _, mean, curve = _potential(x @ b, family)
@@ -131,7 +131,7 @@ def _fitted(x: Floats, y: Floats, b: Floats, family: str, ridge: float) -> Float
             if new >= value:
                 break
             step = step / 2
-        else:
+        else:  # no step along this slope helps: only rounding is left
             return b
         b, gain, value = b + step, new - value, new
         if gain <= 1e-13 * (1 + abs(value)):

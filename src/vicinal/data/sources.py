@@ -81,6 +81,7 @@ def _answer(sql: str, database: str | None) -> Path:
 
 @functools.cache
 def _spool() -> Path:
+    """A folder of this process for what a query or standard input gives; it goes when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="vicinal-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

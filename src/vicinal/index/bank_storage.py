@@ -37,7 +37,7 @@ class IdMap:
         return bool((self._ids[1:] == self._ids[:-1]).any())
 
     def of(self, ids: Array) -> Array:
-        """IdMap ``[n]`` of the rows of ``ids``, -1 for ids that are not there."""
+        """Places ``[n]`` of the rows of ``ids``, -1 for ids that are not there."""
         slots, there = self._slots(ids)
         return np.where(there, self._places[slots], -1) if len(self) else np.full(len(ids), -1, dtype=np.int64)
 
@@ -63,6 +63,7 @@ class IdMap:
         self._places[slots] = places
 
     def _slots(self, ids: Array) -> tuple[Array, Array]:
+        """Where ``ids [n]`` stand among the sorted ones, and whether they do."""
         if len(self) == 0:
             return np.zeros(len(ids), dtype=np.int64), np.zeros(len(ids), dtype=bool)
         slots = np.searchsorted(self._ids, ids)
