@@ -1,5 +1,6 @@
 """``vicinal compare``: heads, and k-NN on their embeddings, over seeded splits of tables, as in the paper."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vicinal.core import check_choice
+from vicinal.core import CalibrationWarning, check_choice
 from vicinal.core.checks import check_integer
 from vicinal.core.files import clear_target, resolved
 from vicinal.data import Split
@@ -251,7 +252,9 @@ class _Fit:
             model.encoder_choices_ = table_choices(model, opened, split)
             tuned = untuned_baselines(model, opened, split)
             return {one.name: _scaled_scores(model, opened, split, one.prediction, one.thresholds) for one in tuned}
-        fit_split(model, opened, split)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrationWarning)  # of intervals, which are not compared
+            fit_split(model, opened, split)
         return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in self.names}
 
 
