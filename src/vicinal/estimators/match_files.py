@@ -44,7 +44,7 @@ from vicinal.index.lexical import BUCKETS
 from vicinal.linkage.fellegi_sunter import MatchWeights
 from vicinal.version import __version__
 
-VERSION = 1
+VERSION = 2
 CONFIG, TENSORS, SCORER = MARKERS["matcher"], "matcher.safetensors", "scorer"
 PAIRS, LABELS = "labelled.parquet", "labels.parquet"
 """Pairs that were learned from, and those that were labelled; a folder of an earlier version has not the second."""
