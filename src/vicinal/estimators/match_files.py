@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vicinal.core import files
 from vicinal.core.checks import ECHO, local_path, short_text
-from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_whole
+from vicinal.core.folders import CHANGES, MARKERS, MATCHER_VERSION, SUMS, check_sums, read_whole
 from vicinal.core.identity import canonical_ids
 from vicinal.core.untrusted import (
     LARGEST_SETTINGS,
@@ -44,7 +44,6 @@ from vicinal.index.lexical import BUCKETS
 from vicinal.linkage.fellegi_sunter import MatchWeights
 from vicinal.version import __version__
 
-VERSION = 2
 CONFIG, TENSORS, SCORER = MARKERS["matcher"], "matcher.safetensors", "scorer"
 PAIRS, LABELS = "labelled.parquet", "labels.parquet"
 """Pairs that were learned from, and those that were labelled; a folder of an earlier version has not the second."""
@@ -249,7 +248,7 @@ def matcher_settings(
     """What ``matcher.json`` holds of a matcher; see :func:`write_matcher`."""
     encoder, (labelled, labels) = tables.encoder, pairs
     settings = {
-        "version": VERSION,
+        "version": MATCHER_VERSION,
         "vicinal": __version__,
         "texts": tables.columns.texts,
         "numbers": tables.columns.numbers,
@@ -341,7 +340,9 @@ def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
 def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     check_inside(folder, *_FILES, *(f"{name}.parquet" for name in SIDES))
     check_sums(folder, (CONFIG,), "matcher", LARGEST_SETTINGS)
-    config = read_settings(folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=VERSION, oldest=VERSION)
+    config = read_settings(
+        folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=MATCHER_VERSION, oldest=MATCHER_VERSION
+    )
     for each in (config.rows, config.things or config.rows, config.forms or config.rows):
         if len(each) != (1 if config.single else 2):
             raise ValueError(f"{CONFIG}: expected {1 if config.single else 2} tables, got {len(each)}")

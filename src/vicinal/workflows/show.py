@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vicinal.core.checks import ECHO, short_text
-from vicinal.core.folders import CHANGES, MARKERS, check_sums, kind_of, read_whole
+from vicinal.core.folders import CHANGES, MARKERS, MATCHER_VERSION, check_sums, kind_of, read_whole
 from vicinal.core.untrusted import LARGEST_SETTINGS, check_inside, open_regular, read_settings
 from vicinal.report.summary import (
     MatcherSettings,
@@ -106,7 +106,9 @@ def _bank(folder: Path) -> _Rows:
 
 
 def _matcher(folder: Path) -> dict[str, Any]:
-    return matcher_facts(read_settings(folder / MARKERS["matcher"], MatcherSettings, "a matcher", newest=1))
+    return matcher_facts(
+        read_settings(folder / MARKERS["matcher"], MatcherSettings, "a matcher", newest=MATCHER_VERSION)
+    )
 
 
 def _recommender(folder: Path) -> dict[str, Any]:
