@@ -89,6 +89,23 @@ def test_predict_says_which_rows_are_later_than_any_forecast(fitted, tmp_path):
     assert [line for line in lines if "2 of 3 rows are later than 2024-10-26" in line]
 
 
+@pytest.mark.parametrize(
+    ("days", "late"),
+    [
+        (["30 Sep 2024", "Jan 13, 2025", "2030-01-01"], "2 of 3 rows are later"),  # written otherwise than in the fit
+        (["2024-09-30", "", "2025-01-02"], "1 of 3 rows is later"),
+        (["2024-09-30", "soon", "2025-01-02"], "1 of 3 rows is later"),
+        (["soon", "later", "then"], ""),
+        ([1.5, 2.5, 3.5], ""),
+    ],
+)
+def test_times_that_are_no_feature_stop_no_prediction(fitted, days, late):
+    rows, lines = latest(fitted[1])[:3].assign(day=days), []
+    answers = predict_table(fitted[1] / "model", rows, coverage=0.9, log=lines.append)
+    assert len(answers.columns["prediction"]) == 3
+    assert any(late in line for line in lines if late or "later than" in line) == bool(late)
+
+
 def test_the_command_shows_periods_and_a_page(fitted, tmp_path, capsys):
     _, place = fitted
     plain = sold(drift=False).drop(columns="day").assign(week=np.arange(ROWS) // 3, id=range(ROWS)).iloc[:60]

@@ -10,11 +10,11 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 import pandas as pd
 
-from vicinal.core import ExtrapolationWarning, check_choice, counted, listed, nearest, short
+from vicinal.core import CellWarning, ColumnError, ExtrapolationWarning, check_choice, counted, listed, nearest, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import read_cells, split_texts
-from vicinal.data.cells import as_times
+from vicinal.data.cells import as_numbers
 from vicinal.data.sets import join_columns
 from vicinal.data.sources import root_of
 from vicinal.data.table import check_column
@@ -367,13 +367,17 @@ def too_late(model: BankedEstimator, frame: pd.DataFrame) -> str:
     time, forecasts = model.notes_.get("time"), model.fitted_.forecasts
     if time not in frame.columns or not forecasts:
         return ""
-    times = as_times(frame[time])
-    late = int((seconds(times) > forecasts[0].until).sum())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CellWarning)  # a time that is missing is not late
+            cells = model.form_.of_columns([time]).read(frame[[time]])[time]
+    except ColumnError:  # times that are no feature need not be there to predict
+        return ""
+    dated = pd.api.types.is_datetime64_any_dtype(cells.dtype)
+    late = int((seconds(cells.to_numpy() if dated else as_numbers(cells)) > forecasts[0].until).sum())
     if not late:
         return ""
-    last = (
-        forecasts[0].until if times.dtype.kind != "M" else np.datetime64(round(forecasts[0].until), "s").item().date()
-    )
+    last = np.datetime64(round(forecasts[0].until), "s").item().date() if dated else forecasts[0].until
     return (
         f"{late} of {counted(len(frame), 'row')} {'is' if late == 1 else 'are'} later than {last}: the forecasts of "
         "the fit went no farther ahead, so that nothing is promised there"
