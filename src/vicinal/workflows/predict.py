@@ -365,7 +365,7 @@ def _answers(
 def too_late(model: BankedEstimator, frame: pd.DataFrame) -> str:
     """How many rows of a table are later than the forecasts of the fit went, for which nothing is promised; or ""."""
     time, forecasts = model.notes_.get("time"), model.fitted_.forecasts
-    if time not in frame.columns or not forecasts:
+    if time is None or time not in frame.columns or not forecasts:
         return ""
     try:
         with warnings.catch_warnings():
