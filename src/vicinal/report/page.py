@@ -7,7 +7,7 @@ import base64
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -72,7 +72,7 @@ def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
 
 def page_html(record: FitRecord) -> str:
     """The page of ``record`` as HTML text."""
-    drawn = pictures(record)
+    held_out = _held_out(record)
     script = (resources.files("vicinal.report") / "templates" / "find.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return rendered(
@@ -89,9 +89,9 @@ def page_html(record: FitRecord) -> str:
         class_headings=CLASS_HEADINGS,
         by_class=class_rows(record.by_class),
         panels=[panel_view(panel) for panel in record.panels],
-        importance=drawn[2],
-        held_out=drawn[1],
-        pictures=[*drawn[0], *drawn[1][1:]],
+        importance=list(_importance(record)),
+        held_out=held_out,
+        pictures=[*_pictures(record), *held_out[1:]],
         error="squared error" if record.task == "regression" else "Hamming loss" if record.several else "error rate",
         duplicates=clean(record.duplicates),
         limits=limits(record),
@@ -130,58 +130,52 @@ def _bars(record: FitRecord) -> dict[str, Any] | None:
     return {"name": metric_name(metric), "better": better, "rows": rows}
 
 
-def pictures(record: FitRecord) -> tuple[list[Picture], list[Picture], list[Picture]]:
-    """All figures for which the record has data: of the training and the bank, of the test rows, and of the columns."""
+def _pictures(record: FitRecord) -> Iterator[Picture]:
+    """The figures of the training and of the bank for which the record has data."""
     target = record.target_name
-    drawn, of_columns = [], []
     if any(len(values) for values in record.history.values()):
-        drawn.append(
-            picture(
-                lambda: figures.learning_curves(record.history),
-                "curves",
-                "Learning curves",
-                "Lines of the error over the epochs, for training and validation rows.",
-                "Error after each epoch. Training stops when the validation error no longer falls, and the best epoch "
-                "is kept; a validation line that rises while training falls is overfitting.",
-            )
-        )
-    if record.importance:
-        of_columns.append(
-            picture(
-                lambda: figures.column_shares(importance_rows(record.importance)),
-                "importance",
-                "Importance of the columns",
-                "Bars of how much each column matters, the largest on top.",
-                importance_sentence(record),
-            )
+        yield picture(
+            figures.learning_curves(record.history),
+            "curves",
+            "Learning curves",
+            "Lines of the error over the epochs, for training and validation rows.",
+            "Error after each epoch. Training stops when the validation error no longer falls, and the best epoch "
+            "is kept; a validation line that rises while training falls is overfitting.",
         )
     if len(record.embedding) > 1:
         flat = record.embedding.shape[1] == 1
-        drawn.append(
-            picture(
-                lambda: figures.embedding_map(record.embedding, record.embedding_labels, target),
-                "map",
-                "Map of the embedding",
-                f"Rows of the bank as points on two principal components, colored by {one_line(target)}.",
-                f"Each point is a row of the bank, colored by {one_line(target)}. "
-                + ("The embedding has one dimension; up and down mean nothing. " if flat else "")
-                + "Where colors change smoothly, near rows have near labels: what the head relies on."
-                + sample_note(len(record.embedding)),
-            )
+        yield picture(
+            figures.embedding_map(record.embedding, record.embedding_labels, target),
+            "map",
+            "Map of the embedding",
+            f"Rows of the bank as points on two principal components, colored by {one_line(target)}.",
+            f"Each point is a row of the bank, colored by {one_line(target)}. "
+            + ("The embedding has one dimension; up and down mean nothing. " if flat else "")
+            + "Where colors change smoothly, near rows have near labels: what the head relies on."
+            + sample_note(len(record.embedding)),
         )
     if record.mask_curves is not None and len(record.mask_curves[1]):
         grid, curves = record.mask_curves
-        drawn.append(
-            picture(
-                lambda: figures.mask_curves(grid, curves),
-                "mask",
-                "The mask that was learned",
-                "Curves from 0 to 1 of what the mask lets through over the nearness of a neighbor.",
-                "How much of a neighbor's weight passes, by how near it is among all rows of the bank. At 0 a row is "
-                "rejected outright.",
-            )
+        yield picture(
+            figures.mask_curves(grid, curves),
+            "mask",
+            "The mask that was learned",
+            "Curves from 0 to 1 of what the mask lets through over the nearness of a neighbor.",
+            "How much of a neighbor's weight passes, by how near it is among all rows of the bank. At 0 a row is "
+            "rejected outright.",
         )
-    return drawn, _held_out(record), of_columns
+
+
+def _importance(record: FitRecord) -> Iterator[Picture]:
+    """The figure of the columns, if the metric knows them."""
+    if record.importance:
+        yield picture(
+            figures.column_shares(importance_rows(record.importance)),
+            "importance",
+            "Importance of the columns",
+            "Bars of how much each column matters, the largest on top.",
+            importance_sentence(record),
+        )
 
 
 def _held_out(record: FitRecord) -> list[Picture]:
@@ -195,7 +189,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
     if record.task == "classification":
         return [
             picture(
-                lambda: figures.confusion_matrix(guess, truth, record.classes),
+                figures.confusion_matrix(guess, truth, record.classes),
                 "confusion",
                 "Confusion matrix",
                 "Counts of test rows by true class, in rows, and predicted class, in columns.",
@@ -203,7 +197,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
                 "the mistakes.",
             ),
             picture(
-                lambda: figures.reliability(guess, truth, record.classes),
+                figures.reliability(guess, truth, record.classes),
                 "reliability",
                 "Reliability",
                 "Share of right predictions over the probability of the predicted class, with the diagonal.",
@@ -213,7 +207,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
         ]
     return [
         picture(
-            lambda: figures.predicted_vs_true(guess, truth, target),
+            figures.predicted_vs_true(guess, truth, target),
             "scatter",
             "Predicted and true",
             f"Scatter of predicted over true {one_line(target)} for the test rows, with the diagonal.",
@@ -221,7 +215,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
             f"extremes are pulled to the middle.{note}",
         ),
         picture(
-            lambda: figures.residuals(guess, truth, target),
+            figures.residuals(guess, truth, target),
             "residuals",
             "Residuals",
             "Scatter of prediction errors over predictions, with a running median and a histogram.",
@@ -236,7 +230,7 @@ def several_reliability(guess: Any, truth: Any) -> Picture:
     chances = guess.reshape(-1, 1)
     has, names = ["has" if one else "" for one in truth.reshape(-1)], ("share that has it", "probability", "pairs")
     return picture(
-        lambda: figures.reliability(chances, has, ["has"], axes_names=names),
+        figures.reliability(chances, has, ["has"], axes_names=names),
         "reliability",
         "Reliability",
         "Share of rows that have a class over the probability that it was given, with the diagonal.",
