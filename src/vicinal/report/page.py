@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from markupsafe import Markup
@@ -19,7 +20,7 @@ from vicinal.core.files import replace_text
 from vicinal.encoders.images import thumbnail
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
-from vicinal.report.comparables import Grid, grid_view, reasons
+from vicinal.report.comparables import grid_view, reasons
 from vicinal.report.records import Cell, Example, FitRecord, Label, Neighbor, NeighborPanel
 from vicinal.report.tables import (
     CLASS_HEADINGS,
@@ -268,51 +269,6 @@ class NeighborView:
     by: str = ""
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A neighbor on the number line: place from 0 to 100, radius, and tooltip."""
-
-    place: float
-    radius: float
-    title: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """The number line of a panel: labels of the neighbors, the prediction and the truth, as places from 0 to 100.
-
-    Of comparables the labels are the adjusted ones.
-    """
-
-    marks: list[Mark]
-    prediction: float
-    target: float | None
-    ends: tuple[str, str]
-    adjusted: bool
-
-
-@dataclass(frozen=True)
-class PanelView:
-    """A panel as the template shows it, all in text."""
-
-    title: str
-    id: str
-    cells: list[CellView]
-    prediction: str
-    target: str
-    error: str
-    right: bool | None
-    neighbors: list[NeighborView]
-    trend: NeighborView | None
-    other: NeighborView | None
-    grid: Grid | None
-    total: str
-    total_name: str
-    adds: str
-    line: Line | None
-    other_is_sum_of: str
-
-
 def cell_view(column: str, cell: Cell, limit: int) -> CellView:
     """``cell`` for a page: bytes of a known format as image or sound, all else as at most ``limit`` characters."""
     name = one_line(column, 40)
@@ -361,8 +317,8 @@ def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:
 _SCALES = {"none": "", "log": "log of ", "rank": "normal score of ", "link": "h of "}
 
 
-def panel_view(panel: NeighborPanel) -> PanelView:
-    """``panel`` as it is shown.
+def panel_view(panel: NeighborPanel) -> SimpleNamespace:
+    """``panel`` as the template shows it, all in text; ``right`` and ``line`` are None where they are not known.
 
     Contributions are rounded together, so that the shown column adds up to the shown sum; rounding moves none of them
     by more than one unit of the last digit.
@@ -372,7 +328,7 @@ def panel_view(panel: NeighborPanel) -> PanelView:
     lines, trend, other, total = (
         _lines(panel, listed, numeric=numeric) if listed or panel.trend else ([], None, None, "")
     )
-    return PanelView(
+    return SimpleNamespace(
         title=one_line(panel.title, 60),
         id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
         cells=cells(panel.query, 400),
@@ -450,8 +406,11 @@ def _lines(
     return lines, of_trend, other, fixed(sum(summed), decimals)
 
 
-def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
-    """The number line, or None if a label is not a finite number."""
+def _line(panel: NeighborPanel, listed: list[Neighbor]) -> SimpleNamespace | None:
+    """The number line: labels of the neighbors (the adjusted ones), the prediction and the truth, from 0 to 100.
+
+    None if a label is not a finite number.
+    """
     adjusted = panel.trend is not None
     labels = [one.label if one.adjusted is None else one.adjusted for one in listed]
     values = [*labels, panel.prediction]
@@ -469,12 +428,17 @@ def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
         return round(6 + 88 * (float(value) - low) / (high - low), 2)
 
     marks = [
-        Mark(
-            place(label),
-            round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
-            f"{'adjusted ' if adjusted else ''}label {label_text(label)}, weight {percent(neighbor.weight)}",
+        SimpleNamespace(
+            place=place(label),
+            radius=round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
+            title=f"{'adjusted ' if adjusted else ''}label {label_text(label)}, weight {percent(neighbor.weight)}",
         )
         for neighbor, label in zip(listed, labels, strict=True)
     ]
-    target = None if panel.target is None else place(panel.target)
-    return Line(marks, place(panel.prediction), target, (number(low, 3), number(high, 3)), adjusted)
+    return SimpleNamespace(
+        marks=marks,
+        prediction=place(panel.prediction),
+        target=None if panel.target is None else place(panel.target),
+        ends=(number(low, 3), number(high, 3)),
+        adjusted=adjusted,
+    )
