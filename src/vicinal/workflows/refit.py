@@ -401,6 +401,7 @@ def _compared(
     if len(split.test):
         measured, at = [measure(job, one, part, split) for one, part in parts], split.test
         known = table.ids[at][rows.parts[at] != "new"]
+        # some of these rows stand in the old bank, held out of the fit or added since: none is to predict itself
         both = _columns(measured), predict_test(old.forget(known) if len(known) else old, opened, split)
     else:
         measured = [measure_out_of_fold(job, one, part) for one, part in parts]

@@ -198,6 +198,7 @@ def _share(hits: Array, codes: Array, mass: Array) -> Doubted:
 def _doubted(values: Array, others: Array | None, codes: Array, mass: Array, statistic: Any) -> Doubted:
     """A statistic of the rows with its bootstrap percentile interval, resampling whole groups."""
     if values.ndim == 1:
+        # rising, so that a weighted median is where the sum of weights passes half; means do not mind
         order = np.argsort(values, kind="stable")
         values, codes, mass = values[order], codes[order], mass[order]
         others = None if others is None else others[order]
