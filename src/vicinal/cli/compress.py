@@ -1,6 +1,6 @@
 """``vicinal compress``: a smaller model."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from vicinal.cli.output import print_json, print_progress, print_rows
 
 
 @app.command(epilog="Examples: vicinal compress reviews-model --keep .5  |  vicinal compress houses-model --rows .05")
+@o.with_options({"encoder": o.AGAIN["encoder"]}, o.ANSWER)
 def compress(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit` or `learn`.", metavar="MODEL")],
     *,
@@ -28,9 +29,7 @@ def compress(
     out: Annotated[
         str | None, typer.Option(help="Folder of the smaller model; default: MODEL-small.", metavar="FOLDER")
     ] = None,
-    encoder: o.EncoderAgain = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    **options: Any,
 ) -> None:
     """Write a model with thinner layers and shorter vectors, or with few rows, and show what that costs.
 
@@ -47,10 +46,10 @@ def compress(
         None if out is None else local_path("--out", out, written=True),
         variance=variance,
         rows=rows,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
+        encoders=o.parse_encoders(options["encoder"]),
+        log=(lambda line: None) if options["quiet"] else print_progress,
     )
-    if as_json:
+    if options["as_json"]:
         print_json(asdict(outcome) | {"folder": str(outcome.folder)})
         return
     print_rows(

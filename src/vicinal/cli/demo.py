@@ -2,7 +2,7 @@
 
 import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,13 +14,12 @@ from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal demo --out demo-model")
+@o.with_options(o.RUN)
 def demo(
     *,
     out: Annotated[Path, typer.Option(help="Model folder to write.")] = Path("demo-model"),
     seed: o.Seed = 0,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Predict how far cars go on a gallon, beside other models, say from which cars, and find a wrong label.
 
@@ -28,9 +27,9 @@ def demo(
     """
     from vicinal.workflows.demo import run_demo
 
-    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+    with shown_progress(**options) as shown:
         result = run_demo(out, seed=seed, log=shown.log)
-    if as_json:
+    if options["as_json"]:
         print_json(result.as_json())
         return
     print_scores(f"Miles per gallon of {result.test_rows} test cars", result.scores)

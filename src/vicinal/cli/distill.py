@@ -1,6 +1,6 @@
 """``vicinal distill``: a fitted model teaches a smaller one."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal distill reviews-model reviews.csv --encoder text=ngrams --unlabelled more.csv")
+@o.with_options(o.READ, o.RUN)
 def distill(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`: the teacher.", metavar="MODEL")],
     data: Annotated[
@@ -37,15 +38,11 @@ def distill(
         ),
     ] = "none",
     share: Annotated[float, typer.Option(help="Share of the teacher's prediction in a label, 0 to 1.")] = 0.5,
-    root: o.Root = None,
-    database: o.Database = None,
     teacher_encoder: Annotated[
         list[str] | None,
         typer.Option(help="Encoder of the teacher from a folder or the hub, named again.", metavar="COL=NAME"),
     ] = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    **options: Any,
 ) -> None:
     """Train a smaller, faster model on the predictions of a fitted one, and compare their size, time and error.
 
@@ -57,20 +54,20 @@ def distill(
     from vicinal.workflows import distill_table
 
     folder = local_path("model", model)
-    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+    with shown_progress(**{name: options[name] for name in o.RUN}) as shown:
         outcome = distill_table(
             folder,
-            table_source("data", data, database),
+            table_source("data", data, options["database"]),
             o.parse_encoders(encoder),
             folder.parent / f"{folder.name}-student" if out is None else local_path("--out", out, written=True),
             unlabelled=None if unlabelled is None else table_source("--unlabelled", unlabelled),
             loss=loss,
             share=share,
-            root=o.root_of(root),
+            root=o.root_of(options["root"]),
             teacher_encoders=o.parse_encoders(teacher_encoder),
             log=shown.log,
         )
-    if as_json:
+    if options["as_json"]:
         measures = {
             name: {"bytes": one.bytes, "seconds_per_row": one.seconds, "scores": dict(one.scores)}
             for name, one in outcome.measures.items()

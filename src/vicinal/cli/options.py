@@ -54,24 +54,8 @@ def of_settings(
     }
 
 
-Database: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Database, if DATA is a query 'select ...': a SQLite or DuckDB file, or an address such as postgresql://...",
-        rich_help_panel=DATA,
-        metavar="FILE|URL",
-    ),
-]
 Targets: TypeAlias = Annotated[
     list[str], typer.Option("--target", help="Column to predict; repeat it for several columns of numbers.")
-]
-Root: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Folder that paths of images and sounds start from, and must stay in; default: that of the table.",
-        rich_help_panel=DATA,
-        metavar="FOLDER",
-    ),
 ]
 IncludeOwn: TypeAlias = Annotated[
     bool,
@@ -81,34 +65,8 @@ IncludeOwn: TypeAlias = Annotated[
         rich_help_panel=ALSO,
     ),
 ]
-IndexAgain: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--index",
-        help="Index to use; default: the model's own. A database must be named again: a model folder does not decide "
-        "what is opened.",
-        rich_help_panel=ALSO,
-        metavar="NAME",
-    ),
-]
-EncoderAgain: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--encoder",
-        help="Encoder of the fit; one from a folder or the hub must be named again: text=folder:PATH, text=hub:NAME.",
-        rich_help_panel=ALSO,
-        metavar="COL=NAME",
-    ),
-]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of all random choices.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
-Verbose: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--verbose", "-v", help="Print all details, and a line of progress every second.", rich_help_panel=ALSO
-    ),
-]
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
 _KINDS = {
     "text": "text",
@@ -147,8 +105,18 @@ TABLE: Options = {
         DATA,
         metavar="MARK",
     ),
-    "root": (Root, None),
-    "database": (Database, None),
+    "root": option(
+        Name,
+        "Folder that paths of images and sounds start from, and must stay in; default: that of the table.",
+        DATA,
+        metavar="FOLDER",
+    ),
+    "database": option(
+        Name,
+        "Database, if DATA is a query 'select ...': a SQLite or DuckDB file, or an address such as postgresql://...",
+        DATA,
+        metavar="FILE|URL",
+    ),
 }
 """How a table is read."""
 
@@ -251,11 +219,28 @@ FIT: Options = {
 }
 """What only ``vicinal fit`` has."""
 
-AGAIN: Options = {"index": (IndexAgain, None), "encoder": (EncoderAgain, None)}
+AGAIN: Options = {
+    "index": option(
+        Name,
+        "Index to use; default: the model's own. A database must be named again: a model folder does not decide what "
+        "is opened.",
+        ALSO,
+        metavar="NAME",
+    ),
+    "encoder": option(
+        Names,
+        "Encoder of the fit; one from a folder or the hub must be named again: text=folder:PATH, text=hub:NAME.",
+        ALSO,
+        metavar="COL=NAME",
+    ),
+}
 """How a model is opened."""
 
-MODEL: Options = {"root": (Root, None), "database": (Database, None), **AGAIN}
-"""The same, and how the rows that it is asked about are read."""
+READ: Options = {name: TABLE[name] for name in ("root", "database")}
+"""How rows are read that a model is asked about."""
+
+MODEL: Options = {**READ, **AGAIN}
+"""Both."""
 
 AIM: Options = {
     "link": option(
@@ -272,7 +257,13 @@ AIM: Options = {
 }
 """Which summary of the labels behind it a prediction is."""
 
-RUN: Options = {"as_json": (AsJson, False), "quiet": (Quiet, False), "verbose": (Verbose, False)}
+RUN: Options = {
+    "as_json": (AsJson, False),
+    "quiet": option(bool, "No progress on standard error.", None, "--quiet", "-q", default=False),
+    "verbose": option(
+        bool, "Print all details, and a line of progress every second.", ALSO, "--verbose", "-v", default=False
+    ),
+}
 """How a run reports."""
 
 ANSWER: Options = {name: RUN[name] for name in ("as_json", "quiet")}

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import re
@@ -13,60 +14,17 @@ from typing import Any
 
 import typer
 
-from vicinal.cli import (
-    adapt,
-    bank,
-    compare,
-    compress,
-    demo,
-    discover,
-    distill,
-    evaluate,
-    explain,
-    explore,
-    export,
-    fit,
-    learn,
-    links,
-    losses,
-    match,
-    predict,
-    recommend,
-    refit,
-    search,
-    serve,
-    show,
-)
 from vicinal.cli.app import app
 from vicinal.cli.output import print_progress, progress
 
 COMMANDS = (
-    fit,
-    predict,
-    explain,
-    explore,
-    show,
-    distill,
-    compress,
-    learn,
-    search,
-    match,
-    recommend,
-    discover,
-    evaluate,
-    compare,
-    bank,
-    adapt,
-    refit,
-    export,
-    serve,
-    demo,
-    links,
-    losses,
+    "fit predict explain explore show distill compress learn search match recommend "
+    "discover evaluate compare bank adapt refit export serve demo links losses"
 )
 """Modules that add their commands to the application, in the order in which help lists them."""
 
-app.registered_commands.sort(key=lambda command: [m.__name__ for m in COMMANDS].index(command.callback.__module__))
+for _name in COMMANDS.split():  # by import statements the order would be that of the alphabet
+    importlib.import_module(f"vicinal.cli.{_name}")
 
 INTERRUPTED = 130
 """Exit code of a program that was stopped by Ctrl-C."""

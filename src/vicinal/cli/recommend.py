@@ -26,7 +26,7 @@ _SHOWN = 5
 @o.with_options(
     {name: o.TABLE[name] for name in ("text", "number", "category", "database")},
     {name: o.TRAINING[name] for name in ("encoder", "seed")},
-    {name: o.RUN[name] for name in ("as_json", "quiet")},
+    o.ANSWER,
 )
 def recommend(
     data: Annotated[

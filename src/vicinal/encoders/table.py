@@ -313,6 +313,7 @@ def _embedded(
 ) -> EmbeddedInputs:
     identity = part.identity()
     keys = [content_key(inputs.content(row)) for row in range(len(inputs))]
+    # of rows of equal content the first is encoded, and stands for all of them
     first = {key: row for row, key in reversed(list(enumerate(keys)))}
     known = dict(store.get(identity, list(first)))
     todo = torch.tensor(sorted(row for key, row in first.items() if key not in known), dtype=torch.int64)

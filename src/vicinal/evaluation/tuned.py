@@ -317,6 +317,7 @@ def _fitted(name: str, rows: _Rows, all_rows: _Rows, queries: Features | None) -
 
 def _best(rows: _Rows, settings: Sequence[Setting], guesses: "Guess") -> tuple[Setting, float, Floats]:
     """The setting of least error in cross-validation, that error, and its predictions of the rows left out."""
+    # boosting is not thinned out: most of its settings are stages of a fit that is made in any case
     if len(rows.some) > 1.25 * FEW and len(settings) > 8 and guesses is not _boosting_guesses:
         draw = np.random.default_rng(rows.seed)
         few = [(np.sort(draw.choice(i, min(FEW, len(i)), replace=False)), o) for i, o in rows.folds[:3]]

@@ -130,6 +130,7 @@ class NeighborBank(BankRows):
         gone = self._columns.take("keys", places)
         _, holes = self._columns.remove(places)
         self.id_map().drop(gone)
+        # the last rows have moved into the holes, so their ids stand there now
         if len(holes):
             self.id_map().move(self._columns.take("keys", holes), holes)
         if self._id_names is not None:

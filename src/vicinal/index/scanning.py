@@ -122,6 +122,8 @@ def _candidates(products: Tensor, error: Tensor, worst: Tensor, k: int) -> tuple
     some, limit = products if len(lines) == len(products) else products[lines], limit[lines]
     if k < products.shape[1] and bool((worst == torch.inf).any()):
         kth = some.topk(k, dim=1, largest=False, sorted=False).values.amax(dim=1)
+        # while fewer than k rows are known, the k-th product of this block bounds the k-th best; it and what it is
+        # compared with may each be off by the error, which therefore counts twice
         limit = torch.fmin(limit, kth + _SCORE * kth.abs() + 2 * error[lines])
     inside, columns = (some > limit[:, None]).logical_not_().nonzero(as_tuple=True)
     return lines[inside], columns

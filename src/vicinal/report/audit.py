@@ -1,7 +1,7 @@
 """The page of an audit: where the model errs, whether its intervals hold, and what is wrong with its data."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
         suspects=[_suspect(suspect) for suspect in worth_checking(record.suspects)],
         suspicious=suspects_sentence(record.suspects),
         label=_label,
-        pictures=_pictures(record),
+        pictures=list(_pictures(record)),
     )
     return replace_text(path, page)
 
@@ -265,61 +265,49 @@ def served_figure(record: AuditRecord) -> "Figure":
     return figure
 
 
-def _pictures(record: AuditRecord) -> list[Picture]:
-    drawn = []
+def _pictures(record: AuditRecord) -> Iterator[Picture]:
     note = sample_note(len(record.truth))
     if record.task == "regression":
-        drawn.append(
-            picture(
-                lambda: figures.predicted_vs_true(record.predicted, record.truth, record.target_name),
-                "scatter",
-                "Predicted and true",
-                "Scatter of predicted over true values of the new rows, with the diagonal.",
-                f"Each point is a new row; on the line the prediction is right.{note}",
-            )
+        yield picture(
+            figures.predicted_vs_true(record.predicted, record.truth, record.target_name),
+            "scatter",
+            "Predicted and true",
+            "Scatter of predicted over true values of the new rows, with the diagonal.",
+            f"Each point is a new row; on the line the prediction is right.{note}",
         )
         if record.coverage:
-            drawn.append(
-                picture(
-                    lambda: coverage_figure(record),
-                    "coverage",
-                    "Do the intervals hold?",
-                    "Share of new rows within their interval over the share promised, with the diagonal.",
-                    "On the diagonal intervals hold as promised; below it they are too narrow. The thin lines are the "
-                    "quarters of the rows by their true value.",
-                )
+            yield picture(
+                coverage_figure(record),
+                "coverage",
+                "Do the intervals hold?",
+                "Share of new rows within their interval over the share promised, with the diagonal.",
+                "On the diagonal intervals hold as promised; below it they are too narrow. The thin lines are the "
+                "quarters of the rows by their true value.",
             )
     elif record.several:
-        drawn.append(several_reliability(record.predicted, record.truth))
+        yield several_reliability(record.predicted, record.truth)
     else:
-        drawn.append(
-            picture(
-                lambda: figures.reliability(record.predicted, record.truth, record.classes),
-                "reliability",
-                "Reliability",
-                "Share of right predictions over the probability of the predicted class, with the diagonal.",
-                "New rows grouped by how sure the model was. Below the diagonal it is too sure.",
-            )
+        yield picture(
+            figures.reliability(record.predicted, record.truth, record.classes),
+            "reliability",
+            "Reliability",
+            "Share of right predictions over the probability of the predicted class, with the diagonal.",
+            "New rows grouped by how sure the model was. Below the diagonal it is too sure.",
         )
-        drawn.append(
-            picture(
-                lambda: selective_figure(record),
-                "selective",
-                "What abstaining buys",
-                "Share of wrong answers over the share of new rows that are answered, with that of all rows.",
-                "If only the surest rows are answered, fewer answers are wrong; the line is the error of all rows. "
-                "vicinal predict --abstain promises such an error.",
-            )
+        yield picture(
+            selective_figure(record),
+            "selective",
+            "What abstaining buys",
+            "Share of wrong answers over the share of new rows that are answered, with that of all rows.",
+            "If only the surest rows are answered, fewer answers are wrong; the line is the error of all rows. "
+            "vicinal predict --abstain promises such an error.",
         )
     if len(record.served):
-        drawn.append(
-            picture(
-                lambda: served_figure(record),
-                "served",
-                "Who serves whom",
-                "Histogram of how many predictions each bank row is among the first neighbors of.",
-                f"How often each bank row is among the {record.neighbors} nearest of a new row. A long tail to the "
-                "right are hubs: few rows that speak in many predictions.",
-            )
+        yield picture(
+            served_figure(record),
+            "served",
+            "Who serves whom",
+            "Histogram of how many predictions each bank row is among the first neighbors of.",
+            f"How often each bank row is among the {record.neighbors} nearest of a new row. A long tail to the "
+            "right are hubs: few rows that speak in many predictions.",
         )
-    return drawn

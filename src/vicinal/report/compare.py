@@ -1,7 +1,7 @@
 """The page of a comparison: its table, the change on each split, which methods differ, and figures."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ def compare_html(record: CompareRecord) -> str:
         reference=one_line(record.reference, 40),
         answer=[clean(sentence) for sentence in record.answer],
         verdict=_verdict(record),
-        pictures=_pictures(record),
+        pictures=list(_pictures(record)),
     )
 
 
@@ -89,38 +89,32 @@ def _verdict(record: CompareRecord) -> list[str]:
     return said
 
 
-def _pictures(record: CompareRecord) -> list[Picture]:
+def _pictures(record: CompareRecord) -> Iterator[Picture]:
     """The figures that the record has something to show for."""
-    drawn = []
     others = [method for method in record.methods if method != record.reference]
     if others and any(record.reference in results for results in record.results.values()):
         better = "Right" if record.higher_is_better else "Left"
-        drawn.append(
-            picture(
-                lambda: relative_changes(record.results, record.methods, record.reference),
-                "change",
-                f"Change against {one_line(record.reference, 30)}",
-                "For each data set and method, dots for the splits and a bar for their mean, in per cent.",
-                f"{better} of the line a method is better than {one_line(record.reference, 30)}. A dot is a split, the "
-                "bar is the mean of the splits' changes.",
-                wide=True,
-            )
+        yield picture(
+            relative_changes(record.results, record.methods, record.reference),
+            "change",
+            f"Change against {one_line(record.reference, 30)}",
+            "For each data set and method, dots for the splits and a bar for their mean, in per cent.",
+            f"{better} of the line a method is better than {one_line(record.reference, 30)}. A dot is a split, the "
+            "bar is the mean of the splits' changes.",
+            wide=True,
         )
     if record.critical_difference is not None and len(record.ranks) > 1:
         difference = record.critical_difference
         said = ", ".join(f"{one_line(name, 30)} {rank:.2f}" for name, rank in sorted(record.ranks.items(), key=_rank))
-        drawn.append(
-            picture(
-                lambda: critical_difference(record.ranks, difference),
-                "cd",
-                "Critical difference",
-                f"Average ranks: {said}; critical difference {difference:.2f}.",
-                "Methods on the axis of their average rank over the data sets, 1 is best. The test cannot tell apart "
-                "those that a bar joins.",
-                wide=True,
-            )
+        yield picture(
+            critical_difference(record.ranks, difference),
+            "cd",
+            "Critical difference",
+            f"Average ranks: {said}; critical difference {difference:.2f}.",
+            "Methods on the axis of their average rank over the data sets, 1 is best. The test cannot tell apart "
+            "those that a bar joins.",
+            wide=True,
         )
-    return drawn
 
 
 def _rank(pair: tuple[str, float]) -> float:

@@ -105,7 +105,7 @@ def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) ->
         for group, rows in zip(record.groups, shown_rows, strict=True)
     ]
     drawn = picture(
-        lambda: figures.embedding_map(record.vectors, record.labels, "group"),
+        figures.embedding_map(record.vectors, record.labels, "group"),
         "map",
         "Map of the groups",
         "Rows that fit no known class as points on two principal components, colored by group.",

@@ -1,7 +1,7 @@
 """The page of a learned similarity: how well it retrieves similar test rows, and example queries with their hits."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,7 +143,7 @@ def write_learned_page(record: LearnRecord, path: str | os.PathLike[str]) -> Pat
             for q in record.queries
         ],
         apart=[_hits(pair) for pair in record.apart],
-        pictures=_pictures(record),
+        pictures=list(_pictures(record)),
         columns=[[shown(part) if part else "" for part in column] for column in record.columns],
     )
     return replace_text(path, page)
@@ -157,28 +157,22 @@ def _hits(hits: Sequence[ShownHit]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _pictures(record: LearnRecord) -> list[Picture]:
-    drawn = []
+def _pictures(record: LearnRecord) -> Iterator[Picture]:
     if any(len(values) for values in record.history.values()):
-        drawn.append(
-            picture(
-                lambda: figures.learning_curves(record.history),
-                "curves",
-                "Learning curves",
-                "The loss on training rows and the error on rows held out over the epochs.",
-                "The loss of training rows, and what is missing to a perfect retrieval of the rows held out: training "
-                "stops when that no longer falls, and the best epoch stays.",
-            )
+        yield picture(
+            figures.learning_curves(record.history),
+            "curves",
+            "Learning curves",
+            "The loss on training rows and the error on rows held out over the epochs.",
+            "The loss of training rows, and what is missing to a perfect retrieval of the rows held out: training "
+            "stops when that no longer falls, and the best epoch stays.",
         )
     if len(record.embedding) > 1:
-        drawn.append(
-            picture(
-                lambda: figures.embedding_map(record.embedding, record.embedding_labels, record.same),
-                "map",
-                "Map of the test rows",
-                f"Test rows as points on two principal components, colored by {one_line(record.same)}.",
-                f"Each point is a test row, colored by {one_line(record.same)}. Two dimensions show a part of what the "
-                "vectors tell." + sample_note(len(record.embedding)),
-            )
+        yield picture(
+            figures.embedding_map(record.embedding, record.embedding_labels, record.same),
+            "map",
+            "Map of the test rows",
+            f"Test rows as points on two principal components, colored by {one_line(record.same)}.",
+            f"Each point is a test row, colored by {one_line(record.same)}. Two dimensions show a part of what the "
+            "vectors tell." + sample_note(len(record.embedding)),
         )
-    return drawn

@@ -196,87 +196,66 @@ def _labels(kind: str, entry: Entry) -> tuple[str, ...]:
     return ("classes", "several")
 
 
+_EXAMPLES = {
+    "pairs": 'from vicinal.losses import EmbeddingLoss\n\ncriterion = EmbeddingLoss("{name}"{options})\n'
+    "loss = criterion(embeddings, labels)  # [b, d] and {labels} [b]",
+    "proxies": "from vicinal.losses import ProxyLoss\n\n"
+    'criterion = ProxyLoss("{name}", num_classes=10, dim=64{options})\n'
+    "loss = criterion(embeddings, labels)  # [b, 64] and classes 0 to 9\n"
+    "learned = criterion.parameters()  # the vectors of the classes: give them to the optimizer too",
+    "class scores": "from vicinal.losses import {symbol}\n\n"
+    "loss = {symbol}(scores, labels{needed}{options})  # [b, K], and classes [b] or shares of them [b, K]",
+    "teachers": "from vicinal.losses import {symbol}\n\nloss = {symbol}(scores, teacher_scores{needed}{options})",
+    "regularizers": "from vicinal.losses import {symbol}\n\nloss = {symbol}({called}{options})  # to be added",
+    "samplers": "from torch.utils.data import DataLoader\nfrom vicinal.samplers import {symbol}\n\n"
+    "sampler = {symbol}({sampled}{options})\nloader = DataLoader(dataset, batch_sampler=sampler)",
+    "miners": "from vicinal import miners\nfrom vicinal.losses import EmbeddingLoss\n\nminer = miners.{symbol}\n"
+    'criterion = EmbeddingLoss("triplet", miner=miner)\nloss = criterion(embeddings, labels)',
+    "fitted": "from vicinal.losses import {symbol}\n\ncriterion = {symbol}().fit(labels)\n"
+    "steps = criterion.steps(labels)  # [n, K]\n"
+    "loss = criterion(weights @ steps, steps)  # weights of neighbors [n, n], rows sum to 1",
+    "module": "{linked}from vicinal.losses import {symbol}\n\n"
+    "criterion = {symbol}({made_of})\nloss = criterion({called})",
+    "predictions": "from vicinal.losses import {symbol}\n\nloss = {symbol}({called})",
+}
+"""Python lines that create a method of a kind and use it."""
+
+_MADE_OF = {
+    "classes": "10",
+    "dim": "64",
+    "link": "links.Sinh()",
+    "scaling": "links.Exp()",
+    "potential": "links.ConvexPotential(3)",
+}
+"""Arguments by the name of what a method needs."""
+
+
 def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
     """Python lines that create the method and use it."""
+    is_class = inspect.isclass(entry.factory)
+    if kind == "predictions" or (kind == "regularizers" and is_class):
+        kind = "fitted" if hasattr(entry.factory, "steps") else "module" if is_class else "predictions"
     options = "".join(f", {name}={default}" for name, default, _ in settings if default not in ("needed", "None"))
-    name, symbol = entry.name, entry.factory.__name__
-    if kind == "pairs":
-        if name in NEGATIVE_DISTANCES:
-            options = f', similarity="l2"{options}'
-        labels = "numbers" if "number-relation" in entry.facts else "classes"
-        return (
-            "from vicinal.losses import EmbeddingLoss\n\n"
-            f'criterion = EmbeddingLoss("{name}"{options})\n'
-            f"loss = criterion(embeddings, labels)  # [b, d] and {labels} [b]"
-        )
-    if kind == "proxies":
-        return (
-            "from vicinal.losses import ProxyLoss\n\n"
-            f'criterion = ProxyLoss("{name}", num_classes=10, dim=64{options})\n'
-            "loss = criterion(embeddings, labels)  # [b, 64] and classes 0 to 9\n"
-            "learned = criterion.parameters()  # the vectors of the classes: give them to the optimizer too"
-        )
-    if kind == "predictions":
-        return _of_predictions(entry, settings)
-    if kind == "class scores":
-        needed = "".join(f", {name}={name}" for name, default, _ in settings if default == "needed")
-        return (
-            f"from vicinal.losses import {symbol}\n\n"
-            f"loss = {symbol}(scores, labels{needed}{options})  # [b, K], and classes [b] or shares of them [b, K]"
-        )
-    if kind == "teachers":
-        needed = "".join(f", {name}={name}" for name, default, _ in settings if default == "needed")
-        return f"from vicinal.losses import {symbol}\n\nloss = {symbol}(scores, teacher_scores{needed}{options})"
-    if kind == "regularizers" and inspect.isclass(entry.factory):
-        return _of_predictions(entry, settings)
-    if kind == "regularizers":
-        return f"from vicinal.losses import {symbol}\n\nloss = {symbol}({_called_with(entry)}{options})  # to be added"
-    if kind == "samplers":
-        first = next(iter(inspect.signature(entry.factory).parameters))
-        also = ", parents" if "parents" in inspect.signature(entry.factory).parameters else ""
-        return (
-            "from torch.utils.data import DataLoader\n"
-            f"from vicinal.samplers import {symbol}\n\n"
-            f"sampler = {symbol}({first}{also}{options})\n"
-            "loader = DataLoader(dataset, batch_sampler=sampler)"
-        )
-    required = [name for name, default, _ in settings if default == "needed"]
-    needed = "".join(f", {name}={64 if name == 'dim' else name}" for name in required)
-    miner = f"functools.partial(miners.{symbol}{needed}{options})" if needed or options else f"miners.{symbol}"
-    return (
-        ("import functools\n\n" if "partial" in miner else "") + "from vicinal import miners\n"
-        "from vicinal.losses import EmbeddingLoss\n\n"
-        f"miner = {miner}\n"
-        'criterion = EmbeddingLoss("triplet", miner=miner)\n'
-        "loss = criterion(embeddings, labels)"
+    if kind == "pairs" and entry.name in NEGATIVE_DISTANCES:
+        options = f', similarity="l2"{options}'
+    names = [name for name, default, _ in settings if default == "needed"]
+    parameters = list(inspect.signature(entry.factory).parameters)
+    example = _EXAMPLES[kind].format(
+        name=entry.name,
+        symbol=entry.factory.__name__,
+        options=options,
+        labels="numbers" if "number-relation" in entry.facts else "classes",
+        needed="".join(f", {name}={name}" for name in names),
+        called=_called_with(entry),
+        sampled=", ".join([*parameters[:1], *(["parents"] if "parents" in parameters else [])]),
+        linked="from vicinal import links\n" if names else "",
+        made_of=", ".join(_MADE_OF.get(name, name) for name in names),
     )
-
-
-def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
-    symbol = entry.factory.__name__
-    if hasattr(entry.factory, "steps"):
-        return (
-            f"from vicinal.losses import {symbol}\n\n"
-            f"criterion = {symbol}().fit(labels)\n"
-            "steps = criterion.steps(labels)  # [n, K]\n"
-            "loss = criterion(weights @ steps, steps)  # weights of neighbors [n, n], rows sum to 1"
-        )
-    if not inspect.isclass(entry.factory):
-        return f"from vicinal.losses import {symbol}\n\nloss = {symbol}({_called_with(entry)})"
-    needed = [name for name, default, _ in settings if default == "needed"]
-    example = {
-        "classes": "10",
-        "dim": "64",
-        "link": "links.Sinh()",
-        "scaling": "links.Exp()",
-        "potential": "links.ConvexPotential(3)",
-    }
-    arguments = ", ".join(example.get(name, name) for name in needed)
-    return (
-        ("from vicinal import links\n" if needed else "")
-        + f"from vicinal.losses import {symbol}\n\ncriterion = {symbol}({arguments})\n"
-        f"loss = criterion({_called_with(entry)})"
-    )
+    bound = "".join(f", {name}={64 if name == 'dim' else name}" for name in names) + options
+    if kind == "miners" and bound:
+        miner = f"miners.{entry.factory.__name__}"
+        return "import functools\n\n" + example.replace(f"= {miner}", f"= functools.partial({miner}{bound})")
+    return example
 
 
 def _called_with(entry: Entry) -> str:

@@ -186,7 +186,7 @@ def _pictures(record: MatchRecord) -> Iterator[Picture]:
     shown = number(record.threshold, 3)
     if record.recall:
         yield picture(
-            lambda: recall_curve(record.recall, record.candidates),
+            recall_curve(record.recall, record.candidates),
             "recall",
             "Recall against candidates",
             "Share of the labelled matches that are candidates, over the number of candidates of a row.",
@@ -195,7 +195,7 @@ def _pictures(record: MatchRecord) -> Iterator[Picture]:
         )
     if len(record.truth):
         yield picture(
-            lambda: precision_recall(record.chances, record.truth, record.threshold),
+            precision_recall(record.chances, record.truth, record.threshold),
             "precision",
             "Precision and recall",
             "Precision over recall of the pairs held out, with the chosen threshold.",
@@ -203,7 +203,7 @@ def _pictures(record: MatchRecord) -> Iterator[Picture]:
         )
     if len(record.scored):
         yield picture(
-            lambda: chance_histogram(record.scored, record.threshold),
+            chance_histogram(record.scored, record.threshold),
             "chances",
             "Probabilities of the candidates",
             "Number of candidate pairs by their probability, with the threshold.",

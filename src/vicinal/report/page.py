@@ -7,10 +7,11 @@ import base64
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from markupsafe import Markup
@@ -19,7 +20,7 @@ from vicinal.core.files import replace_text
 from vicinal.encoders.images import thumbnail
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
-from vicinal.report.comparables import Grid, grid_view, reasons
+from vicinal.report.comparables import grid_view, reasons
 from vicinal.report.records import Cell, Example, FitRecord, Label, Neighbor, NeighborPanel
 from vicinal.report.tables import (
     CLASS_HEADINGS,
@@ -72,7 +73,7 @@ def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
 
 def page_html(record: FitRecord) -> str:
     """The page of ``record`` as HTML text."""
-    drawn = pictures(record)
+    held_out = _held_out(record)
     script = (resources.files("vicinal.report") / "templates" / "find.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return rendered(
@@ -89,9 +90,9 @@ def page_html(record: FitRecord) -> str:
         class_headings=CLASS_HEADINGS,
         by_class=class_rows(record.by_class),
         panels=[panel_view(panel) for panel in record.panels],
-        importance=drawn[2],
-        held_out=drawn[1],
-        pictures=[*drawn[0], *drawn[1][1:]],
+        importance=list(_importance(record)),
+        held_out=held_out,
+        pictures=[*_pictures(record), *held_out[1:]],
         error="squared error" if record.task == "regression" else "Hamming loss" if record.several else "error rate",
         duplicates=clean(record.duplicates),
         limits=limits(record),
@@ -130,58 +131,52 @@ def _bars(record: FitRecord) -> dict[str, Any] | None:
     return {"name": metric_name(metric), "better": better, "rows": rows}
 
 
-def pictures(record: FitRecord) -> tuple[list[Picture], list[Picture], list[Picture]]:
-    """All figures for which the record has data: of the training and the bank, of the test rows, and of the columns."""
+def _pictures(record: FitRecord) -> Iterator[Picture]:
+    """The figures of the training and of the bank for which the record has data."""
     target = record.target_name
-    drawn, of_columns = [], []
     if any(len(values) for values in record.history.values()):
-        drawn.append(
-            picture(
-                lambda: figures.learning_curves(record.history),
-                "curves",
-                "Learning curves",
-                "Lines of the error over the epochs, for training and validation rows.",
-                "Error after each epoch. Training stops when the validation error no longer falls, and the best epoch "
-                "is kept; a validation line that rises while training falls is overfitting.",
-            )
-        )
-    if record.importance:
-        of_columns.append(
-            picture(
-                lambda: figures.column_shares(importance_rows(record.importance)),
-                "importance",
-                "Importance of the columns",
-                "Bars of how much each column matters, the largest on top.",
-                importance_sentence(record),
-            )
+        yield picture(
+            figures.learning_curves(record.history),
+            "curves",
+            "Learning curves",
+            "Lines of the error over the epochs, for training and validation rows.",
+            "Error after each epoch. Training stops when the validation error no longer falls, and the best epoch "
+            "is kept; a validation line that rises while training falls is overfitting.",
         )
     if len(record.embedding) > 1:
         flat = record.embedding.shape[1] == 1
-        drawn.append(
-            picture(
-                lambda: figures.embedding_map(record.embedding, record.embedding_labels, target),
-                "map",
-                "Map of the embedding",
-                f"Rows of the bank as points on two principal components, colored by {one_line(target)}.",
-                f"Each point is a row of the bank, colored by {one_line(target)}. "
-                + ("The embedding has one dimension; up and down mean nothing. " if flat else "")
-                + "Where colors change smoothly, near rows have near labels: what the head relies on."
-                + sample_note(len(record.embedding)),
-            )
+        yield picture(
+            figures.embedding_map(record.embedding, record.embedding_labels, target),
+            "map",
+            "Map of the embedding",
+            f"Rows of the bank as points on two principal components, colored by {one_line(target)}.",
+            f"Each point is a row of the bank, colored by {one_line(target)}. "
+            + ("The embedding has one dimension; up and down mean nothing. " if flat else "")
+            + "Where colors change smoothly, near rows have near labels: what the head relies on."
+            + sample_note(len(record.embedding)),
         )
     if record.mask_curves is not None and len(record.mask_curves[1]):
         grid, curves = record.mask_curves
-        drawn.append(
-            picture(
-                lambda: figures.mask_curves(grid, curves),
-                "mask",
-                "The mask that was learned",
-                "Curves from 0 to 1 of what the mask lets through over the nearness of a neighbor.",
-                "How much of a neighbor's weight passes, by how near it is among all rows of the bank. At 0 a row is "
-                "rejected outright.",
-            )
+        yield picture(
+            figures.mask_curves(grid, curves),
+            "mask",
+            "The mask that was learned",
+            "Curves from 0 to 1 of what the mask lets through over the nearness of a neighbor.",
+            "How much of a neighbor's weight passes, by how near it is among all rows of the bank. At 0 a row is "
+            "rejected outright.",
         )
-    return drawn, _held_out(record), of_columns
+
+
+def _importance(record: FitRecord) -> Iterator[Picture]:
+    """The figure of the columns, if the metric knows them."""
+    if record.importance:
+        yield picture(
+            figures.column_shares(importance_rows(record.importance)),
+            "importance",
+            "Importance of the columns",
+            "Bars of how much each column matters, the largest on top.",
+            importance_sentence(record),
+        )
 
 
 def _held_out(record: FitRecord) -> list[Picture]:
@@ -195,7 +190,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
     if record.task == "classification":
         return [
             picture(
-                lambda: figures.confusion_matrix(guess, truth, record.classes),
+                figures.confusion_matrix(guess, truth, record.classes),
                 "confusion",
                 "Confusion matrix",
                 "Counts of test rows by true class, in rows, and predicted class, in columns.",
@@ -203,7 +198,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
                 "the mistakes.",
             ),
             picture(
-                lambda: figures.reliability(guess, truth, record.classes),
+                figures.reliability(guess, truth, record.classes),
                 "reliability",
                 "Reliability",
                 "Share of right predictions over the probability of the predicted class, with the diagonal.",
@@ -213,7 +208,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
         ]
     return [
         picture(
-            lambda: figures.predicted_vs_true(guess, truth, target),
+            figures.predicted_vs_true(guess, truth, target),
             "scatter",
             "Predicted and true",
             f"Scatter of predicted over true {one_line(target)} for the test rows, with the diagonal.",
@@ -221,7 +216,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
             f"extremes are pulled to the middle.{note}",
         ),
         picture(
-            lambda: figures.residuals(guess, truth, target),
+            figures.residuals(guess, truth, target),
             "residuals",
             "Residuals",
             "Scatter of prediction errors over predictions, with a running median and a histogram.",
@@ -236,7 +231,7 @@ def several_reliability(guess: Any, truth: Any) -> Picture:
     chances = guess.reshape(-1, 1)
     has, names = ["has" if one else "" for one in truth.reshape(-1)], ("share that has it", "probability", "pairs")
     return picture(
-        lambda: figures.reliability(chances, has, ["has"], axes_names=names),
+        figures.reliability(chances, has, ["has"], axes_names=names),
         "reliability",
         "Reliability",
         "Share of rows that have a class over the probability that it was given, with the diagonal.",
@@ -272,51 +267,6 @@ class NeighborView:
     id: str = ""
     adjusted: str = ""
     by: str = ""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A neighbor on the number line: place from 0 to 100, radius, and tooltip."""
-
-    place: float
-    radius: float
-    title: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """The number line of a panel: labels of the neighbors, the prediction and the truth, as places from 0 to 100.
-
-    Of comparables the labels are the adjusted ones.
-    """
-
-    marks: list[Mark]
-    prediction: float
-    target: float | None
-    ends: tuple[str, str]
-    adjusted: bool
-
-
-@dataclass(frozen=True)
-class PanelView:
-    """A panel as the template shows it, all in text."""
-
-    title: str
-    id: str
-    cells: list[CellView]
-    prediction: str
-    target: str
-    error: str
-    right: bool | None
-    neighbors: list[NeighborView]
-    trend: NeighborView | None
-    other: NeighborView | None
-    grid: Grid | None
-    total: str
-    total_name: str
-    adds: str
-    line: Line | None
-    other_is_sum_of: str
 
 
 def cell_view(column: str, cell: Cell, limit: int) -> CellView:
@@ -367,8 +317,8 @@ def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:
 _SCALES = {"none": "", "log": "log of ", "rank": "normal score of ", "link": "h of "}
 
 
-def panel_view(panel: NeighborPanel) -> PanelView:
-    """``panel`` as it is shown.
+def panel_view(panel: NeighborPanel) -> SimpleNamespace:
+    """``panel`` as the template shows it, all in text; ``right`` and ``line`` are None where they are not known.
 
     Contributions are rounded together, so that the shown column adds up to the shown sum; rounding moves none of them
     by more than one unit of the last digit.
@@ -378,7 +328,7 @@ def panel_view(panel: NeighborPanel) -> PanelView:
     lines, trend, other, total = (
         _lines(panel, listed, numeric=numeric) if listed or panel.trend else ([], None, None, "")
     )
-    return PanelView(
+    return SimpleNamespace(
         title=one_line(panel.title, 60),
         id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
         cells=cells(panel.query, 400),
@@ -456,8 +406,11 @@ def _lines(
     return lines, of_trend, other, fixed(sum(summed), decimals)
 
 
-def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
-    """The number line, or None if a label is not a finite number."""
+def _line(panel: NeighborPanel, listed: list[Neighbor]) -> SimpleNamespace | None:
+    """The number line: labels of the neighbors (the adjusted ones), the prediction and the truth, from 0 to 100.
+
+    None if a label is not a finite number.
+    """
     adjusted = panel.trend is not None
     labels = [one.label if one.adjusted is None else one.adjusted for one in listed]
     values = [*labels, panel.prediction]
@@ -475,12 +428,17 @@ def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
         return round(6 + 88 * (float(value) - low) / (high - low), 2)
 
     marks = [
-        Mark(
-            place(label),
-            round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
-            f"{'adjusted ' if adjusted else ''}label {label_text(label)}, weight {percent(neighbor.weight)}",
+        SimpleNamespace(
+            place=place(label),
+            radius=round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
+            title=f"{'adjusted ' if adjusted else ''}label {label_text(label)}, weight {percent(neighbor.weight)}",
         )
         for neighbor, label in zip(listed, labels, strict=True)
     ]
-    target = None if panel.target is None else place(panel.target)
-    return Line(marks, place(panel.prediction), target, (number(low, 3), number(high, 3)), adjusted)
+    return SimpleNamespace(
+        marks=marks,
+        prediction=place(panel.prediction),
+        target=None if panel.target is None else place(panel.target),
+        ends=(number(low, 3), number(high, 3)),
+        adjusted=adjusted,
+    )

@@ -3,7 +3,7 @@
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -241,8 +241,6 @@ def shown(value: object, limit: int = 300) -> str:
     return one_line(value, limit)
 
 
-def picture(
-    draw: "Callable[[], Figure]", key: str, title: str, alt: str, caption: str, *, wide: bool = False
-) -> Picture:
-    """Draw a figure for a page; ``key`` is the prefix of its ids."""
-    return Picture(clean(title), Markup(to_svg(draw(), key)), clean(alt), clean(caption), wide)  # noqa: S704
+def picture(figure: "Figure", key: str, title: str, alt: str, caption: str, *, wide: bool = False) -> Picture:
+    """A figure for a page; ``key`` is the prefix of its ids."""
+    return Picture(clean(title), Markup(to_svg(figure, key)), clean(alt), clean(caption), wide)  # noqa: S704

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import hmac
-import html
 import json
 import logging
 import math
@@ -14,7 +13,6 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 import torch
 from fastapi import FastAPI, Request, Response
@@ -25,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vicinal.core import nearest, short
 from vicinal.core.checks import ECHO, short_text
+from vicinal.report.theme import environment
 from vicinal.serve.measures import Measures
 from vicinal.serve.pages import files_of, page_file
 from vicinal.serve.requests import Add, Body, Explain, Forget, Predict, Refused, Relabel, Search, as_json, typed
@@ -194,7 +193,10 @@ class Application:
 
     async def page(self, request: Request) -> Response:
         """A page that lists all endpoints."""
-        return HTMLResponse(_page(request.app.openapi(), list(self.models)))
+        paths = request.app.openapi()["paths"]
+        return HTMLResponse(
+            environment().get_template("endpoints.html").render(paths=paths, models=list(self.models), dumps=json.dumps)
+        )
 
 
 def make_app(settings: ServeSettings) -> FastAPI:
@@ -318,27 +320,3 @@ def _described(what: str, *, named: bool) -> dict[str, Any]:
     if what in CHANGES:
         described["security"] = [{"bearer": []}]
     return described
-
-
-def _page(described: dict[str, Any], models: list[str]) -> str:
-    """A page that lists all endpoints, and loads nothing else."""
-    lines = []
-    for path, methods in described["paths"].items():
-        for method, about in methods.items():
-            content = about.get("requestBody", {}).get("content", {}).get("application/json", {})
-            example = json.dumps(content["schema"]["example"]) if content else ""
-            need = " <em>needs the token</em>" if about.get("security") else ""
-            lines.append(
-                f"<dt><code>{method.upper()} {html.escape(path)}</code>{need}</dt>"
-                f"<dd>{html.escape(about.get('summary') or '')}<br><code>{html.escape(example)}</code></dd>"
-            )
-    names = ", ".join(html.escape(name) for name in models)
-    pages = ", ".join(f'<a href="models/{quote(name)}/explore/">Explore {html.escape(name)}</a>' for name in models)
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        "<title>vicinal</title><link rel=icon href=data:,><style>:root{color-scheme:light dark}"
-        "body{font:16px sans-serif;max-width:50em;margin:2em auto;padding:0 1em;overflow-wrap:anywhere}"
-        "dd{margin-left:1em}dt{margin-top:1em}"
-        "</style><h1>vicinal</h1>"
-        f"<p>Models: {names}. {pages}. <a href=openapi.json>openapi.json</a></p><dl>{''.join(lines)}</dl></html>"
-    )

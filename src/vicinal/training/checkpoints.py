@@ -1,5 +1,6 @@
 """Checkpoints of a training run: the best weights, and all that the next epoch depends on."""
 
+import json
 import logging
 import random
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from vicinal.core import replaced_file
 _logger = logging.getLogger(__name__)
 
 BEST, LAST = "best.ckpt", "last.ckpt"
-_STATES, _STOPPED = "random_states", "stopped"
+_STATES, _STOPPED = "generators", "stopped"
 
 Generator = torch.Generator | np.random.Generator | random.Random
 
@@ -88,8 +89,8 @@ def random_states(module: nn.Module) -> dict[str, Any]:
     True
     """
     states = {
-        "python": _plain(random.getstate()),
-        "numpy": _plain(np.random.get_state(legacy=False)),  # noqa: NPY002  # what a user's loss may draw from
+        "python": _state_of(random),
+        "numpy": _as_text(np.random.get_state(legacy=False)),  # noqa: NPY002  # what a user's loss may draw from
         "torch": torch.get_rng_state(),
         "held": [_state_of(generator) for generator in _generators(module)],
     }
@@ -102,8 +103,8 @@ def random_states(module: nn.Module) -> dict[str, Any]:
 
 def set_random_states(module: nn.Module, states: dict[str, Any]) -> None:
     """Go back to what :func:`random_states` gave."""
-    random.setstate(_restored(states["python"]))
-    np.random.set_state(_restored(states["numpy"]))  # noqa: NPY002
+    _set_state_of(random, states["python"])
+    np.random.set_state(json.loads(states["numpy"]))  # noqa: NPY002
     torch.set_rng_state(states["torch"])
     for generator, state in zip(_generators(module), states["held"], strict=True):
         _set_state_of(generator, state)
@@ -123,41 +124,24 @@ def _generators(module: nn.Module) -> Iterator[Generator]:
                     yield candidate
 
 
-def _state_of(generator: Generator) -> Any:
+def _state_of(generator: Any) -> Any:
+    """A state as what a checkpoint may hold, tensors and plain values: those that are not torch's are text of JSON."""
     if isinstance(generator, torch.Generator):
         return generator.get_state()
-    if isinstance(generator, np.random.Generator):
-        return _plain(generator.bit_generator.state)
-    return _plain(generator.getstate())
+    return _as_text(
+        generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.getstate()
+    )
 
 
-def _set_state_of(generator: Generator, state: Any) -> None:
+def _set_state_of(generator: Any, state: Any) -> None:
     if isinstance(generator, torch.Generator):
         generator.set_state(state)
     elif isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = _restored(state)
+        generator.bit_generator.state = json.loads(state)
     else:
-        generator.setstate(_restored(state))
+        version, numbers, gauss = json.loads(state)
+        generator.setstate((version, tuple(numbers), gauss))
 
 
-def _plain(state: Any) -> Any:
-    """A state of numpy's or Python's as what a checkpoint can hold; its hundreds of numbers are one tensor."""
-    if isinstance(state, dict):
-        return {name: _plain(value) for name, value in state.items()}
-    if isinstance(state, np.ndarray):
-        return torch.from_numpy(state.view(f"i{state.itemsize}").copy())  # torch cannot send unsigned ones on
-    if isinstance(state, tuple):
-        return [torch.tensor(part) if isinstance(part, tuple) else part for part in state]
-    return state
-
-
-def _restored(state: Any) -> Any:
-    """The state that :func:`_plain` was given, also from a checkpoint that has lists in place of tensors."""
-    if isinstance(state, dict):
-        return {name: _restored(value) for name, value in state.items()}
-    if isinstance(state, torch.Tensor):
-        return state.numpy().view(f"u{state.element_size()}")
-    if isinstance(state, list):
-        parts = [part.tolist() if isinstance(part, torch.Tensor) else part for part in state]
-        return tuple(tuple(part) if isinstance(part, list) else part for part in parts)
-    return state
+def _as_text(state: Any) -> str:
+    return json.dumps(state, default=lambda numbers: numbers.tolist())  # of arrays and numbers of numpy

@@ -82,6 +82,7 @@ class NeighborModule(LightningModule):
         weight = None if batch.get("weights") is None else self._all(batch["weights"])
         allowed = admissible((len(all_ids), len(all_ids)), all_ids, all_ids, all_groups, all_groups)
         active = torch.ones_like(all_ids, dtype=torch.bool) if allowed is None else allowed.any(dim=-1)
+        # 0 with a graph: a batch in which no row has a neighbor still takes a step, as the other processes do
         loss = embeddings.sum() * 0.0
         if bool(active.any()):
             prediction = self._predicted(local, embeddings, all_labels, (all_ids, all_groups, weight), active)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Sampler
 
 from vicinal.core.gathering import process_rank
 
@@ -139,6 +139,12 @@ class RowBatches(Sampler[list[int]]):
         """Set the epoch that orders the rows; Lightning calls this before each epoch."""
         self.epoch = epoch
 
+    def _order(self, count: int) -> Tensor:
+        """So many places ``[count]`` in the order of the epoch, or without a seed in their own."""
+        if self.seed is None:
+            return torch.arange(count)
+        return torch.randperm(count, generator=torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch))
+
     def __len__(self) -> int:
         if self.seed is None:
             full, rest = divmod(self.rows, self.batch_size)
@@ -149,17 +155,16 @@ class RowBatches(Sampler[list[int]]):
         # a generator: Lightning makes the iterator of a resumed run's first epoch before it sets the epoch
         if self.seed is None:
             ends = [self.batch_size * (i + 1) for i in range(len(self) - 1)]  # a rest that is too short joins the last
-            blocks = list(torch.arange(self.rows).tensor_split(ends)) if self.rows else []
+            blocks = list(self._order(self.rows).tensor_split(ends)) if self.rows else []
         else:
-            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-            blocks = list(torch.randperm(self.rows, generator=generator).tensor_split(len(self)))
+            blocks = list(self._order(self.rows).tensor_split(len(self)))
         if self.processes > 1:
             process = process_rank() if self.process is None else self.process
             blocks = [block.tensor_split(self.processes)[process] for block in blocks]
         yield from (block.tolist() for block in blocks)
 
 
-class GroupBatches(Sampler[list[int]]):
+class GroupBatches(RowBatches):
     """Batches of whole groups, two at least, that cover every row once per epoch, in an order set by seed and epoch.
 
     Args:
@@ -174,22 +179,10 @@ class GroupBatches(Sampler[list[int]]):
     def __init__(self, groups: Tensor, batch_size: int, seed: int | None) -> None:
         _, code, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
         self.members = code.argsort(stable=True).split(sizes.tolist())
-        self.batch_size, self.seed, self.epoch = batch_size, seed, 0
-
-    @property
-    def sampler(self) -> "GroupBatches":
-        """Itself, since Lightning sets the epoch of a batch sampler's ``sampler``."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch that orders the groups."""
-        self.epoch = epoch
+        super().__init__(len(groups), batch_size, seed)
 
     def _batches(self) -> list[list[int]]:
-        order = torch.arange(len(self.members))
-        if self.seed is not None:
-            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-            order = torch.randperm(len(self.members), generator=generator)
+        order = self._order(len(self.members))
         batches: list[list[int]] = []
         rows, count = list[int](), 0
         for place, group in enumerate(order.tolist(), start=1):
@@ -206,19 +199,6 @@ class GroupBatches(Sampler[list[int]]):
         yield from self._batches()
 
 
-class _Positions(Dataset[int]):
-    """Row positions; what a position stands for is looked up a whole batch at a time."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return self.rows
-
-    def __getitem__(self, position: int) -> int:
-        return position
-
-
 def _select(rows: Rows, positions: list[int]) -> dict[str, Any]:
     return rows.select(torch.tensor(positions, dtype=torch.int64))
 
@@ -228,11 +208,11 @@ def loader(
     batch_size: int,
     seed: int | None,
     processes: int = 1,
-    batches: "BatchSampler | GroupBatches | None" = None,
+    batches: "BatchSampler | RowBatches | None" = None,
 ) -> DataLoader[Any]:
     """Loader of ``batches`` of ``rows``; None: of this process's part of all rows (see :class:`RowBatches`)."""
     return DataLoader(
-        _Positions(len(rows)),
+        range(len(rows)),  # type: ignore[arg-type]  # positions; what they stand for is looked up a whole batch at a time
         batch_sampler=batches or RowBatches(len(rows), batch_size, seed, processes),
         collate_fn=partial(_select, rows),
     )

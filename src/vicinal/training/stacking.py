@@ -80,6 +80,7 @@ def stack_scores(
 
     def value_and_grad(values: object) -> tuple[float, object]:
         point = torch.as_tensor(values, dtype=torch.float64)
+        # slopes by their logarithms: a model may count for little, but never against what it says
         slopes, biases = point[:count].exp(), point[count:]
         odds = biases + torch.einsum("s,snk->nk", slopes, sources)
         chances = odds.softmax(dim=1)

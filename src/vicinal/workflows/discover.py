@@ -201,6 +201,7 @@ def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any
         others = members.columns(fold, bank.vectors[folds != fold]).double()
         left_out = bank.vectors[at[folds[at] == fold]].double()
         usual, scores = (_strangeness_in(model, members.columns(fold, each), others) for each in (left_out, queries))
+        # ranks are added up over folds, not p-values: cross-conformal, for which twice the error is guaranteed
         above += len(usual) - np.searchsorted(np.sort(usual), scores)
     return (1 + above) / (len(at) + 1), len(at)
 

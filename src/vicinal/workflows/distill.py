@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from vicinal.core import short
 from vicinal.core.checks import check_between
-from vicinal.core.folders import check_replaceable
+from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import LeakWarning, Split
 from vicinal.data.cells import missing_cells
@@ -29,7 +29,7 @@ from vicinal.losses.spec import read_teacher_loss
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import Teacher
 from vicinal.workflows.evaluate import labelled_table
-from vicinal.workflows.fit import fit_record, write_fit
+from vicinal.workflows.fit import fit_record, write_files
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.measuring import TIMED, predict_test, seconds_of
@@ -164,7 +164,8 @@ def distill_table(
         measured = Measurements({"model": model}, {name: dict(values) for name, values in scores.items()}, [said])
         job = TableJob(table.frame, table.target_name, seed=int(student.random_state or 0))
         record = fit_record(job, opened, split, student, measured, "", time.perf_counter() - started)
-        write_fit(out, student, record, split, notes | {"scores": dict(record.scores)})
+        with staged_folder(out) as stage:
+            write_files(stage, student, [record], split, notes | {"scores": dict(record.scores)})
     return Distilled(student, out, measures, rows, table.task)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.calibration import conformal_quantile, neighbor_spread
+from vicinal.calibration import conformal_quantile
 from vicinal.core import short
 from vicinal.core.checks import check_integer
 from vicinal.data import find_duplicates
@@ -73,13 +73,11 @@ class BankUse:
 
     Attributes:
         expected: prediction of each row without itself: numbers ``[n]``, or probabilities ``[n, K]``.
-        spread: for numbers, standard deviation of the neighbors' labels ``[n]``; else 0.
         served: number of new rows that have each bank row among their nearest neighbors ``[N]``.
         weight: mean weight of each bank row over the new rows ``[N]``.
     """
 
     expected: Array
-    spread: Array
     served: Array
     weight: Array
 
@@ -513,8 +511,7 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
     ids[new] = None  # a new row may bear the number of another one in the bank
     bank, size = model.bank_, len(model.bank_)
     identity = bank.identity(ids, table.groups if bank.groups is not None else None)
-    numbers = bank.labels.numpy()
-    expected, spread = [], []
+    expected = []
     served, weight, start = np.zeros(size, dtype=np.int64), np.zeros(size), 0
     for part, part_identity in model.fitted_.query_blocks(vectors, identity):
         weights = model.fitted_.bank_weights(part, part_identity)
@@ -522,11 +519,9 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
         served += np.bincount(fresh.topk(min(FIRST, size), dim=1).indices.flatten().numpy(), minlength=size)
         weight += fresh.sum(0).numpy()
         expected.append(model.fitted_.predict_embedded(part, part_identity).double().numpy())
-        shares = (weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-300)).numpy()
-        spread.append(np.zeros(len(part)) if numbers.ndim == 2 else neighbor_spread(shares, numbers))
         start += len(part)
     said = model.fitted_.in_label_units(torch.from_numpy(np.concatenate(expected))).numpy()
-    return BankUse(said, np.concatenate(spread), served, weight / max(int(new.sum()), 1))
+    return BankUse(said, served, weight / max(int(new.sum()), 1))
 
 
 def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) -> list[Copies]:

@@ -181,7 +181,8 @@ def fit_table(
             records.append(fit_record(job, part, split, one, measured, plan.duplicates, duration))
         if out is not None:
             notes = _notes(job, records[0], opened.chunked)
-            write_fit(out, model, records[0], split, notes, further=records[1:])
+            with staged_folder(out) as stage:
+                write_files(stage, model, records, split, notes)
     model.set_params(cache_dir=job.parameters.get("cache_dir"), checkpoint_dir=None)  # those of the run are gone
     return FitOutcome(model, records[0], opened, split, out, records[1:])
 
@@ -375,27 +376,14 @@ def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[s
     return known and may_be_kernel(settings, opened.kinds, 0, frozen=frozen)
 
 
-def write_fit(
-    out: Path,
-    model: BankedEstimator,
-    record: FitRecord,
-    split: Split,
-    notes: dict[str, Any],
-    *,
-    further: Sequence[FitRecord] = (),
+def write_files(
+    stage: Path, model: BankedEstimator, records: Sequence[FitRecord], split: Split, notes: dict[str, Any]
 ) -> None:
-    """Write a model folder with its splits, report and card, and the reports of further targets."""
-    with staged_folder(out) as stage:
-        write_files(stage, model, record, split, notes)
-        for place, other in enumerate(further, start=2):
-            write_page(other, stage / REPORT.format(place))
-
-
-def write_files(stage: Path, model: BankedEstimator, record: FitRecord, split: Split, notes: dict[str, Any]) -> None:
-    """Write the files of a model, its splits, plan, report and card into an empty folder."""
+    """Write the files of a model, its splits, plan, card and a report of each target into an empty folder."""
     write_model(model, stage, notes | {"torch": torch.__version__})
     save_splits(stage / "splits.json", [split])
     if model.plan_ is not None:
         (stage / PLAN).write_text(model.plan_.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    write_page(record, stage / "report.html")
-    write_card(record, stage / "README.md")
+    for place, record in enumerate(records, start=1):
+        write_page(record, stage / (REPORT.format(place) if place > 1 else "report.html"))
+    write_card(records[0], stage / "README.md")

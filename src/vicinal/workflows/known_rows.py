@@ -75,6 +75,7 @@ def _by_content(model: BankedEstimator, table: Table) -> Ids:
     if copies <= _FEW or same.sum() + len(pairs) >= _WHOLE * len(known_ids):
         for row, known in pairs:
             places[row] = known
+    # the same place and cells, and another label: it was corrected since the fit
     corrected = (places < 0) & (home >= 0) & ~np.isin(home, places) & (cells[:n] == cells[n:][home])
     places[corrected] = home[corrected]
     ids: Ids = np.where(places >= 0, known_ids[places], np.array(None))

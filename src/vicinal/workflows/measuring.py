@@ -240,6 +240,8 @@ def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -
         trained = ~model.calibration_.has(model.bank_.ids)  # the rows held out choose k
         held_out = model.calibration_.vectors.numpy(), named_labels(model, model.calibration_.labels)
         return knn_grid(vectors.numpy()[trained], labels[trained], *held_out, test, classes=classes)
+    # no rows were held out, so k is chosen on a fold, embedded by the members that have not seen its labels; so are the
+    # rows that it is searched among, as members of other folds lie in spaces of their own
     left_out = (model.bank_.folds == 0).numpy()
     of_members = model.fitted_.fold_members().columns(0, vectors).numpy()
     rows = of_members[~left_out], labels[~left_out], of_members[left_out], labels[left_out]

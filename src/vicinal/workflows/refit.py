@@ -24,9 +24,8 @@ from vicinal.estimators.inputs import hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.saving import write_model
-from vicinal.report import write_page
 from vicinal.workflows.evaluate import labelled_table
-from vicinal.workflows.fit import REPORT, fit_record, run_fingerprint, write_files
+from vicinal.workflows.fit import fit_record, run_fingerprint, write_files
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.measuring import (
@@ -97,14 +96,6 @@ class _Rows:
         return OpenTable(replace(self.table, target=first), columns, also=also)
 
 
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """The comparison of the new model with the old one: its split, and a sentence on the rows compared."""
-
-    split: Split
-    basis: str
-
-
 @rows_of_the_table()
 def refit_model(
     folder: Path,
@@ -146,30 +137,26 @@ def refit_model(
     known = _labels(old)
     with working_folder(folder, "refit") as work:
         rows = _of_bank(old, folder) if source is None else _of_table(old, folder, source, root, log)
-        opened, trial, job = rows.opened(old), _trial(old, rows), _job(old, rows)
-        if work.take_up(
-            f"{run_fingerprint(job, opened)} {[trial.split.validation.tolist(), trial.split.test.tolist()]}"
-        ):
+        opened, (split, basis), job = rows.opened(old), _trial(old, rows), _job(old, rows)
+        if work.take_up(f"{run_fingerprint(job, opened)} {[split.validation.tolist(), split.test.tolist()]}"):
             log("taking up the run that was interrupted")
         places = {"checkpoint_dir": work.folder, "cache_dir": work.folder / CACHE if work.folder else None}
         new = clone(old).set_params(plan=old.plan_, columns=opened.kinds, form=opened.table.form, **places)
-        log(f"fitting on {len(trial.split.train)} rows, {len(trial.split.validation)} for validation and calibration")
-        fit_split(new, opened, trial.split)
+        log(f"fitting on {len(split.train)} rows, {len(split.validation)} for validation and calibration")
+        fit_split(new, opened, split)
         log("comparing with the old model")
-        outcome, measured = _compared(job, old, new, opened, rows, trial)
+        outcome, measured = _compared(job, old, new, opened, rows, split, basis)
         if not (even_if_worse or outcome.change <= outcome.doubt):
             return outcome
-        duplicates = duplicates_across(trial.split, find_duplicates(rows.table, opened.kinds)).sentence
+        duplicates = duplicates_across(split, find_duplicates(rows.table, opened.kinds)).sentence
         records = []
         for (one, part), each in zip(_by_target(new, opened), measured, strict=True):
             each = replace(each, notes=[outcome.basis, *outcome.notes, *each.notes])
-            records.append(fit_record(job, part, trial.split, one, each, duplicates, time.perf_counter() - started))
-        _hold_out_more(new, opened, trial.split.test)
+            records.append(fit_record(job, part, split, one, each, duplicates, time.perf_counter() - started))
+        _hold_out_more(new, opened, split.test)
         with _following(folder, old, known, new, named) as stage:
             notes = old.notes_ | {"scores": dict(records[0].scores), "name": records[0].name}
-            write_files(stage, new, records[0], trial.split, notes)
-            for place, record in enumerate(records[1:], start=2):
-                write_page(record, stage / REPORT.format(place))
+            write_files(stage, new, records, split, notes)
     return replace(outcome, replaced=True, rows=outcome.rows | {"bank": len(new.bank_)})
 
 
@@ -340,8 +327,8 @@ def _unseen(table: Table, parts: Array, added: Sequence[Any]) -> Array:
 # The comparison.
 
 
-def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
-    """The rows to train the new model on, and those to compare both on."""
+def _trial(old: BankedEstimator, rows: _Rows) -> tuple[Split, str]:
+    """The rows to train the new model on and those to compare both on, and a sentence on these."""
     table, seed = rows.table, old.random_state or 0
     new = np.flatnonzero(rows.unseen)
     if len(new) >= FEWEST:
@@ -350,9 +337,9 @@ def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
         held_out = _validation(old, table.select(rest), seed)
         validation = rest[held_out]
         basis = f"On {len(compared)} rows that neither model was trained on, or stopped its training by."
-        return _Trial(Split(np.setdiff1d(rest, validation), validation, compared, seed), basis)
+        return Split(np.setdiff1d(rest, validation), validation, compared, seed), basis
     if old.folds_ is not None:
-        return _Trial(no_test(len(table), seed), "Out of fold: each row by members of either model that never saw it.")
+        return no_test(len(table), seed), "Out of fold: each row by members of either model that never saw it."
     calibrating = np.flatnonzero(rows.parts == "held out")
     compared = (
         _some(table, calibrating, len(calibrating) // 2, seed) if len(calibrating) >= 2 * FEWEST else calibrating[:0]
@@ -367,7 +354,7 @@ def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
         "and the old one stopped its training by them, which favors it."
     )
     validation = np.setdiff1d(calibrating, compared)
-    return _Trial(Split(np.setdiff1d(np.arange(len(table)), calibrating), validation, compared, seed), basis)
+    return Split(np.setdiff1d(np.arange(len(table)), calibrating), validation, compared, seed), basis
 
 
 def _some(table: Table, positions: Array, most: int, seed: int) -> Array:
@@ -401,13 +388,20 @@ def _by_target(model: BankedEstimator, opened: OpenTable) -> list[tuple[BankedEs
 
 
 def _compared(
-    job: TableJob, old: BankedEstimator, new: BankedEstimator, opened: OpenTable, rows: _Rows, trial: _Trial
+    job: TableJob,
+    old: BankedEstimator,
+    new: BankedEstimator,
+    opened: OpenTable,
+    rows: _Rows,
+    split: Split,
+    basis: str,
 ) -> tuple[Refit, list[Measurements]]:
     """The comparison of both models on the same rows, and the scores for each target."""
-    table, split, parts, notes = opened.table, trial.split, _by_target(new, opened), list(rows.notes)
+    table, parts, notes = opened.table, _by_target(new, opened), list(rows.notes)
     if len(split.test):
         measured, at = [measure(job, one, part, split) for one, part in parts], split.test
         known = table.ids[at][rows.parts[at] != "new"]
+        # some of these rows stand in the old bank, held out of the fit or added since: none is to predict itself
         both = _columns(measured), predict_test(old.forget(known) if len(known) else old, opened, split)
     else:
         measured = [measure_out_of_fold(job, one, part) for one, part in parts]
@@ -450,7 +444,7 @@ def _compared(
         error=error,
         change=change,
         doubt=doubt,
-        basis=trial.basis,
+        basis=basis,
         rows=sizes,
         notes=notes,
     )

@@ -88,50 +88,34 @@ def verdict(measured: Measurements, groups: Array | None, promise: Covering) -> 
         groups: of these rows ``[n]``, resampled as a whole; None: each row is a group.
         promise: from :func:`covering`.
     """
-    rows, weights = len(measured.model.truth), measured.model.weights
+    ours, weights = measured.model, measured.model.weights
+    rows = len(ours.truth)
     mass = np.ones(rows) if weights is None else weights / weights.mean()
     codes = np.arange(rows) if groups is None else np.unique(groups, return_inverse=True)[1]
-    parts = {name: one.parts for name, one in measured.methods.items() if isinstance(one, MeasuredSeveral)}
-    if parts:
-        return _verdict_of_several(parts, codes, mass)
-    if measured.model.queries is not None:
-        return _verdict_of_queries(measured, promise, codes, mass)
-    numbers = not isinstance(measured.model, MeasuredClasses)
-    losses = {name: one.losses for name, one in measured.methods.items()}
-    errors = losses.pop("model") * measured.share
-    typical = _doubted(np.sqrt(errors), None, codes, mass, _median) if numbers else _share(1 - errors, codes, mass)
-    best = min(losses, key=lambda name: float((mass * losses[name]).mean()), default="")
-    change = None
-    if best:
-        change = _doubted(errors, losses[best], codes, mass, _relative if numbers else _difference)
-    return Verdict(rows, typical, best, len(losses), change, _covered(promise, codes, mass))
-
-
-def _covered(promise: Covering, codes: Array, mass: Array) -> Doubted | None:
-    """The share of rows inside of what promises 90 %."""
-    at = promise.places
-    return None if promise.inside is None else _share(promise.inside, codes[at], mass[at])
-
-
-def _verdict_of_queries(measured: Measurements, promise: Covering, codes: Array, mass: Array) -> Verdict:
-    """The same where rows are ranked, by nDCG@10 of queries."""
-    queries: Array = np.asarray(measured.model.queries)
-    each = {name: query_ndcg(one.truth, one.predicted, queries) for name, one in measured.methods.items()}
-    known = ~np.isnan(each["model"])
-    each = {name: values[known] for name, values in each.items()}
-    ours, place, even = each.pop("model"), np.arange(int(known.sum())), np.ones(int(known.sum()))
-    best = max(each, key=lambda name: float(each[name].mean()), default="")
-    change = _doubted(ours, each[best], place, even, _difference) if best else None
-    typical = _doubted(ours, np.zeros(len(ours)), place, even, _difference)
-    return Verdict(len(ours), typical, best, len(each), change, _covered(promise, codes, mass))
-
-
-def _verdict_of_several(parts: dict[str, Array], codes: Array, mass: Array) -> Verdict:
-    """The same for several classes per row, by the micro F1."""
-    ours = parts.pop("model")
-    best = max(parts, key=lambda name: float(_micro_f1(mass[None], parts[name], None)[0]), default="")
-    change = _doubted(ours, parts[best], codes, mass, _more_f1) if best else None
-    return Verdict(len(codes), _doubted(ours, None, codes, mass, _micro_f1), best, len(parts), change)
+    at, better, mean, change = promise.places, max, _difference, _difference
+    covered = None if promise.inside is None else _share(promise.inside, codes[at], mass[at])
+    if isinstance(ours, MeasuredSeveral):
+        each = {name: one.parts for name, one in measured.methods.items() if isinstance(one, MeasuredSeveral)}
+        mean = change = _micro_f1
+    elif ours.queries is not None:  # a query is what is drawn, whatever its rows weigh
+        queries: Array = np.asarray(ours.queries)
+        each = {name: query_ndcg(one.truth, one.predicted, queries) for name, one in measured.methods.items()}
+        each = {name: values[~np.isnan(each["model"])] for name, values in each.items()}
+        rows = len(each["model"])
+        codes, mass = np.arange(rows), np.ones(rows)
+    else:
+        each, better = {name: one.losses for name, one in measured.methods.items()}, min
+        each["model"] = each["model"] * measured.share
+    mine = each.pop("model")
+    best = better(each, key=lambda name: float(mean(mass[None], each[name], None)[0]), default="")
+    if better is max:
+        typical = _doubted(mine, None, codes, mass, mean)
+    elif isinstance(ours, MeasuredClasses):
+        typical = _share(1 - mine, codes, mass)
+    else:
+        typical, change = _doubted(np.sqrt(mine), None, codes, mass, _median), _relative
+    against = _doubted(mine, each[best], codes, mass, change) if best else None
+    return Verdict(rows, typical, best, len(each), against, covered)
 
 
 def examples(
@@ -214,6 +198,7 @@ def _share(hits: Array, codes: Array, mass: Array) -> Doubted:
 def _doubted(values: Array, others: Array | None, codes: Array, mass: Array, statistic: Any) -> Doubted:
     """A statistic of the rows with its bootstrap percentile interval, resampling whole groups."""
     if values.ndim == 1:
+        # rising, so that a weighted median is where the sum of weights passes half; means do not mind
         order = np.argsort(values, kind="stable")
         values, codes, mass = values[order], codes[order], mass[order]
         others = None if others is None else others[order]
@@ -246,15 +231,14 @@ def _relative(weights: Array, values: Array, others: Array | None) -> Array:
 
 
 def _micro_f1(weights: Array, values: Array, others: Array | None) -> Array:
-    """The micro F1 from the rows' parts of its numerator and denominator, ``[n, 2]``."""
+    """The micro F1 from the rows' parts of its numerator and denominator, ``[n, 2]``, minus that of ``others``."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray((weights @ values[:, 0]) / (weights @ values[:, 1]))
-
-
-def _more_f1(weights: Array, values: Array, others: Array) -> Array:
-    return np.asarray(_micro_f1(weights, values, None) - _micro_f1(weights, others, None))
+        ours, theirs = (
+            (weights @ one[:, 0]) / (weights @ one[:, 1]) for one in (values, values if others is None else others)
+        )
+    return np.asarray(ours if others is None else ours - theirs)
 
 
 def _difference(weights: Array, values: Array, others: Array | None) -> Array:
-    """Mean of ``values`` minus that of ``others``."""
-    return np.asarray(weights @ (values - others) / weights.sum(1))
+    """Mean of ``values``, minus that of ``others``."""
+    return np.asarray(weights @ (values if others is None else values - others) / weights.sum(1))
