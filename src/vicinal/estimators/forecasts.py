@@ -95,9 +95,10 @@ class _Rows:
                 fitted = again.fitted_.chosen_over(fitted)
         if not tried[best][1]:
             _, count = self._mass(np.arange(len(self.frame)))
+            what = "groups" if "groups" in self.known else "rows"
             warn_caller(
-                f"times: expected {'groups' if 'groups' in self.known else 'rows'} enough for a fit to the earlier half "
-                f"of them and intervals, got {count}; nothing is promised for later rows",
+                f"times: expected {what} enough for a fit to the earlier half of them and for intervals, got {count}; "
+                "nothing is promised for later rows",
                 CalibrationWarning,
             )
         return replace(fitted, forecasts=tried[best][1])
