@@ -114,8 +114,10 @@ def test_predictions_are_those_of_the_model(served, houses, folders):
 
 
 def test_a_row_whose_answer_is_too_unsure_gets_none(tmp_path):
-    x = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 2)), columns=["a", "b"])
-    model = NeighborClassifier(metric="kernel", validation_fraction=0.5).fit(x, np.where(x["a"] > 0, "right", "left"))
+    random = np.random.default_rng(0)
+    x = pd.DataFrame(random.normal(size=(300, 2)), columns=["a", "b"])
+    side = np.where(x["a"] + 0.2 * random.normal(size=300) > 0, "right", "left")
+    model = NeighborClassifier(metric="kernel", validation_fraction=0.5).fit(x, side)
     model.save(tmp_path / "sides")
     asked = {"rows": [{"a": place, "b": 0.0} for place in (-2.0, 0.0, 2.0)], "abstain": 0.05}
     answers = Served(models={"sides": str(tmp_path / "sides")}).post("/predict", json=asked).json()["predictions"]
