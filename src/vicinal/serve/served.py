@@ -156,7 +156,8 @@ class ServedModel:
             raise ValueError(f"model: expected one that predicts, got {short(self.name)}, which only searches")
         frame = made_rows(model, table_of(model, body.rows))
         settings: AnswerSettings = {"explain": k, "coverage": body.interval, "abstain": body.abstain, "aim": body.aim()}
-        return answer_rows(model, frame, include_own=True, **settings)  # there is nobody who reads a log
+        settings["include_own"] = True  # there is nobody who reads a log
+        return answer_rows(model, frame, **settings)
 
     def _labels(self, model: BankedEstimator, frame: pd.DataFrame) -> list[Any]:
         if model.targets_ is not None:
