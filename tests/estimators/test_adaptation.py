@@ -206,7 +206,7 @@ def test_labelled_rows_set_the_width_of_intervals(numbers, tmp_path, capsys):
     named = NeighborRegressor(**SETTINGS).fit(table[:120], y[:120])
     named.notes_ = {"target": "price"}
     named.save(tmp_path / "named")
-    table[120:].assign(price=noisy).to_csv(tmp_path / "new.csv", index=False)
+    table.assign(price=np.concatenate([y[:120], noisy])).to_csv(tmp_path / "new.csv", index=False)
     command = [
         "adapt",
         str(tmp_path / "named"),
@@ -216,7 +216,9 @@ def test_labelled_rows_set_the_width_of_intervals(numbers, tmp_path, capsys):
         str(tmp_path / "other"),
     ]
     assert run(command) == 0
-    assert "labelled new rows; now they are" in " ".join(capsys.readouterr().out.split())
+    told = " ".join(" ".join(capsys.readouterr()).split())
+    assert "left out 120 of 280 rows, which the model knows" in told
+    assert "labelled new rows; now they are" in told
     np.testing.assert_allclose(load_model(tmp_path / "other").predict_interval(table[120:]), wider)
 
 

@@ -101,6 +101,42 @@ def test_several_targets_have_forecasts_each():
     assert share_within(model.of_target("moves"), x[96:], y[96:]) > 0.8
 
 
+def panel(groups, sizes):
+    """Rows in groups that follow one another, each with a level of its own, which is wild in small groups."""
+    random = np.random.default_rng(0)
+    codes = np.repeat(np.arange(groups), [sizes[group % len(sizes)] for group in range(groups)])
+    x = random.normal(size=(len(codes), 2))
+    level = random.normal(size=groups) * np.array(
+        [3.0 if sizes[group % len(sizes)] < 4 else 0.1 for group in range(groups)]
+    )
+    return x, x[:, 0] + level[codes] + 0.1 * random.normal(size=len(codes)), codes
+
+
+def test_a_group_counts_once_however_many_rows_it_has():
+    x, y, codes = panel(60, (2, 20))
+    known = codes < 46
+    model = NeighborRegressor(metric="kernel").fit(x[known], y[known], times=codes[known], groups=codes[known])
+    low, high = model.predict_interval(x[~known], groups=codes[~known]).T
+    within = pd.Series((low <= y[~known]) & (y[~known] <= high)).groupby(codes[~known]).mean()
+    assert within.mean() > 0.8  # rows that count alike cover .5 of the wild half of the groups
+    assert model.calibrating_groups() == len(model.fitted_.forecasts[0]) < 46
+
+
+def test_too_few_groups_for_forecasts_are_said():
+    x, y, codes = panel(14, (8,))
+    with pytest.warns(CalibrationWarning, match="^times: expected groups enough .* got 14"):
+        model = NeighborRegressor(metric="kernel").fit(x, y, times=codes, groups=codes)
+    assert np.isfinite(model.predict_interval(x, groups=codes)).all()
+
+
+def test_a_row_calibrates_by_its_weight():
+    x, y = walks(3)
+    wild = np.arange(len(y)) % 3 == 0
+    weights = np.where(wild, 1e-6, 1.0)
+    model = NeighborRegressor(metric="kernel").fit(x, y + 1e4 * wild, times=np.arange(len(y)), sample_weight=weights)
+    assert max(max(one) for one in model.fitted_.forecasts[0].misses) < 100
+
+
 def test_sets_and_answers_of_classes_that_drift():
     random = np.random.default_rng(0)
     x, when = random.normal(size=(400, 2)), np.arange(400)

@@ -113,6 +113,18 @@ def test_predictions_are_those_of_the_model(served, houses, folders):
     assert "h3" not in [hit["id"] for hit in hits["hits"][0]]
 
 
+def test_a_row_whose_answer_is_too_unsure_gets_none(tmp_path):
+    random = np.random.default_rng(0)
+    x = pd.DataFrame(random.normal(size=(300, 2)), columns=["a", "b"])
+    side = np.where(x["a"] + 0.2 * random.normal(size=300) > 0, "right", "left")
+    model = NeighborClassifier(metric="kernel", validation_fraction=0.5).fit(x, side)
+    model.save(tmp_path / "sides")
+    asked = {"rows": [{"a": place, "b": 0.0} for place in (-2.0, 0.0, 2.0)], "abstain": 0.05}
+    answers = Served(models={"sides": str(tmp_path / "sides")}).post("/predict", json=asked).json()["predictions"]
+    assert [one["prediction"] for one in answers] == ["left", None, "right"]
+    assert [one["answered"] for one in answers] == [True, False, True]
+
+
 def test_the_page_explore_shows_to_all_and_changes_with_the_token(served, houses):
     def question(what, **more):
         return ("POST", f"/explore/api/{what}", {"json": more.pop("body", {}), **more})
@@ -235,6 +247,7 @@ def malformed():
     yield from (("/predict", {"json": {"rows": [{**ROW, "town": c}]}}) for c in ([1], {"base64": "aGk="}))
     yield ("/predict", {"content": b'{"rows":[{"size":1,"town":"\\ud800"}]}'})
     yield from (("/predict", {"json": {"rows": good, "interval": i}}) for i in (0, 1, "x", True, [0.5], 0.9999999))
+    yield from (("/predict", {"json": {"rows": good, "abstain": error}}) for error in (0, "x", 0.05))  # of numbers
     yield from (("/predict", {"json": b}) for b in ({"rows": [{"size": 1}]}, {"row": good}, {"rows": good, "k": 3}))
     yield from (("/explain", {"json": {"rows": good, "k": k}}) for k in (0, -1, 1.5, "2", True, 10**9))
     yield from (

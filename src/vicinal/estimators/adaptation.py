@@ -84,19 +84,15 @@ class Adaptation(Saved):
     offset: float = 0.0
     misses: list[_Positive] = Field(default_factory=list, max_length=1 << 20)
 
-    @classmethod
-    def of_ratio(cls, rows: int, ratio: DensityRatio) -> "Adaptation":
-        """The one that weighs rows by a density ratio."""
-        parts = {name: getattr(ratio, name).tolist() for name in ("center", "scale", "slope")}
-        return cls(rows=rows, offset=ratio.offset, **parts)
+    def _weights_of(self, count: int) -> Tensor:
+        """Of the first classes ``[count]``: 1 of those that came after the adaptation."""
+        return torch.tensor([*self.class_weights, *[1.0] * count][:count], dtype=torch.float64)
 
     def reweighed(self, probabilities: Tensor) -> Tensor:
         r"""Probabilities ``[n, K]`` for the new frequencies of classes: $p_k w_k / \sum_l p_l w_l$."""
         if not self.class_weights:
             return probabilities
-        weights = torch.ones(probabilities.shape[1], dtype=torch.float64)
-        weights[: len(self.class_weights)] = torch.tensor(self.class_weights, dtype=torch.float64)
-        mass = probabilities.double().clamp(min=1e-12) * weights[: probabilities.shape[1]]
+        mass = probabilities.double().clamp(min=1e-12) * self._weights_of(probabilities.shape[1])
         return mass / mass.sum(dim=1, keepdim=True).clamp(min=1e-300)
 
     def lowers_log_loss(self, probabilities: Tensor, labels: Tensor) -> bool:
@@ -109,9 +105,7 @@ class Adaptation(Saved):
     def calibrating_weights(self, features: Tensor, labels: Tensor) -> Tensor:
         """Weights ``[n]`` of calibrating rows by what the model says of them ``[n, p]`` and by their labels ``[n]``."""
         if self.class_weights:
-            weights = torch.ones(int(labels.max()) + 1 + len(self.class_weights), dtype=torch.float64)
-            weights[: len(self.class_weights)] = torch.tensor(self.class_weights, dtype=torch.float64)
-            return weights[labels.long()]
+            return self._weights_of(int(labels.max()) + 1)[labels.long()]
         center, scale, slope = (np.array(part) for part in (self.center, self.scale, self.slope))
         ratio = DensityRatio(center, scale, slope, self.offset)
         return torch.from_numpy(ratio.weights(features[:, : len(self.center)].numpy()))
@@ -124,7 +118,9 @@ def class_adaptation(calibrating: Tensor, new: Tensor) -> Adaptation:
 
 def ratio_adaptation(calibrating: Tensor, new: Tensor) -> Adaptation:
     """The density ratio from what the model says of calibrating rows ``[n, p]`` and of new ones ``[m, p]``."""
-    return Adaptation.of_ratio(len(new), density_ratio(calibrating.numpy(), new.numpy()))
+    ratio = density_ratio(calibrating.numpy(), new.numpy())
+    parts = {name: getattr(ratio, name).tolist() for name in ("center", "scale", "slope")}
+    return Adaptation(rows=len(new), offset=ratio.offset, **parts)
 
 
 def check_effective(weights: Tensor) -> float:

@@ -163,6 +163,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
     def calibrating_groups(self) -> int | None:
         """How many groups those rows are of; None of a model that was fitted without groups."""
         codes = self.rows_that_calibrate()[3]
+        if codes is not None and self.fitted_.forecasts:
+            return self.calibrating_rows()  # forecasts hold one row a group
         return None if codes is None else len(set(codes.tolist()))
 
     def calibrates(self, coverage: float) -> bool:

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
+from vicinal.calibration.groups import group_mass
 from vicinal.core.checks import CalibrationWarning, warn_caller
 from vicinal.core.progress import ending_in, time_left
 from vicinal.data.cells import as_times
@@ -20,6 +21,7 @@ from vicinal.estimators.adaptation import Floats, Forecasts
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.inputs import Ids, as_frame, as_series, as_table
 from vicinal.estimators.label_codec import label_frame
+from vicinal.estimators.shift import SHIFTED
 from vicinal.training.rows import spread
 
 SHARE = 0.05
@@ -28,8 +30,8 @@ SHARE = 0.05
 _FARTHEST = 1e9
 """Halves of an interval that a label is told to be off, at most."""
 
-_MOST, _NUMBERS = 1024, 1 << 16
-"""Rows of a forecast, and probabilities of all rows, that are kept, at most."""
+_MOST, _NUMBERS, _FEWEST = 1024, 1 << 16, 9
+"""Rows of a forecast, and probabilities of all rows, that are kept, at most; rows or groups of all, at least."""
 
 
 def fit_in_time(model: Any, x: Any, y: Any, times: Any, validation: Any, known: dict[str, Any]) -> None:
@@ -92,9 +94,11 @@ class _Rows:
                 again = self._fitted(best, np.arange(len(self.frame)), held_out)
                 fitted = again.fitted_.chosen_over(fitted)
         if not tried[best][1]:
+            _, count = self._mass(np.arange(len(self.frame)))
+            what = "groups" if "groups" in self.known else "rows"
             warn_caller(
-                f"times: expected rows enough for a fit to the earlier half of them, got {len(self.frame)}; nothing is "
-                "promised for later rows",
+                f"times: expected {what} enough for a fit to the earlier half of them and for intervals, got {count}; "
+                "nothing is promised for later rows",
                 CalibrationWarning,
             )
         return replace(fitted, forecasts=tried[best][1])
@@ -123,22 +127,37 @@ class _Rows:
                 one = self._fitted(how, past)
                 frame, known = self._part(some, "ids", "groups")
                 error, outcome = self._outcome(one, frame, some, known)
-            except ValueError:  # too few rows, or labels that do not differ
+            except ValueError:  # too few rows or groups, or labels that do not differ
                 continue
             errors.append(error)
             each.append(outcome)
             places.append(some)
-        if not each:
+        if sum(self._mass(at)[1] for at in places) < _FEWEST:
             return np.inf, ()
         error = float(np.sqrt(np.mean(errors)))
         if self.model.fitted_.codec.kind == "numbers":
             targets = range(each[0].shape[1])
-            misses = ([np.sort(one[:, place]).tolist() for one in each] for place in targets)
+            pairs = list(zip(each, places, strict=True))
+            misses = ([self._sample(at, one[:, place]).tolist() for one, at in pairs] for place in targets)
             return error, tuple(Forecasts(until=self._until(), misses=one) for one in misses)
         at, first = np.unique(np.concatenate(places), return_index=True)  # of several forecasts the one of farthest off
-        evenly = spread(len(at), max(1, _NUMBERS // each[0].shape[1])).numpy()
+        drawn = self._sample(at, np.arange(len(at)))
+        evenly = drawn[spread(len(drawn), max(1, _NUMBERS // each[0].shape[1])).numpy()]
         said, labels = np.concatenate(each)[first[evenly]], self.model.bank_.labels[torch.from_numpy(at[evenly])]
         return error, (Forecasts(until=self._until(), said=said.tolist(), labels=labels.long().tolist()),)
+
+    def _mass(self, at: Ids) -> tuple[Floats, int]:
+        """How much each of these rows counts, and how many rows, or groups, they are."""
+        weights = self.known.get("sample_weight", np.ones(len(self.frame)))[at]
+        return group_mass(self.known["groups"][at], weights) if "groups" in self.known else (weights, len(at))
+
+    def _sample(self, at: Ids, values: Ids) -> Ids:
+        """As many of the values of rows as there are rows, or groups, at even steps of the mass, rising."""
+        mass, count = self._mass(at)
+        order = np.argsort(values, kind="stable")
+        below = np.cumsum(mass[order])
+        sample: Ids = values[order[np.searchsorted(below, (np.arange(count) + 0.5) / count * below[-1])]]
+        return sample
 
     def _until(self) -> float:
         """As far after the last row as the last forecast went."""
@@ -152,13 +171,14 @@ class _Rows:
             said = np.zeros((len(some), len(self.model.classes_)))
             said[:, np.isin(self.model.classes_, one.classes_)] = one.predict_proba(frame, **known)
             return 0.0, said
+        one.check_calibrates(SHIFTED)
         unit = self.model.bank_.labels.std(dim=0).numpy()
-        error = np.square((one.predict(frame, **known) - truth) / unit).mean()
+        error = np.average(np.square((one.predict(frame, **known) - truth) / unit), axis=0, weights=self._mass(some)[0])
         ends = one.predict_interval(frame, **known).reshape(len(some), -1, 2)
         log = by_log(one.fitted_)
         low, high, labels = (np.log(v) if log else v for v in (*np.moveaxis(ends, 2, 0), truth.reshape(ends.shape[:2])))
         half = np.maximum((high - low) / 2, np.finfo(np.float64).tiny)
-        return float(error), np.minimum(np.abs(labels - (low + high) / 2) / half, _FARTHEST)
+        return float(np.mean(error)), np.minimum(np.abs(labels - (low + high) / 2) / half, _FARTHEST)
 
 
 def seconds(times: Ids) -> Floats:

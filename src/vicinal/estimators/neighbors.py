@@ -551,15 +551,15 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             ends = with_adaptation(self, None).predict_intervals(rows, (SHIFTED,), **known)[SHIFTED]
             misses = model.adaptation.misses
             return {level: widened(ends, conformal_quantile(misses, level)) for level in coverages}
+        promised = [level for level in coverages if self._promises(level)]
+        intervals = {level: np.tile([-np.inf, np.inf], (len(rows.vectors), 1)) for level in coverages}
         if model.forecasts:
             plain, forecasts = copy.copy(self), model.forecasts[0]
             plain.fitted_ = replace(model, forecasts=())
             ends, log = plain.predict_intervals(rows, (SHIFTED,), **known)[SHIFTED], by_log(model)
-            return {level: widened(ends, forecasts.radius(level), log=log) for level in coverages}
+            return intervals | {level: widened(ends, forecasts.radius(level), log=log) for level in promised}
         queries, excess = rows.vectors, rows.farthest()
         query_identity = self._prediction_identity(len(queries), ids, groups)
-        promised = [level for level in coverages if self._promises(level)]
-        intervals = {level: np.tile([-np.inf, np.inf], (len(queries), 1)) for level in coverages}
         if self.folds_ is not None:
             identity = self.bank_.identity(**query_identity)
             crossed = {level: cross_intervals(self.fitted_, queries, identity, level) for level in promised}

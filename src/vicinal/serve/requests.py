@@ -108,6 +108,7 @@ class Predict(Body):
 
     rows: Rows
     interval: float | None = Field(None, gt=0, lt=1, description="a number between 0 and 1")
+    abstain: float | None = Field(None, gt=0, lt=1, description="a number between 0 and 1")
     link: str | None = Field(None, description="the link of a matching loss, as exp(1.5)")
     cost: float | Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
         None, description=_ITEMS["cost"]

@@ -63,7 +63,7 @@ class ServedModel:
     # What is asked.
 
     def predict(self, content: bytes) -> dict[str, Any]:
-        """Predict rows, with an interval if a coverage is given."""
+        """Predict rows, with an interval if a coverage is given; ``abstain`` leaves some without an answer."""
         model, body = self._current(), read_body(Predict, content, self.most)
         answers = self._answers(model, body, 0)
         return {"predictions": [_prediction(one, model) for one in answers.records()]}
@@ -155,7 +155,7 @@ class ServedModel:
         if not hasattr(model, "predict"):
             raise ValueError(f"model: expected one that predicts, got {short(self.name)}, which only searches")
         frame = made_rows(model, table_of(model, body.rows))
-        settings: AnswerSettings = {"explain": k, "coverage": body.interval, "aim": body.aim()}
+        settings: AnswerSettings = {"explain": k, "coverage": body.interval, "abstain": body.abstain, "aim": body.aim()}
         settings["include_own"] = True  # there is nobody who reads a log
         return answer_rows(model, frame, **settings)
 

@@ -53,7 +53,9 @@ def adapt_table(
     features, truth = None, None
     if source is not None and labels:
         table, parts = known_rows(model, labelled_rows(model, source, log, root))
-        table = table.select(np.flatnonzero([part == "new" for part in parts]))
+        table, count = table.select(np.flatnonzero([part == "new" for part in parts])), len(table)
+        if len(table) < count:
+            log(f"left out {count - len(table)} of {count} rows, which the model knows, by their ids or their cells")
         features, truth = table.frame, table.target
     elif source is not None:
         features = features_of(model, read_rows(model, source, root, log), log)

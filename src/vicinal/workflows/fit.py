@@ -321,7 +321,8 @@ def _forecasts(model: BankedEstimator) -> list[str]:
     what = "intervals" if model.fitted_.codec.kind == "numbers" else "sets of classes"
     return [
         f"Calibrated by forecasts: models of the earlier half, five and six eighths of the rows predicted the quarter "
-        f"that comes next, and {what} are as wide as these needed. Rows farther ahead have no promise."
+        f"that comes next, and {what} are as wide as these needed. Rows farther ahead, or that change as no rows did "
+        "before, have no promise."
     ]
 
 
