@@ -237,7 +237,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
         query_identity = self._prediction_identity(len(queries), ids, groups)
-        model = self.opened()
+        model = self.fitted_
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
         for part in attended(model, queries, query_identity, k):
@@ -427,7 +427,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 raise ValueError(
                     f"adapt: expected a model of one number or class a row, with rows held out, got {reason}"
                 )
-        self.opened()
         plain: Any = with_adaptation(self, None)
         if y is not None:
             if self.fitted_.codec.kind != "numbers" or self.bank_.grouped:
@@ -473,7 +472,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             try:
                 self.check_predicts(names)
             except BaseException:
-                near, keys = self.near_bank(), self.bank_.remove(names)
+                near, keys = self.fitted_.near, self.bank_.remove(names)
                 if near is not None:
                     near.remove(keys)
                 raise
@@ -506,7 +505,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         changed = changed[changed >= 0]
         positions = torch.cat([changed[spread(len(changed), _CHECKED)], spread(len(self.bank_), _CHECKED)])
         try:
-            model = self.opened()
+            model = self.fitted_
             said = model.answer(self.bank_.vectors[positions].double(), {"ids": None, "groups": None})
             fine = bool(model.in_label_units(said).isfinite().all())
         except (ValueError, RuntimeError, ArithmeticError):  # torch and numpy differ in what they say of it
@@ -622,7 +621,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 f"ids: expected ids of new rows, got {shown(held_out)}, held out for intervals; "
                 "forget it first, or give it another id"
             )
-        near = self.near_bank()
+        near = self.fitted_.near
         values = torch.from_numpy(labels.astype(np.float64))
         keys = self.bank_.add(new_ids, vectors, values, frame, new_groups, weights)
         if near is not None:
@@ -886,7 +885,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in tables]
         former = [label for name in gone for _, *both in self.changes_.relabels(name) for label in both]
         labels = [*self.labels_of(gone), *former]
-        near = self.near_bank()
+        near = self.fitted_.near
         keys = self.bank_.remove(gone)
         self.calibration_.remove(gone)
         if near is not None:

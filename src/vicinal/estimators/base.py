@@ -25,7 +25,6 @@ from vicinal.estimators.bank import Bank, embedded
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.fitted import FittedModel, Part, check_finite
 from vicinal.estimators.fitting import device_of, fit_on_scale, prepared, with_index
-from vicinal.estimators.indexing import NearBank, SavedNear, load_near
 from vicinal.estimators.inputs import (
     EmbeddedRows,
     HeldOut,
@@ -71,7 +70,6 @@ OF_COMMANDS = frozenset(
     {
         "add_embedded",
         "apply_change",
-        "attach_saved_index",
         "by_task",
         "calibrating_coverage",
         "calibrating_errors",
@@ -89,9 +87,7 @@ OF_COMMANDS = frozenset(
         "honest_error",
         "identity_of",
         "named_encoders",
-        "near_bank",
         "next_ids",
-        "opened",
         "query_rows",
         "rows_that_calibrate",
         "shift_features",
@@ -139,7 +135,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     form_: TableForm = TableForm()
     changes_: Changes = Changes()
     weight_unit_: float = 1.0
-    _near_saved: SavedNear | None = None
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: X may be sparse; it is made dense."""
@@ -155,13 +150,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             if not name.startswith(("_", "set_")) and (fitted if computed else hasattr(self, name)):
                 shown.add(name)
         return sorted(shown - OF_COMMANDS - set(self.get_params(deep=False)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: the index of a loaded model is read first, so that the folder is needed no more."""
-        if hasattr(self, "fitted_"):
-            self.opened()
-        state: dict[str, Any] = super().__getstate__()
-        return state
 
     # What the tasks define.
 
@@ -205,7 +193,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             relative = None if even or weights is None else weights / self.weight_unit_
             attribute = None if self.fair is None else fair_groups(x, self.fair)
             rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
-            self.changes_, self._near_saved = Changes(), None
+            self.changes_ = Changes()
             self.fitted_ = self._train(rows, codec, seed, encoder)
         if isinstance(name := getattr(y, "name", None), str) and name:
             self.notes_ = getattr(self, "notes_", {}) | {"target": name}
@@ -320,21 +308,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         ):
             if shared:
                 raise ValueError(f"validation_fraction: expected a share above 0 for {reason}, got 0")
-
-    def opened(self) -> FittedModel:
-        """The fitted model with its index; a saved one in a database is opened when it is first asked for."""
-        if self._near_saved is not None and self.index is not None:
-            near = load_near(self.index, self._near_saved, self.network_.head, self.bank_.store)
-            self.fitted_, self._near_saved = replace(self.fitted_, near=near), None
-        return self.fitted_
-
-    def near_bank(self) -> NearBank | None:
-        """The head over its index, or None without."""
-        return self.opened().near
-
-    def attach_saved_index(self, saved: SavedNear) -> None:
-        """Take the index of a saved model, which is read when it is first asked for."""
-        self._near_saved = saved
 
     def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
         """Prepared rows, those of frozen networks run once."""

@@ -317,7 +317,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         rows = self.query_rows(X, ids, groups)
         self.check_neighbor_head("forces")
-        model, identity = self.opened(), self._prediction_identity(len(rows.vectors), ids, groups)
+        model, identity = self.fitted_, self._prediction_identity(len(rows.vectors), ids, groups)
         labels = model.codec.as_predicted(torch.from_numpy(model.codec.take(y, len(rows.vectors))))
         return row_forces(model, rows.vectors, labels, identity, check_integer("k", k))
 
@@ -391,7 +391,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             return np.stack(
                 [self.of_target(name).predict(rows, **aim, cap=cap, **known) for name in self.targets_], axis=1
             )
-        model = self.opened()
+        model = self.fitted_
         prediction = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
         return np.asarray(model.in_label_units(prediction).numpy())
 
@@ -445,7 +445,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             raise ValueError(f"link: expected one of link, cost and quantile, got {listed(named) or 'none of them'}")
         if self.targets_ is not None:
             raise ValueError(f"{named[0]}: expected one target, got {listed(self.targets_)}; say of_target first")
-        model, head = self.opened(), self.network_.head
+        model, head = self.fitted_, self.network_.head
         signed = weighs_locally(head) and not head.convex
         if signed or not head.uses_bank:
             got = "weights of either sign (readout 'dense')" if signed else "a dense head, which has none"
@@ -675,7 +675,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     def calibrating_errors(self) -> Tensor:
         """Squared error of each calibrating row ``[n]``."""
         rows, at, known, _ = self.rows_that_calibrate()
-        model = self.opened()
+        model = self.fitted_
         said = model.in_label_units(model.answer(rows.vectors[at].double(), known)).double()
         return (said - rows.labels[at]).square()
 
@@ -688,7 +688,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
         """Uncalibrated range of each query, and in which unit its margin counts, on the scale of labels."""
-        model = self.opened()
+        model = self.fitted_
         if weighs_locally(model.network.head):
             summed, deviation = kriging_prediction(model, queries, query_identity)
             prediction = model.on_label_scale(summed)
@@ -720,7 +720,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         models = self.fitted_.computed.targets
         if name not in models:
             model = copy.copy(self)
-            model.fitted_ = self.opened().of_target(place)
+            model.fitted_ = self.fitted_.of_target(place)
             models[name] = model
         one: NeighborRegressor = models[name]
         return one
@@ -857,7 +857,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
         queries = self.query_rows(X, ids, groups).vectors
-        model = self.opened()
+        model = self.fitted_
         shares = model.in_label_units(model.answer(queries, self._prediction_identity(len(queries), ids, groups)))
         return np.asarray(shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares))
 
@@ -890,7 +890,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         query_identity = self._prediction_identity(len(queries), ids, groups)
         if not self._promises(coverage):
             return np.ones((len(queries), len(self.classes_)), dtype=bool)
-        model = self.opened()
+        model = self.fitted_
         known, truth, weights, own_groups = self._calibrating()
         labels = truth.long().numpy()
         if self.folds_ is None:
@@ -905,7 +905,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
     def _calibrating(self) -> tuple[Tensor, Tensor, Ids | None, Ids | None]:
         """Honest predictions ``[n, K]`` of at most 4,096 rows, their labels, weights and codes of groups."""
-        model = self.opened()
+        model = self.fitted_
         if model.forecasts and not self.multilabel_:
             said, truth = model.forecasts[0].of_classes(len(self.classes_))
             if model.adaptation is None:
@@ -927,7 +927,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
     def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
         """Probabilities of classes ``[n, K]``."""
-        model = self.opened()
+        model = self.fitted_
         return torch.from_numpy(_shares(model.in_label_units(model.answer(queries, identity))))
 
     def shift_names(self) -> list[str]:

@@ -438,7 +438,7 @@ class Explorer:
 
     def _without(self, names: Sequence[str]) -> BankedEstimator:
         """The model with a bank without these rows."""
-        if self.model.near_bank() is not None:
+        if self.model.fitted_.near is not None:
             raise ValueError("without: expected a model that reads its whole bank, got one with an index")
         bank, model = self.model.bank_, copy.copy(self.model)
         left = np.setdiff1d(np.arange(len(bank)), bank.store.positions(canonical_ids("ids", list(names))).numpy())
