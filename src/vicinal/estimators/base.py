@@ -78,7 +78,6 @@ OF_COMMANDS = frozenset(
         "check_calibrates",
         "check_folds",
         "check_neighbor_head",
-        "check_predicts",
         "check_trains_on",
         "embedded_rows",
         "fitted_similarity",
@@ -87,7 +86,6 @@ OF_COMMANDS = frozenset(
         "honest_error",
         "identity_of",
         "named_encoders",
-        "next_ids",
         "query_rows",
         "rows_that_calibrate",
         "shift_features",
@@ -95,6 +93,7 @@ OF_COMMANDS = frozenset(
         "shift_of",
         "start_",
         "trained_by",
+        "weighted_rows",
     }
 )
 """Methods that commands and folders call, and nobody else: a list of what a model can do is shorter without them."""
@@ -124,6 +123,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     folds_ = Part[int | None]("folds")
     fold_heads_ = Part[Sequence[torch.nn.Module] | None]("fold_heads")
     metric_ = Part[str]("metric")
+    weight_unit_ = Part[float]("weight_unit")
     classes_ = Part[Ids]("classes", of_codec=True)
     multilabel_ = Part[bool]("multilabel", of_codec=True)
     targets_ = Part[Sequence[str] | None]("targets", of_codec=True)
@@ -134,7 +134,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     plan_: TuningPlan | None = None
     form_: TableForm = TableForm()
     changes_: Changes = Changes()
-    weight_unit_: float = 1.0
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: X may be sparse; it is made dense."""
@@ -188,13 +187,13 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             )
             held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
             values = torch.from_numpy(labels.astype(np.float64))
-            self.weight_unit_ = 1.0 if weights is None else float(weights.mean())
+            unit = 1.0 if weights is None else float(weights.mean())
             even = weights is None or bool((weights == weights[0]).all())
-            relative = None if even or weights is None else weights / self.weight_unit_
+            relative = None if even or weights is None else weights / unit
             attribute = None if self.fair is None else fair_groups(x, self.fair)
             rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
             self.changes_ = Changes()
-            self.fitted_ = self._train(rows, codec, seed, encoder)
+            self.fitted_ = replace(self._train(rows, codec, seed, encoder), weight_unit=unit)
         if isinstance(name := getattr(y, "name", None), str) and name:
             self.notes_ = getattr(self, "notes_", {}) | {"target": name}
         return self

@@ -85,6 +85,7 @@ class FittedModel:
         fold_heads: by which rows are read out of fold, where readouts were chosen for each; None: the head.
         near: a kriging head over its index; None without one.
         learned: the kernel as its likelihood has it, which that of more rows may begin with; None for other metrics.
+        weight_unit: the weight that ``fit`` got which counts as one row.
         optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
         adaptation: to rows that differ from those of the fit; None: there was none.
         forecasts: how far off later rows were in fits to earlier ones, of each target; () without times.
@@ -102,6 +103,7 @@ class FittedModel:
     fold_heads: Sequence[nn.Module] | None = None
     near: NearBank | None = None
     learned: TableKernel | None = None
+    weight_unit: float = 1.0
     optimism: float = 1.0
     adaptation: Adaptation | None = None
     forecasts: tuple[Forecasts, ...] = ()

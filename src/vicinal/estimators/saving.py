@@ -190,7 +190,7 @@ def _load(
     if config.features is not None:
         model.feature_names_in_ = np.array(config.features, dtype=object)
     model.form_ = _former_form(config) if config.form is None else config.form
-    model.notes_, model.plan_, model.weight_unit_ = config.notes, config.plan, config.weight_unit
+    model.notes_, model.plan_ = config.notes, config.plan
     model.changes_ = Changes(config.sequence)
     with seeded():  # a model of the hub draws weights that it overwrites
         network, attention = read_network(folder / MODEL, config)
@@ -208,6 +208,7 @@ def _load(
         config.parameters.members,
         config.folds,
         fold_heads(config, attention),
+        weight_unit=config.weight_unit,
         adaptation=config.adaptation,
         forecasts=tuple(config.forecasts),
         trials=tuple(config.trials),
