@@ -153,7 +153,7 @@ def _trend_parts(
     return TrendParts(head.base[place] * known, columns, apart, slack, shared)
 
 
-def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]) -> tuple[Tensor, Tensor]:
+def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Predictions ``[b]`` of a kriging readout, and their deviations ``[b]`` up to one factor for all queries.
 
     Raises:
@@ -167,7 +167,7 @@ def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict
 
 
 def label_range(
-    model: FittedModel, queries: Tensor, query_identity: dict[str, Any], coverage: float
+    model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any], coverage: float
 ) -> tuple[Tensor, Tensor]:
     """The central range of the labels that each query attends to, on their scale: ``[b]`` and ``[b]``."""
     head, vectors = model.network.head, model.bank.vectors
@@ -176,6 +176,22 @@ def label_range(
     parts = model.query_blocks(queries, model.bank.identity(**query_identity), step)
     both = torch.cat([head_range(head, part, vectors, labels, coverage, identity) for part, identity in parts])
     return both[:, 0], both[:, 1]
+
+
+def range_of(
+    model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any], coverage: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Uncalibrated range of each query ``[b]``, on the scale of labels, and in which unit its margin counts."""
+    if weighs_locally(model.network.head):
+        summed, deviation = kriging_prediction(model, queries, query_identity)
+        prediction = model.on_label_scale(summed)
+        return prediction, prediction, deviation
+    prediction = model.on_label_scale(model.answer(queries, query_identity))
+    unit = torch.ones_like(prediction)
+    if not model.network.head.uses_bank:
+        return prediction, prediction, unit
+    low, high = label_range(model, queries, query_identity, coverage)
+    return *inward(model, prediction, low, high), unit
 
 
 def inward(model: FittedModel, prediction: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.calibration.split import too_few
-from vicinal.core import CalibrationWarning, check_choice, listed, short
-from vicinal.core.checks import check_integer, warn_caller
+from vicinal.core import check_choice, listed, short
+from vicinal.core.checks import check_integer
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids
 from vicinal.core.seeding import seeded, usual_settings
@@ -33,6 +32,7 @@ from vicinal.estimators.bank_changes import (
     with_rows,
     without_rows,
 )
+from vicinal.estimators.calibrating import SHIFTED, calibrates, check_calibrates
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.explanation import Explanation, Explanations
 from vicinal.estimators.fitting import fit_network, with_index
@@ -40,15 +40,13 @@ from vicinal.estimators.importance import importance_of
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.label_codec import label_frame
-from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.refined_search import Refinement, refined_search
 from vicinal.estimators.saving import facts_of, read_model, save_model
 from vicinal.estimators.search import SearchHits, query_table
-from vicinal.estimators.shift import Shift, shift_of, with_adaptation
+from vicinal.estimators.shift import Shift, shift_of, shift_of_labelled
 from vicinal.estimators.trials import leaderboard
 from vicinal.estimators.tuning import TunedEstimator
-from vicinal.training.rows import spread
 
 if TYPE_CHECKING:
     from vicinal.report.summary import Summary
@@ -147,19 +145,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         check_is_fitted(self, "bank_")
         model = self.fitted_
         model.fold_members()
-        positions = fold_positions(model)
-        predictions = model.in_label_units(out_of_fold(model, positions)).double()
+        positions = model.fold_positions()
+        predictions = model.in_label_units(model.out_of_fold(positions)).double()
         return self.bank_.ids[positions.numpy()], predictions.numpy()
-
-    def calibrating_rows(self) -> int:
-        """How many rows calibrate intervals or sets: see :meth:`calibrates` for which."""
-        forecasts = self.fitted_.forecasts
-        return len(forecasts[0]) if forecasts else len(self.rows_that_calibrate()[1])
-
-    def calibrating_groups(self) -> int | None:
-        """How many groups those rows are of; None of a model that was fitted without groups."""
-        codes = self.rows_that_calibrate()[3]
-        return None if codes is None else len(set(codes.tolist()))
 
     def calibrates(self, coverage: float) -> bool:
         """Whether enough rows calibrate for intervals or sets of this coverage, or enough groups where there are some.
@@ -167,37 +155,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         These are the rows that folds leave out, or those that were held out; for ``metric="kernel"`` with groups all
         rows, each predicted from other groups.
         """
-        groups = self.calibrating_groups()
-        count = self.calibrating_rows() if groups is None else groups
-        return bool(count and (count + 1) * coverage <= count + 1e-9)
-
-    def check_calibrates(self, coverage: float) -> None:
-        """Raise ValueError if too few groups calibrate for finite intervals of this coverage."""
-        groups = self.calibrating_groups()
-        if groups is not None and not self.calibrates(coverage):
-            raise too_few(coverage, groups / (groups + 1), groups, "groups")
-
-    def _promises(self, coverage: float) -> bool:
-        """The same for predictions, which without groups raise ValueError later; with groups a warning says it."""
-        groups = self.calibrating_groups()
-        if groups is None or self.calibrates(coverage):
-            return True
-        more = "hold out more of them, or fit with validation_fraction=0, which lets all of them calibrate"
-        warn_caller(
-            f"coverage: expected at most {groups / (groups + 1):.3f} with {groups} groups that calibrate, got "
-            f"{coverage}, so nothing is ruled out; ask for less, or {more}",
-            CalibrationWarning,
-        )
-        return False
-
-    def rows_that_calibrate(self) -> tuple[Bank, Tensor, dict[str, Ids | None], Tensor | None]:
-        """The bank whose rows calibrate, their positions ``[n]``, 4,096 at most, who they are, and codes of groups."""
-        grouped = self.bank_.grouped
-        of_all = self.folds_ is not None or self.network_.cross_fitted or (grouped and self.metric_ == "kernel")
-        rows = self.bank_ if of_all else self.calibration_
-        at = fold_positions(self.fitted_, MOST) if self.folds_ is not None else spread(len(rows), MOST)
-        codes = rows.store.group_codes
-        return rows, at, rows.who(at), None if codes is None else codes[at]
+        return calibrates(self.fitted_, coverage)
 
     @usual_settings()
     def explain(
@@ -423,14 +381,17 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 raise ValueError(
                     f"adapt: expected a model of one number or class a row, with rows held out, got {reason}"
                 )
-        plain: Any = with_adaptation(self, None)
-        if y is not None:
-            if self.fitted_.codec.kind != "numbers" or self.bank_.grouped:
-                got = "groups" if self.fitted_.codec.kind == "numbers" else "classes"
-                raise ValueError(f"y: expected none for a model of {got}, got labels; adapt to the rows without them")
-            return plain.shift_of_labelled(X, y)  # type: ignore[no-any-return]
-        rows = plain.query_rows(X, look=False)
-        return shift_of(plain, rows.frame, rows.vectors)
+        if y is not None and (self.fitted_.codec.kind != "numbers" or self.bank_.grouped):
+            got = "groups" if self.fitted_.codec.kind == "numbers" else "classes"
+            raise ValueError(f"y: expected none for a model of {got}, got labels; adapt to the rows without them")
+        plain: Any = copy.copy(self)
+        plain.fitted_ = replace(self.fitted_, adaptation=None)
+        rows = plain.query_rows(X, look=y is not None)
+        if y is None:
+            return shift_of(plain.fitted_, rows.frame, rows.vectors, self.kinds_)
+        check_calibrates(plain.fitted_, SHIFTED)
+        labels = plain.fitted_.codec.take(y, len(rows.vectors))
+        return shift_of_labelled(labels, plain.predict(rows), plain.predict_interval(rows, SHIFTED))
 
     # Adding and forgetting rows.
 
@@ -523,7 +484,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
 
     @usual_settings()
     def weights_for(self, vectors: Tensor, y: Any, groups: Any = None) -> Ids:
-        """How much rows should count that are to be added ``[n]``: :func:`vicinal.estimators.bank_changes.weights_for`."""
+        """How much rows should count that are to be added ``[n]``: :func:`.bank_changes.weights_for`."""
         self.check_neighbor_head("sample_weight")
         return weights_for(self.fitted_, vectors, y, groups)
 
@@ -630,7 +591,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         with seeded(seed):
             trained = fit_network(rows, codec, encoder, settings, seed, self.network_, epochs)
         facts = {"forecasts": self.fitted_.forecasts, "weight_unit": self.weight_unit_}
-        self.fitted_ = replace(with_index(trained, settings), **facts)
+        self.fitted_ = with_index(trained, settings).with_facts(**facts)
         return self
 
     def check_trains_on(self, epochs: int) -> None:

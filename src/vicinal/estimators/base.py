@@ -71,11 +71,6 @@ OF_COMMANDS = frozenset(
         "add_embedded",
         "apply_change",
         "by_task",
-        "calibrating_coverage",
-        "calibrating_errors",
-        "calibrating_groups",
-        "calibrating_rows",
-        "check_calibrates",
         "check_folds",
         "check_neighbor_head",
         "check_trains_on",
@@ -87,9 +82,6 @@ OF_COMMANDS = frozenset(
         "identity_of",
         "named_encoders",
         "query_rows",
-        "rows_that_calibrate",
-        "shift_features",
-        "shift_names",
         "shift_of",
         "start_",
         "trained_by",
@@ -193,7 +185,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             attribute = None if self.fair is None else fair_groups(x, self.fair)
             rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
             self.changes_ = Changes()
-            self.fitted_ = replace(self._train(rows, codec, seed, encoder), weight_unit=unit)
+            self.fitted_ = self._train(rows, codec, seed, encoder).with_facts(weight_unit=unit)
         if isinstance(name := getattr(y, "name", None), str) and name:
             self.notes_ = getattr(self, "notes_", {}) | {"target": name}
         return self

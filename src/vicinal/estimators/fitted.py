@@ -18,7 +18,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
-from vicinal.estimators.readout import MOST, local_weights
+from vicinal.estimators.readout import LARGE, MOST, local_weights
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.trials import Trial
 from vicinal.heads.folds import FoldMembers
@@ -46,6 +46,7 @@ class Computed:
         margins: of intervals, by coverage.
         sizes: of errors, and by how much each calibrating row is missed, by coverage; 0 where it is the same for all.
         thresholds: at which each class is predicted.
+        folds: models of the members that leave out each fold, over the rows of the others.
         answer_thresholds: probabilities from which classes are predicted at all, by the promised error rate.
         targets: estimators of single targets.
         errors: of honest predictions, and the weights of their rows.
@@ -60,10 +61,15 @@ class Computed:
     thresholds: Ids | None = None
     answer_thresholds: dict[float, float] = field(default_factory=dict)
     targets: dict[str, Any] = field(default_factory=dict)
+    folds: dict[int, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None
     left_out: tuple[Tensor, Tensor] | None = None
     usual: Tensor | None = None
     searches: dict[str, Any] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: what is as large as the bank is computed again."""
+        return vars(self) | {"folds": {}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,20 +304,60 @@ class FittedModel:
             )
         return FoldMembers(self.network.head, self.members, self.folds, self.fold_heads)
 
+    def fold_positions(self, most: int | None = None) -> Tensor:
+        """Positions ``[n]`` of the rows that a fold leaves out, ``most`` of them spread evenly; None: all."""
+        folds = self.bank.folds
+        if folds is None:
+            return torch.zeros(0, dtype=torch.int64)
+        positions = (folds >= 0).nonzero()[:, 0]  # rows that were added later are in no fold
+        return positions if most is None else positions[spread(len(positions), most)]
+
+    def of_fold(self, fold: int) -> Self:
+        """The members that leave out a fold, over the rows of the others: a model that has seen no label of that fold.
+
+        So what any model says, its predictions and its ranges, is said out of fold as well.
+        """
+        folds = self.computed.folds
+        if fold in folds:
+            known: Self = folds[fold]
+            return known
+        members, bank = self.fold_members(), self.bank
+        others = (bank.folds != fold).nonzero()[:, 0].numpy()  # type: ignore[union-attr]  # there are folds
+        rows = bank.take(others, members.columns(fold, bank.vectors[others]), cells=False)
+        view = replace(self.with_head(members.part(fold)), bank=rows, near=None, folds=None, fold_heads=None)
+        if len(bank) < LARGE:  # together the views of all folds are nearly as large as the bank
+            folds[fold] = view
+        return view
+
+    @torch.no_grad()
+    def out_of_fold(self, positions: Tensor) -> Tensor:
+        """Predictions ``[n]`` or ``[n, K]`` of bank rows, in the head's units, by members that leave out their folds.
+
+        Args:
+            positions: ``[n]``, of rows that a fold leaves out.
+        """
+        members, bank = self.fold_members(), self.bank
+        prediction = self.bank_labels()[:0]
+        for fold in range(members.folds):
+            at = (bank.folds[positions] == fold).nonzero()[:, 0]  # type: ignore[index]  # there are folds
+            if len(at):
+                rows, view = positions[at], self.of_fold(fold)
+                queries = members.columns(fold, bank.vectors[rows].double())
+                some = view.predict_embedded(queries, view.bank.identity(**bank.who(rows)))
+                prediction = prediction if len(prediction) else some.new_empty(len(positions), *some.shape[1:])
+                prediction[at] = some
+        return prediction
+
     @torch.no_grad()
     def honest_predictions(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of the fitted head for rows held out, or out of fold: of which bank, and where they stand.
 
         A cross-fitted metric has embedded all rows of the bank as if it had not seen their labels.
         """
-        bank, labels, codes = self.bank, self.bank_labels(), self.bank.store.group_codes
-        if self.folds is not None and bank.folds is not None:
-            at = spread(len(bank), 4 * MOST)
-            who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
-            who |= {} if bank.weights is None else {"bank_weight": bank.weights}
-            queries, of_queries = bank.vectors[at].double(), bank.folds[at]
-            prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
-            return prediction, bank, at
+        bank = self.bank
+        if self.folds is not None:
+            at = self.fold_positions(4 * MOST)
+            return self.out_of_fold(at), bank, at
         rows = bank if self.network.cross_fitted else self.held_out
         at = spread(len(rows), MOST)
         return self.predict_embedded(rows.vectors[at].double(), bank.identity(**rows.who(at))), rows, at
@@ -475,7 +521,7 @@ def weighted_mean(errors: Tensor, mass: Tensor) -> float:
 
 def check_finite(what: str, values: Tensor) -> None:
     """Raise ValueError if some of ``values [n, ...]`` are not finite, by weights or numbers in X that are too large."""
-    bad = ~values.isfinite().reshape(len(values), -1).all(dim=1)
+    bad = ~values.isfinite().unsqueeze(-1).flatten(1).all(dim=1)
     if bool(bad.any()):
         row = int(bad.nonzero()[0])
         raise ValueError(f"X: expected finite {what} by this model, got NaN or infinity for the row at {row}")
