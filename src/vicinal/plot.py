@@ -263,7 +263,7 @@ def _measured_rows(model: Any, x: Any, y: Any, ids: Any, groups: Any) -> tuple[A
         return predictions, np.asarray(model.labels_of(names)), None
     bank, at, who, _ = rows_that_calibrate(model.fitted_)
     truth = np.asarray(model.fitted_.codec.written(bank.labels[at].numpy()))
-    return EmbeddedRows(bank.store.rows_at(at), bank.vectors[at].double()), truth, who
+    return EmbeddedRows(bank.store.rows_at(at), bank.vectors[at].double()), truth, dict(who)
 
 
 def _chances(model: NeighborClassifier, rows: Any, known: dict[str, Any] | None) -> Array:

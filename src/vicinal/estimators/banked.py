@@ -18,6 +18,7 @@ from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_integer
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids
+from vicinal.core.progress import shown as progress_shown
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.adaptation import Adaptation
@@ -32,10 +33,12 @@ from vicinal.estimators.bank_changes import (
     with_rows,
     without_rows,
 )
+from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.calibrating import SHIFTED, calibrates, check_calibrates
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.explanation import Explanation, Explanations
 from vicinal.estimators.fitting import fit_network, with_index
+from vicinal.estimators.forecasts import fit_in_time
 from vicinal.estimators.importance import importance_of
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
@@ -450,20 +453,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         groups: Any = None,
         new_classes: bool = False,
     ) -> Ids:
-        """Put rows into the bank whose embeddings are known; see :meth:`add`.
-
-        Args:
-            frame: the columns that the model reads.
-            vectors: ``[n, d]``, float32.
-            y: labels.
-            sample_weight: see :meth:`add`.
-            ids: see :meth:`add`.
-            groups: see :meth:`add`.
-            new_classes: see :meth:`add`.
-
-        Returns:
-            the ids ``[n]`` of those that were added.
-        """
+        """Put rows into the bank whose embeddings ``vectors [n, d]`` are known, and give their ids: see :meth:`add`."""
         if sample_weight is not None:
             if not hasattr(self, "predict"):
                 raise ValueError("sample_weight: expected none for a model that predicts nothing, got weights")
@@ -626,6 +616,18 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             validation = np.union1d(validation, new[some])
         return hold_out(len(everything), validation, 0, None, None, seed)
 
+    def _fit_whole(
+        self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any, times: Any = None
+    ) -> Self:
+        """What ``fit`` does: a fit by these rows, or none at all."""
+        if y is None:
+            raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
+        with unchanged_on_error(self), progress_shown(self.verbose):
+            if times is None:
+                return self._fit(x, y, ids, groups, validation, weights)
+            fit_in_time(self, x, y, times, validation, {"ids": ids, "groups": groups, "sample_weight": weights})
+            return self
+
     def _learn_on(
         self, x: Any, y: Any, ids: Any, groups: Any, weights: Any, *, refit: bool, epochs: int | None
     ) -> Self:
@@ -738,15 +740,12 @@ def load_model(
         ValueError: if the folder is not a model, was damaged or edited, or is of a newer version (the message names the
             file); or if it names a path or an address that was not given again.
     """
-    if kind_of(Path(folder)) == "matcher":
+    readers = {"matcher": ("RowMatcher", "search searches"), "recommender": ("Recommender", "recommend uses")}
+    if (other := kind_of(Path(folder))) in readers:
+        name, command = readers[other]
         raise ValueError(
-            "model: expected the folder of a model that predicts labels, got that of a matcher; RowMatcher.load "
-            "reads it, and vicinal search searches it"
-        )
-    if kind_of(Path(folder)) == "recommender":
-        raise ValueError(
-            "model: expected the folder of a model that predicts labels, got that of a recommender; Recommender.load "
-            "reads it, and vicinal recommend uses it"
+            f"model: expected the folder of a model that predicts labels, got that of a {other}; {name}.load reads it, "
+            f"and vicinal {command} it"
         )
     model = read_model(folder, BankedEstimator.by_task, index=index, encoders=encoders, verify=verify)
     if not isinstance(model, BankedEstimator):

@@ -115,6 +115,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     folds_ = Part[int | None]("folds")
     fold_heads_ = Part[Sequence[torch.nn.Module] | None]("fold_heads")
     metric_ = Part[str]("metric")
+    readout_ = Part[str]("readout")
     weight_unit_ = Part[float]("weight_unit")
     classes_ = Part[Ids]("classes", of_codec=True)
     multilabel_ = Part[bool]("multilabel", of_codec=True)
@@ -415,11 +416,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         if weighs_locally(head):
             return resolve_similarity("squared_l2" if similarity == "squared_l2" else "l2")
         return resolve_similarity(getattr(head, "similarity", similarity))
-
-    @property
-    def readout_(self) -> str:
-        """How predictions are read out: "attention", "rows", "comparables" or "dense", whichever was fitted."""
-        return self.fitted_.readout
 
     def check_neighbor_head(self, name: str) -> None:
         """Raise ValueError, which begins with ``name``, if the head predicts without neighbors."""

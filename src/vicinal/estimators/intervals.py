@@ -76,12 +76,12 @@ def _cross_ends(model: FittedModel, queries: Tensor, who: Who, coverage: float) 
     members, codes, ranges = model.fold_members(), torch.empty(len(positions), dtype=torch.int64), []
     for fold in range(members.folds):
         at = (bank.folds[positions] == fold).nonzero()[:, 0]  # type: ignore[index]  # there are folds
-        view, own = model.of_fold(fold), positions[at]
-        left = members.columns(fold, bank.vectors[own].double())
-        parts = range_of(view, left, bank.who(own), coverage) if len(own) else [left[:, 0]] * 3
+        view, places = model.of_fold(fold), positions[at]
+        left = members.columns(fold, bank.vectors[places].double())
+        parts = range_of(view, left, bank.who(places), coverage) if len(places) else [left[:, 0]] * 3
         for all_rows, part in zip(left_out, parts, strict=True):
             all_rows[at] = part.to(all_rows)
-        truth[at], codes[at] = model.codec.transform.base.forward(bank.labels[own]), fold
+        truth[at], codes[at] = model.codec.transform.base.forward(bank.labels[places]), fold
         ranges.append(range_of(view, members.columns(fold, queries), who, coverage))
     low, high, unit = left_out
     size = error_size(truth, low, high, unit)

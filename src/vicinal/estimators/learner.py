@@ -13,12 +13,10 @@ from torch import Tensor, nn
 from vicinal.core import check_choice, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.identity import canonical_ids
-from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
 from vicinal.encoders import EmbeddingCache, PrincipalProjector, TableEncoder
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.encoder_choice import installed_encoders
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.fitting import with_banks
@@ -146,8 +144,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         if y is None:
             raise ValueError("y: expected what makes rows alike, got None; requires y to be passed")
         self._check_settings()  # before the way that tunes by a plan, which is not for learners
-        with unchanged_on_error(self), shown(self.verbose):
-            return self._fit(X, y, ids, groups, validation)
+        return self._fit_whole(X, y, ids, groups, validation, None)
 
     @usual_settings()
     def evaluate(self, X: Any, y: Any, *, groups: Any = None) -> "dict[str, Estimate]":

@@ -11,15 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between, check_integer
-from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.calibrating import as_shares
 from vicinal.estimators.class_sets import class_sets, class_thresholds, threshold_of_answers
 from vicinal.estimators.fitted import Part
 from vicinal.estimators.forces import RowForces, row_forces
-from vicinal.estimators.forecasts import fit_in_time
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.intervals import intervals_of
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, NumberCodec
@@ -250,12 +247,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if queries is not None:
             rows = X, y, sample_weight, ids, queries
             (X, y, sample_weight, ids, groups), validation = of_ranked_queries(*rows, validation=validation)
-        with unchanged_on_error(self), shown(self.verbose):
-            if times is None:
-                return self._fit(X, y, ids, groups, validation, sample_weight)
-            known = {"ids": ids, "groups": groups, "sample_weight": sample_weight}
-            fit_in_time(self, X, y, times, validation, known)
-            return self
+        return self._fit_whole(X, y, ids, groups, validation, sample_weight, times)
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: rows may have several numbers."""
@@ -613,14 +605,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         For several classes a row, ``y`` is a list of classes for each row (empty for none), or 0 and 1 ``[n, K]`` as an
         array or a DataFrame, whose column names are the classes.
         """
-        if y is None:
-            raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
-        with unchanged_on_error(self), shown(self.verbose):
-            if times is None:
-                return self._fit(X, y, ids, groups, validation, sample_weight)
-            known = {"ids": ids, "groups": groups, "sample_weight": sample_weight}
-            fit_in_time(self, X, y, times, validation, known)
-            return self
+        return self._fit_whole(X, y, ids, groups, validation, sample_weight, times)
 
     def partial_fit(
         self,

@@ -107,15 +107,7 @@ def read_model(
     encoders: Mapping[str, str] | None = None,
     verify: bool = False,
 ) -> NeighborEstimator:
-    """The estimator saved in ``folder``: see :func:`vicinal.estimators.load_model`.
-
-    Args:
-        folder: as :func:`save_model` wrote it.
-        classes: what is made for each task.
-        index: see there, as for the others.
-        encoders: by column or kind.
-        verify: read and check a large bank whole.
-    """
+    """The estimator saved in ``folder``, of the class of its task: see :func:`vicinal.estimators.load_model`."""
     folder = local_path("model", folder)
     if folder.is_file():
         raise ValueError(
