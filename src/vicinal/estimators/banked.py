@@ -18,7 +18,6 @@ from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_integer
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids
-from vicinal.core.progress import shown as progress_shown
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.adaptation import Adaptation
@@ -33,12 +32,10 @@ from vicinal.estimators.bank_changes import (
     with_rows,
     without_rows,
 )
-from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.calibrating import SHIFTED, calibrates, check_calibrates
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.explanation import Explanation, Explanations
 from vicinal.estimators.fitting import fit_network, with_index
-from vicinal.estimators.forecasts import fit_in_time
 from vicinal.estimators.importance import importance_of
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
@@ -615,18 +612,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             some = hold_out(len(new), None, self.validation_fraction, of_groups, None, seed).validation
             validation = np.union1d(validation, new[some])
         return hold_out(len(everything), validation, 0, None, None, seed)
-
-    def _fit_whole(
-        self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any, times: Any = None
-    ) -> Self:
-        """What ``fit`` does: a fit by these rows, or none at all."""
-        if y is None:
-            raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
-        with unchanged_on_error(self), progress_shown(self.verbose):
-            if times is None:
-                return self._fit(x, y, ids, groups, validation, weights)
-            fit_in_time(self, x, y, times, validation, {"ids": ids, "groups": groups, "sample_weight": weights})
-            return self
 
     def _learn_on(
         self, x: Any, y: Any, ids: Any, groups: Any, weights: Any, *, refit: bool, epochs: int | None

@@ -144,7 +144,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         if y is None:
             raise ValueError("y: expected what makes rows alike, got None; requires y to be passed")
         self._check_settings()  # before the way that tunes by a plan, which is not for learners
-        return self._fit_whole(X, y, ids, groups, validation, None)
+        return self._fit(X, y, ids, groups, validation)
 
     @usual_settings()
     def evaluate(self, X: Any, y: Any, *, groups: Any = None) -> "dict[str, Estimate]":

@@ -247,7 +247,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if queries is not None:
             rows = X, y, sample_weight, ids, queries
             (X, y, sample_weight, ids, groups), validation = of_ranked_queries(*rows, validation=validation)
-        return self._fit_whole(X, y, ids, groups, validation, sample_weight, times)
+        return self._fit(X, y, ids, groups, validation, sample_weight, times)
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: rows may have several numbers."""
@@ -605,7 +605,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         For several classes a row, ``y`` is a list of classes for each row (empty for none), or 0 and 1 ``[n, K]`` as an
         array or a DataFrame, whose column names are the classes.
         """
-        return self._fit_whole(X, y, ids, groups, validation, sample_weight, times)
+        return self._fit(X, y, ids, groups, validation, sample_weight, times)
 
     def partial_fit(
         self,
