@@ -182,6 +182,7 @@ def range_of(
     model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any], coverage: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Uncalibrated range of each query ``[b]``, on the scale of labels, and in which unit its margin counts."""
+    # few rows have no quantiles to speak of, but kriging has a deviation of its own
     if weighs_locally(model.network.head):
         summed, deviation = kriging_prediction(model, queries, query_identity)
         prediction = model.on_label_scale(summed)

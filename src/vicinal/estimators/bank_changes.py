@@ -107,6 +107,7 @@ def without_rows(model: FittedModel, encoder: TableEncoder, gone: Ids, former: S
     removed(model, gone)
     forget_cells(encoder, cells, [bank.rows for bank in tables if len(bank)])
     before, left = model.codec, [bank.labels for bank in banks if len(bank)]
+    # an end of the labels, or a class, that only these rows had would tell of them
     codec, places = before.without(labels, left), before.kept_places(left)
     if places is not None:
         for bank in filter(len, banks):

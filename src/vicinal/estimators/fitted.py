@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -63,7 +62,7 @@ class Computed:
     targets: dict[str, Any] = field(default_factory=dict)
     folds: dict[int, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None
-    left_out: tuple[Tensor, Tensor] | None = None
+    left_out: tuple[Tensor, Bank, Tensor] | None = None
     usual: Tensor | None = None
     searches: dict[str, Any] = field(default_factory=dict)
 
@@ -149,6 +148,8 @@ class FittedModel:
     @property
     def computed(self) -> Computed:
         """What was computed of the rows as they are; nothing, once they have changed, whoever did it."""
+        # models share banks, which change in place: what was computed is known by its rows, and by no mark that each
+        # who changes them would have to clear
         state = self.bank.state, self.held_out.state, self.network.head
         if not self._computed or self._computed[0].state != state:
             self._computed[:] = [Computed(state)]
@@ -324,6 +325,7 @@ class FittedModel:
         members, bank = self.fold_members(), self.bank
         others = (bank.folds != fold).nonzero()[:, 0].numpy()  # type: ignore[union-attr]  # there are folds
         rows = bank.take(others, members.columns(fold, bank.vectors[others]), cells=False)
+        # an index finds rows of the fold, too, so the view has none
         view = replace(self.with_head(members.part(fold)), bank=rows, near=None, folds=None, fold_heads=None)
         if len(bank) < LARGE:  # together the views of all folds are nearly as large as the bank
             folds[fold] = view
@@ -358,9 +360,16 @@ class FittedModel:
         if self.folds is not None:
             at = self.fold_positions(4 * MOST)
             return self.out_of_fold(at), bank, at
-        rows = bank if self.network.cross_fitted else self.held_out
-        at = spread(len(rows), MOST)
-        return self.predict_embedded(rows.vectors[at].double(), bank.identity(**rows.who(at))), rows, at
+        return self.all_left_out() if self.network.cross_fitted else self.held_out_predictions()
+
+    def held_out_predictions(self) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of rows held out, 1,024 at most, of which bank, and where they stand."""
+        return self.left_out(self.held_out, spread(len(self.held_out), MOST))
+
+    @torch.no_grad()
+    def left_out(self, rows: Bank, at: Tensor) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of rows at these places of a bank, each from all others, the bank, and the places."""
+        return self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at))), rows, at
 
     @property
     def honest_errors(self) -> tuple[Tensor, Tensor]:
@@ -381,12 +390,6 @@ class FittedModel:
             return self.honest_errors
         return self._errors_of(*self.held_out_predictions())
 
-    @torch.no_grad()
-    def held_out_predictions(self) -> tuple[Tensor, Bank, Tensor]:
-        """Predictions of rows held out, 1,024 at most, of which bank, and where they stand."""
-        rows, at = self.held_out, spread(len(self.held_out), MOST)
-        return self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at))), rows, at
-
     def surely_below(self, other: Self, *, of_all: bool = False) -> bool:
         """Whether errors of the rows held out are below those of another model by more than the standard error of that.
 
@@ -400,25 +403,19 @@ class FittedModel:
         spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
         return bool(gain > spread_of_rows.sqrt())
 
-    def left_out(self, positions: Ids, most: int = MOST) -> tuple[Tensor, Tensor]:
-        """Predictions of some of these rows of the bank, each from all others, and where these rows stand."""
-        at, bank = torch.from_numpy(positions[spread(len(positions), most).numpy()]), self.bank
-        return self.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at))), at
-
     def error_at(self, positions: Ids) -> float:
-        """Mean error, as training sees labels, of these predictions."""
-        predicted, at = self.left_out(positions)
+        """Mean error, as training sees labels, of rows of the bank at these places, each predicted from all others."""
+        said, bank, at = self.left_out(self.bank, torch.from_numpy(positions[spread(len(positions), MOST).numpy()]))
         unit = self.codec.unit()
-        errors = self.codec.errors(predicted / unit, self.bank_labels()[at] / unit)
-        return weighted_mean(errors, self.bank.mass[at].to(errors))
+        errors = self.codec.errors(said / unit, self.bank_labels()[at] / unit)
+        return weighted_mean(errors, bank.mass[at].to(errors))
 
     def all_left_out(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of rows spread over the bank, each from all others, the bank, and where they stand in it."""
         computed = self.computed
         if computed.left_out is None:
-            computed.left_out = self.left_out(np.arange(len(self.bank)))
-        said, at = computed.left_out
-        return said, self.bank, at
+            computed.left_out = self.left_out(self.bank, spread(len(self.bank), MOST))
+        return computed.left_out
 
     def errors_of_all(self) -> tuple[Tensor, Tensor]:
         """Errors ``[b]`` of these predictions, and the weights of the rows."""

@@ -347,6 +347,7 @@ def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> F
     compared = settings["readout"] == "auto" and settings["index"] is None and len(model.bank) <= COMPARED
     (head, optimism), tried = _chosen(model, kriging)
     chosen = model.with_head(head)
+    # attention is one readout, kriging the luckiest of many: its error is told as high as on rows that did not choose
     if compared and model.honest_error() < optimism * chosen.honest_error():
         chosen = model
     if tried is None:
@@ -480,7 +481,7 @@ def fit_trees(
 
 def _with_scale(model: FittedModel) -> LabelCodec:
     """The codec with the scale of scores of classes, from rows that are each predicted from the others."""
-    scores, at = model.left_out(np.arange(len(model.bank)), _CALIBRATED)
+    scores, _, at = model.left_out(model.bank, spread(len(model.bank), _CALIBRATED))
     known = model.bank_labels()[at], model.bank.mass[at]
     if model.metric == "kernel":
         fitted, scale = calibrate_scores(scores, *known), dict[str, Any](name="softmax")

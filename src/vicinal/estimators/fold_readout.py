@@ -32,6 +32,7 @@ def tried_out_of_fold(model: FittedModel, kriging: Kriging, heads: Sequence[Krig
         heads: those that are tried; None: of all scales and noises.
     """
     members, bank, labels = model.fold_members(), model.bank, model.bank_labels()
+    # scales are in distances of all rows, which need no label: a fold that is left out chooses among the same heads
     tried = candidates(kriging, bank.vectors) if heads is None else heads
     chosen, each, codes = spread(len(bank), 4 * MOST), [], []
     for fold in range(members.folds):

@@ -137,6 +137,7 @@ def sized_misses(model: FittedModel, coverage: float) -> tuple[ErrorSize, Tensor
     if level not in computed.sizes:
         labels = model.codec.transform.base.forward(rows.labels[at])
         low, high, unit = range_of(model, rows.vectors[at].double(), who, coverage)
+        # few rows are held out, and a size is learned from pairs of them: all rows of a kernel tell it with less noise
         if model.metric == "kernel" and rows is not model.bank:
             size, sizes = _sizes_by_all(model, rows.ids[at.numpy()], range_features(low, high, unit), coverage)
         else:

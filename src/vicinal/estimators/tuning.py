@@ -99,6 +99,7 @@ class TunedEstimator(NeighborEstimator):
         labelled |= {} if weights is None else {"sample_weight": weights}
         importlib.import_module("vicinal.training.fit")  # what it needs is imported here, so that no clock counts it
         started, self._named = time.perf_counter(), None
+        # first as published: that names the encoders, is what tuning has to beat, and tells how long a row takes
         frozen = chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
         self._named = frozen.named_encoders() or None
         pretrained = frozen.table_encoder.tunable
