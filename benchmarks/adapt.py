@@ -40,6 +40,7 @@ from vicinal.calibration import (
 from vicinal.clustering import neighbor_affinity, transductive
 from vicinal.data import cars_table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor
+from vicinal.estimators.calibrating import honest_answers, rows_that_calibrate, said_of
 
 SEEDS, FIT, NEW = 3, 600, 300
 DOMAINS = ("tweets", "movies", "amazon", "nyt")
@@ -120,12 +121,16 @@ def together(model, new, code):
 
 def radii(model, new, truth):
     """Coverage of 90 % by errors of calibrating rows: plain, weighted by a density ratio, and LR-QR."""
-    rows, at, who, _ = model.rows_that_calibrate()
+    rows, at, who, _ = rows_that_calibrate(model.fitted_)
     calibrating, half = rows.vectors[at].double(), np.arange(len(new)) % 2 == 0
     nobody = {"ids": None, "groups": None}
-    said = [model.shift_features(calibrating, who), model.shift_features(torch.from_numpy(model.embed(new)), nobody)]
+    said = [
+        said_of(model.fitted_, calibrating, who),
+        said_of(model.fitted_, torch.from_numpy(model.embed(new)), nobody),
+    ]
     old, late = ((part - said[0].mean(0)).numpy() / (said[0].std(0).numpy() + 1e-9) for part in said)
-    scores = np.abs(model.calibrating_errors().sqrt().numpy())
+    known, truth = honest_answers(model.fitted_)
+    scores = (known.double() - truth).abs().numpy()
     errors = np.abs(model.predict(new) - truth)[~half]
     weights = density_ratio(said[0].numpy(), said[1].numpy()[half]).weights(said[0].numpy())
     features = [np.column_stack([np.ones(len(part)), part, part**2]) for part in (old, late)]
@@ -210,8 +215,8 @@ def lines_of(name, numbers, x, y, new, truth, metric, seed):
     before = measured(model, numbers, new[~half], truth[~half])
     extra = {}
     if not numbers:
-        calibrating, at, who, _ = model.rows_that_calibrate()
-        held = model.shift_features(calibrating.vectors[at].double(), who).numpy()
+        calibrating, at, who, _ = rows_that_calibrate(model.fitted_)
+        held = said_of(model.fitted_, calibrating.vectors[at].double(), who).numpy()
         labels, said = calibrating.labels[at].long().numpy(), model.predict_proba(new)
         ours = held.mean(0) * likely_class_weights(held, said)
         code = np.searchsorted(model.classes_, truth)

@@ -21,6 +21,7 @@ from sklearn.datasets import load_digits
 
 from vicinal.calibration import answering_threshold
 from vicinal.estimators import NeighborClassifier
+from vicinal.estimators.class_sets import calibrating_shares
 
 MODELS = {
     "kernel": (1000, {"metric": "kernel", "validation_fraction": 0.4}),
@@ -87,7 +88,7 @@ def by_mapie(method):
 
 def thresholds(model, most):
     """Threshold by way, from the same held-out predictions."""
-    said, truth, _, _ = model._calibrating()
+    said, truth, _, _ = calibrating_shares(model.fitted_)
     shares = (said.double() / said.double().sum(1, keepdim=True)).numpy()
     labels = truth.long().numpy()
     wrong, sure = (shares.argmax(1) != labels).astype(float), shares.max(1)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from vicinal.core import short
 from vicinal.core.checks import check_integer
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.calibrating import rows_that_calibrate
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
@@ -260,9 +261,9 @@ def _measured_rows(model: Any, x: Any, y: Any, ids: Any, groups: Any) -> tuple[A
     if model.folds_ is not None:
         names, predictions = model.out_of_fold_predictions()
         return predictions, np.asarray(model.labels_of(names)), None
-    bank, at, who, _ = model.rows_that_calibrate()
+    bank, at, who, _ = rows_that_calibrate(model.fitted_)
     truth = np.asarray(model.fitted_.codec.written(bank.labels[at].numpy()))
-    return EmbeddedRows(bank.store.rows_at(at), bank.vectors[at].double()), truth, who
+    return EmbeddedRows(bank.store.rows_at(at), bank.vectors[at].double()), truth, dict(who)
 
 
 def _chances(model: NeighborClassifier, rows: Any, known: dict[str, Any] | None) -> Array:

@@ -12,7 +12,9 @@ from vicinal.calibration import conformal_quantile, density_ratio, effective_row
 from vicinal.cli.program import run
 from vicinal.estimators import ModelFolder, NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.adaptation import Adaptation
-from vicinal.estimators.shift import adapted_mass, explained_by_classes, numbers_of, shifted_columns
+from vicinal.estimators.calibrating import adapted_mass, rows_that_calibrate, said_of
+from vicinal.estimators.intervals import margin, sized_misses
+from vicinal.estimators.shift import explained_by_classes, numbers_of, shifted_columns
 
 
 def test_the_ratio_of_two_normals_is_that_of_their_densities():
@@ -163,16 +165,18 @@ def test_margins_are_weighted_by_the_density_ratio(numbers):
     plain, queries = model.predict(x[:5]), x[120:][x[120:, 0] > 1.5]
     assert model.adapt(queries).kind == "columns"
     np.testing.assert_allclose(model.predict(x[:5]), plain)
-    bank, at, who, _ = model.rows_that_calibrate()
-    features = model.shift_features(bank.vectors[at].double(), who)
-    new = model.shift_features(model.query_rows(queries).vectors, {"ids": None, "groups": None})
+    bank, at, who, _ = rows_that_calibrate(model.fitted_)
+    features = said_of(model.fitted_, bank.vectors[at].double(), who)
+    new = said_of(model.fitted_, model.query_rows(queries).vectors, {"ids": None, "groups": None})
     weights = density_ratio(features.numpy(), new.numpy()).weights(features.numpy())
-    expected = conformal_quantile(model._misses(0.9).numpy(), 0.9, weights=weights)
-    assert model._margin(0.9) == pytest.approx(expected)
+    expected = conformal_quantile(sized_misses(model.fitted_, 0.9)[1].numpy(), 0.9, weights=weights)
+    assert margin(model.fitted_, 0.9) == pytest.approx(expected)
     quantile = model.for_loss(quantile=0.5)
-    np.testing.assert_allclose(adapted_mass(quantile), weights)
+    np.testing.assert_allclose(adapted_mass(quantile.fitted_), weights)
     model.adapt(None)
-    assert model._margin(0.9) == pytest.approx(conformal_quantile(model._misses(0.9).numpy(), 0.9))
+    assert margin(model.fitted_, 0.9) == pytest.approx(
+        conformal_quantile(sized_misses(model.fitted_, 0.9)[1].numpy(), 0.9)
+    )
 
 
 def test_labelled_rows_set_the_width_of_intervals(numbers, tmp_path, capsys):

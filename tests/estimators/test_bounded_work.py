@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from vicinal.estimators import NeighborRegressor
+from vicinal.estimators import NeighborRegressor, intervals
+from vicinal.estimators.attention import range_of
+from vicinal.estimators.calibrating import calibrating_rows
 from vicinal.estimators.fitted import FittedModel
 from vicinal.training import fit as fitting
 from vicinal.training.rows import Rows, spread
@@ -76,8 +78,7 @@ def test_margins_are_calibrated_once_for_a_state_of_the_rows(readout, monkeypatc
     x, y = rows(300)
     model = NeighborRegressor(**SETTINGS, readout=readout, validation_fraction=0.3).fit(x[:200], y[:200])
     calls = []
-    ranges = NeighborRegressor._range
-    monkeypatch.setattr(NeighborRegressor, "_range", lambda *given: (calls.append(1), ranges(*given))[1])
+    monkeypatch.setattr(intervals, "range_of", lambda *given: (calls.append(1), range_of(*given))[1])
     first = model.predict_interval(x[200:220])
     assert len(calls) == 2  # of the rows held out, and of these
     np.testing.assert_array_equal(model.predict_interval(x[200:220]), first)
@@ -91,7 +92,7 @@ def test_margins_are_calibrated_once_for_a_state_of_the_rows(readout, monkeypatc
         anew = copy.copy(model)
         anew.fitted_ = dataclasses.replace(model.fitted_)
         np.testing.assert_array_equal(model.predict_interval(x[200:220]), anew.predict_interval(x[200:220]))
-    assert model.calibrating_rows() == len(model.calibration_)
+    assert calibrating_rows(model.fitted_) == len(model.calibration_)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +105,7 @@ def test_margins_go_with_a_copy_until_its_rows_change(way, monkeypatch):
     twin = way(model)
     assert twin.bank_.state not in (model.bank_.state, 0, 1)  # no number, which another process may count up to again
     calls = []
-    margin = NeighborRegressor._range
-    monkeypatch.setattr(NeighborRegressor, "_range", lambda *given: (calls.append(1), margin(*given))[1])
+    monkeypatch.setattr(intervals, "range_of", lambda *given: (calls.append(1), range_of(*given))[1])
     np.testing.assert_array_equal(twin.predict_interval(x[200:]), expected)
     assert len(calls) == 1
     twin.forget(range(40))

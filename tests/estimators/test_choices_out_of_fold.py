@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from brief import READOUTS
+from folds import of_folds
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
-from vicinal.estimators.fold_readout import UNSEEN, FoldRows, readouts_by_fold
+from vicinal.estimators.fold_readout import UNSEEN, readouts_by_fold, tried_out_of_fold
 from vicinal.heads import NONA, Ensemble, Kriging
-from vicinal.heads.folds import FoldMembers
 from vicinal.workflows.measuring import out_of_fold_scores
 
 SETTINGS = {"metric": "network", "validation_fraction": 0, "members": 4, "hidden": (8, 3), "max_epochs": 3}
@@ -20,18 +20,17 @@ def noise(seed, rows=36, members=4):
     vectors = torch.randn(rows, 2 * members, generator=generator, dtype=torch.float64)
     labels = torch.randn(rows, generator=generator, dtype=torch.float64)
     folds = torch.arange(rows) % members
-    return FoldRows(vectors, labels, folds, None, torch.ones(len(vectors)), numbers=False)
+    return vectors, labels, folds
 
 
-def choose(rows, attention=None):
-    members = FoldMembers(Kriging(8), 4, 4)
-    tried = rows.tried(members)
-    return tried, readouts_by_fold(members, attention, tried, rows)
+def choose(vectors, labels, folds, attention=None):
+    model = of_folds(vectors, labels, folds, Ensemble([NONA() for _ in range(4)]) if attention is None else attention)
+    tried = tried_out_of_fold(model, Kriging(8))
+    return tried, readouts_by_fold(model, tried, compared=attention is not None)
 
 
 def told(rows, head, heads=None):
-    with torch.no_grad():
-        return float(rows.errors(FoldMembers(head, 4, 4, heads))[0].mean())
+    return of_folds(*rows, head, heads).honest_error()
 
 
 def settings_of(heads):
@@ -41,20 +40,19 @@ def settings_of(heads):
 @pytest.mark.parametrize("compared", [False, True])
 def test_labels_of_a_fold_do_not_reach_its_readout(compared):
     attention = Ensemble([NONA() for _ in range(4)]) if compared else None
-    rows = noise(1)
-    before = settings_of(choose(rows, attention)[1])
+    vectors, labels, folds = noise(1)
+    before = settings_of(choose(vectors, labels, folds, attention)[1])
     chosen = []
     for seed in (2, 4):
-        other = torch.where(rows.folds == 2, 9 * noise(seed).labels, rows.labels)
-        chosen.append(settings_of(choose(rows._replace(labels=other), attention)[1]))
+        other = torch.where(folds == 2, 9 * noise(seed)[1], labels)
+        chosen.append(settings_of(choose(vectors, other, folds, attention)[1]))
     assert all(one[2] == before[2] for one in chosen)
     assert any(one != before for one in chosen)
 
 
 def test_of_many_rows_a_fold_has_the_head_of_least_error_on_the_others():
-    rows = noise(3, UNSEEN + 20)
-    rows = rows._replace(labels=rows.labels + 2 * rows.vectors[:, 0])
-    tried, heads = choose(rows)
+    vectors, labels, folds = noise(3, UNSEEN + 20)
+    tried, heads = choose(vectors, labels + 2 * vectors[:, 0], folds)
     assert len({settings_of([one])[0] for one in heads}) > 1 or len(heads) == 4
     for fold, head in enumerate(heads):
         error = tried.error[:, tried.codes != fold].sum(dim=1)
@@ -65,8 +63,8 @@ def test_noise_is_not_told_by_its_luckiest_readout():
     lucky, honest = [], []
     for seed in range(10, 14):
         rows = noise(seed)
-        tried, heads = choose(rows)
-        variance = float(rows.labels.square().mean())
+        tried, heads = choose(*rows)
+        variance = float(rows[1].square().mean())
         lucky.append(told(rows, tried.choice().head) - variance)
         honest.append(told(rows, heads[0], heads) - variance)
     assert np.mean(honest) > np.mean(lucky) + 0.03

@@ -12,6 +12,7 @@ import torch
 from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
 from vicinal.estimators.comparables import NOISY, USUAL
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.readout import errors_of
@@ -238,7 +239,7 @@ def test_groups_are_whole_folds_and_weights_count():
     model = NeighborRegressor(metric="trees").fit(FRAME, Y, groups=groups, sample_weight=np.linspace(1, 3, len(FRAME)))
     folds = model.bank_.folds.numpy()
     assert all(len(set(folds[groups == group])) == 1 for group in set(groups.tolist()))
-    assert model.calibrating_groups() == len(set(groups.tolist()))
+    assert calibrating_groups(model.fitted_) == len(set(groups.tolist()))
     low, high = model.predict_interval(NEW, groups=[f"n{place}" for place in range(30)]).T
     assert (low < high).all()
 
@@ -248,7 +249,7 @@ def test_intervals_cover_new_rows(metric):
     frame, y = rows(260, seed=2)
     fresh, truth = rows(400, seed=3)
     model = NeighborRegressor(metric=metric, readout="comparables").fit(frame, y)
-    assert model.calibrating_rows() == 260
+    assert calibrating_rows(model.fitted_) == 260
     low, high = model.predict_interval(fresh, 0.9).T
     assert 0.85 < ((low <= truth) & (truth <= high)).mean() < 0.95
 

@@ -98,7 +98,7 @@ def test_a_fit_that_fails_leaves_nothing_where_nothing_was():
 def test_a_look_at_what_there_is_computes_nothing(monkeypatch):
     x, _ = rows()
     model = NeighborClassifier(**QUICK).fit(x, [["a"] * int(one > 0) + ["b"] * int(one > 1) for one in x[:, 0]])
-    monkeypatch.setattr(NeighborClassifier, "_calibrating", None)
+    monkeypatch.setattr("vicinal.estimators.class_sets.calibrating_shares", None)
     assert "thresholds_" in dir(model)
     assert "thresholds_" not in dir(NeighborClassifier(metric="kernel").fit(x, x[:, 0] > 0))
 

@@ -13,6 +13,7 @@ from vicinal.core import CalibrationWarning
 from vicinal.data.splits import forward_splits
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.adaptation import WIDEST, Forecasts
+from vicinal.estimators.calibrating import calibrating_rows
 from vicinal.estimators.forecasts import widened
 
 
@@ -78,7 +79,7 @@ def test_forecasts_are_kept(timed, tmp_path):
     again = load_model(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_interval(x[96:]), wide)
     radius = timed.fitted_.forecasts[0].radius(0.9)
-    assert again.calibrating_rows() == len(timed.fitted_.forecasts[0]) > 60
+    assert calibrating_rows(again.fitted_) == len(timed.fitted_.forecasts[0]) > 60
     assert again.forget([3], deep=True).fitted_.forecasts[0].radius(0.9) == radius
     again.add(x[96:], y[96:])
     assert again.partial_fit(x[:1], y[:1], refit=True).fitted_.forecasts[0].radius(0.9) == radius
@@ -151,7 +152,7 @@ def test_sets_and_answers_of_classes_that_drift():
         within.append(model.predict_set(x[later])[np.arange(100), right].mean())
     assert within[1] >= within[0]
     assert within[1] > 0.85
-    assert model.calibrating_rows() == 150
+    assert calibrating_rows(model.fitted_) == 150
 
 
 def test_what_is_refused():

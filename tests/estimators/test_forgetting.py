@@ -278,3 +278,15 @@ def test_neither_a_row_nor_its_group_is_listed_among_its_own_neighbors(readout, 
         assert all(n.weight != 0 for n in explanation.neighbors)
         own = {other for other, its in zip(ids, groups, strict=True) if its == group} | {name}
         assert not own & {n.id for n in explanation.neighbors}
+
+
+def test_a_class_of_rows_that_stop_predictions_stays_unknown(monkeypatch):
+    x = np.linspace(0, 6, 40)[:, None]
+    model = NeighborClassifier(metric="kernel").fit(x, np.where(x[:, 0] > 3, "high", "low"))
+    expected = model.predict_proba(x)
+    with monkeypatch.context() as patch:
+        patch.setattr(FittedModel, "answer", lambda self, *given: torch.full((1, len(self.codec.classes)), torch.nan))
+        with pytest.raises(ValueError, match="with which others can be predicted"):
+            model.add([[9.0]], ["far"], new_classes=True)
+    assert model.classes_.tolist() == ["high", "low"]
+    np.testing.assert_array_equal(model.predict_proba(x), expected)

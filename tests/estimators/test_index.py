@@ -55,32 +55,32 @@ def test_neighbors_and_explanations_are_those_of_the_bank(rows, plain, name):
     np.testing.assert_allclose(model.kneighbors(fresh, 4)[0], plain.kneighbors(fresh, 4)[0], atol=1e-6)
     np.testing.assert_allclose(model.kneighbors(n_neighbors=2)[0], plain.kneighbors(n_neighbors=2)[0], atol=1e-6)
     np.testing.assert_allclose(model.predict_interval(fresh, 0.7), plain.predict_interval(fresh, 0.7), atol=0.3)
-    model.near_bank().close()
+    model.fitted_.near.close()
 
 
 def test_index_and_bank_stay_in_step(rows, plain, name, tmp_path):
     model, fresh = fit(rows, name), rows[0].iloc[:20]
     before = model.predict(fresh)
     model.add(fresh.iloc[1:4], [900.0, 950.0, 990.0], ids=[5000, 5001, 5002])
-    assert len(model.near_bank()) == len(model.bank_) == len(plain.bank_) + 3
+    assert len(model.fitted_.near) == len(model.bank_) == len(plain.bank_) + 3
     graph = "HNSW" in name  # it may miss rows
     assert graph or 5000 in {n.id for n in model.explain(fresh.iloc[1:2], 5)[0].neighbors}
     with pytest.raises(ValueError, match=r"^ids: expected ids that the bank has not yet"):
         model.add(fresh.iloc[:1], [1.0], ids=[5000])
     model.save(tmp_path / "model")
     model.forget([5000, 5001, 5002])
-    assert len(model.near_bank()) == len(model.bank_) == len(plain.bank_)
+    assert len(model.fitted_.near) == len(model.bank_) == len(plain.bank_)
     missed = 0.1 if graph else 1e-4  # others as the graph changes
     np.testing.assert_allclose(model.predict(fresh), before, atol=missed)
-    model.near_bank().close()
+    model.fitted_.near.close()
     again = load_model(tmp_path / "model", index=name)  # a database has lost the three rows by now: it is made again
-    assert len(again.near_bank()) == len(again.bank_) == len(plain.bank_) + 3
+    assert len(again.fitted_.near) == len(again.bank_) == len(plain.bank_) + 3
     assert graph or 5000 in {n.id for n in again.explain(fresh.iloc[1:2], 5)[0].neighbors}
     again.forget([5000]).save(tmp_path / "model")
-    again.near_bank().close()
+    again.fitted_.near.close()
     last = load_model(tmp_path / "model", index=name)
     np.testing.assert_allclose(last.predict(fresh), without_index(last).predict(fresh), atol=missed)
-    last.near_bank().close()
+    last.fitted_.near.close()
 
 
 def without_index(model):
@@ -122,7 +122,7 @@ def test_weights_targets_and_transforms_go_with_an_index(settings, several, tmp_
     plain.add(fresh[:3], labels[:3], sample_weight=[9.0, 1.0, 1.0])
     model.save(tmp_path / "model")
     for one in (model, load_model(tmp_path / "model")):
-        assert one.near_bank() is not None
+        assert one.fitted_.near is not None
         np.testing.assert_allclose(one.predict(fresh[3:]), plain.predict(fresh[3:]), rtol=1e-6)
         np.testing.assert_allclose(one.predict_interval(fresh[3:], 0.5), plain.predict_interval(fresh[3:], 0.5), 1e-6)
         quantiles = (each.predict(fresh[3:], quantile=0.3) for each in (one, plain) if settings.get("readout"))
@@ -135,7 +135,7 @@ def test_attention_weighs_every_row_and_says_that_an_index_is_of_no_use(rows, tm
     plain = NeighborRegressor(**settings).fit(frame, price)
     with pytest.warns(UserWarning, match=r"^index: expected None for readout 'attention', .*, got 'exact'"):
         model = NeighborRegressor(index="exact", **settings).fit(frame, price)
-    assert model.near_bank() is None
+    assert model.fitted_.near is None
     np.testing.assert_array_equal(model.predict(frame.iloc[:20]), plain.predict(frame.iloc[:20]))
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(
@@ -146,7 +146,7 @@ def test_attention_weighs_every_row_and_says_that_an_index_is_of_no_use(rows, tm
 def test_an_index_is_taken_into_account_by_the_choice_of_a_readout(rows):
     model = fit(rows, "exact", members=2, readout="auto", metric="network")
     assert model.readout_ == "rows"
-    assert model.near_bank() is not None
+    assert model.fitted_.near is not None
 
 
 @pytest.mark.parametrize("members", [1, 3])

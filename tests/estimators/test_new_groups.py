@@ -7,6 +7,8 @@ import torch
 from vicinal.calibration import ErrorSize, conformal_quantile
 from vicinal.core import CalibrationWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.attention import range_of
+from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows, check_calibrates
 
 NETWORK = {"metric": "network", "hidden": (8, 3), "members": 4, "max_epochs": 2, "learning_rate": 1e-2}
 NEW = np.arange(1000, 1300)
@@ -50,15 +52,15 @@ def test_the_margin_is_a_quantile_of_groups(rows):
     model = NeighborRegressor(**settings).fit(x, y, groups=codes)
     bank = model.bank_ if rows == "bank" else model.calibration_
     known = {"ids": bank.ids, "groups": bank.groups}
-    prediction, _, deviation = model._range(bank.vectors.double(), known, 0.8)
+    prediction, _, deviation = range_of(model.fitted_, bank.vectors.double(), known, 0.8)
     misses = ((torch.as_tensor(bank.labels) - prediction).abs() / deviation).numpy()
     size = ErrorSize(torch.stack([prediction, deviation], dim=1).detach(), misses)
     margin = conformal_quantile(misses / size.left_out, 0.8, groups=bank.groups)
-    said, _, unit = model._range(torch.from_numpy(model.embed(fresh)), {"ids": None, "groups": NEW}, 0.8)
+    said, _, unit = range_of(model.fitted_, torch.from_numpy(model.embed(fresh)), {"ids": None, "groups": NEW}, 0.8)
     unit = unit * torch.from_numpy(size(torch.stack([said, unit], dim=1).detach()))
     wanted = np.stack([said - margin * unit, said + margin * unit], axis=1)
     np.testing.assert_allclose(model.predict_interval(fresh, 0.8, groups=NEW), wanted, rtol=1e-5, atol=1e-5)
-    assert model.calibrating_groups() == len(set(bank.groups))
+    assert calibrating_groups(model.fitted_) == len(set(bank.groups))
     with pytest.warns(UserWarning, match="groups: expected those of the rows"):
         np.testing.assert_allclose(model.predict_interval(fresh, 0.8), wanted, rtol=1e-5, atol=1e-5)
 
@@ -69,7 +71,7 @@ def test_the_margin_is_a_quantile_of_groups(rows):
 def test_sets_of_classes_hold_rows_of_new_groups(settings, monkeypatch):
     asked = []
     for place in (
-        "vicinal.estimators.neighbors.cross_conformal_sets",
+        "vicinal.estimators.class_sets.cross_conformal_sets",
         "vicinal.calibration.classes.conformal_quantile",
     ):
         module, _, name = place.rpartition(".")
@@ -78,14 +80,14 @@ def test_sets_of_classes_hold_rows_of_new_groups(settings, monkeypatch):
     x, y, codes, fresh, truth = table(1, groups=30)
     model = NeighborClassifier(**settings).fit(x, np.digitize(y, [-1, 1]), groups=codes)
     sets = model.predict_set(fresh, 0.8, groups=NEW)
-    assert [len(set(one.tolist())) for one in asked] == [model.calibrating_groups()]
+    assert [len(set(one.tolist())) for one in asked] == [calibrating_groups(model.fitted_)]
     assert sets[np.arange(300), np.digitize(truth, [-1, 1])].mean() > 0.7
 
 
 def test_too_few_groups_rule_nothing_out_and_say_so(tmp_path):
     x, y, codes, fresh, _ = table(0, groups=12)
     model = NeighborRegressor(**NETWORK).fit(x, y, groups=codes)
-    count = model.calibrating_groups()
+    count = calibrating_groups(model.fitted_)
     assert not model.calibrates(0.9)
     assert model.calibrates(0.5)
     with pytest.warns(CalibrationWarning, match=f"coverage: expected at most .* with {count} groups that calibrate"):
@@ -95,12 +97,12 @@ def test_too_few_groups_rule_nothing_out_and_say_so(tmp_path):
     with pytest.raises(
         ValueError, match=f"with {count} calibration groups, got 0.9; ask for less, or fit on more groups"
     ):
-        model.check_calibrates(0.9)
+        check_calibrates(model.fitted_, 0.9)
     named = NeighborClassifier(**NETWORK).fit(x, y > 0, groups=codes)
     with pytest.warns(CalibrationWarning):
         assert named.predict_set(fresh, 0.9, groups=NEW).all()
     model.save(tmp_path / "model")
-    assert load_model(tmp_path / "model").calibrating_groups() == count
+    assert calibrating_groups(load_model(tmp_path / "model").fitted_) == count
 
 
 def test_a_group_for_every_row_changes_nothing_but_which_rows_calibrate():
@@ -109,5 +111,5 @@ def test_a_group_for_every_row_changes_nothing_but_which_rows_calibrate():
         alone = NeighborRegressor(**{**NETWORK, "validation_fraction": 0}).fit(x, y, groups=np.arange(len(y)))
     ends = alone.predict_interval(fresh, groups=NEW)
     codes = alone.bank_.store.group_codes
-    assert alone.calibrating_groups() == alone.calibrating_rows() == len(codes)
+    assert calibrating_groups(alone.fitted_) == calibrating_rows(alone.fitted_) == len(codes)
     assert np.isfinite(ends).all()

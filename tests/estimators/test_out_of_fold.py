@@ -7,10 +7,13 @@ import pandas as pd
 import pytest
 import torch
 
+from folds import of_folds
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.calibrating import calibrating_rows
+from vicinal.estimators.fold_readout import tried_out_of_fold
 from vicinal.estimators.out_of_fold import fold_predictions
-from vicinal.estimators.readout import NOISES, SCALES, tried_out_of_fold
-from vicinal.heads import Kriging
+from vicinal.estimators.readout import NOISES, SCALES
+from vicinal.heads import NONA, Ensemble, Kriging
 from vicinal.heads.folds import FoldMembers
 
 SETTINGS = {
@@ -49,11 +52,11 @@ def classifier():
 
 def test_what_a_choice_flatters_itself_by_is_told_fold_by_fold():
     generator = torch.Generator().manual_seed(2)
-    bank = torch.rand(90, 4, generator=generator, dtype=torch.float64)
+    bank = torch.rand(90, 4, generator=generator).double()
     labels = (5 * bank[:, 0]).sin() + torch.randn(90, generator=generator, dtype=torch.float64) / 4
     folds = torch.arange(90) // 30
     head = Kriging(8, convex=False)
-    choice = tried_out_of_fold(FoldMembers(head, 4, 3), bank, labels, folds, None, mass=torch.ones(len(bank))).choice()
+    choice = tried_out_of_fold(of_folds(bank, labels, folds, Ensemble([NONA() for _ in range(4)])), head).choice()
     unit = float(torch.pdist(bank).median())
     heads = [Kriging(8, scale=unit * scale, noise=noise, convex=False) for scale in SCALES for noise in NOISES]
     with torch.no_grad():
@@ -127,7 +130,7 @@ def test_all_members_gain_on_new_rows_what_out_of_fold_rows_tell(model, other):
         ids, said = one.out_of_fold_predictions()
         share = one.out_of_fold_error() / np.mean((said - y[ids]) ** 2)
         queries = torch.from_numpy(one.embed(fresh)).double()
-        single = fold_predictions(one.fitted_, queries, one.bank_.identity(ids=None, groups=None)).double()
+        single = fold_predictions(one.fitted_, queries, {"ids": None, "groups": None}).double()
         single = one.fitted_.in_label_units(single).numpy()
         new = np.mean((one.predict(fresh) - truth) ** 2) / np.mean((single - truth[:, None]) ** 2)
         assert new < 0.97
@@ -161,8 +164,8 @@ def test_sets_of_classes_cover(classifier):
         *(lambda x, y: (x, np.digitize(y, [-0.7, 0.7])))(*table(240))
     )
     assert 0.8 < held_out.predict_set(x)[np.arange(1000), truth].mean() < 0.99
-    assert held_out.calibrating_rows() == 72
-    assert classifier.calibrating_rows() == 240
+    assert calibrating_rows(held_out.fitted_) == 72
+    assert calibrating_rows(classifier.fitted_) == 240
 
 
 def test_probabilities_out_of_fold_sum_to_one(classifier):

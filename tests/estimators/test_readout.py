@@ -10,6 +10,7 @@ import torch
 from references.tables import QUICK, table
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.attention import range_of
 from vicinal.estimators.readout import NOISES, PARTS, SCALES, choose_kriging
 from vicinal.heads import Kriging
 
@@ -124,7 +125,7 @@ def test_intervals_cover_and_are_wider_where_rows_are_far():
     far = frame.iloc[:1].assign(size=frame["size"].max() * 3)
     assert np.ptp(model.predict_interval(far), axis=1)[0] > 1.05 * np.median(widths)
     vectors = torch.from_numpy(np.concatenate([model.embed(each) for each in (frame[:1], far)]))
-    near, beyond = model._range(vectors, {"ids": None, "groups": None}, 0.9)[2].tolist()
+    near, beyond = range_of(model.fitted_, vectors, {"ids": None, "groups": None}, 0.9)[2].tolist()
     assert beyond > 1.05 * near
 
 
@@ -253,7 +254,7 @@ def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
         for told, prediction, group in zip(explained, one.predict(frame[:40], **keys), groups, strict=False):
             assert sum(n.contribution for n in told.neighbors) == pytest.approx(prediction)
             assert not {n.id for n in told.neighbors} & set(ids[groups == group])
-        one.near_bank().close()
+        one.fitted_.near.close()
 
 
 def save(model, folder):

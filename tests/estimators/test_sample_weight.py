@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from vicinal.estimators import ModelFolder, NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.intervals import margin, sized_misses
 from vicinal.heads import NONA, Ensemble
 from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings
 from vicinal.training.error import MeanError
@@ -134,7 +135,7 @@ def test_margins_are_weighted_quantiles_of_the_rows_held_out(plain):
     known = {"validation": np.arange(9)}
     heavy = NeighborRegressor(metric="kernel").fit(X, Y, sample_weight=weights, **known)
     place = heavy.calibration_.ids.tolist().index(at)
-    assert heavy._margin(0.4) == pytest.approx(float(heavy._misses(0.4)[place]))
+    assert margin(heavy.fitted_, 0.4) == pytest.approx(float(sized_misses(heavy.fitted_, 0.4)[1][place]))
 
 
 def test_a_row_of_weight_zero_is_not_there_and_that_is_said():

@@ -180,7 +180,7 @@ def test_an_index_is_made_of_the_encoder_that_is_chosen(folder):
     x, y = table()
     plain = model(folder, tune="auto", plan=PLAN).fit(x, y)
     indexed = model(folder, tune="auto", plan=PLAN, index="exact").fit(x, y)
-    assert indexed.near_bank() is not None
+    assert indexed.fitted_.near is not None
     np.testing.assert_allclose(indexed.predict(x), plain.predict(x), atol=1e-4)
 
 

@@ -153,7 +153,7 @@ def _trend_parts(
     return TrendParts(head.base[place] * known, columns, apart, slack, shared)
 
 
-def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]) -> tuple[Tensor, Tensor]:
+def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Predictions ``[b]`` of a kriging readout, and their deviations ``[b]`` up to one factor for all queries.
 
     Raises:
@@ -167,7 +167,7 @@ def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: dict
 
 
 def label_range(
-    model: FittedModel, queries: Tensor, query_identity: dict[str, Any], coverage: float
+    model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any], coverage: float
 ) -> tuple[Tensor, Tensor]:
     """The central range of the labels that each query attends to, on their scale: ``[b]`` and ``[b]``."""
     head, vectors = model.network.head, model.bank.vectors
@@ -176,6 +176,23 @@ def label_range(
     parts = model.query_blocks(queries, model.bank.identity(**query_identity), step)
     both = torch.cat([head_range(head, part, vectors, labels, coverage, identity) for part, identity in parts])
     return both[:, 0], both[:, 1]
+
+
+def range_of(
+    model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any], coverage: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Uncalibrated range of each query ``[b]``, on the scale of labels, and in which unit its margin counts."""
+    # few rows have no quantiles to speak of, but kriging has a deviation of its own
+    if weighs_locally(model.network.head):
+        summed, deviation = kriging_prediction(model, queries, query_identity)
+        prediction = model.on_label_scale(summed)
+        return prediction, prediction, deviation
+    prediction = model.on_label_scale(model.answer(queries, query_identity))
+    unit = torch.ones_like(prediction)
+    if not model.network.head.uses_bank:
+        return prediction, prediction, unit
+    low, high = label_range(model, queries, query_identity, coverage)
+    return *inward(model, prediction, low, high), unit
 
 
 def inward(model: FittedModel, prediction: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -239,11 +256,12 @@ def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, query_identi
     similarity = model.fitted_similarity()
     score = pair_score(similarity)
     if score_kernel(similarity).euclidean:
-        scores, places = _nearest_by_distance(model, queries, k, query_identity)
+        blocks = _nearest_by_distance(model, queries, k, query_identity)
     elif score is None or len(model.bank_) < LARGE:
-        scores, places = _nearest_of_all(model, queries, k, query_identity)
+        blocks = _nearest_of_all(model, queries, k, query_identity)
     else:
-        scores, places = _nearest_by_index(model, queries, k, query_identity, score)
+        blocks = _nearest_by_index(model, queries, k, query_identity, score)
+    scores, places = (torch.cat(each) for each in zip(*blocks, strict=True))
     short = (places < 0).any(dim=1)
     if bool(short.any()):
         row = int(short.nonzero()[0])
@@ -256,25 +274,22 @@ def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, query_identi
 
 def _nearest_by_distance(
     model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any]
-) -> tuple[Tensor, Tensor]:
-    """Scores and positions ``[n, k]``, best first; -1 where there are no more rows that a query may see."""
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scores and positions ``[b, k]`` of some queries, best first; -1 where a query may see no more rows."""
     bank, factors = model.bank_, score_kernel(model.fitted_similarity()).factors
     rooted = factors is not None and factors.rooted
-    blocks = []
     for part, part_identity in model.fitted_.query_blocks(queries, bank.identity(**query_identity), _QUERIES):
         squared, places = bank.nearest(part, k, part_identity)
         scores = -(squared.sqrt() if rooted else squared)
-        blocks.append((scores, places.masked_fill(squared == torch.inf, -1)))
-    return torch.cat([scores for scores, _ in blocks]), torch.cat([places for _, places in blocks])
+        yield scores, places.masked_fill(squared == torch.inf, -1)
 
 
 def _nearest_by_index(
     model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any], score: PairScore
-) -> tuple[Tensor, Tensor]:
+) -> Iterator[tuple[Tensor, Tensor]]:
     """The same by any similarity of this library."""
     store = model.bank_.store
     index = ExactIndex(store.dim, model.fitted_similarity(), bank=store)
-    blocks = []
     for start in range(0, len(queries), _QUERIES):
         part, part_identity = queries[start : start + _QUERIES], _part(query_identity, start, _QUERIES)
         hidden = store.hidden_keys(**part_identity) if any(v is not None for v in part_identity.values()) else None
@@ -283,16 +298,14 @@ def _nearest_by_index(
         rows = store.vectors_at(at.clamp(min=0).flatten()).double()
         scores = score(part.double()[lines], rows).reshape(at.shape).masked_fill(at < 0, -torch.inf)
         best = scores.sort(dim=1, descending=True, stable=True)
-        blocks.append((best.values, at.gather(1, best.indices)))
-    return torch.cat([scores for scores, _ in blocks]), torch.cat([places for _, places in blocks])
+        yield best.values, at.gather(1, best.indices)
 
 
 def _nearest_of_all(
     model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any]
-) -> tuple[Tensor, Tensor]:
+) -> Iterator[tuple[Tensor, Tensor]]:
     """The same from all scores."""
     bank, similarity = model.bank_, model.fitted_similarity()
-    blocks = []
     for part, part_identity in model.fitted_.query_blocks(queries, bank.identity(**query_identity)):
         with torch.no_grad():
             scores = similarity(part, bank.vectors)
@@ -301,8 +314,7 @@ def _nearest_of_all(
             scores = scores.masked_fill(~allowed, -torch.inf)
         best = scores.topk(k, dim=-1)
         seen = torch.ones_like(best.indices, dtype=torch.bool) if allowed is None else allowed.gather(1, best.indices)
-        blocks.append((best.values, best.indices.masked_fill(~seen, -1)))
-    return torch.cat([scores for scores, _ in blocks]), torch.cat([places for _, places in blocks])
+        yield best.values, best.indices.masked_fill(~seen, -1)
 
 
 def _part(identity: dict[str, Any], start: int, size: int) -> dict[str, Any]:

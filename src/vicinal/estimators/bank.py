@@ -153,8 +153,8 @@ class Bank:
         """Ids and groups of the rows at these positions, as queries of a bank have them."""
         return {"ids": self.ids[at.numpy()], "groups": None if self.groups is None else self.groups[at.numpy()]}
 
-    def of_target(self, place: int) -> Self:
-        """The same rows with one of their several targets as label ``[N]``; valid until a row changes."""
+    def of_target(self, place: int | None) -> Self:
+        """The same rows with one of their several targets as label ``[N]``, None: all; valid until a row changes."""
         bank = copy.copy(self)
         bank.__dict__ |= {"_target": place}
         return bank
@@ -255,8 +255,11 @@ class Bank:
         """Which of ``ids`` are in the bank: ``[n]``."""
         return self.store.positions(ids).numpy() >= 0
 
-    def take(self, positions: Ids, vectors: Tensor | None = None) -> Self:
-        """A bank of its own of the rows at ``positions``, in that order, with other ``vectors [n, d']`` if given."""
+    def take(self, positions: Ids, vectors: Tensor | None = None, *, cells: bool = True) -> Self:
+        """A bank of its own of the rows at ``positions``, in that order, with other ``vectors [n, d']`` if given.
+
+        Without ``cells`` it has nothing to show of them: predictions need none, and a table is slow to copy.
+        """
         at = torch.from_numpy(np.asarray(positions, dtype=np.int64))
         store, groups = self.store, self.store.groups
         vectors = store.vectors_at(at) if vectors is None else vectors.float()
@@ -268,11 +271,11 @@ class Bank:
             vectors,
             store.labels_at(at),
             groups=None if groups is None else groups[positions],
-            rows=store.rows_at(at),
+            rows=store.rows_at(at) if cells else None,
             folds=None if self.folds is None else self.folds[at].numpy(),
             weights=None if self.weights is None else self.weights[at].numpy(),
         )
-        return self.over(subset)
+        return self.over(subset).of_target(self._target)
 
     def add(
         self,

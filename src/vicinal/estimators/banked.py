@@ -1,8 +1,7 @@
 """What neighbor estimators do with the bank of a fit: search it, explain by it, change it, save and load it."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,50 +14,45 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.calibration.split import too_few
-from vicinal.core import CalibrationWarning, check_choice, listed, short
-from vicinal.core.checks import check_integer, warn_caller
+from vicinal.core import check_choice, listed, short
+from vicinal.core.checks import check_integer
 from vicinal.core.folders import kind_of
-from vicinal.core.identity import canonical_ids, shown
+from vicinal.core.identity import canonical_ids
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.adaptation import Adaptation
 from vicinal.estimators.attention import attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import Bank, check_known
+from vicinal.estimators.bank_changes import (
+    check_predicts,
+    labels_of,
+    removed,
+    weights_for,
+    with_labels,
+    with_rows,
+    without_rows,
+)
+from vicinal.estimators.calibrating import SHIFTED, calibrates, check_calibrates
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.explanation import Explanation, Explanations
 from vicinal.estimators.fitting import fit_network, with_index
-from vicinal.estimators.forgetting import forget_cells, rescale
 from vicinal.estimators.importance import importance_of
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
-from vicinal.estimators.label_codec import LabelCodec, label_frame
-from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
+from vicinal.estimators.label_codec import label_frame
 from vicinal.estimators.presets import settings_of
-from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.refined_search import Refinement, refined_search
 from vicinal.estimators.saving import facts_of, read_model, save_model
 from vicinal.estimators.search import SearchHits, query_table
-from vicinal.estimators.shift import Shift, shift_of, with_adaptation
+from vicinal.estimators.shift import Shift, shift_of, shift_of_labelled
 from vicinal.estimators.trials import leaderboard
 from vicinal.estimators.tuning import TunedEstimator
-from vicinal.heads.kinds import adjusts
-from vicinal.training.rows import spread
 
 if TYPE_CHECKING:
     from vicinal.report.summary import Summary
 
 CELLS = ("number", "category", "text")
 """Kinds of columns of which a bank has the cells themselves, and not what is shown of them."""
-
-WEIGHTS = (1.0, 3.0, 10.0, 30.0)
-"""As how many rows of the fit an added row may count."""
-
-WEIGHED = 400
-"""Added rows that the choice is made on, at most."""
-
-_CHECKED = 8
-"""Rows that are predicted after a change of the bank, at most, and as many of those that changed."""
 
 
 class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -151,21 +145,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         check_is_fitted(self, "bank_")
         model = self.fitted_
         model.fold_members()
-        positions = fold_positions(model)
-        predictions = model.in_label_units(out_of_fold(model, positions)).double()
+        positions = model.fold_positions()
+        predictions = model.in_label_units(model.out_of_fold(positions)).double()
         return self.bank_.ids[positions.numpy()], predictions.numpy()
-
-    def calibrating_rows(self) -> int:
-        """How many rows calibrate intervals or sets: see :meth:`calibrates` for which."""
-        forecasts = self.fitted_.forecasts
-        return len(forecasts[0]) if forecasts else len(self.rows_that_calibrate()[1])
-
-    def calibrating_groups(self) -> int | None:
-        """How many groups those rows are of; None of a model that was fitted without groups."""
-        codes = self.rows_that_calibrate()[3]
-        if codes is not None and self.fitted_.forecasts:
-            return self.calibrating_rows()  # forecasts hold one row a group
-        return None if codes is None else len(set(codes.tolist()))
 
     def calibrates(self, coverage: float) -> bool:
         """Whether enough rows calibrate for intervals or sets of this coverage, or enough groups where there are some.
@@ -173,37 +155,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         These are the rows that folds leave out, or those that were held out; for ``metric="kernel"`` with groups all
         rows, each predicted from other groups.
         """
-        groups = self.calibrating_groups()
-        count = self.calibrating_rows() if groups is None else groups
-        return bool(count and (count + 1) * coverage <= count + 1e-9)
-
-    def check_calibrates(self, coverage: float) -> None:
-        """Raise ValueError if too few groups calibrate for finite intervals of this coverage."""
-        groups = self.calibrating_groups()
-        if groups is not None and not self.calibrates(coverage):
-            raise too_few(coverage, groups / (groups + 1), groups, "groups")
-
-    def _promises(self, coverage: float) -> bool:
-        """The same for predictions, which without groups raise ValueError later; with groups a warning says it."""
-        groups = self.calibrating_groups()
-        if groups is None or self.calibrates(coverage):
-            return True
-        more = "hold out more of them, or fit with validation_fraction=0, which lets all of them calibrate"
-        warn_caller(
-            f"coverage: expected at most {groups / (groups + 1):.3f} with {groups} groups that calibrate, got "
-            f"{coverage}, so nothing is ruled out; ask for less, or {more}",
-            CalibrationWarning,
-        )
-        return False
-
-    def rows_that_calibrate(self) -> tuple[Bank, Tensor, dict[str, Ids | None], Tensor | None]:
-        """The bank whose rows calibrate, their positions ``[n]``, 4,096 at most, who they are, and codes of groups."""
-        grouped = self.bank_.grouped
-        of_all = self.folds_ is not None or self.network_.cross_fitted or (grouped and self.metric_ == "kernel")
-        rows = self.bank_ if of_all else self.calibration_
-        at = fold_positions(self.fitted_, MOST) if self.folds_ is not None else spread(len(rows), MOST)
-        codes = rows.store.group_codes
-        return rows, at, rows.who(at), None if codes is None else codes[at]
+        return calibrates(self.fitted_, coverage)
 
     @usual_settings()
     def explain(
@@ -239,7 +191,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
         query_identity = self._prediction_identity(len(queries), ids, groups)
-        model = self.opened()
+        model = self.fitted_
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
         for part in attended(model, queries, query_identity, k):
@@ -429,15 +381,17 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 raise ValueError(
                     f"adapt: expected a model of one number or class a row, with rows held out, got {reason}"
                 )
-        self.opened()
-        plain: Any = with_adaptation(self, None)
-        if y is not None:
-            if self.fitted_.codec.kind != "numbers" or self.bank_.grouped:
-                got = "groups" if self.fitted_.codec.kind == "numbers" else "classes"
-                raise ValueError(f"y: expected none for a model of {got}, got labels; adapt to the rows without them")
-            return plain.shift_of_labelled(X, y)  # type: ignore[no-any-return]
-        rows = plain.query_rows(X, look=False)
-        return shift_of(plain, rows.frame, rows.vectors)
+        if y is not None and (self.fitted_.codec.kind != "numbers" or self.bank_.grouped):
+            got = "groups" if self.fitted_.codec.kind == "numbers" else "classes"
+            raise ValueError(f"y: expected none for a model of {got}, got labels; adapt to the rows without them")
+        plain: Any = copy.copy(self)
+        plain.fitted_ = replace(self.fitted_, adaptation=None)
+        rows = plain.query_rows(X, look=y is not None)
+        if y is None:
+            return shift_of(plain.fitted_, rows.frame, rows.vectors, self.kinds_)
+        check_calibrates(plain.fitted_, SHIFTED)
+        labels = plain.fitted_.codec.take(y, len(rows.vectors))
+        return shift_of_labelled(labels, plain.predict(rows), plain.predict_interval(rows, SHIFTED))
 
     # Adding and forgetting rows.
 
@@ -469,56 +423,15 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             self.
         """
         frame, vectors = self.embedded_rows(X)
-        known = {"ids": ids, "groups": groups, "new_classes": new_classes}
-        with self._codec_stays():
-            names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
-            try:
-                self.check_predicts(names)
-            except BaseException:
-                near, keys = self.near_bank(), self.bank_.remove(names)
-                if near is not None:
-                    near.remove(keys)
-                raise
-        return self
-
-    @contextmanager
-    def _codec_stays(self) -> Iterator[None]:
-        """Inside, labels are taken; after an error nothing was, so that no class is new, and no end of labels."""
-        before = self.fitted_.codec
+        before, known = self.fitted_, {"ids": ids, "groups": groups, "new_classes": new_classes}
+        names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
         try:
-            yield
+            check_predicts(self.fitted_, names)
         except BaseException:
-            self._take_codec(before)
+            removed(before, names)
+            self.fitted_ = before
             raise
-
-    @usual_settings()
-    @torch.no_grad()
-    def check_predicts(self, ids: Any) -> None:
-        """Check that rows can still be predicted, now that the rows ``ids`` were added or relabelled.
-
-        A number far from all others can bring distances, or sums of labels, beyond what floats hold; every later
-        prediction would fail then, and nobody would know by what.
-
-        Raises:
-            ValueError: if those rows, or some that were there before, cannot be predicted.
-        """
-        if not hasattr(self, "predict") or not self.network_.head.uses_bank:
-            return
-        changed = self.bank_.store.positions(canonical_ids("ids", ids))
-        changed = changed[changed >= 0]
-        positions = torch.cat([changed[spread(len(changed), _CHECKED)], spread(len(self.bank_), _CHECKED)])
-        try:
-            model = self.opened()
-            said = model.answer(self.bank_.vectors[positions].double(), {"ids": None, "groups": None})
-            fine = bool(model.in_label_units(said).isfinite().all())
-        except (ValueError, RuntimeError, ArithmeticError):  # torch and numpy differ in what they say of it
-            fine = False
-        if not fine:
-            got = listed(canonical_ids("ids", ids).tolist())
-            raise ValueError(
-                f"ids: expected rows with which others can be predicted, got {got}, with which predictions are not "
-                "finite; correct their numbers or labels, or leave them out"
-            )
+        return self
 
     @usual_settings()
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
@@ -537,114 +450,30 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         groups: Any = None,
         new_classes: bool = False,
     ) -> Ids:
-        """Put rows into the bank whose embeddings are known; see :meth:`add`.
-
-        Args:
-            frame: the columns that the model reads.
-            vectors: ``[n, d]``, float32.
-            y: labels.
-            sample_weight: see :meth:`add`.
-            ids: see :meth:`add`.
-            groups: see :meth:`add`.
-            new_classes: see :meth:`add`.
-
-        Returns:
-            the ids ``[n]`` of those that were added.
-        """
+        """Put rows into the bank whose embeddings ``vectors [n, d]`` are known, and give their ids: see :meth:`add`."""
         if sample_weight is not None:
             if not hasattr(self, "predict"):
                 raise ValueError("sample_weight: expected none for a model that predicts nothing, got weights")
-            if isinstance(sample_weight, str):
-                check_choice("sample_weight", sample_weight, ("auto",))
-                sample_weight = self.weights_for(vectors, y, groups)
-            sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
+            sample_weight, rows = self.weighted_rows(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
-        with self._codec_stays():
-            if new_classes:
-                model = self.fitted_
-                self._take_codec(model.codec.with_new(y, len(frame), uses_bank=model.uses_bank))
-            return self._add_embedded(frame, vectors, y, ids, groups, sample_weight)
+        known = {"new_classes": new_classes}
+        self.fitted_, names = with_rows(self.fitted_, frame, vectors, y, ids, groups, sample_weight, **known)
+        return names
 
-    def _take_codec(self, codec: LabelCodec) -> None:
-        """Read labels by this codec from now on."""
-        self.fitted_ = replace(self.fitted_, codec=codec)
+    def weighted_rows(
+        self, weights: Any, frame: pd.DataFrame, vectors: Tensor, y: Any, ids: Any, groups: Any
+    ) -> tuple[Ids, list[Any]]:
+        """Weights of rows that are to be added, "auto" as numbers, and the rows that have some."""
+        if isinstance(weights, str):
+            check_choice("sample_weight", weights, ("auto",))
+            weights = self.weights_for(vectors, y, groups)
+        return with_weight(weights, frame, vectors, y, ids, groups)
 
     @usual_settings()
-    @torch.no_grad()
     def weights_for(self, vectors: Tensor, y: Any, groups: Any = None) -> Ids:
-        """How much rows should count that are to be added, ``[n]``, all the same, in the units of the fit.
-
-        As 1, 3, 10 or 30 rows of the fit: with which of these the new rows are predicted best from the bank and one
-        another, each without itself and its group, by at most 400 of them. It is 1 unless another is better by more
-        than a standard error of the difference.
-
-        Args:
-            vectors: their embeddings ``[n, d]``, of :meth:`embedded_rows`.
-            y: their labels, of classes that the model knows.
-            groups: their groups, if the model was fitted with groups.
-
-        Raises:
-            ValueError: for a model without neighbors.
-        """
+        """How much rows should count that are to be added ``[n]``: :func:`.bank_changes.weights_for`."""
         self.check_neighbor_head("sample_weight")
-        bank, count = self.bank_, len(vectors)
-        values = torch.from_numpy(np.array(self._known_labels(y, count), dtype=np.float64))
-        model = self.fitted_
-        labels, at = model.codec.as_predicted(values), spread(count, WEIGHED)
-        keys = torch.arange(len(bank) + count)
-        identity: dict[str, Any] = {"query_ids": keys[len(bank) + at], "bank_ids": keys}
-        if groups is not None and bank.groups is not None:
-            names = [*map(str, bank.groups.tolist()), *map(str, canonical_ids("groups", groups, count).tolist())]
-            codes = torch.from_numpy(np.unique(names, return_inverse=True)[1])
-            identity |= {"query_groups": codes[len(bank) + at], "bank_groups": codes}
-        rows = vectors[at].double(), torch.cat([bank.vectors, vectors]), torch.cat([model.bank_labels(), labels])
-        errors = []
-        for weight in WEIGHTS:
-            identity["bank_weight"] = torch.cat([bank.mass, torch.full((count,), weight).double()])
-            said = predicted_over(model.network, *rows, identity)
-            errors.append(model.codec.errors(said, labels[at]).double())
-        best = int(torch.stack(errors).mean(dim=1).argmin())
-        gain = errors[0] - errors[best]
-        sure = len(gain) > 1 and float(gain.mean()) > float(gain.std()) / len(gain) ** 0.5
-        return np.full(count, (WEIGHTS[best] if sure else 1.0) * self.weight_unit_)
-
-    def _add_embedded(
-        self, frame: pd.DataFrame, vectors: Tensor, y: Any, ids: Any, groups: Any, raw: Ids | None
-    ) -> Ids:
-        weights = None if raw is None else raw / self.weight_unit_
-        if weights is not None and bool((weights == 1).all()):
-            weights = None  # as all others, unless these have some
-        labels = self._known_labels(y, len(frame))
-        ids = self.next_ids(len(frame)) if ids is None else ids
-        new_ids = canonical_ids("ids", ids, len(frame), distinct=True)
-        new_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
-        held_out = new_ids[self.calibration_.has(new_ids) & ~self.bank_.has(new_ids)]  # of a model saved before 0.2
-        if len(held_out):
-            raise ValueError(
-                f"ids: expected ids of new rows, got {shown(held_out)}, held out for intervals; "
-                "forget it first, or give it another id"
-            )
-        near = self.near_bank()
-        values = torch.from_numpy(labels.astype(np.float64))
-        keys = self.bank_.add(new_ids, vectors, values, frame, new_groups, weights)
-        if near is not None:
-            try:
-                near.add(keys, vectors)
-            except BaseException:
-                self.bank_.remove(new_ids)
-                raise
-        return new_ids
-
-    def next_ids(self, rows: int) -> Ids:
-        """The ids ``[n]`` that new rows get which come with none: whole numbers above the highest in use.
-
-        Raises:
-            ValueError: if the model was fitted with ids that are texts.
-        """
-        used = np.concatenate([self.bank_.ids, self.calibration_.ids])
-        if used.dtype != np.int64:
-            raise ValueError("ids: expected one for each row, as the model was fitted with ids, got none")
-        return np.arange(int(used.max()) + 1, int(used.max()) + 1 + rows)
+        return weights_for(self.fitted_, vectors, y, groups)
 
     def relabel(self, ids: Iterable[Any], y: Any) -> Self:
         """Give rows that are there other labels; nothing is trained, and intervals follow. All of them or none.
@@ -662,23 +491,15 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         """
         check_is_fitted(self, "bank_")
         names = canonical_ids("ids", ids, distinct=True)
-        check_known(self.bank_, self.calibration_, names)
-        former = self.labels_of(names)
-        with self._codec_stays():
-            self._relabel(names, y)
-            try:
-                self.check_predicts(names)
-            except BaseException:
-                self._relabel(names, former)
-                raise
+        before, former = self.fitted_, labels_of(self.fitted_, names)
+        after = with_labels(before, names, y)
+        try:
+            check_predicts(after, names)
+        except BaseException:
+            with_labels(before, names, former)
+            raise
+        self.fitted_ = after
         return self
-
-    def _relabel(self, names: Ids, y: Any) -> None:
-        with self._codec_stays():
-            labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
-        for bank in self._banks():
-            there = bank.has(names)
-            bank.relabel(names[there], labels[torch.from_numpy(there)])
 
     def labels_of(self, ids: Iterable[Any]) -> list[Any]:
         """The labels of rows, as users give them: numbers, classes, or a list of classes for each row.
@@ -686,14 +507,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         Raises:
             ValueError: for an id that no row has.
         """
-        names = canonical_ids("ids", ids)
-        check_known(self.bank_, self.calibration_, names)
-        here, there = (bank.store.positions(names) for bank in self._banks())
-        labels = self.bank_.labels[here]
-        if (here < 0).any():
-            labels[here < 0] = self.calibration_.labels[there[here < 0]]
-        values = self.fitted_.codec.written(labels.numpy()) if len(names) else []
-        return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
+        return labels_of(self.fitted_, ids)
 
     def apply_change(self, change: Change) -> None:
         """Do what a record of the journal says, and remember that it is done.
@@ -715,8 +529,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             self.add_embedded(frame, vectors, change.labels, **known, new_classes=change.new_classes)
         elif change.what == "relabel":
             names = canonical_ids("ids", change.ids, distinct=True)
-            check_known(self.bank_, self.calibration_, names)
-            self._relabel(names, change.labels)
+            self.fitted_ = with_labels(self.fitted_, names, change.labels)
         elif change.what == "adapt":
             self.fitted_ = replace(self.fitted_, adaptation=change.adaptation)
         else:
@@ -764,7 +577,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         settings, encoder = settings_of(self), copy.deepcopy(self.table_encoder)
         with seeded(seed):
             trained = fit_network(rows, codec, encoder, settings, seed, self.network_, epochs)
-        self.fitted_ = replace(with_index(trained, settings), forecasts=self.fitted_.forecasts)
+        facts = {"forecasts": self.fitted_.forecasts, "weight_unit": self.weight_unit_}
+        self.fitted_ = with_index(trained, settings).with_facts(**facts)
         return self
 
     def check_trains_on(self, epochs: int) -> None:
@@ -844,10 +658,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             self.set_params(**before)
         self.fitted_ = replace(self.fitted_, forecasts=forecasts)  # the bank has no times, of which they were made
 
-    def _known_labels(self, y: Any, rows: int) -> Ids:
-        """Labels of rows that are added, as the bank keeps them."""
-        return self.fitted_.codec.take(y, rows)
-
     def forget(self, ids: Iterable[Any], *, deep: bool = False) -> Self:
         """Remove rows: later predictions and intervals are those of a bank that never had them.
 
@@ -884,41 +694,10 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             self._fit_again(left, held_out if len(held_out) else None)
             self.changes_ = changes.without(gone.tolist())
             return self
-        tables = [bank for bank in self._banks() if bank.store.columns is not None]
-        cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in tables]
         former = [label for name in gone for _, *both in self.changes_.relabels(name) for label in both]
-        labels = [*self.labels_of(gone), *former]
-        near = self.near_bank()
-        keys = self.bank_.remove(gone)
-        self.calibration_.remove(gone)
-        if near is not None:
-            near.remove(keys)
+        self.fitted_ = without_rows(self.fitted_, self.table_encoder, gone, former)
         self.changes_ = self.changes_.without(gone.tolist())
-        forget_cells(self.table_encoder, cells, [bank.rows for bank in tables if len(bank)])
-        self._forget_labels(labels)
         return self
-
-    def _banks(self) -> tuple[Bank, Bank]:
-        """All rows that it was given: those of the bank, and those held out (of old models not in the bank)."""
-        return self.bank_, self.calibration_
-
-    def _forget_labels(self, gone: list[Any]) -> None:
-        """Let go of what is fitted to single labels of rows that were forgotten, also to earlier ones."""
-        before, left = self.fitted_.codec, [bank.labels for bank in self._banks() if len(bank)]
-        codec = before.without(gone, left)
-        self._take_codec(codec)
-        head = self.network_.head
-        several = adjusts(head) and codec.targets is not None
-        if codec.kind == "numbers" and (several or not head.uses_bank):
-            old, new = (_label_ends(one) for one in (before, codec))
-            width = new[1] - new[0]
-            rescale(head, (old[1] - old[0]) / width, (old[0] - new[0]) / width)
-
-
-def _label_ends(codec: LabelCodec) -> tuple[Tensor, Tensor]:
-    """What a head without a bank has been trained to call 0 and 1, ``[T]`` each."""
-    low, high = (torch.as_tensor(end).double().reshape(-1) for end in codec.label_ends() or (0.0, 1.0))
-    return low, high
 
 
 def load_model(
@@ -946,15 +725,12 @@ def load_model(
         ValueError: if the folder is not a model, was damaged or edited, or is of a newer version (the message names the
             file); or if it names a path or an address that was not given again.
     """
-    if kind_of(Path(folder)) == "matcher":
+    readers = {"matcher": ("RowMatcher", "search searches"), "recommender": ("Recommender", "recommend uses")}
+    if (other := kind_of(Path(folder))) in readers:
+        name, command = readers[other]
         raise ValueError(
-            "model: expected the folder of a model that predicts labels, got that of a matcher; RowMatcher.load "
-            "reads it, and vicinal search searches it"
-        )
-    if kind_of(Path(folder)) == "recommender":
-        raise ValueError(
-            "model: expected the folder of a model that predicts labels, got that of a recommender; Recommender.load "
-            "reads it, and vicinal recommend uses it"
+            f"model: expected the folder of a model that predicts labels, got that of a {other}; {name}.load reads it, "
+            f"and vicinal {command} it"
         )
     model = read_model(folder, BankedEstimator.by_task, index=index, encoders=encoders, verify=verify)
     if not isinstance(model, BankedEstimator):

@@ -25,7 +25,6 @@ from vicinal.estimators.bank import Bank, embedded
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.fitted import FittedModel, Part, check_finite
 from vicinal.estimators.fitting import device_of, fit_on_scale, prepared, with_index
-from vicinal.estimators.indexing import NearBank, SavedNear, load_near
 from vicinal.estimators.inputs import (
     EmbeddedRows,
     HeldOut,
@@ -71,16 +70,9 @@ OF_COMMANDS = frozenset(
     {
         "add_embedded",
         "apply_change",
-        "attach_saved_index",
         "by_task",
-        "calibrating_coverage",
-        "calibrating_errors",
-        "calibrating_groups",
-        "calibrating_rows",
-        "check_calibrates",
         "check_folds",
         "check_neighbor_head",
-        "check_predicts",
         "check_trains_on",
         "embedded_rows",
         "fitted_similarity",
@@ -89,16 +81,11 @@ OF_COMMANDS = frozenset(
         "honest_error",
         "identity_of",
         "named_encoders",
-        "near_bank",
-        "next_ids",
-        "opened",
         "query_rows",
-        "rows_that_calibrate",
-        "shift_features",
-        "shift_names",
         "shift_of",
         "start_",
         "trained_by",
+        "weighted_rows",
     }
 )
 """Methods that commands and folders call, and nobody else: a list of what a model can do is shorter without them."""
@@ -128,6 +115,8 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     folds_ = Part[int | None]("folds")
     fold_heads_ = Part[Sequence[torch.nn.Module] | None]("fold_heads")
     metric_ = Part[str]("metric")
+    readout_ = Part[str]("readout")
+    weight_unit_ = Part[float]("weight_unit")
     classes_ = Part[Ids]("classes", of_codec=True)
     multilabel_ = Part[bool]("multilabel", of_codec=True)
     targets_ = Part[Sequence[str] | None]("targets", of_codec=True)
@@ -138,8 +127,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     plan_: TuningPlan | None = None
     form_: TableForm = TableForm()
     changes_: Changes = Changes()
-    weight_unit_: float = 1.0
-    _near_saved: SavedNear | None = None
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: X may be sparse; it is made dense."""
@@ -155,13 +142,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             if not name.startswith(("_", "set_")) and (fitted if computed else hasattr(self, name)):
                 shown.add(name)
         return sorted(shown - OF_COMMANDS - set(self.get_params(deep=False)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: the index of a loaded model is read first, so that the folder is needed no more."""
-        if hasattr(self, "fitted_"):
-            self.opened()
-        state: dict[str, Any] = super().__getstate__()
-        return state
 
     # What the tasks define.
 
@@ -200,13 +180,13 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             )
             held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
             values = torch.from_numpy(labels.astype(np.float64))
-            self.weight_unit_ = 1.0 if weights is None else float(weights.mean())
+            unit = 1.0 if weights is None else float(weights.mean())
             even = weights is None or bool((weights == weights[0]).all())
-            relative = None if even or weights is None else weights / self.weight_unit_
+            relative = None if even or weights is None else weights / unit
             attribute = None if self.fair is None else fair_groups(x, self.fair)
             rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
-            self.changes_, self._near_saved = Changes(), None
-            self.fitted_ = self._train(rows, codec, seed, encoder)
+            self.changes_ = Changes()
+            self.fitted_ = self._train(rows, codec, seed, encoder).with_facts(weight_unit=unit)
         if isinstance(name := getattr(y, "name", None), str) and name:
             self.notes_ = getattr(self, "notes_", {}) | {"target": name}
         return self
@@ -320,21 +300,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         ):
             if shared:
                 raise ValueError(f"validation_fraction: expected a share above 0 for {reason}, got 0")
-
-    def opened(self) -> FittedModel:
-        """The fitted model with its index; a saved one in a database is opened when it is first asked for."""
-        if self._near_saved is not None and self.index is not None:
-            near = load_near(self.index, self._near_saved, self.network_.head, self.bank_.store)
-            self.fitted_, self._near_saved = replace(self.fitted_, near=near), None
-        return self.fitted_
-
-    def near_bank(self) -> NearBank | None:
-        """The head over its index, or None without."""
-        return self.opened().near
-
-    def attach_saved_index(self, saved: SavedNear) -> None:
-        """Take the index of a saved model, which is read when it is first asked for."""
-        self._near_saved = saved
 
     def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
         """Prepared rows, those of frozen networks run once."""
@@ -451,11 +416,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         if weighs_locally(head):
             return resolve_similarity("squared_l2" if similarity == "squared_l2" else "l2")
         return resolve_similarity(getattr(head, "similarity", similarity))
-
-    @property
-    def readout_(self) -> str:
-        """How predictions are read out: "attention", "rows", "comparables" or "dense", whichever was fitted."""
-        return self.fitted_.readout
 
     def check_neighbor_head(self, name: str) -> None:
         """Raise ValueError, which begins with ``name``, if the head predicts without neighbors."""

@@ -103,7 +103,7 @@ def _answers(
     queries, store = torch.from_numpy(model.embed(table)), model.bank_.store
     codes = {name: code for code, name in enumerate(model.fitted_.codec.classes.tolist())}
     said = iter(predictions)
-    for part in attended(model.opened(), queries, identity, _LISTED):
+    for part in attended(model.fitted_, queries, identity, _LISTED):
         ids = store.ids_of_keys(store.keys[part.positions.clamp(min=0)].flatten()).reshape(part.positions.shape)
         for at, weights in enumerate(part.weights.tolist()):
             total, name = part.prediction[at], next(said)

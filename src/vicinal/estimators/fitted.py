@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +17,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
-from vicinal.estimators.readout import MOST, local_weights
+from vicinal.estimators.readout import LARGE, MOST, local_weights
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.trials import Trial
 from vicinal.heads.folds import FoldMembers
@@ -46,6 +45,7 @@ class Computed:
         margins: of intervals, by coverage.
         sizes: of errors, and by how much each calibrating row is missed, by coverage; 0 where it is the same for all.
         thresholds: at which each class is predicted.
+        folds: models of the members that leave out each fold, over the rows of the others.
         answer_thresholds: probabilities from which classes are predicted at all, by the promised error rate.
         targets: estimators of single targets.
         errors: of honest predictions, and the weights of their rows.
@@ -60,10 +60,15 @@ class Computed:
     thresholds: Ids | None = None
     answer_thresholds: dict[float, float] = field(default_factory=dict)
     targets: dict[str, Any] = field(default_factory=dict)
+    folds: dict[int, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None
-    left_out: tuple[Tensor, Tensor] | None = None
+    left_out: tuple[Tensor, Bank, Tensor] | None = None
     usual: Tensor | None = None
     searches: dict[str, Any] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: what is as large as the bank is computed again."""
+        return vars(self) | {"folds": {}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +90,7 @@ class FittedModel:
         fold_heads: by which rows are read out of fold, where readouts were chosen for each; None: the head.
         near: a kriging head over its index; None without one.
         learned: the kernel as its likelihood has it, which that of more rows may begin with; None for other metrics.
+        weight_unit: the weight that ``fit`` got which counts as one row.
         optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
         adaptation: to rows that differ from those of the fit; None: there was none.
         forecasts: how far off later rows were in fits to earlier ones, of each target; () without times.
@@ -102,6 +108,7 @@ class FittedModel:
     fold_heads: Sequence[nn.Module] | None = None
     near: NearBank | None = None
     learned: TableKernel | None = None
+    weight_unit: float = 1.0
     optimism: float = 1.0
     adaptation: Adaptation | None = None
     forecasts: tuple[Forecasts, ...] = ()
@@ -141,6 +148,8 @@ class FittedModel:
     @property
     def computed(self) -> Computed:
         """What was computed of the rows as they are; nothing, once they have changed, whoever did it."""
+        # models share banks, which change in place: what was computed is known by its rows, and by no mark that each
+        # who changes them would have to clear
         state = self.bank.state, self.held_out.state, self.network.head
         if not self._computed or self._computed[0].state != state:
             self._computed[:] = [Computed(state)]
@@ -296,23 +305,71 @@ class FittedModel:
             )
         return FoldMembers(self.network.head, self.members, self.folds, self.fold_heads)
 
+    def fold_positions(self, most: int | None = None) -> Tensor:
+        """Positions ``[n]`` of the rows that a fold leaves out, ``most`` of them spread evenly; None: all."""
+        folds = self.bank.folds
+        if folds is None:
+            return torch.zeros(0, dtype=torch.int64)
+        positions = (folds >= 0).nonzero()[:, 0]  # rows that were added later are in no fold
+        return positions if most is None else positions[spread(len(positions), most)]
+
+    def of_fold(self, fold: int) -> Self:
+        """The members that leave out a fold, over the rows of the others: a model that has seen no label of that fold.
+
+        So what any model says, its predictions and its ranges, is said out of fold as well.
+        """
+        folds = self.computed.folds
+        if fold in folds:
+            known: Self = folds[fold]
+            return known
+        members, bank = self.fold_members(), self.bank
+        others = (bank.folds != fold).nonzero()[:, 0].numpy()  # type: ignore[union-attr]  # there are folds
+        rows = bank.take(others, members.columns(fold, bank.vectors[others]), cells=False)
+        # an index finds rows of the fold, too, so the view has none
+        view = replace(self.with_head(members.part(fold)), bank=rows, near=None, folds=None, fold_heads=None)
+        if len(bank) < LARGE:  # together the views of all folds are nearly as large as the bank
+            folds[fold] = view
+        return view
+
+    @torch.no_grad()
+    def out_of_fold(self, positions: Tensor) -> Tensor:
+        """Predictions ``[n]`` or ``[n, K]`` of bank rows, in the head's units, by members that leave out their folds.
+
+        Args:
+            positions: ``[n]``, of rows that a fold leaves out.
+        """
+        members, bank = self.fold_members(), self.bank
+        prediction = self.bank_labels()[:0]
+        for fold in range(members.folds):
+            at = (bank.folds[positions] == fold).nonzero()[:, 0]  # type: ignore[index]  # there are folds
+            if len(at):
+                rows, view = positions[at], self.of_fold(fold)
+                queries = members.columns(fold, bank.vectors[rows].double())
+                some = view.predict_embedded(queries, view.bank.identity(**bank.who(rows)))
+                prediction = prediction if len(prediction) else some.new_empty(len(positions), *some.shape[1:])
+                prediction[at] = some
+        return prediction
+
     @torch.no_grad()
     def honest_predictions(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of the fitted head for rows held out, or out of fold: of which bank, and where they stand.
 
         A cross-fitted metric has embedded all rows of the bank as if it had not seen their labels.
         """
-        bank, labels, codes = self.bank, self.bank_labels(), self.bank.store.group_codes
-        if self.folds is not None and bank.folds is not None:
-            at = spread(len(bank), 4 * MOST)
-            who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
-            who |= {} if bank.weights is None else {"bank_weight": bank.weights}
-            queries, of_queries = bank.vectors[at].double(), bank.folds[at]
-            prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
-            return prediction, bank, at
-        rows = bank if self.network.cross_fitted else self.held_out
-        at = spread(len(rows), MOST)
-        return self.predict_embedded(rows.vectors[at].double(), bank.identity(**rows.who(at))), rows, at
+        bank = self.bank
+        if self.folds is not None:
+            at = self.fold_positions(4 * MOST)
+            return self.out_of_fold(at), bank, at
+        return self.all_left_out() if self.network.cross_fitted else self.held_out_predictions()
+
+    def held_out_predictions(self) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of rows held out, 1,024 at most, of which bank, and where they stand."""
+        return self.left_out(self.held_out, spread(len(self.held_out), MOST))
+
+    @torch.no_grad()
+    def left_out(self, rows: Bank, at: Tensor) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of rows at these places of a bank, each from all others, the bank, and the places."""
+        return self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at))), rows, at
 
     @property
     def honest_errors(self) -> tuple[Tensor, Tensor]:
@@ -333,12 +390,6 @@ class FittedModel:
             return self.honest_errors
         return self._errors_of(*self.held_out_predictions())
 
-    @torch.no_grad()
-    def held_out_predictions(self) -> tuple[Tensor, Bank, Tensor]:
-        """Predictions of rows held out, 1,024 at most, of which bank, and where they stand."""
-        rows, at = self.held_out, spread(len(self.held_out), MOST)
-        return self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at))), rows, at
-
     def surely_below(self, other: Self, *, of_all: bool = False) -> bool:
         """Whether errors of the rows held out are below those of another model by more than the standard error of that.
 
@@ -352,25 +403,19 @@ class FittedModel:
         spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
         return bool(gain > spread_of_rows.sqrt())
 
-    def left_out(self, positions: Ids, most: int = MOST) -> tuple[Tensor, Tensor]:
-        """Predictions of some of these rows of the bank, each from all others, and where these rows stand."""
-        at, bank = torch.from_numpy(positions[spread(len(positions), most).numpy()]), self.bank
-        return self.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at))), at
-
     def error_at(self, positions: Ids) -> float:
-        """Mean error, as training sees labels, of these predictions."""
-        predicted, at = self.left_out(positions)
+        """Mean error, as training sees labels, of rows of the bank at these places, each predicted from all others."""
+        said, bank, at = self.left_out(self.bank, torch.from_numpy(positions[spread(len(positions), MOST).numpy()]))
         unit = self.codec.unit()
-        errors = self.codec.errors(predicted / unit, self.bank_labels()[at] / unit)
-        return weighted_mean(errors, self.bank.mass[at].to(errors))
+        errors = self.codec.errors(said / unit, self.bank_labels()[at] / unit)
+        return weighted_mean(errors, bank.mass[at].to(errors))
 
     def all_left_out(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of rows spread over the bank, each from all others, the bank, and where they stand in it."""
         computed = self.computed
         if computed.left_out is None:
-            computed.left_out = self.left_out(np.arange(len(self.bank)))
-        said, at = computed.left_out
-        return said, self.bank, at
+            computed.left_out = self.left_out(self.bank, spread(len(self.bank), MOST))
+        return computed.left_out
 
     def errors_of_all(self) -> tuple[Tensor, Tensor]:
         """Errors ``[b]`` of these predictions, and the weights of the rows."""
@@ -473,7 +518,7 @@ def weighted_mean(errors: Tensor, mass: Tensor) -> float:
 
 def check_finite(what: str, values: Tensor) -> None:
     """Raise ValueError if some of ``values [n, ...]`` are not finite, by weights or numbers in X that are too large."""
-    bad = ~values.isfinite().reshape(len(values), -1).all(dim=1)
+    bad = ~values.isfinite().unsqueeze(-1).flatten(1).all(dim=1)
     if bool(bad.any()):
         row = int(bad.nonzero()[0])
         raise ValueError(f"X: expected finite {what} by this model, got NaN or infinity for the row at {row}")

@@ -23,7 +23,7 @@ from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
-from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
+from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
 from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
@@ -41,7 +41,7 @@ from vicinal.estimators.kernel_metric import (
 )
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.network import make_kriging, make_network, training_settings
-from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging, tried_out_of_fold
+from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import (
     boosted_network,
@@ -50,7 +50,6 @@ from vicinal.estimators.tree_metric import (
     trend_head,
 )
 from vicinal.heads import Kriging
-from vicinal.heads.folds import FoldMembers
 from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
@@ -348,16 +347,12 @@ def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> F
     compared = settings["readout"] == "auto" and settings["index"] is None and len(model.bank) <= COMPARED
     (head, optimism), tried = _chosen(model, kriging)
     chosen = model.with_head(head)
+    # attention is one readout, kriging the luckiest of many: its error is told as high as on rows that did not choose
     if compared and model.honest_error() < optimism * chosen.honest_error():
         chosen = model
-    bank = model.bank
-    if tried is None or bank.folds is None:
+    if tried is None:
         return chosen
-    others = bank.store.group_codes, bank.mass, model.codec.targets is not None
-    rows = FoldRows(bank.vectors, model.bank_labels(), bank.folds, *others)
-    members = FoldMembers(kriging, model.members, model.fold_members().folds)
-    heads = readouts_by_fold(members, model.network.head if compared else None, tried, rows)
-    return replace(chosen, fold_heads=heads)
+    return replace(chosen, fold_heads=readouts_by_fold(model, tried, compared=compared))
 
 
 def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]:
@@ -367,9 +362,7 @@ def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]
     """
     bank, numbers = model.bank, model.codec.targets is not None
     if model.folds is not None:
-        members = FoldMembers(kriging, model.members, model.folds)
-        rows_of_bank = bank.vectors, model.bank_labels(), bank.folds, bank.store.group_codes
-        tried = tried_out_of_fold(members, *rows_of_bank, numbers=numbers, mass=bank.mass)
+        tried = tried_out_of_fold(model, kriging)
         return tried.choice(), tried
     rows = model.held_out
     identity = bank.identity(ids=rows.ids, groups=rows.groups)
@@ -488,7 +481,7 @@ def fit_trees(
 
 def _with_scale(model: FittedModel) -> LabelCodec:
     """The codec with the scale of scores of classes, from rows that are each predicted from the others."""
-    scores, at = model.left_out(np.arange(len(model.bank)), _CALIBRATED)
+    scores, _, at = model.left_out(model.bank, spread(len(model.bank), _CALIBRATED))
     known = model.bank_labels()[at], model.bank.mass[at]
     if model.metric == "kernel":
         fitted, scale = calibrate_scores(scores, *known), dict[str, Any](name="softmax")

@@ -5,15 +5,16 @@ rows, would be too low: of noise, it is the luckiest of 36 errors. So the rows o
 predicts them that never saw them when it chose.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from vicinal.estimators.readout import MOST, Tried, tried_out_of_fold
+from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.readout import MOST, Tried, candidates, errors_of
+from vicinal.heads import Kriging
 from vicinal.heads.folds import FoldMembers
-from vicinal.training.error import error_of
 from vicinal.training.rows import spread
 
 UNSEEN = 64
@@ -21,67 +22,57 @@ UNSEEN = 64
 part in the errors of its neighbors. Of more rows it is one of many, and each fold would cost as much as the choice."""
 
 
-class FoldRows(NamedTuple):
-    """The rows of a bank whose members are folds.
+@torch.no_grad()
+def tried_out_of_fold(model: FittedModel, kriging: Kriging, heads: Sequence[Kriging] | None = None) -> Tried:
+    """What a readout is chosen by where members are folds: each row is predicted by those that leave out its fold.
 
-    Attributes:
-        vectors: ``[N, M * d]``.
-        labels: ``[N]``, ``[N, K]`` or ``[N, T]``.
-        folds: ``[N]``.
-        groups: ``[N]``, or None.
-        mass: how many rows each counts as ``[N]``.
-        numbers: whether labels are several numbers a row.
+    Args:
+        model: whose members are folds.
+        kriging: whose other settings are kept.
+        heads: those that are tried; None: of all scales and noises.
     """
-
-    vectors: Tensor
-    labels: Tensor
-    folds: Tensor
-    groups: Tensor | None
-    mass: Tensor
-    numbers: bool
-
-    def tried(self, members: FoldMembers, unseen: int | None = None) -> Tried:
-        """See :func:`vicinal.estimators.readout.tried_out_of_fold`."""
-        known: Mapping[str, Any] = {"numbers": self.numbers, "mass": self.mass, "unseen": unseen}
-        return tried_out_of_fold(members, self.vectors, self.labels, self.folds, self.groups, **known)
-
-    def errors(self, members: FoldMembers, unseen: int | None = None) -> tuple[Tensor, Tensor]:
-        """Errors ``[n]`` of rows out of fold by their own heads, and their folds, without the fold ``unseen``."""
-        there = torch.ones_like(self.folds, dtype=torch.bool) if unseen is None else self.folds != unseen
-        vectors, labels, folds, groups, mass = (None if one is None else one[there] for one in self[:5])
-        if vectors is None or labels is None or folds is None or mass is None:
-            raise TypeError("rows: expected vectors, labels, folds and mass")
-        at = spread(len(vectors), 4 * MOST)
-        known = {"query_groups": None if groups is None else groups[at], "bank_groups": groups}
-        known |= {"bank_weight": mass} if bool((mass != 1).any()) else {}  # attention reads a plain bank in blocks
-        said = members.out_of_fold(vectors[at].double(), folds[at], vectors, labels, folds, **known)
-        error = error_of(said, labels[at].to(said), numbers=self.numbers).double()
-        return error * mass[at].to(error), folds[at]
+    members, bank, labels = model.fold_members(), model.bank, model.bank_labels()
+    # scales are in distances of all rows, which need no label: a fold that is left out chooses among the same heads
+    tried = candidates(kriging, bank.vectors) if heads is None else heads
+    chosen, each, codes = spread(len(bank), 4 * MOST), [], []
+    for fold in range(members.folds):
+        at = chosen[bank.folds[chosen] == fold]  # type: ignore[index]  # there are folds
+        if not len(at):
+            continue
+        rows = model.of_fold(fold)
+        parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
+        known = rows.bank.identity(ids=None, groups=bank.who(at)["groups"]) | {"bank_weight": rows.bank.mass}
+        queries, others = members.columns(fold, bank.vectors[at]), (rows.bank.vectors, rows.bank_labels())
+        numbers = model.codec.targets is not None
+        each.append(errors_of(parts, queries, labels[at], *others, known, bank.mass[at], numbers=numbers))
+        codes += [fold] * len(at)
+    error, shares = (torch.cat(some, dim=1) for some in zip(*each, strict=True))
+    return Tried(tried, error, shares, torch.tensor(codes))
 
 
 @torch.no_grad()
-def readouts_by_fold(
-    members: FoldMembers, attention: nn.Module | None, tried: Tried, rows: FoldRows
-) -> list[nn.Module]:
+def readouts_by_fold(model: FittedModel, tried: Tried, *, compared: bool) -> list[nn.Module]:
     """The head of each fold, as the other folds choose it.
 
     Args:
-        members: of the kriging head whose scale and noise are chosen.
-        attention: what it is compared with, or None.
-        tried: what was found for the choice by all folds.
-        rows: of the bank.
+        model: whose members are folds, read by attention.
+        tried: what was found for the choice of a kriging head by all folds.
+        compared: whether attention may be chosen, too.
     """
-    heads = list[nn.Module]()
-    apart = len(rows.folds) <= UNSEEN and members.folds > 2  # of two folds nothing would be left to predict from
-    others = None if attention is None else FoldMembers(attention, members.members, members.folds)
-    known = None if others is None or apart else rows.errors(others)
-    for fold in range(members.folds):
-        few = rows.tried(members, fold) if apart else tried.without(fold)
+    heads, folds = list[nn.Module](), model.fold_members().folds
+    apart = len(model.bank) <= UNSEEN and folds > 2  # of two folds nothing would be left to predict from
+    for fold in range(folds):
+        others = model
+        if apart:
+            left = (model.bank.folds != fold).nonzero()[:, 0].numpy()  # type: ignore[union-attr]  # there are folds
+            others = replace(model, bank=model.bank.take(left, cells=False))
+        few = tried_out_of_fold(others, tried.heads[0], tried.heads) if apart else tried.without(fold)
         head, optimism = few.choice()
         heads.append(head)
-        if attention is not None and others is not None:
-            error, codes = rows.errors(others, fold) if known is None else known
+        if compared:
+            error, mass = others.honest_errors
+            unseen = others.bank.folds[others.fold_positions(4 * MOST)] != fold  # type: ignore[index]  # likewise
             place = [id(one) for one in few.heads].index(id(head))
-            if float(error[codes != fold].sum()) < optimism * float(few.error[place].sum()):
-                heads[-1] = attention
+            if float((error * mass.to(error))[unseen].sum()) < optimism * float(few.error[place].sum()):
+                heads[-1] = model.network.head
     return heads

@@ -42,7 +42,8 @@ class NearBank:
     Args:
         head: sets how many rows are used, and their weights.
         store: the bank.
-        index: holds the rows of the bank under their keys; of similarity l2.
+        index: holds the rows of the bank under their keys, of similarity l2; or a saved index, which is opened when
+            it is first asked for: a database may be far away, and a model that only shows its rows needs none.
 
     >>> from vicinal.index import ExactIndex
     >>> bank = NeighborBank(1)
@@ -53,8 +54,19 @@ class NearBank:
     (5.24, [[5, 6]])
     """
 
-    def __init__(self, head: Kriging, store: NeighborBank, index: Index) -> None:
-        self.head, self.store, self.index = head, store, index
+    def __init__(self, head: Kriging, store: NeighborBank, index: "Index | SavedNear") -> None:
+        self.head, self.store, self._index = head, store, index
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: a saved index is opened first, so that the folder is needed no more."""
+        return vars(self) | {"_index": self.index}
+
+    @property
+    def index(self) -> Index:
+        """The index, open."""
+        if isinstance(self._index, SavedNear):
+            self._index = self._index.opened(self.store)
+        return self._index
 
     def __len__(self) -> int:
         return len(self.index)
@@ -133,6 +145,11 @@ def with_near(name: str, head: nn.Module, store: NeighborBank) -> NearBank | Non
             "which is not used; take readout='rows' to predict from the rows that an index finds"
         )
         return None
+    return NearBank(head, store, _filled(name, store))
+
+
+def _filled(name: str, store: NeighborBank) -> Index:
+    """A new index with all rows of a bank."""
     index, count = _started(name, store), len(store)
     if count and not is_bank(index):
         if isinstance(index, FaissIndex):
@@ -141,7 +158,7 @@ def with_near(name: str, head: nn.Module, store: NeighborBank) -> NearBank | Non
         for start in range(0, count, _STEP):
             part = torch.arange(start, min(start + _STEP, count))
             index.add(store.keys[part], store.vectors_at(part))
-    return NearBank(head, store, index)
+    return index
 
 
 def _started(name: Any, store: NeighborBank) -> Index:
@@ -159,36 +176,35 @@ class SavedNear:
     """An index that was saved and has not been opened yet.
 
     Attributes:
+        name: of the index.
         folder: of the model.
         sums: the checksums that it had when the model was loaded; another model may be there by now.
     """
 
+    name: str
     folder: Path
     sums: dict[str, str]
 
+    def opened(self, store: NeighborBank) -> Index:
+        """What :meth:`NearBank.save` wrote, if it has the rows of the bank.
 
-def load_near(name: str, saved: SavedNear, head: nn.Module, store: NeighborBank) -> NearBank | None:
-    """What :meth:`NearBank.save` wrote; None for attention, which earlier versions read over an index, too.
+        The bank is what counts: an index that has other rows than it, as a database that was changed and whose model
+        was not saved, is made again; so is one in a database whose folder was replaced, and one of another name, which
+        alone says what is opened.
+        """
 
-    The bank is what counts: an index that has other rows than it, as a database that was changed and whose model was
-    not saved, is made again; so is one in a database whose folder was replaced, and one of another name than ``name``,
-    which alone says what is opened.
-    """
-    if not weighs_locally(head):
-        return None
+        def read(folder: Path) -> Index | None:
+            if not folder.is_dir() or read_sums(folder) != self.sums:
+                return None
+            check_inside(folder, FOLDER)
+            return _load_index(self.name, _place(folder), store)
 
-    def read(folder: Path) -> Index | None:
-        if not folder.is_dir() or read_sums(folder) != saved.sums:
-            return None
-        check_inside(folder, FOLDER)
-        return _load_index(name, _place(folder), store)
-
-    index = read_whole(saved.folder, read)
-    if index is not None and len(index) == len(store) and index.has(store.keys[-_LATEST:].numpy()).all():
-        return NearBank(head, store, index)
-    if index is not None:
-        index.close()
-    return with_near(name, head, store)
+        index = read_whole(self.folder, read)
+        if index is not None and len(index) == len(store) and index.has(store.keys[-_LATEST:].numpy()).all():
+            return index
+        if index is not None:
+            index.close()
+        return _filled(self.name, store)
 
 
 def _place(folder: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,7 @@ class LabelCodec:
     targets: Sequence[str] | None = None
     multilabel: bool = False
     ends: tuple[Any, Any] = (0.0, 1.0)
+    predicts: ClassVar[bool] = True
 
     @property
     def kind(self) -> str:
@@ -109,6 +110,10 @@ class LabelCodec:
         names = self.classes.astype(object)  # Python's own texts and numbers
         return tuple(names[np.flatnonzero(label)].tolist()) if isinstance(label, list) else names[int(label)]
 
+    def growing(self, y: Any, rows: int, *, uses_bank: bool, new_classes: bool = False) -> Self:
+        """The codec that reads labels of rows that are to be added, whose classes may be new."""
+        return self.with_new(y, rows, uses_bank=uses_bank) if new_classes else self
+
     def with_new(self, y: Any, rows: int, *, uses_bank: bool) -> Self:
         """The codec with the classes of rows that are to be added, which a head that uses a bank predicts from."""
         if self.kind == "numbers":
@@ -118,6 +123,10 @@ class LabelCodec:
     def without(self, gone: list[Any], left: Sequence[Tensor]) -> Self:
         """The codec after rows were forgotten, which had the labels ``gone``, and ``left`` those of the other rows."""
         return self
+
+    def kept_places(self, left: Sequence[Tensor]) -> Ids | None:
+        """Places of the classes of ``left`` where all others go then; None: every class keeps its place."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,6 +352,7 @@ class LikenessCodec(LabelCodec):
     """
 
     several: bool = False
+    predicts: ClassVar[bool] = False
 
     def take(self, y: Any, rows: int) -> Ids:
         """Numbers ``[n]``, or places of classes, which are known."""
@@ -359,6 +369,20 @@ class LikenessCodec(LabelCodec):
         names, known = self._alike(y, rows)
         every = list(dict.fromkeys([*known.tolist(), *names.tolist()]))
         return self if len(every) == len(known) else replace(self, classes=np.array(every))
+
+    def growing(self, y: Any, rows: int, *, uses_bank: bool, new_classes: bool = False) -> Self:
+        """New classes need not be asked for: what is alike is learned for classes that no fit has seen."""
+        return super().growing(y, rows, uses_bank=uses_bank, new_classes=new_classes or self.kind == "classes")
+
+    def without(self, gone: list[Any], left: Sequence[Tensor]) -> Self:
+        """Without classes that no row has any more."""
+        places = self.kept_places(left)
+        return self if places is None else replace(self, classes=self.classes[places])
+
+    def kept_places(self, left: Sequence[Tensor]) -> Ids | None:
+        """Places of the classes that there are still."""
+        used = np.unique(np.concatenate([labels.numpy() for labels in left])).astype(np.int64)
+        return None if self.kind == "numbers" or len(used) == len(self.classes) else used
 
     def _alike(self, y: Any, rows: int) -> tuple[Ids, Ids]:
         """Classes ``[n]`` of rows and those that are known, both as texts unless both are whole numbers."""

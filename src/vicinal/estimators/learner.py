@@ -13,12 +13,10 @@ from torch import Tensor, nn
 from vicinal.core import check_choice, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.identity import canonical_ids
-from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
 from vicinal.encoders import EmbeddingCache, PrincipalProjector, TableEncoder
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.base import unchanged_on_error
 from vicinal.estimators.encoder_choice import installed_encoders
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.fitting import with_banks
@@ -146,8 +144,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         if y is None:
             raise ValueError("y: expected what makes rows alike, got None; requires y to be passed")
         self._check_settings()  # before the way that tunes by a plan, which is not for learners
-        with unchanged_on_error(self), shown(self.verbose):
-            return self._fit(X, y, ids, groups, validation)
+        return self._fit(X, y, ids, groups, validation)
 
     @usual_settings()
     def evaluate(self, X: Any, y: Any, *, groups: Any = None) -> "dict[str, Estimate]":
@@ -155,7 +152,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         from vicinal.evaluation.alike import alike_scores  # scipy's tests take a while to import
 
         vectors = torch.from_numpy(self.embed(X))
-        codes = copy.copy(self).as_known(y, len(vectors))
+        codes = self.as_known(y, len(vectors))
         known = (
             None if groups is None else np.unique(canonical_ids("groups", groups, len(vectors)), return_inverse=True)
         )
@@ -166,9 +163,9 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         return next(iter(self.evaluate(X, y).values())).value
 
     def as_known(self, y: Any, rows: int) -> Tensor:
-        """Labels as losses take them; new classes become known."""
-        codes = torch.from_numpy(self._known_labels(y, rows))
-        return self.fitted_.codec.as_predicted(codes)
+        """Labels as losses take them; new classes stand behind those of the model, which stays as it is."""
+        codec = self.fitted_.codec.growing(y, rows, uses_bank=True)
+        return codec.as_predicted(torch.from_numpy(codec.take(y, rows)))
 
     @usual_settings()
     def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> SearchHits:  # type: ignore[override]
@@ -258,22 +255,6 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         if len(classes) < 2:
             raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
         return LikenessCodec(classes=classes, several=self.labels_ == "several"), places.astype(np.float64)
-
-    def _forget_labels(self, gone: list[Any]) -> None:
-        """Let go of all classes that no row has any more."""
-        codec, banks = self.fitted_.codec, self._banks()
-        used = np.unique(np.concatenate([bank.labels.numpy() for bank in banks])).astype(np.int64)
-        if codec.kind == "numbers" or len(used) == len(codec.classes):
-            return
-        for bank in filter(len, banks):
-            bank.relabel(bank.ids, torch.from_numpy(np.searchsorted(used, bank.labels.numpy())))
-        self._take_codec(replace(codec, classes=codec.classes[used]))
-
-    def _known_labels(self, y: Any, rows: int) -> Ids:
-        """Labels of rows that are added, as the bank keeps them; classes that are new become known."""
-        if self.fitted_.codec.kind == "classes":
-            self._take_codec(self.fitted_.codec.with_new(y, rows, uses_bank=True))
-        return self.fitted_.codec.take(y, rows)
 
     def _choose_encoders(
         self,

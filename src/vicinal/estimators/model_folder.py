@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import check_choice, files
+from vicinal.core import files
 from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
+from vicinal.estimators.bank_changes import check_predicts, next_ids
 from vicinal.estimators.banked import BankedEstimator, load_model
-from vicinal.estimators.inputs import Ids, with_weight
+from vicinal.estimators.inputs import Ids
 from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name, vectors_as_text
 from vicinal.estimators.saving import CONFIG, shown_cell, write_model
 from vicinal.estimators.shift import Shift
@@ -115,12 +116,9 @@ class ModelFolder:
         with self._turn():
             if self.model is not embedded_by:  # another model may be there by now
                 frame, vectors = self.model.embedded_rows(X)
-            if isinstance(sample_weight, str):
-                check_choice("sample_weight", sample_weight, ("auto",))
-                sample_weight = self.model.weights_for(vectors, y, groups)
             if sample_weight is not None:
                 columns = frame, vectors, _plain(y), ids, groups
-                sample_weight, (frame, vectors, y, ids, groups) = with_weight(sample_weight, *columns)
+                sample_weight, (frame, vectors, y, ids, groups) = self.model.weighted_rows(sample_weight, *columns)
             kinds = self.model.kinds_
             names = self._new_ids(ids, len(frame))
             change = {
@@ -258,7 +256,7 @@ class ModelFolder:
     def _new_ids(self, ids: Any, rows: int) -> Ids:
         if ids is not None:
             return canonical_ids("ids", ids, rows, distinct=True)
-        return self.model.next_ids(rows)
+        return next_ids(self.model.fitted_, rows)
 
     def _change(self, change: Mapping[str, Any], who: str | None) -> Change:
         sequence = self.model.changes_.sequence + 1
@@ -269,7 +267,7 @@ class ModelFolder:
         """Do a change, first in memory, where it may be refused, then in the journal."""
         change = self._change(values, who)
         self.model.apply_change(change)
-        self.model.check_predicts(change.ids)
+        check_predicts(self.model.fitted_, change.ids)
         self._end = append_change(self.path, change, self._end)
         seen = self._look()
         if self._seen is None or seen[0] != self._seen[0]:

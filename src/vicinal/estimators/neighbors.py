@@ -2,63 +2,31 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from vicinal.calibration import (
-    ConformalClasses,
-    ErrorSize,
-    answering_threshold,
-    conformal_quantile,
-    cross_conformal_sets,
-    drawn_rows,
-    f1_thresholds,
-)
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between, check_integer
-from vicinal.core.progress import shown
 from vicinal.core.seeding import usual_settings
-from vicinal.estimators.adaptation import Adaptation
-from vicinal.estimators.attention import error_size, inward, kriging_prediction, label_range, range_features
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.base import unchanged_on_error
+from vicinal.estimators.calibrating import as_shares
+from vicinal.estimators.class_sets import class_sets, class_thresholds, threshold_of_answers
 from vicinal.estimators.fitted import Part
 from vicinal.estimators.forces import RowForces, row_forces
-from vicinal.estimators.forecasts import by_log, fit_in_time, widened
 from vicinal.estimators.inputs import Ids, as_series
+from vicinal.estimators.intervals import intervals_of
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, NumberCodec
 from vicinal.estimators.labels import read_classes
-from vicinal.estimators.out_of_fold import (
-    MOST,
-    cross_intervals,
-    ensemble_share,
-    fold_positions,
-    fold_predictions,
-    out_of_fold,
-)
+from vicinal.estimators.out_of_fold import ensemble_share
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.queries import of_ranked_queries
 from vicinal.estimators.several import is_multilabel
-from vicinal.estimators.shift import SHIFTED, Shift, adapted_mass, shift_of_errors, with_adaptation
 from vicinal.estimators.target_transform import TargetTransform
-from vicinal.heads import conformal_margin
 from vicinal.heads.kinds import weighs_locally
-from vicinal.training.rows import spread
-
-_SIZED = 1024
-"""Rows that tell how large errors of a kernel are, at most."""
-
-
-def _shares(prediction: Tensor) -> Ids:
-    """Predictions as probabilities: rows of float64 that sum to 1, but for rounding."""
-    shares = prediction.double()
-    return np.asarray((shares / shares.sum(dim=-1, keepdim=True)).numpy())
 
 
 def _level(cost: float | tuple[float, float]) -> float:
@@ -279,12 +247,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if queries is not None:
             rows = X, y, sample_weight, ids, queries
             (X, y, sample_weight, ids, groups), validation = of_ranked_queries(*rows, validation=validation)
-        with unchanged_on_error(self), shown(self.verbose):
-            if times is None:
-                return self._fit(X, y, ids, groups, validation, sample_weight)
-            known = {"ids": ids, "groups": groups, "sample_weight": sample_weight}
-            fit_in_time(self, X, y, times, validation, known)
-            return self
+        return self._fit(X, y, ids, groups, validation, sample_weight, times)
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: rows may have several numbers."""
@@ -317,7 +280,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         rows = self.query_rows(X, ids, groups)
         self.check_neighbor_head("forces")
-        model, identity = self.opened(), self._prediction_identity(len(rows.vectors), ids, groups)
+        model, identity = self.fitted_, self._prediction_identity(len(rows.vectors), ids, groups)
         labels = model.codec.as_predicted(torch.from_numpy(model.codec.take(y, len(rows.vectors))))
         return row_forces(model, rows.vectors, labels, identity, check_integer("k", k))
 
@@ -391,7 +354,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             return np.stack(
                 [self.of_target(name).predict(rows, **aim, cap=cap, **known) for name in self.targets_], axis=1
             )
-        model = self.opened()
+        model = self.fitted_
         prediction = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
         return np.asarray(model.in_label_units(prediction).numpy())
 
@@ -445,7 +408,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             raise ValueError(f"link: expected one of link, cost and quantile, got {listed(named) or 'none of them'}")
         if self.targets_ is not None:
             raise ValueError(f"{named[0]}: expected one target, got {listed(self.targets_)}; say of_target first")
-        model, head = self.opened(), self.network_.head
+        model, head = self.fitted_, self.network_.head
         signed = weighs_locally(head) and not head.convex
         if signed or not head.uses_bank:
             got = "weights of either sign (readout 'dense')" if signed else "a dense head, which has none"
@@ -546,159 +509,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.targets_ is not None:
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
-        model = self.fitted_
-        if model.adaptation is not None and model.adaptation.misses:
-            ends = with_adaptation(self, None).predict_intervals(rows, (SHIFTED,), **known)[SHIFTED]
-            misses = model.adaptation.misses
-            return {level: widened(ends, conformal_quantile(misses, level)) for level in coverages}
-        promised = [level for level in coverages if self._promises(level)]
-        intervals = {level: np.tile([-np.inf, np.inf], (len(rows.vectors), 1)) for level in coverages}
-        if model.forecasts:
-            plain, forecasts = copy.copy(self), model.forecasts[0]
-            plain.fitted_ = replace(model, forecasts=())
-            ends, log = plain.predict_intervals(rows, (SHIFTED,), **known)[SHIFTED], by_log(model)
-            return intervals | {level: widened(ends, forecasts.radius(level), log=log) for level in promised}
-        queries, excess = rows.vectors, rows.farthest()
-        query_identity = self._prediction_identity(len(queries), ids, groups)
-        if self.folds_ is not None:
-            identity = self.bank_.identity(**query_identity)
-            crossed = {level: cross_intervals(self.fitted_, queries, identity, level) for level in promised}
-            return intervals | {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
-        return intervals | self._split_intervals(queries, query_identity, promised, excess)
-
-    def shift_of_labelled(self, X: Any, y: Any) -> tuple[Shift, Adaptation | None]:
-        """Whether 90 % intervals fail for labelled rows, and the adaptation, which is not made: see :meth:`adapt`."""
-        self.check_calibrates(SHIFTED)
-        rows = self.query_rows(X)
-        labels = self.fitted_.codec.take(y, len(rows.vectors))
-        low, high = self.predict_interval(rows, SHIFTED).T
-        misses = np.abs(labels - (low + high) / 2) / np.maximum((high - low) / 2, 1e-12)
-        return shift_of_errors(misses, float(np.mean((self.predict(rows) - labels) ** 2)))
-
-    def _split_intervals(
-        self, queries: Tensor, identity: dict[str, Any], coverages: Sequence[float], excess: Tensor | None
-    ) -> dict[float, np.ndarray[Any, Any]]:
-        """Intervals ``[n, 2]`` by coverage whose margin is calibrated, of embedded queries."""
-        intervals, spans = {}, {}
-        for level in coverages:
-            margin = self._margin(level)
-            one = 0.0 if weighs_locally(self.network_.head) else level  # whose range is that of all levels
-            if one not in spans:
-                spans[one] = self._range(queries, identity, level)
-            low, high, unit = spans[one]
-            size = self._calibration(level)[0](range_features(low, high, unit))
-            widening = margin * unit * torch.from_numpy(size)
-            low, high = low - widening, high + widening
-            middle = (low + high) / 2
-            ends = torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1)
-            intervals[level] = self._in_units(self._widened(ends, excess))
-        return intervals
-
-    def _widened(self, ends: Tensor, excess: Tensor | None) -> Tensor:
-        r"""Ends ``[n, 2]`` of intervals of rows that lie ``excess [n]`` ranges of a column beyond what cells count as.
-
-        Each end goes the share $e / (1 + e)$ of its way to the limit of all predictions: half of it for a row one range
-        beyond, and a row infinitely far is only promised what any row is.
-        """
-        limits = self.fitted_.limited_transform().limits()
-        if excess is None or limits is None:
-            return ends
-        share = 1 - 1 / (1 + excess)
-        (low, high), (least, most) = ends.unbind(dim=1), limits
-        low, high = low + share * (torch.minimum(low, least) - low), high + share * (torch.maximum(high, most) - high)
-        return torch.stack([low, high], dim=1)
-
-    def _in_units(self, ends: Tensor) -> np.ndarray[Any, Any]:
-        """Ends ``[n, 2]`` of intervals in the units of the labels; those of logarithms keep to the limits, too."""
-        model = self.fitted_
-        base = model.codec.transform.base
-        scale = model.limited_transform() if base.name == "log" else base
-        return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
-
-    def _margin(self, coverage: float) -> float:
-        """By how much ranges are widened, from at most 4,096 rows; the same until the rows change."""
-        _, at, _, codes = self.rows_that_calibrate()
-        if len(at) == 0:
-            raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-        computed = self.fitted_.computed
-        if coverage not in computed.margins:
-            mass = adapted_mass(self)
-            computed.margins[coverage] = conformal_margin(self._misses(coverage), coverage, mass, codes)
-        return computed.margins[coverage]
-
-    def _misses(self, coverage: float) -> Tensor:
-        """By how much the range of each calibrating row misses its label ``[n]``, in units of its margin."""
-        return self._calibration(coverage)[1]
-
-    def _calibration(self, coverage: float) -> tuple[ErrorSize, Tensor]:
-        """The usual size of errors, and by how much the range of each calibrating row misses its label ``[n]``."""
-        rows, at, known, _ = self.rows_that_calibrate()
-        model, computed = self.fitted_, self.fitted_.computed
-        level = 0.0 if weighs_locally(model.network.head) else coverage  # whose range is that of all coverages
-        if level not in computed.sizes:
-            labels = model.codec.transform.base.forward(rows.labels[at])
-            low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
-            if self.metric_ == "kernel" and rows is not self.bank_:
-                size, sizes = self._sizes_by_all(rows.ids[at.numpy()], range_features(low, high, unit), coverage)
-            else:
-                size = error_size(labels, low, high, unit)
-                sizes = size.left_out
-            computed.sizes[level] = size, torch.maximum(low - labels, labels - high) / unit / torch.from_numpy(sizes)
-        return computed.sizes[level]
-
-    def _sizes_by_all(self, ids: Ids, features: Ids, coverage: float) -> tuple[ErrorSize, Ids]:
-        """Sizes by rows of the bank, as a kernel has few numbers that they could bend, and those ``[n]`` of ``ids``."""
-        bank, base = self.bank_, self.fitted_.codec.transform.base
-        at = spread(len(bank), _SIZED)
-        size = error_size(
-            base.forward(bank.labels[at]), *self._range(bank.vectors[at].double(), bank.who(at), coverage)
-        )
-        sizes, positions = size(features), bank.store.positions(ids)
-        place = torch.searchsorted(at, positions).clamp(max=len(at) - 1)
-        same = (at[place] == positions).numpy()
-        sizes[same] = size.left_out[place[same]]
-        return size, sizes
-
-    def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
-        """Prediction, and logarithm of the width of the range where rows were held out ``[n, 2]``; else ``[n, 1]``.
-
-        On the scale of the fit. Rows that a metric of folds has left out have wider ranges than new rows of their kind.
-        """
-        both = torch.from_numpy(range_features(*self._range(queries, identity, SHIFTED)))
-        both[:, 1] = both[:, 1].clamp(min=torch.finfo(torch.float64).tiny).log()
-        return both[:, :1] if self.network_.cross_fitted else both
-
-    def shift_names(self) -> list[str]:
-        """Names of the features that are tested for a shift: the prediction."""
-        return ["prediction"]
-
-    def calibrating_errors(self) -> Tensor:
-        """Squared error of each calibrating row ``[n]``."""
-        rows, at, known, _ = self.rows_that_calibrate()
-        model = self.opened()
-        said = model.in_label_units(model.answer(rows.vectors[at].double(), known)).double()
-        return (said - rows.labels[at]).square()
-
-    def calibrating_coverage(self, mass: Tensor) -> float | None:
-        """Share of the calibrating rows, by ``mass [n]``, within 90 % intervals; None if too few calibrate."""
-        if not self.calibrates(SHIFTED):
-            return None
-        inside = self._misses(SHIFTED) <= self._margin(SHIFTED)
-        return float((inside.double() @ mass) / mass.sum())
-
-    def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Uncalibrated range of each query, and in which unit its margin counts, on the scale of labels."""
-        model = self.opened()
-        if weighs_locally(model.network.head):
-            summed, deviation = kriging_prediction(model, queries, query_identity)
-            prediction = model.on_label_scale(summed)
-            return prediction, prediction, deviation
-        prediction = model.on_label_scale(model.answer(queries, query_identity))
-        unit = torch.ones_like(prediction)
-        if not model.network.head.uses_bank:
-            return prediction, prediction, unit
-        low, high = label_range(model, queries, query_identity, coverage)
-        return *inward(model, prediction, low, high), unit
+        identity = self._prediction_identity(len(rows.vectors), ids, groups)
+        return intervals_of(self.fitted_, rows.vectors, identity, coverages, rows.farthest())
 
     def of_target(self, name: str) -> "NeighborRegressor":
         """This model for one of several targets alone: what it predicts, explains, promises and is measured by.
@@ -720,7 +532,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         models = self.fitted_.computed.targets
         if name not in models:
             model = copy.copy(self)
-            model.fitted_ = self.opened().of_target(place)
+            model.fitted_ = self.fitted_.of_target(place)
             models[name] = model
         one: NeighborRegressor = models[name]
         return one
@@ -793,14 +605,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         For several classes a row, ``y`` is a list of classes for each row (empty for none), or 0 and 1 ``[n, K]`` as an
         array or a DataFrame, whose column names are the classes.
         """
-        if y is None:
-            raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
-        with unchanged_on_error(self), shown(self.verbose):
-            if times is None:
-                return self._fit(X, y, ids, groups, validation, sample_weight)
-            known = {"ids": ids, "groups": groups, "sample_weight": sample_weight}
-            fit_in_time(self, X, y, times, validation, known)
-            return self
+        return self._fit(X, y, ids, groups, validation, sample_weight, times)
 
     def partial_fit(
         self,
@@ -857,9 +662,9 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
         queries = self.query_rows(X, ids, groups).vectors
-        model = self.opened()
+        model = self.fitted_
         shares = model.in_label_units(model.answer(queries, self._prediction_identity(len(queries), ids, groups)))
-        return np.asarray(shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares))
+        return np.asarray(shares.double().clamp(0, 1).numpy() if self.multilabel_ else as_shares(shares))
 
     @usual_settings()
     def predict_set(
@@ -887,67 +692,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         queries = self.query_rows(X, ids, groups).vectors
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
-        query_identity = self._prediction_identity(len(queries), ids, groups)
-        if not self._promises(coverage):
-            return np.ones((len(queries), len(self.classes_)), dtype=bool)
-        model = self.opened()
-        known, truth, weights, own_groups = self._calibrating()
-        labels = truth.long().numpy()
-        if self.folds_ is None:
-            fitted = ConformalClasses(method, coverage=coverage, seed=0)
-            fitted.fit(_shares(known), labels, weights, own_groups)
-            return fitted.predict(_shares(model.in_label_units(model.answer(queries, query_identity))))
-        folds = self.bank_.folds
-        codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(model, MOST)].numpy()
-        shares = fold_predictions(model, queries, self.bank_.identity(**query_identity))
-        settings: dict[str, Any] = {"method": method, "weights": weights, "groups": own_groups}
-        return cross_conformal_sets(_shares(shares), _shares(known), labels, codes, coverage, **settings)
-
-    def _calibrating(self) -> tuple[Tensor, Tensor, Ids | None, Ids | None]:
-        """Honest predictions ``[n, K]`` of at most 4,096 rows, their labels, weights and codes of groups."""
-        model = self.opened()
-        if model.forecasts and not self.multilabel_:
-            said, truth = model.forecasts[0].of_classes(len(self.classes_))
-            if model.adaptation is None:
-                return said, truth, None, None
-            return (
-                model.adaptation.reweighed(said),
-                truth,
-                model.adaptation.calibrating_weights(said, truth).numpy(),
-                None,
-            )
-        rows, at, known, codes = self.rows_that_calibrate()
-        mass = adapted_mass(self) if self.folds_ is None else rows.weights
-        weights = None if mass is None else mass.numpy() if self.folds_ is None else mass[at].numpy()
-        own_groups = None if codes is None else codes.numpy()
-        if self.folds_ is not None:
-            return out_of_fold(self.fitted_, at), rows.labels[at], weights, own_groups
-        said = model.in_label_units(model.answer(rows.vectors[at].double(), known))
-        return said, rows.labels[at], weights, own_groups
-
-    def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
-        """Probabilities of classes ``[n, K]``."""
-        model = self.opened()
-        return torch.from_numpy(_shares(model.in_label_units(model.answer(queries, identity))))
-
-    def shift_names(self) -> list[str]:
-        """Names of these features, all of which are tested for a shift."""
-        return [f"probability of {short(name)}" for name in self.classes_.tolist()]
-
-    def calibrating_errors(self) -> Tensor:
-        """Whether the predicted class of each calibrating row is wrong ``[n]``."""
-        said, labels, _, _ = self._calibrating()
-        return (said.argmax(dim=1) != labels.long()).double()
-
-    def calibrating_coverage(self, mass: Tensor) -> float | None:
-        """Share of the calibrating rows, by ``mass [n]``, whose 90 % set has their class; None if too few calibrate."""
-        if not self.calibrates(SHIFTED):
-            return None
-        said, truth, weights, own_groups = self._calibrating()
-        sets = ConformalClasses("lac", coverage=SHIFTED, seed=0)
-        sets.fit(_shares(said), truth.long().numpy(), weights, own_groups)
-        inside = sets.predict(_shares(said))[np.arange(len(truth)), truth.long().numpy()]
-        return float((torch.from_numpy(inside).double() @ mass) / mass.sum())
+        return class_sets(self.fitted_, queries, self._prediction_identity(len(queries), ids, groups), coverage, method)
 
     @property
     @usual_settings()
@@ -959,14 +704,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """
         if not self.multilabel_:
             raise AttributeError("thresholds_: expected a model of several classes a row, got one of a class each")
-        computed = self.fitted_.computed
-        if computed.thresholds is None:
-            chosen = np.full(len(self.classes_), 0.5)
-            if self.calibrating_rows():
-                known, truth, weights, _ = self._calibrating()
-                chosen = f1_thresholds(known.double().numpy(), truth.numpy(), weights)
-            computed.thresholds = chosen
-        return computed.thresholds
+        return class_thresholds(self.fitted_)
 
     @usual_settings()
     def answering_threshold(self, abstain: float) -> float:
@@ -982,14 +720,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         check_between("abstain", abstain, 0, 1)
         if self.multilabel_:
             raise ValueError("abstain: expected a model of one class a row, got one of several")
-        thresholds = self.fitted_.computed.answer_thresholds
-        if abstain not in thresholds:
-            said, truth, weights, own_groups = self._calibrating()
-            at = drawn_rows(len(truth), weights, own_groups)
-            shares = _shares(said)[at]
-            wrong = shares.argmax(axis=1) != truth.numpy()[at]
-            thresholds[abstain] = answering_threshold(shares.max(axis=1, initial=0.0), wrong, abstain)
-        return thresholds[abstain]
+        return threshold_of_answers(self.fitted_, abstain)
 
     @usual_settings()
     def predict(

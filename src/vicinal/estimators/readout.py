@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from vicinal.estimators.bank import Bank
 from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity
-from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import weighs_locally
 from vicinal.heads.kriging import KrigingWeights, neighborhoods, solve_each
 from vicinal.heads.whole_bank import WholeBank
@@ -135,53 +134,10 @@ def choose_kriging(
     at = spread(len(queries), MOST)
     queries, truth = queries[at], truth[at]
     identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
-    tried, mass = _candidates(head, bank), mass[at]
+    tried, mass = candidates(head, bank), mass[at]
     errors = errors_of(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
     groups = identity.get("query_groups")
     return _choice(tried, *errors, parts=(torch.arange(len(queries)) if groups is None else groups) % PARTS)
-
-
-@torch.no_grad()
-def tried_out_of_fold(
-    members: FoldMembers,
-    bank: Tensor,
-    labels: Tensor,
-    folds: Tensor | None,
-    groups: Tensor | None,
-    *,
-    numbers: bool = False,
-    mass: Tensor,
-    unseen: int | None = None,
-) -> Tried:
-    """What the choice is made by where members are folds: each row is predicted by those that leave out its fold.
-
-    Args:
-        members: of a kriging head, whose other settings are kept.
-        bank: all rows, embedded ``[N, M * d]``.
-        labels: ``[N]``, ``[N, K]`` or ``[N, T]``.
-        folds: ``[N]``.
-        groups: ``[N]``, or None.
-        numbers: whether labels are several numbers a row.
-        mass: how many rows each counts as ``[N]``.
-        unseen: a fold whose rows are not there at all, neither predicted nor predicted from.
-    """
-    if folds is None or not weighs_locally(members.head):
-        raise TypeError("readout: expected a kriging head, and rows with folds")
-    tried = _candidates(members.head, bank)
-    each: list[tuple[Tensor, Tensor]] = []
-    chosen, codes = spread(len(bank), 4 * MOST), [fold for fold in range(members.folds) if fold != unseen]
-    for fold in codes:
-        queries = chosen[folds[chosen] == fold]
-        there = torch.ones_like(folds, dtype=torch.bool) if unseen is None else folds != unseen
-        identity = {"query_groups": None if groups is None else groups[queries]}
-        identity |= {"bank_groups": None if groups is None else groups[there], "bank_weight": mass[there]}
-        rows, known_labels, known = members.bank(fold, bank[there], labels[there], folds[there], identity)
-        parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
-        of_fold = members.columns(fold, bank[queries]), labels[queries]
-        each.append(errors_of(parts, *of_fold, rows, known_labels, known, mass[queries], numbers=numbers))
-    error, shares = (torch.cat(some, dim=1) for some in zip(*each, strict=True))
-    counts = torch.tensor([some.shape[1] for some, _ in each])
-    return Tried(tried, error, shares, torch.tensor(codes).repeat_interleave(counts))
 
 
 def _choice(tried: Sequence[Kriging], error: Tensor, shares: Tensor, *, parts: Tensor) -> Choice:
@@ -206,7 +162,7 @@ def _best(error: Tensor, shares: Tensor, *, convex: bool) -> int:
     return int(shares.masked_fill(error > (1 + TOLERANCE) * error.min(), -1).argmax())
 
 
-def _candidates(head: Kriging, bank: Tensor) -> list[Kriging]:
+def candidates(head: Kriging, bank: Tensor) -> list[Kriging]:
     """Heads of all scales and noises that are tried, scales in median distances of the bank's rows."""
     sample = bank[:: max(1, -(-len(bank) // MOST))].double()
     unit = float(torch.pdist(sample).median()) if len(sample) > 1 else 1.0

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from vicinal.encoders.kinds import is_gap, is_list
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.fitted import FittedModel
-from vicinal.estimators.indexing import SavedNear
+from vicinal.estimators.indexing import NearBank, SavedNear
 from vicinal.estimators.journal import Changes, read_changes, write_changes
 from vicinal.estimators.label_codec import ClassCodec, LabelCodec, LikenessCodec, NumberCodec
 from vicinal.estimators.network import check_readout
@@ -93,9 +94,8 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
     model.bank_.store.write(stage, _shown_rows(model, model.bank_))
     with staged_folder(stage / HELD_OUT, "bank") as folder:
         model.calibration_.store.write(folder, _shown_rows(model, model.calibration_))
-    near = model.near_bank()
-    if near is not None:
-        near.save(stage)
+    if model.fitted_.near is not None:
+        model.fitted_.near.save(stage)
     write_changes(stage, model.changes_)
 
 
@@ -107,28 +107,26 @@ def read_model(
     encoders: Mapping[str, str] | None = None,
     verify: bool = False,
 ) -> NeighborEstimator:
-    """The estimator saved in ``folder``: see :func:`vicinal.estimators.load_model`.
-
-    Args:
-        folder: as :func:`save_model` wrote it.
-        classes: what is made for each task.
-        index: see there, as for the others.
-        encoders: by column or kind.
-        verify: read and check a large bank whole.
-    """
+    """The estimator saved in ``folder``, of the class of its task: see :func:`vicinal.estimators.load_model`."""
     folder = local_path("model", folder)
     if folder.is_file():
         raise ValueError(
             f"model: expected a model folder, got the file {short_text(folder, ECHO)}; the model comes first and the "
             "table second, as in: vicinal predict MODEL DATA"
         )
-    model, sums = read_whole(folder, lambda place: _load_with_index(place, classes, index, encoders, verify=verify))
-    if model.index is not None and _in_database(model.index):
-        model.attach_saved_index(SavedNear(folder, sums))
+    model, sums = read_whole(folder, lambda place: _load_with_changes(place, classes, index, encoders, verify=verify))
+    if model.index is not None and _in_database(model.index):  # opened when it is asked for, and compared then
+        _attach_index(model, SavedNear(model.index, folder, sums))
     return model
 
 
-def _load_with_index(
+def _attach_index(model: NeighborEstimator, saved: SavedNear) -> None:
+    head = model.network_.head
+    if weighs_locally(head):  # attention was read over an index by earlier versions, too
+        model.fitted_ = replace(model.fitted_, near=NearBank(head, model.bank_.store, saved))
+
+
+def _load_with_changes(
     folder: Path,
     classes: Mapping[str, type[NeighborEstimator]],
     index: str | None,
@@ -139,8 +137,8 @@ def _load_with_index(
     """The model with the checksums of its folder; an index in files is read at once, as they may be replaced."""
     model, sums = _load(folder, classes, index, encoders, verify=verify), read_sums(folder)
     if model.index is not None and not _in_database(model.index):
-        model.attach_saved_index(SavedNear(folder, sums))
-        model.near_bank()
+        _attach_index(model, SavedNear(model.index, folder, sums))
+        _ = None if model.fitted_.near is None else model.fitted_.near.index
     changes, before = read_changes(folder)[0], model.changes_.sequence
     model.changes_ = Changes(before, 0, tuple(c for c in changes if c.sequence <= before and c.what != "add"))
     for change in changes:
@@ -184,7 +182,7 @@ def _load(
     if config.features is not None:
         model.feature_names_in_ = np.array(config.features, dtype=object)
     model.form_ = _former_form(config) if config.form is None else config.form
-    model.notes_, model.plan_, model.weight_unit_ = config.notes, config.plan, config.weight_unit
+    model.notes_, model.plan_ = config.notes, config.plan
     model.changes_ = Changes(config.sequence)
     with seeded():  # a model of the hub draws weights that it overwrites
         network, attention = read_network(folder / MODEL, config)
@@ -202,6 +200,7 @@ def _load(
         config.parameters.members,
         config.folds,
         fold_heads(config, attention),
+        weight_unit=config.weight_unit,
         adaptation=config.adaptation,
         forecasts=tuple(config.forecasts),
         trials=tuple(config.trials),

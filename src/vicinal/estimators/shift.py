@@ -1,18 +1,19 @@
 """Whether rows have shifted from those of a fit: tests by column, what is adapted, and a report."""
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from vicinal.calibration import ConformalClasses
 from vicinal.calibration.density_ratio import effective_rows
 from vicinal.calibration.split import conformal_quantile
+from vicinal.core import short
 from vicinal.core.checks import short_text
 from vicinal.data.cells import missing_cells
 from vicinal.encoders.numeric import is_dates, to_numbers
@@ -24,14 +25,13 @@ from vicinal.estimators.adaptation import (
     class_adaptation,
     ratio_adaptation,
 )
-from vicinal.estimators.bank import Bank
+from vicinal.estimators.calibrating import SHIFTED, as_shares, calibrates, honest_answers, rows_that_calibrate, said_of
+from vicinal.estimators.class_sets import calibrating_shares
 from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.intervals import margin, sized_misses
 
 LEVEL = 0.01
 """Chance of a shift that is none, over all columns and predictions together."""
-
-SHIFTED = 0.9
-"""Coverage that the report of an adaptation is about."""
 
 _LEVELS = 20
 """Levels of a category that are compared one by one."""
@@ -117,81 +117,86 @@ class Shift:
         return lines
 
 
-class Predictor(Protocol):
-    """What a model has to say of itself to be adapted."""
-
-    fitted_: FittedModel
-    bank_: Bank
-    kinds_: dict[str, Any]
-
-    def rows_that_calibrate(self) -> tuple[Bank, Tensor, dict[str, Any], Tensor | None]:
-        """Their bank, their positions in it ``[n]``, who they are, and codes of groups."""
-
-    def shift_features(self, queries: Tensor, identity: dict[str, Any]) -> Tensor:
-        """What the model says of embedded rows ``[n, p]``, by which populations are told apart."""
-
-    def shift_names(self) -> list[str]:
-        """Names of the first of these features, which are tested for a shift."""
-
-    def calibrating_errors(self) -> Tensor:
-        """Error of each calibrating row ``[n]``: squared, or whether its class is wrong."""
-
-    def calibrating_coverage(self, mass: Tensor) -> float | None:
-        """Share of the calibrating rows, by ``mass [n]``, within 90 % intervals or sets; None if too few calibrate."""
-
-
-_Model = TypeVar("_Model", bound=Predictor)
-
-
-def shift_of(model: Predictor, frame: pd.DataFrame, vectors: Tensor) -> tuple[Shift, Adaptation | None]:
+def shift_of(
+    model: FittedModel, frame: pd.DataFrame, vectors: Tensor, kinds: dict[str, Any]
+) -> tuple[Shift, Adaptation | None]:
     """How new rows have shifted from those of the fit, and the adaptation to them; the model stays as it is.
 
     Args:
         model: without an adaptation.
         frame: columns of the new rows.
         vectors: their embeddings ``[m, d]``.
+        kinds: of the columns.
     """
     check_new_rows(len(frame))
-    bank, at, who, _ = model.rows_that_calibrate()
+    bank, at, who, _ = rows_that_calibrate(model)
     labels, nobody = bank.labels[at], {"ids": None, "groups": None}
-    said = model.shift_features(bank.vectors[at].double(), who), model.shift_features(vectors, nobody)
-    tables = model.bank_.rows, frame, model.kinds_
-    columns = shifted_columns(*tables, said, model.shift_names())
+    said = said_of(model, bank.vectors[at].double(), who), said_of(model, vectors, nobody)
+    tables, names = (model.bank.rows, frame, kinds), model.codec.classes.tolist()
+    tested = [f"probability of {short(name)}" for name in names] or ["prediction"]
+    columns = shifted_columns(*tables, said, tested)
     if not columns:
         return Shift(len(frame), "none"), None
     adaptation = ratio_adaptation(*said)
-    if model.fitted_.codec.kind == "classes":
+    if names:
         by_class = class_adaptation(*said)
-        of_rows = by_class.calibrating_weights(said[0], model.bank_.labels).numpy()
+        of_rows = by_class.calibrating_weights(said[0], model.bank.labels).numpy()
         if by_class.lowers_log_loss(said[0], labels) and explained_by_classes(*numbers_of(*tables), of_rows):
             adaptation = by_class
     weights = adaptation.calibrating_weights(said[0], labels)
     effective, mass = check_effective(weights), bank.mass[at] * weights
-    adapted, share, names = with_adaptation(model, adaptation), mass / mass.sum(), model.fitted_.codec.classes.tolist()
+    adapted, share = replace(model, adaptation=adaptation), mass / mass.sum()
     shift = Shift(
         rows=len(frame),
         kind="classes" if adaptation.class_weights else "columns",
         columns=columns,
         effective_rows=effective,
         error="share wrong" if names else "mean squared error",
-        error_before=float(model.calibrating_errors() @ share),
-        error_after=float(adapted.calibrating_errors() @ share),
-        covered_before=model.calibrating_coverage(mass),
+        error_before=float(_errors(model) @ share),
+        error_after=float(_errors(adapted) @ share),
+        covered_before=_coverage(model, mass),
         shares=class_shares(said[0], adaptation, names),
     )
     return shift, adaptation
 
 
-def shift_of_errors(misses: Floats, squared_error: float) -> tuple[Shift, Adaptation | None]:
+def _errors(model: FittedModel) -> Tensor:
+    """Error of each calibrating row ``[n]``: squared, or whether the predicted class is wrong."""
+    if model.codec.kind == "numbers":
+        said, labels = honest_answers(model)
+        return (said.double() - labels).square()
+    said, labels, _, _ = calibrating_shares(model)
+    return (said.argmax(dim=1) != labels.long()).double()
+
+
+def _coverage(model: FittedModel, mass: Tensor) -> float | None:
+    """Share of the calibrating rows, by ``mass [n]``, within 90 % intervals or sets; None if too few calibrate."""
+    if not calibrates(model, SHIFTED):
+        return None
+    if model.codec.kind == "numbers":
+        inside = sized_misses(model, SHIFTED)[1] <= margin(model, SHIFTED)
+    else:
+        said, truth, weights, groups = calibrating_shares(model)
+        sets, labels = ConformalClasses("lac", coverage=SHIFTED, seed=0), truth.long().numpy()
+        sets.fit(as_shares(said), labels, weights, groups)
+        inside = torch.from_numpy(sets.predict(as_shares(said))[np.arange(len(labels)), labels])
+    return float((inside.double() @ mass) / mass.sum())
+
+
+def shift_of_labelled(labels: Floats, said: Floats, ends: Floats) -> tuple[Shift, Adaptation | None]:
     """Whether 90 % intervals fail for labelled rows, by a binomial test, and the adaptation to their errors.
 
     Args:
-        misses: see :class:`vicinal.estimators.adaptation.Adaptation`.
-        squared_error: mean of these rows.
+        labels: ``[m]``.
+        said: predictions ``[m]``.
+        ends: of intervals ``[m, 2]``.
     """
     from scipy.stats import binomtest  # slow to import
 
-    check_new_rows(len(misses))
+    check_new_rows(len(labels))
+    low, high = ends.T
+    misses = np.abs(labels - (low + high) / 2) / np.maximum((high - low) / 2, 1e-12)
+    squared_error = float(np.mean((said - labels) ** 2))
     covered = int((misses <= 1).sum())
     shift = Shift(
         len(misses), "none", (), 0.0, "mean squared error", squared_error, squared_error, covered / len(misses)
@@ -200,25 +205,6 @@ def shift_of_errors(misses: Floats, squared_error: float) -> tuple[Shift, Adapta
         return shift, None
     adaptation = Adaptation(rows=len(misses), misses=misses.tolist())
     return replace(shift, kind="errors", width=conformal_quantile(misses, SHIFTED)), adaptation
-
-
-def with_adaptation(model: _Model, adaptation: Adaptation | None) -> _Model:
-    """The same model with another adaptation, or without one."""
-    other = copy.copy(model)
-    other.fitted_ = replace(model.fitted_, adaptation=adaptation)
-    return other
-
-
-def adapted_mass(model: Predictor) -> Tensor | None:
-    """As how many rows each calibrating row counts ``[n]``; None: one each."""
-    rows, at, who, _ = model.rows_that_calibrate()
-    adaptation, codec = model.fitted_.adaptation, model.fitted_.codec
-    if adaptation is None or adaptation.misses:
-        return None if rows.weights is None else rows.weights[at]
-    plain = with_adaptation(model, None)
-    plain.fitted_ = replace(plain.fitted_, codec=replace(codec, transform=codec.transform.base))
-    features = plain.shift_features(rows.vectors[at].double(), who)
-    return rows.mass[at] * adaptation.calibrating_weights(features, rows.labels[at])
 
 
 def check_new_rows(count: int) -> None:

@@ -17,13 +17,14 @@ from sklearn.utils import check_random_state
 from vicinal.core import replaced_file
 from vicinal.core.checks import check_between
 from vicinal.core.identity import IdentityWarning
-from vicinal.core.progress import ending_in, time_left
+from vicinal.core.progress import ending_in, shown, time_left
 from vicinal.core.untrusted import read_settings
 from vicinal.data import LeakWarning
 from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.encoders.pretrained import ROWS_AT_ONCE
-from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.base import NeighborEstimator, unchanged_on_error
 from vicinal.estimators.fitting import device_of, with_index
+from vicinal.estimators.forecasts import fit_in_time
 from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
 from vicinal.estimators.kernel_metric import HOPELESS
 from vicinal.estimators.network import check_settings
@@ -58,26 +59,34 @@ class TunedEstimator(NeighborEstimator):
 
     _named: dict[str, str] | None = None  # encoders of the frozen fit, those that it chose among them
 
-    def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any = None) -> Self:
-        if weights is not None:
-            x = as_table("X", x)
-            x = x if hasattr(x, "__len__") else np.asarray(x)
-            count, ids = len(x), np.arange(len(x)) if ids is None else ids
-            weights, (x, y, ids, groups, left) = with_weight(weights, x, y, ids, groups, np.arange(count))
-            validation = positions_left(validation, left, count)
-            if (weights != weights[0]).any():
-                self._check_weighted()
-        plan = read_plan(self.plan)
-        tune = settings_of(self)["tune"]
-        if tune != "auto" and plan is not None and plan.tune != tune:
-            raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {tune!r}")
-        limit = math.inf if self.minutes is None else 60 * check_between("minutes", self.minutes, 0, math.inf)
-        with ending_in(limit):
-            if tune == "auto":
-                return self._tuned(plan, as_table("X", x), y, ids, groups, validation, weights)
-            super()._fit(x, y, ids, groups, validation, weights)
-        self.plan_ = plan
-        return self
+    def _fit(
+        self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any = None, times: Any = None
+    ) -> Self:
+        if y is None:
+            raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
+        with unchanged_on_error(self), shown(self.verbose):
+            if times is not None:
+                fit_in_time(self, x, y, times, validation, {"ids": ids, "groups": groups, "sample_weight": weights})
+                return self
+            if weights is not None:
+                x = as_table("X", x)
+                x = x if hasattr(x, "__len__") else np.asarray(x)
+                count, ids = len(x), np.arange(len(x)) if ids is None else ids
+                weights, (x, y, ids, groups, left) = with_weight(weights, x, y, ids, groups, np.arange(count))
+                validation = positions_left(validation, left, count)
+                if (weights != weights[0]).any():
+                    self._check_weighted()
+            plan = read_plan(self.plan)
+            tune = settings_of(self)["tune"]
+            if tune != "auto" and plan is not None and plan.tune != tune:
+                raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {tune!r}")
+            limit = math.inf if self.minutes is None else 60 * check_between("minutes", self.minutes, 0, math.inf)
+            with ending_in(limit):
+                if tune == "auto":
+                    return self._tuned(plan, as_table("X", x), y, ids, groups, validation, weights)
+                super()._fit(x, y, ids, groups, validation, weights)
+            self.plan_ = plan
+            return self
 
     def _tuned(
         self, plan: TuningPlan | None, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any
@@ -90,6 +99,7 @@ class TunedEstimator(NeighborEstimator):
         labelled |= {} if weights is None else {"sample_weight": weights}
         importlib.import_module("vicinal.training.fit")  # what it needs is imported here, so that no clock counts it
         started, self._named = time.perf_counter(), None
+        # first as published: that names the encoders, is what tuning has to beat, and tells how long a row takes
         frozen = chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
         self._named = frozen.named_encoders() or None
         pretrained = frozen.table_encoder.tunable

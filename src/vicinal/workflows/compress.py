@@ -11,6 +11,7 @@ from vicinal.core.identity import IdentityWarning
 from vicinal.core.seeding import seeded
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.calibrating import calibrating_rows
 from vicinal.estimators.compression import PLAIN, Cut, compressed, fewer_rows
 from vicinal.estimators.fitted import weighted_mean
 from vicinal.estimators.inputs import EmbeddedRows
@@ -100,8 +101,9 @@ def compress_model(
     shares = {"kept_rows": rows} if rows else {"kept_share": keep} | ({"kept_variance": variance} if variance else {})
     save_model(small, out, notes | {"compressed_from": folder.name} | shares)
     again = load_model(out, encoders=encoders)
-    if rows is not None and again.calibrating_rows() < model.calibrating_rows():
-        log(f"{again.calibrating_rows():,} rows calibrate intervals and sets now, {model.calibrating_rows():,} before")
+    now, before = (calibrating_rows(one.fitted_) for one in (again, model))
+    if rows is not None and now < before:
+        log(f"{now:,} rows calibrate intervals and sets now, {before:,} before")
     measured = [
         Weighed(
             _bytes(path),
@@ -110,7 +112,7 @@ def compress_model(
         )
         for path, one in ((folder, model), (out, again))
     ]
-    count = model.calibrating_rows() if rows is None else len(model.calibration_)
+    count = calibrating_rows(model.fitted_) if rows is None else len(model.calibration_)
     return Compressed(out, measured[0], measured[1], cuts, _error_name(model), count)
 
 

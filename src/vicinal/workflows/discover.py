@@ -24,7 +24,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import encoded
-from vicinal.estimators.out_of_fold import MOST, fold_positions
+from vicinal.estimators.out_of_fold import MOST
 from vicinal.report.discover import DiscoverRecord, FoundGroup, write_discover_page
 from vicinal.training.rows import spread
 from vicinal.workflows.opening import made_with
@@ -194,7 +194,7 @@ def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any
             trained = torch.from_numpy(np.flatnonzero(~rows.has(bank.ids)))
             chances = np.maximum(chances, _beside(model, bank, trained, scores)[0])
         return chances, count
-    members, at = model.fitted_.fold_members(), fold_positions(model.fitted_, MOST)
+    members, at = model.fitted_.fold_members(), model.fitted_.fold_positions(MOST)
     folds: Tensor = torch.zeros(0) if bank.folds is None else bank.folds
     above = np.zeros(len(queries))
     for fold in range(members.folds):

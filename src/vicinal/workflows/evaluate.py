@@ -17,6 +17,7 @@ from vicinal.data import find_duplicates
 from vicinal.data.sources import table_name
 from vicinal.data.table import Table, check_column, prepare_table, without_weightless
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
@@ -269,8 +270,8 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or model.calibrates(level))]
     if uncovered:
-        groups = model.calibrating_groups()
-        count, units = (model.calibrating_rows(), "rows") if groups is None else (groups, "groups")
+        groups = calibrating_groups(model.fitted_)
+        count, units = (calibrating_rows(model.fitted_), "rows") if groups is None else (groups, "groups")
         notes.append(
             f"{count} {units} calibrate: too few for {what} that cover {', '.join(uncovered)}, which "
             f"are not shown. Fit on more {units} for them."

@@ -15,6 +15,7 @@ from vicinal.core import ExtrapolationWarning, replaced_file
 from vicinal.core.checks import check_between, check_integer, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators.attention import nearest_rows
+from vicinal.estimators.calibrating import check_calibrates
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import nearness_by_column
@@ -167,7 +168,7 @@ class Explainer:
         if hasattr(self.model, "classes_"):
             return [None] * len(rows.vectors)
         try:
-            self.model.check_calibrates(self.coverage)
+            check_calibrates(self.model.fitted_, self.coverage)
             return list(map(tuple, self.model.predict_interval(rows, self.coverage, **identity).tolist()))
         except ValueError as wrong:  # too few rows or groups calibrate
             self.log(f"no interval: {wrong}")

@@ -18,7 +18,6 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.model_folder import ModelFolder
-from vicinal.estimators.out_of_fold import fold_positions, out_of_fold
 from vicinal.estimators.search import Hit, rows_of, search_rows, vectors_of
 from vicinal.evaluation import left_out_predictions, suspicion, wrong_classes, wrong_labels
 from vicinal.evaluation.audit import class_suspicion
@@ -438,7 +437,7 @@ class Explorer:
 
     def _without(self, names: Sequence[str]) -> BankedEstimator:
         """The model with a bank without these rows."""
-        if self.model.near_bank() is not None:
+        if self.model.fitted_.near is not None:
             raise ValueError("without: expected a model that reads its whole bank, got one with an index")
         bank, model = self.model.bank_, copy.copy(self.model)
         left = np.setdiff1d(np.arange(len(bank)), bank.store.positions(canonical_ids("ids", list(names))).numpy())
@@ -512,8 +511,8 @@ class Explorer:
         model, bank = self.model, self.model.bank_
         most = max(_LEAST, min(_DOUBTED, _PAIRS // len(bank)))
         if model.folds_ is not None:
-            at = fold_positions(model.fitted_, most)
-            said = out_of_fold(model.fitted_, at)
+            at = model.fitted_.fold_positions(most)
+            said = model.fitted_.out_of_fold(at)
         else:
             at = spread(len(bank), most)
             said = model.fitted_.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))

@@ -219,7 +219,7 @@ def _test_rows(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner) -> 
 def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test: Array) -> LearnRecord:
     part = opened.take(test)
     vectors = torch.from_numpy(model.transform(part["X"]))
-    labels = known_labels(model, part["y"])
+    labels = model.as_known(part["y"], len(part["y"]))
     groups = None
     if part["groups"] is not None:
         groups = torch.from_numpy(np.unique(part["groups"], return_inverse=True)[1])
@@ -262,15 +262,6 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
 
 
 _LOCAL = ("root", "cache_dir", "checkpoint_dir", "verbose", "logger", "columns", "form", "labels")
-
-
-def known_labels(model: EmbeddingLearner, labels: Any) -> Tensor:
-    """Labels of rows in the form for measures; new classes do not change the model."""
-    classes = getattr(model, "classes_", None)
-    known = model.as_known(labels, len(labels))
-    if classes is not None:
-        model.classes_ = classes
-    return known
 
 
 def _class_counts(model: EmbeddingLearner, test: Sequence[Any]) -> dict[str, int]:

@@ -23,6 +23,7 @@ from vicinal.encoders import (
     build_table_encoder,
 )
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.calibrating import calibrating_rows
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.out_of_fold import ensemble_share
@@ -114,7 +115,7 @@ def threshold_notes(model: BankedEstimator) -> list[str]:
     """For several classes per row, a note on how thresholds were chosen."""
     if not isinstance(model, NeighborClassifier) or not model.multilabel_:
         return []
-    rows = model.calibrating_rows()
+    rows = calibrating_rows(model.fitted_)
     return [
         f"Thresholds of F1 are those of the highest F1 on {rows:,} rows held out, each class's drawn to that of all "
         "classes together the more, the fewer rows have it."

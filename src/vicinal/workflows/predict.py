@@ -20,6 +20,7 @@ from vicinal.data.sources import root_of
 from vicinal.data.table import check_column
 from vicinal.data.target import SEPARATOR
 from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.calibrating import check_calibrates
 from vicinal.estimators.elements import element_counts
 from vicinal.estimators.explanation import Element, Explanation
 from vicinal.estimators.forecasts import seconds
@@ -355,7 +356,7 @@ def _answers(
     if coverage is not None:
         if classes is not None:
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
-        model.check_calibrates(coverage)
+        check_calibrates(model.fitted_, coverage)
         bounds = model.predict_interval(rows, coverage, **identity)
         columns |= _by_target(model, "low", bounds[..., 0]) | _by_target(model, "high", bounds[..., 1])
     ids = identity["ids"]
