@@ -76,6 +76,15 @@ def test_a_row_is_never_predicted_from_itself(model):
         np.testing.assert_allclose(rest.predict_proba(x[row : row + 1])[0], own[row], atol=1e-8)
 
 
+@pytest.mark.parametrize("metric", ["kernel", "trees"])
+def test_what_the_scale_was_found_by_are_the_predictions_of_the_others(metric):
+    x, y = wine()
+    fitted = NeighborClassifier(metric=metric, random_state=0).fit(x[:90], y[:90]).fitted_
+    said, _, at = fitted.all_left_out()
+    torch.testing.assert_close(said, fitted.left_out(np.arange(90))[0])
+    assert at.tolist() == list(range(90))
+
+
 def test_rows_come_go_and_change_at_once(model):
     x, y = wine()
     changed = NeighborClassifier(**KERNEL).fit(x[:130], y[:130])

@@ -79,6 +79,18 @@ def test_logistic_regression_minimizes_its_penalized_loss(monkeypatch):
     np.testing.assert_allclose(said, best[12:] - best[12:].mean(), atol=5e-3)
 
 
+@pytest.mark.parametrize("chosen_on", [4096, 60])
+def test_slopes_that_began_at_those_of_a_smaller_variance_are_those_of_their_own(monkeypatch, chosen_on):
+    x, _, folds = rows(120)
+    labels = torch.nn.functional.one_hot((x[:, 0] > 0.3).long() + (x[:, 1] > 0.5).long(), 3)
+    monkeypatch.setattr("vicinal.training.linear.CHOSEN_ON", chosen_on)
+    each = []
+    for strengths in ((1.0,), (0.001, 0.01, 0.1, 1.0, 1e-4)):
+        monkeypatch.setattr("vicinal.training.linear.STRENGTHS", strengths)
+        each.append(logistic_folds(x, labels, folds))
+    torch.testing.assert_close(each[0].slopes, each[1].slopes, atol=5e-3, rtol=5e-3)
+
+
 def test_a_class_that_a_fold_has_alone_is_rare_for_it():
     x, _, folds = rows()
     codes = (x[:, 0] > 0).long()

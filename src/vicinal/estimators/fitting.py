@@ -414,7 +414,7 @@ def fit_kernel(
     else:
         learned = fit_kernel_network(*learning, most, start)
     model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
-    model = replace(model, codec=_with_scale(model)) if classes else model
+    model = _with_scale(model) if classes else model
     if learned is not None:
         model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
     if learned is not None and settings["readout"] in ("auto", "comparables"):
@@ -474,15 +474,15 @@ def fit_trees(
     network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **known)
     model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "trees")
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
-    model = replace(model, codec=_with_scale(model)) if classes else model
+    model = _with_scale(model) if classes else model
     unit = codec.unit() ** 2
     return model.with_facts(history=TrainingHistory([error / unit], [model.honest_error() / unit]))
 
 
-def _with_scale(model: FittedModel) -> LabelCodec:
-    """The codec with the scale of scores of classes, from rows that are each predicted from the others."""
-    scores, _, at = model.left_out(model.bank, spread(len(model.bank), _CALIBRATED))
-    known = model.bank_labels()[at], model.bank.mass[at]
+def _with_scale(model: FittedModel) -> FittedModel:
+    """The model with the scale of scores of classes, from rows that are each predicted from the others."""
+    scores, bank, at = model.left_out(model.bank, spread(len(model.bank), _CALIBRATED))
+    known = model.bank_labels()[at], bank.mass[at]
     if model.metric == "kernel":
         fitted, scale = calibrate_scores(scores, *known), dict[str, Any](name="softmax")
     else:
@@ -491,4 +491,6 @@ def _with_scale(model: FittedModel) -> LabelCodec:
         floor = min(each, key=lambda one: each[one].loss)
         fitted, scale = each[floor], dict[str, Any](name="power", floor=floor)
     scale |= {"slope": fitted.slope, "biases": fitted.biases.tolist()}
-    return replace(model.codec, transform=TargetTransform.model_validate(scale))
+    scaled = replace(model, codec=replace(model.codec, transform=TargetTransform.model_validate(scale)))
+    scaled.computed.left_out = scores, bank, at  # no scale changes what the others say
+    return scaled

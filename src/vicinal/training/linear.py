@@ -1,6 +1,7 @@
 """Linear models of numbers or classes by folds: each row has one that has not seen its label."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,32 +104,45 @@ def logistic_folds(columns: Tensor, labels: Tensor, folds: Tensor, *, weights: T
     rows, codes = columns.double().numpy(), labels.argmax(dim=1)
     mass = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights.double()
 
-    def fitted(some: Tensor, strength: float) -> LinearFolds:
+    def fitted(some: Tensor, strength: float, models: Sequence[Any]) -> LinearFolds:
         each = []
-        for fold in range(int(folds.max()) + 1):
+        for fold, model in enumerate(models):
             at = some[folds[some] != fold].numpy()
-            each.append(_slopes(rows[at], codes.numpy()[at], labels.shape[1], strength, mass.numpy()[at]))
+            known = rows[at], codes.numpy()[at], labels.shape[1], mass.numpy()[at]
+            each.append(_slopes(model.set_params(C=strength), *known))
         return LinearFolds(*(torch.from_numpy(np.stack(parts)) for parts in zip(*each, strict=True)))
 
-    some, tried = spread(len(rows), CHOSEN_ON), dict[float, float]()
-    for number, strength in enumerate(STRENGTHS, start=1):
+    some, count = spread(len(rows), CHOSEN_ON), int(folds.max()) + 1
+    tried, best = list[float](), LinearFolds(labels, labels)
+    models, strength = _logistic_models(count), STRENGTHS[0]
+    for number, one in enumerate(STRENGTHS, start=1):
         report("slopes", number, len(STRENGTHS), "variances of slopes (or fewer)")
-        said = fitted(some, strength).predicted(columns[some], folds[some])
-        losses = torch.nn.functional.cross_entropy(said, codes[some], reduction="none")
-        tried[strength] = float((losses * mass[some]).sum() / mass[some].sum())
-        if tried[strength] > 1.1 * min(tried.values()) or time_left() <= 0:
+        lines = fitted(some, one, models)
+        losses = torch.nn.functional.cross_entropy(
+            lines.predicted(columns[some], folds[some]), codes[some], reduction="none"
+        )
+        tried.append(float((losses * mass[some]).sum() / mass[some].sum()))
+        if tried[-1] == min(tried):
+            best, strength = lines, one
+        if tried[-1] > 1.1 * min(tried) or time_left() <= 0:
             break  # the next would be worse, and take longer
-    return fitted(torch.arange(len(rows)), min(tried, key=lambda one: tried[one]))
+    return best if len(some) == len(rows) else fitted(torch.arange(len(rows)), strength, _logistic_models(count))
 
 
-def _slopes(rows: np.ndarray, codes: np.ndarray, classes: int, strength: float, mass: Any) -> tuple[Any, Any]:
+def _logistic_models(count: int) -> list[Any]:
+    """One for each fold; larger variances of slopes start at the slopes of smaller ones."""
+    from sklearn.linear_model import LogisticRegression  # slow to import, and only training needs it
+
+    return [LogisticRegression(max_iter=_STEPS, warm_start=True) for _ in range(count)]
+
+
+def _slopes(model: Any, rows: np.ndarray, codes: np.ndarray, classes: int, mass: Any) -> tuple[Any, Any]:
     """Slopes ``[K, p]`` and log-odds ``[K]`` at the center; a class without rows is as rare as half a row."""
     from sklearn.exceptions import ConvergenceWarning  # slow to import, and only training needs it
-    from sklearn.linear_model import LogisticRegression
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # slopes that are nearly there do as well
-        model = LogisticRegression(C=strength, max_iter=_STEPS).fit(rows, codes, sample_weight=mass)
+        model.fit(rows, codes, sample_weight=mass)
     slopes, starts = np.zeros((classes, rows.shape[1])), np.full(classes, -np.log(2.0 * len(rows)))
     there = model.classes_.astype(int)
     if len(there) == 2:
