@@ -263,6 +263,13 @@ def test_new_rows_are_linked_with_those_of_the_folder(capsys, tmp_path):
     links = pd.read_csv(tmp_path / "all-dedupe" / "links.csv")
     assert links.tail(3)["left name"].isin([names[3], names[100]]).all()
     assert len(RowMatcher.load(tmp_path / "all-dedupe").tables_.left) == 183
+    # A run that was killed behind the journal: the file is added once more, and its rows stand once.
+    clusters = pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet")
+    clusters.head(180).to_parquet(tmp_path / "all-dedupe" / "clusters.parquet", index=False)
+    assert run([*arguments, "--add", str(tmp_path / "new.csv")]) == 0
+    assert "nothing added: new.csv holds the rows that were added last" in capsys.readouterr().out
+    assert len(RowMatcher.load(tmp_path / "all-dedupe").tables_.left) == 183
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet"), clusters)
 
 
 def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path):

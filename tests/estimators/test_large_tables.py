@@ -15,7 +15,7 @@ ROWS, MATCHED = 400, 300
 def _large(monkeypatch):
     monkeypatch.setattr(match_tables, "LARGE", 100)
     monkeypatch.setattr(matching, "LARGE", 100)
-    monkeypatch.setattr(match_linkage, "_FOLLOWED", 1000)
+    monkeypatch.setattr(match_linkage, "_WEIGHED", 1000)
     monkeypatch.setattr(competition, "_MANY", 500)
 
 

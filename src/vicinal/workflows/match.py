@@ -145,12 +145,14 @@ class RowsAdded:
         links: of them, the surest first; see :meth:`vicinal.estimators.RowMatcher.add`.
         clusters: of each new row, and how many rows are in it now; None of two tables.
         before: links to rows of the other table that had one already; one-to-one allows one.
+        is_repeated: whether nothing was added, as these rows, without ids, were those added last.
     """
 
     count: int
     links: pd.DataFrame
     clusters: dict[Any, tuple[int, int]] | None
     before: int
+    is_repeated: bool = False
 
 
 def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda line: None) -> RowsAdded:
@@ -158,7 +160,8 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
 
     The rows and their links are written to the journal of the folder at once: after a kill at any point both are there
     or neither. ``links.parquet``, ``links.csv`` and ``clusters.parquet`` follow the journal, if need be at the next
-    call. Who adds to the same folder meanwhile waits. The report and the review tell of the match before.
+    call. Rows without ids that were added last are not added again, as a killed call may have done it. Who adds to the
+    same folder meanwhile waits. The report and the review tell of the match before.
 
     Args:
         folder: of the match.
@@ -176,24 +179,31 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
             matcher = RowMatcher.load(folder)
         files.clear(folder)
         old, _ = _follow_journal(folder, matcher)  # which a run that was killed may not have done
-        frame = _rows_to_add(source, matcher, to, log)
-        log("linking")
-        links = matcher.add(frame, to, durable=True)
+        frame, is_numbered = _rows_to_add(source, matcher, to, log)
+        done = matcher.journal_.just_added(to, frame.iloc[:, 1:]) if is_numbered and matcher.journal_ else None
+        if done is None:
+            log("linking")
+            links = matcher.add(frame, to, durable=True)
+        else:
+            links = pd.DataFrame(done.links or {}, columns=old.columns)
+            old = old[~old[to].isin(done.ids)]
         _, clusters = _follow_journal(folder, matcher)
     if clusters is None:
         other = "right" if to == "left" else "left"
-        return RowsAdded(len(frame), links, None, int(links[other].isin(old[other]).sum()))
+        return RowsAdded(len(frame), links, None, int(links[other].isin(old[other]).sum()), done is not None)
     sizes = clusters["cluster"].value_counts()
     new = ((row, cluster) for row, cluster in clusters.tail(len(frame)).itertuples(index=False))
-    return RowsAdded(len(frame), links, {row: (cluster, int(sizes[cluster])) for row, cluster in new}, 0)
+    named = {row: (cluster, int(sizes[cluster])) for row, cluster in new}
+    return RowsAdded(len(frame), links, named, 0, done is not None)
 
 
-def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> pd.DataFrame:
-    """New rows with the columns of their table, and numbered on where it has no ids."""
+def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[pd.DataFrame, bool]:
+    """New rows with the columns of their table, and whether they are numbered on, in front, as it has no ids."""
     number = 0 if to == "left" or matcher.tables_.is_single else -1
     table, name = matcher.tables_.tables[number], (matcher.id_left, matcher.id_right)[number]
     frame = read_table(source, ids=[name], log=log)
-    if name not in frame.columns and name in NUMBERS:
+    is_numbered = name not in frame.columns and name in NUMBERS
+    if is_numbered:
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
     frame = frame.rename(columns=same_columns(table.frame, frame.drop(columns=name, errors="ignore")))
     lost = [column for column in matcher.tables_.features.columns if column not in frame.columns]
@@ -202,7 +212,7 @@ def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> pd.Dat
             f"{short_text(source.name)}: expected the columns of {LINKED}, got none of {listed(lost, 200)}; name them "
             "alike, or add empty ones"
         )
-    return frame
+    return frame, is_numbered
 
 
 def _follow_journal(folder: Path, matcher: RowMatcher) -> tuple[pd.DataFrame, pd.DataFrame | None]:
