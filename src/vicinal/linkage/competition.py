@@ -86,9 +86,7 @@ class Competition:
     share: float = 1.0
 
     @classmethod
-    def of(
-        cls, pairs: Ids, rows: tuple[int, int], links: str, *, is_single: bool, share: float = 1.0
-    ) -> "Competition":
+    def of(cls, pairs: Ids, rows: tuple[int, int], links: str, *, is_single: bool, share: float = 1.0) -> "Competition":
         """Of ``links``: see :func:`partners`; that a left row has several partners at most is not known here."""
         left, right = (None, None) if is_single else partners(links)
         return cls(pairs, rows, (left == 1, right is not None), is_single, share)
