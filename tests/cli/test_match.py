@@ -277,6 +277,7 @@ def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path
     names = [f"{' '.join(random.choice(WORDS, 3))} {random.integers(10**4, 10**5)}" for _ in range(60)]
     days = pd.date_range("2020-01-01", periods=60)
     left = pd.DataFrame({"Name": names, "Day": days.strftime("%d.%m.%Y"), "Mail": [f"m{i}@x.org" for i in range(60)]})
+    left["Floor"] = 2
     right = pd.DataFrame({"mail": left["Mail"], "x": 1, "when": days.strftime("%Y-%m-%d"), "what": names})
     right.loc[7, "when"] = "2020-01-80"
     left.to_csv(tmp_path / "a.csv", index=False)
@@ -286,6 +287,7 @@ def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path
     output = capsys.readouterr()
     told = "Name = what, Day = when, Mail = mail"
     assert set(told.split(", ")) <= set(re.search(r"same: (.*);", " ".join(output.err.split())).group(1).split(", "))
+    assert "not compared: only a.csv has 'Floor'; only b.csv has 'x'" in " ".join(output.err.split())
     assert "missing" not in output.err
     links = pd.read_csv(tmp_path / "a-b-match" / "links.csv")
     assert (links["left"] + links["right"] == 61).all()

@@ -241,7 +241,7 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
     """The job with the columns of ids that the tables have, and the tables with the columns that are used."""
     left, id_left = _read(job.left, job.id_left, job, log)
     right, id_right = (None, id_left) if job.right is None else _read(job.right, job.id_right, job, log)
-    job = replace(job, id_left=id_left, id_right=id_right)
+    job, ids = replace(job, id_left=id_left, id_right=id_right), (id_left, id_right)
     names = [*left.columns, *([] if right is None else right.columns)]
     for option, chosen in (("use", job.use or ()), ("drop", job.drop)):
         for name in chosen:
@@ -259,7 +259,13 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
     if same:
         pairs = ", ".join(f"{one} = {other}" for other, one in same.items())
         log(f"columns of other names are taken for the same: {pairs}; to change that, rename or --drop them")
-    return job, left, right.rename(columns=same)
+    right = right.rename(columns=same)
+    sides = (left, right, job.left), (right, left, job.right or job.left)
+    alone = [(path.name, [name for name in one if name not in (*other, *ids)]) for one, other, path in sides]
+    if all(names for _, names in alone):
+        only = "; ".join(f"only {short_text(file)} has {listed(names, 100)}" for file, names in alone)
+        log(f"not compared: {only}. Columns that hold the same need the same name")
+    return job, left, right
 
 
 def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[pd.DataFrame, str]:
