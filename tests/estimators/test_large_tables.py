@@ -212,7 +212,7 @@ def test_pairs_of_no_odds_and_pairs_without_rivals_are_not_asked_again(monkeypat
     assert (exact < 0.9 / (1 + np.exp(-odds))).any()
 
 
-def test_what_follows_is_told_by_pairs_that_are_equal_in_a_column_and_not_by_candidates():
+def test_what_follows_is_told_by_pairs_that_are_equal_in_a_column_and_not_by_candidates(monkeypatch):
     random = np.random.default_rng(0)
     left, right = tables()
     letters = np.array(list("abcdefghijklmnop"))
@@ -223,6 +223,8 @@ def test_what_follows_is_told_by_pairs_that_are_equal_in_a_column_and_not_by_can
         table["color"] = random.choice(letters, len(table))
     model = RowMatcher().fit(left, right)
     assert model.linkage_.follows == {"area": "town"}
+    monkeypatch.setattr(match_linkage, "_DRAWN", 0)
+    assert RowMatcher().fit(left, right).linkage_.follows == {}
 
 
 def test_equal_pairs_are_drawn_from_all_that_are_equal_and_no_row_is_its_own():
