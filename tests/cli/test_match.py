@@ -263,6 +263,13 @@ def test_new_rows_are_linked_with_those_of_the_folder(capsys, tmp_path):
     links = pd.read_csv(tmp_path / "all-dedupe" / "links.csv")
     assert links.tail(3)["left name"].isin([names[3], names[100]]).all()
     assert len(RowMatcher.load(tmp_path / "all-dedupe").tables_.left) == 183
+    # A run that was killed behind the journal: the file is added once more, and its rows stand once.
+    clusters = pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet")
+    clusters.head(180).to_parquet(tmp_path / "all-dedupe" / "clusters.parquet", index=False)
+    assert run([*arguments, "--add", str(tmp_path / "new.csv")]) == 0
+    assert "nothing added: new.csv holds the rows that were added last" in capsys.readouterr().out
+    assert len(RowMatcher.load(tmp_path / "all-dedupe").tables_.left) == 183
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet"), clusters)
 
 
 def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path):
@@ -270,6 +277,7 @@ def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path
     names = [f"{' '.join(random.choice(WORDS, 3))} {random.integers(10**4, 10**5)}" for _ in range(60)]
     days = pd.date_range("2020-01-01", periods=60)
     left = pd.DataFrame({"Name": names, "Day": days.strftime("%d.%m.%Y"), "Mail": [f"m{i}@x.org" for i in range(60)]})
+    left["Floor"] = 2
     right = pd.DataFrame({"mail": left["Mail"], "x": 1, "when": days.strftime("%Y-%m-%d"), "what": names})
     right.loc[7, "when"] = "2020-01-80"
     left.to_csv(tmp_path / "a.csv", index=False)
@@ -278,7 +286,8 @@ def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path
     assert run(arguments) == 0
     output = capsys.readouterr()
     told = "Name = what, Day = when, Mail = mail"
-    assert set(told.split(", ")) <= set(re.search(r"same: (.*);", " ".join(output.err.split())).group(1).split(", "))
+    assert set(told.split(", ")) <= set(re.search(r"same: (.*?);", " ".join(output.err.split())).group(1).split(", "))
+    assert "not compared: only a.csv has 'Floor'; only b.csv has 'x'" in " ".join(output.err.split())
     assert "missing" not in output.err
     links = pd.read_csv(tmp_path / "a-b-match" / "links.csv")
     assert (links["left"] + links["right"] == 61).all()

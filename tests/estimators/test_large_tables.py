@@ -6,6 +6,7 @@ import pytest
 
 from vicinal.estimators import RowMatcher, match_linkage, match_tables, matching
 from vicinal.linkage import competition
+from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.competition import Competition
 
 ROWS, MATCHED = 400, 300
@@ -15,7 +16,7 @@ ROWS, MATCHED = 400, 300
 def _large(monkeypatch):
     monkeypatch.setattr(match_tables, "LARGE", 100)
     monkeypatch.setattr(matching, "LARGE", 100)
-    monkeypatch.setattr(match_linkage, "_FOLLOWED", 1000)
+    monkeypatch.setattr(match_linkage, "_WEIGHED", 1000)
     monkeypatch.setattr(competition, "_MANY", 500)
 
 
@@ -209,3 +210,29 @@ def test_pairs_of_no_odds_and_pairs_without_rivals_are_not_asked_again(monkeypat
     assert model.chances(odds, 20.0) == pytest.approx(exact, abs=2e-4)
     assert ((exact > 0.5) & (odds < 5)).any()
     assert (exact < 0.9 / (1 + np.exp(-odds))).any()
+
+
+def test_what_follows_is_told_by_pairs_that_are_equal_in_a_column_and_not_by_candidates(monkeypatch):
+    random = np.random.default_rng(0)
+    left, right = tables()
+    letters = np.array(list("abcdefghijklmnop"))
+    for table in (left, right):
+        table["area"] = table["town"].str[:2] + table["town"].str[2:].map(
+            {"r": "ia", "s": "ia", "nd": "um", "ck": "um"}
+        )
+        table["color"] = random.choice(letters, len(table))
+    model = RowMatcher().fit(left, right)
+    assert model.linkage_.follows == {"area": "town"}
+    monkeypatch.setattr(match_linkage, "_DRAWN", 0)
+    assert RowMatcher().fit(left, right).linkage_.follows == {}
+
+
+def test_equal_pairs_are_drawn_from_all_that_are_equal_and_no_row_is_its_own():
+    random = np.random.default_rng(0)
+    codes = np.array([0, 1, -1, 0, 0, 2])
+    one = CodedColumn("x", "name", list("abcd"), (codes, codes))
+    assert match_linkage._equal_pairs(one, 200, random).tolist() == [[0, 3], [0, 4], [3, 4]]
+    two = CodedColumn("x", "name", list("abcd"), (codes, np.array([2, -1, 3, 0, 2])))
+    pairs = match_linkage._equal_pairs(two, 200, random).tolist()
+    assert pairs == [[0, 3], [3, 3], [4, 3], [5, 0], [5, 4]]
+    assert len(match_linkage._equal_pairs(two, 0, random)) == 0

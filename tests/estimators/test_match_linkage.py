@@ -1,15 +1,12 @@
 """Links without labels: what must not change them, what labels do to them, and when there are none."""
 
-import json
 import unicodedata
 
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors.torch import load_file, save_file
 
 from references.persons import ENDS, STEMS, persons, slipped, two_tables
-from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher
 from vicinal.linkage.levels import LEVELS
 
@@ -186,19 +183,6 @@ def test_a_folder_and_rows_that_come_and_go(case, tmp_path):
     assert frozenset({"n1", "n2"}) in linked(again)
     again.forget(["n0", "n1"], ["n2"])
     assert_same(again, model)
-
-
-def test_a_folder_of_an_earlier_version_is_estimated_anew(refined, tmp_path):
-    *_, model = refined
-    model.save(tmp_path / "m")
-    config = json.loads((tmp_path / "m" / "matcher.json").read_text())
-    del config["linkage"]
-    (tmp_path / "m" / "matcher.json").write_text(json.dumps(config))
-    state = load_file(tmp_path / "m" / "matcher.safetensors")
-    save_file({n: v for n, v in state.items() if not n.startswith("linkage.")}, tmp_path / "m" / "matcher.safetensors")
-    (tmp_path / "m" / "SHA256SUMS").unlink()
-    _seal(tmp_path / "m")
-    assert linked(RowMatcher.load(tmp_path / "m")) == linked(model)
 
 
 def labelled(numbers, match):

@@ -176,3 +176,11 @@ def test_freedom_leaves_the_pair_itself_out(offers):
     values, rows = np.array([o for o, _ in offers]), np.array([row for _, row in offers])
     others = [sum(o for f, (o, r) in enumerate(offers) if f != e and r == rows[e]) for e in range(len(offers))]
     np.testing.assert_allclose(freedom(values, rows), 1 / (1 + np.array(others)), rtol=1e-9)
+
+
+def test_a_part_of_the_left_rows_has_the_prior_of_all():
+    pairs = np.array([[0, 0], [1, 1]])
+    every, part = (Competition.of(pairs, (20, 40), "one-to-one", is_single=False, share=s) for s in (1.0, 0.5))
+    assert part.possible == every.possible / 2
+    assert part.most == every.most / 2
+    assert part.crowding(5) == every.crowding(10) > every.crowding(5)

@@ -294,3 +294,15 @@ def test_rows_without_columns():
     competition = Competition.of(np.array([[0, 0], [1, 1], [2, 2]]), (3, 3), "one-to-one", is_single=False)
     found = estimate(patterns, np.zeros(3), [], competition)
     assert found.chances.shape == (3,)
+
+
+def test_what_a_part_of_the_pairs_came_to_is_gone_on_with(monkeypatch):
+    pairs = np.stack(np.divmod(np.arange(3600), 60), axis=1)
+    levels = drawn(np.random.default_rng(0), pairs[:, 0] == pairs[:, 1])
+    competition = Competition.of(pairs, (60, 60), "one-to-one", is_single=False)
+    inputs = Patterns.of(levels, SIZES), np.zeros(len(pairs)), list(map(np.array, U)), competition
+    whole = estimate(*inputs)
+    monkeypatch.setattr("vicinal.linkage.fellegi_sunter.ROUNDS", 1)
+    again = estimate(*inputs, start=(whole.weights, whole.matches))
+    np.testing.assert_allclose(again.chances, whole.chances, atol=2e-3)
+    assert np.abs(estimate(*inputs).chances - whole.chances).max() > 0.05

@@ -186,11 +186,13 @@ def _add(folder: "Path", options: Mapping[str, Any]) -> None:
     links = added.links
     if options["as_json"]:
         values = {"links": links.to_dict("records"), "clusters": added.clusters, "before": added.before}
-        print_json({"added": added.count, **values})
+        print_json({"added": 0 if added.is_repeated else added.count, **values})
         return
     side, other = ("left", "right") if added.clusters is not None or options["to"] == "left" else ("right", "left")
     linked = links[side].nunique()
     lines = [f"{counted(added.count, 'row')} added; {linked} linked, {added.count - linked} new"]
+    if added.is_repeated:
+        lines = [f"nothing added: {source.name} holds the rows that were added last; give them ids to add them again"]
     if added.before:
         lines.append(
             f"{added.before} of the links are to rows that had one: match all rows again to choose between them"
@@ -200,7 +202,8 @@ def _add(folder: "Path", options: Mapping[str, Any]) -> None:
         within = "" if cluster is None else f", in cluster {cluster} of {size} rows"
         lines.append(f"{row[side]} is {row[other]} ({row['probability']:.1%}){within}")
     more = f", of which {_LISTED} are listed" if len(links) > _LISTED else ""
-    for line in [*lines, f"{counted(len(links), 'link')} added to {folder / 'links.csv'}{more}"]:
+    lines += [] if added.is_repeated else [f"{counted(len(links), 'link')} added to {folder / 'links.csv'}{more}"]
+    for line in lines:
         output.print(line)
 
 

@@ -46,7 +46,7 @@ from vicinal.version import __version__
 
 CONFIG, TENSORS, SCORER = MARKERS["matcher"], "matcher.safetensors", "scorer"
 PAIRS, LABELS = "labelled.parquet", "labels.parquet"
-"""Pairs that were learned from, and those that were labelled; a folder of an earlier version has not the second."""
+"""Pairs that were learned from, and those that were labelled."""
 
 READER = "reader"
 REFINEMENT = "refinement"
@@ -69,10 +69,8 @@ class SavedMatcherParameters(Saved):
     links: Annotated[str, Field(pattern=r"^(one-to-one|one-to-many|many|many-to-many|1:[0-9]{1,9})$")]
     precision: Annotated[float, Field(gt=0, lt=1)] | None
     encoders: dict[str, _Text] | None
-    scorer: Literal["auto", "boosting", "neighbors"] = Field("auto", exclude=True)  # of an earlier version
     tune: Annotated[str, Field(pattern=r"^(none|auto|all|lora|last-[1-9]\d{0,3})$")] = "none"
     minutes: Annotated[float, Field(gt=0)] = 10.0
-    hub_correction: bool = Field(default=True, exclude=True)  # likewise
     validation_fraction: Annotated[float, Field(gt=0, lt=1)]
     random_state: Annotated[int, Field(ge=0)]
 
@@ -107,16 +105,16 @@ class SavedMatcher(Saved):
     encoder: SavedTableEncoder | None
     width: Annotated[int, Field(ge=0, le=1 << 20)]
     rows: list[PositiveInt] = Field(min_length=1, max_length=2)
-    things: list[PositiveInt] | None = Field(default=None, min_length=1, max_length=2)
-    forms: list[TableForm] | None = Field(default=None, min_length=1, max_length=2)
+    things: list[PositiveInt] = Field(min_length=1, max_length=2)
+    forms: list[TableForm] = Field(min_length=1, max_length=2)
     labelled: Annotated[int, Field(ge=0)]
-    labels: Annotated[int, Field(ge=0)] | None = None
+    labels: Annotated[int, Field(ge=0)]
     temperature: Annotated[float, Field(gt=0)] | None
-    linkage: SavedLinkage | None = None
-    share: _Share = 1.0
-    scorer: Literal["boosting", "neighbors"] | None
-    reader: tuple[float, float, float] | None = None
-    threshold: _Share | None
+    linkage: SavedLinkage
+    share: _Share
+    scorer: Literal["boosting"] | None
+    reader: tuple[float, float, float] | None
+    threshold: _Share
     doubt: tuple[_Share, _Share]
     scores: dict[str, float]
     notes: list[str]
@@ -129,7 +127,7 @@ class LoadedMatcher(NamedTuple):
     tables: MatchedTables
     labelled: pd.DataFrame
     labels: pd.DataFrame
-    linkage: Linkage | None
+    linkage: Linkage
     learned: LabelScorer | None
     journal: "MatchJournal"
 
@@ -158,10 +156,7 @@ class MatchJournal:
             ValueError: if the folder is another one by now, or others have written.
             OSError: if it cannot be written.
         """
-        cells, pairs = (
-            {str(name): [_journalled(cell) for cell in frame[name].tolist()] for name in frame.columns}
-            for frame in (rows, links)
-        )
+        cells, pairs = map(_recorded, (rows, links))
         parts: dict[str, Any] = {"ids": ids.tolist(), "rows": cells, "table": table, "links": pairs}
         change = Change(sequence=len(self.changes) + 1, time=now(), who=user_name(), what="add", **parts)
         with files.locked(self.folder, "update"):
@@ -169,6 +164,12 @@ class MatchJournal:
                 raise ValueError(f"durable: expected the folder that was loaded, got another in {self.folder}; load it")
             self.end = append_change(self.folder, change, self.end)
         self.changes.append(change)
+
+    def just_added(self, table: str, rows: pd.DataFrame) -> Change | None:
+        """The last change, if it put the same cells into a table."""
+        last = self.changes[-1] if self.changes else None
+        is_same = last is not None and last.table == table and {**(last.rows or {}), **_recorded(rows)} == last.rows
+        return last if is_same else None
 
     @classmethod
     def read(cls, folder: Path) -> "MatchJournal":
@@ -189,6 +190,11 @@ class MatchJournal:
         """All that are added to a table."""
         frames = [pd.DataFrame(change.rows) for change in self.changes if change.table == table]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def _recorded(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """The cells of rows as a record has them."""
+    return {str(name): [_journalled(cell) for cell in frame[name].tolist()] for name in frame.columns}
 
 
 def _journalled(cell: Any) -> Any:
@@ -287,11 +293,9 @@ def _linkage_settings(linkage: Linkage) -> dict[str, Any]:
     }
 
 
-def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linkage | None:
+def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linkage:
     """The estimates of a folder."""
     saved = config.linkage
-    if saved is None:
-        return None
     columns = {*config.texts, *config.numbers}
     if not set(saved.kinds) <= columns or not {*saved.follows, *saved.follows.values()} <= set(saved.kinds):
         raise ValueError(f"{CONFIG}: expected kinds of the shared columns, got others")
@@ -343,16 +347,16 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     config = read_settings(
         folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=MATCHER_VERSION, oldest=MATCHER_VERSION
     )
-    for each in (config.rows, config.things or config.rows, config.forms or config.rows):
+    for each in (config.rows, config.things, config.forms):
         if len(each) != (1 if config.single else 2):
             raise ValueError(f"{CONFIG}: expected {1 if config.single else 2} tables, got {len(each)}")
     names = SIDES[: len(config.rows)]
-    check_sums(folder, (TENSORS, PAIRS, *(f"{name}.parquet" for name in names)), "matcher")
+    check_sums(folder, (TENSORS, PAIRS, LABELS, *(f"{name}.parquet" for name in names)), "matcher")
     encoder = _encoder(config, encoders)
     columns = MatchColumns(config.texts, config.numbers, config.media)
     tables = MatchedTables([], columns, encoder)
     linkage = _linkage(config, tables, folder)
-    count = len(tables.features.names) + (linkage is not None)  # the log ratio of match weights is read beside them
+    count = len(tables.features.names) + 1  # the log ratio of match weights is read beside them
     state = read_tensors(folder / TENSORS, _template(config, tables, count))
     if encoder is not None:
         trained = {name.partition(".")[2]: value for name, value in state.items() if name.startswith("encoder.")}
@@ -363,30 +367,25 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
             raise ValueError(f"{TENSORS}: expected weights of terms above 0, got others")
     for number, name in enumerate(names):
         table = _table(folder, name, config.rows[number], columns)
-        table.form = TableForm() if config.forms is None else config.forms[number]
-        tables.tables.append(_with_things(table, state[f"{name}.vectors"], state.get(f"{name}.thing"), columns))
+        table.form = config.forms[number]
+        tables.tables.append(_with_things(table, state[f"{name}.vectors"], state[f"{name}.thing"].numpy(), columns))
     tables.temperature = config.temperature
-    labelled, labels = _pairs(folder, config)
+    labelled = _labelled(folder / PAIRS, config.labelled, config)
+    labels = _labelled(folder / LABELS, config.labels, config)
     learned = None
     if config.scorer is not None:
-        learned = _learned(folder, config, state["known"].numpy(), labelled["match"].to_numpy(), encoders)
+        learned = _learned(folder, config, state["known"].numpy(), encoders)
     return LoadedMatcher(config, tables, labelled, labels, linkage, learned, MatchJournal.read(folder))
 
 
-def _learned(
-    folder: Path, config: SavedMatcher, known: Floats, matches: Ids, encoders: Mapping[str, str]
-) -> LabelScorer:
-    """What was learned from labels; learned again where an earlier version had chosen another scorer."""
-    reader = None
-    if config.scorer == "boosting":
-        check_sums(folder, (SCORER,), "matcher")
-        scorer = BoostedPairs.load(folder / SCORER, known.shape[1])
-    else:
-        scorer = BoostedPairs().fit(known, matches, config.parameters.random_state)
+def _learned(folder: Path, config: SavedMatcher, known: Floats, encoders: Mapping[str, str]) -> LabelScorer:
+    """What was learned from labels."""
+    check_sums(folder, (SCORER,), "matcher")
+    scorer, reader = BoostedPairs.load(folder / SCORER, known.shape[1]), None
     if config.reader is not None:
         named = {"pair": encoders["text"]} if "text" in encoders else {}
         reader = PairReader.load(folder / READER, config.reader, named)
-    return LabelScorer(scorer, known, config.share, reader, config.linkage is not None)
+    return LabelScorer(scorer, known, config.share, reader)
 
 
 def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder | None:
@@ -409,13 +408,10 @@ def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder 
 def _template(config: SavedMatcher, tables: MatchedTables, count: int) -> dict[str, Tensor]:
     """Shapes that the tensors of a folder must have."""
     with torch.device("meta"):
-        counts = config.things or config.rows
-        shapes = {
-            f"{name}.vectors": torch.zeros(count, config.width) for name, count in zip(SIDES, counts, strict=False)
-        }
-        if config.things is not None:
-            sizes = zip(SIDES, config.rows, strict=False)
-            shapes |= {f"{name}.thing": torch.zeros(rows, dtype=torch.int64) for name, rows in sizes}
+        shapes = {}
+        for name, rows, things in zip(SIDES, config.rows, config.things, strict=False):
+            shapes[f"{name}.vectors"] = torch.zeros(things, config.width)
+            shapes[f"{name}.thing"] = torch.zeros(rows, dtype=torch.int64)
         shapes |= {f"terms.{number}": torch.zeros(BUCKETS) for number in range(len(tables.features.terms))}
         if config.scorer is not None:
             shapes["known"] = torch.zeros(config.labelled, count, dtype=torch.float64)
@@ -439,24 +435,13 @@ def _table(folder: Path, name: str, rows: int, columns: MatchColumns) -> MatchTa
     return MatchTable(name, frame, ids, torch.zeros(0))
 
 
-def _with_things(table: MatchTable, vectors: Tensor, thing: Tensor | None, columns: MatchColumns) -> MatchTable:
-    """A table with its vectors and the things of its rows; of an earlier version each row is one."""
-    keys = table.keys
-    if thing is None or columns.media:  # which are not kept: no row that is added is one thing with these
-        keys = (np.arange(len(table)) if thing is None else thing.numpy()).astype(np.uint64)
+def _with_things(table: MatchTable, vectors: Tensor, thing: Ids, columns: MatchColumns) -> MatchTable:
+    """A table with its vectors and the things of its rows."""
+    keys = thing.astype(np.uint64) if columns.media else table.keys  # not kept: no row that is added is one with these
     whole = replace(table, vectors=vectors, keys=keys)
-    if thing is not None and not np.array_equal(whole.thing, thing.numpy()):
+    if not np.array_equal(whole.thing, thing):
         raise ValueError(f"{table.name}.parquet: expected the rows that {TENSORS} says are equal, got others")
     return whole
-
-
-def _pairs(folder: Path, config: SavedMatcher) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The pairs that were learned from, and those that were labelled; an earlier version has the first alone."""
-    labelled = _labelled(folder / PAIRS, config.labelled, config)
-    if config.labels is None:
-        return labelled, labelled.copy()
-    check_sums(folder, (LABELS,), "matcher")
-    return labelled, _labelled(folder / LABELS, config.labels, config)
 
 
 def _labelled(path: Path, count: int, config: SavedMatcher) -> pd.DataFrame:

@@ -50,14 +50,12 @@ class LabelScorer:
         known: descriptions of the labelled pairs, ``[m, F]``.
         share: of the scorer's log odds beside those of the estimates.
         reader: reads pairs as texts; None: nothing does.
-        reads_ratios: whether the log ratio of match weights is part of a description; not in an earlier version.
     """
 
     scorer: BoostedPairs
     known: Floats
     share: float = SHARE
     reader: PairReader | None = None
-    reads_ratios: bool = True
 
     @classmethod
     def learn(
@@ -83,7 +81,7 @@ class LabelScorer:
 
     def features(self, tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
         """What the scorer reads of things: likenesses, and the log ratio of their match weights."""
-        return _features(tables, linkage, at)[:, : None if self.reads_ratios else -1]
+        return _features(tables, linkage, at)
 
     def chances(self, tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
         """Probabilities ``[n]`` that things match."""
@@ -95,7 +93,7 @@ class LabelScorer:
 
     def _alone(self, tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
         """By what was learned from labels alone."""
-        ratios = linkage.ratios(tables, at)[:, None][:, : int(self.reads_ratios)]
+        ratios = linkage.ratios(tables, at)
 
         def score(features: Floats, part: slice) -> Floats:
             return self.scorer.chances(np.column_stack([features, ratios[part]]))

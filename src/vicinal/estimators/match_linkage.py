@@ -1,5 +1,6 @@
 """Probabilities of matches without labels, or with few: match weights of columns, competition of pairs, refinement."""
 
+import itertools
 import zlib
 
 import numpy as np
@@ -46,6 +47,12 @@ _FOLLOWS = 0.5
 """Share of the pairs with one column equal, of which the rest speaks against a match, that have another one equal, too,
 from which on that follows from the first."""
 
+_SHARED = 0.5
+"""Share of the pairs with a column equal that match, beyond which they do not tell what follows from it."""
+
+_DRAWN = 2000
+"""Pairs with an equal column that tell which others follow from it."""
+
 _OPEN, _WEDGES = 0.5, 2000
 """Open wedges a link, from which on links of one table are no copies, and how many are looked at. With copies there are
 0 to .1 on ten sets, among models of cars, irises and cars with texts, which are merely alike, 1.4 to 3."""
@@ -55,8 +62,8 @@ _ONE = 0.95
 :data:`FEWEST` matches are expected, or links of one table are more different than equal, that is no sign of matches: of
 800 addresses without a copy 83 pairs were linked else."""
 
-_FOLLOWED = 1_000_000
-"""Candidates of large tables that tell which columns follow from others, at most."""
+_WEIGHED = 300_000
+"""Candidates of large tables that match weights are estimated from, at most, before all of them correct it."""
 
 _JUDGED = 50_000
 """Links by which it is judged what a column decides, at most."""
@@ -83,7 +90,7 @@ class Linkage(LinkageModel):
         self.kinds, notes = _kinds(tables.coded())
         self.has_media = bool(tables.columns.media)
         pairs = tables.pairs_both_ways(self.n_candidates)
-        chances = self._weigh(tables, pairs, seed, notes)
+        chances = self._weigh(tables, seed, notes)
         is_enough = self.expected(tables) >= FEWEST and not tables.is_large
         if is_enough and not self._are_clear(tables, pairs, chances, labels):
             log("learning from probable pairs")
@@ -95,7 +102,7 @@ class Linkage(LinkageModel):
         if not self.has_sign and not tables.is_single and same.any() and not learned:  # too few for an even start
             before = dict(vars(self))
             self.refinement, self.among = None, False
-            self._take(estimate(*self._inputs(tables, pairs, seed), start=same.astype(np.float64)), tables)
+            self._take(estimate(*self._inputs(tables, seed), start=same.astype(np.float64)), tables)
             has_sign = self._doubt(tables, labels)
             named = self.candidates(tables)[2] >= 0.5
             if not has_sign or same[named].mean() < _SURE:  # they are no more than what they started from
@@ -103,35 +110,43 @@ class Linkage(LinkageModel):
                 tables.change_scores()
         return notes + self._sentences(tables, labels)
 
-    def _weigh(self, tables: MatchedTables, pairs: Ids, seed: int, notes: list[str]) -> Floats:
+    def _weigh(self, tables: MatchedTables, seed: int, notes: list[str]) -> Floats:
         """Estimate the match weights; gives the probabilities of the candidates, and adds sentences to ``notes``."""
-        step = -(-len(pairs) // _FOLLOWED) if tables.is_large else 1
-        some = np.flatnonzero(pairs[:, 0] % step == 0)
-        inputs = self._inputs(tables, pairs, seed, some)
+        inputs = self._inputs(tables, seed, _WEIGHED)
         fitted = estimate(*inputs, second=True)
-        self.follows = self._following(self._candidate_levels(tables)[some], fitted, inputs[2])
-        if self.follows or step > 1:
-            notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
-            inputs = self._inputs(tables, pairs, seed)
-            fitted = estimate(*inputs, second=True)
-        if not tables.is_single and fitted.matches > _TOO_MANY * inputs[-1].most:
+        self.follows = self._following(tables, fitted, inputs[-1], seed)
+        notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
+        if self.follows:
+            fitted = estimate(*self._inputs(tables, seed, _WEIGHED), second=True)
+        fitted, competition = self._of_all(fitted, tables, seed)
+        if not tables.is_single and fitted.matches > _TOO_MANY * competition.most:
             notes.append(
                 f"beside random pairs {fitted.matches:.0f} pairs would match, more than there can be: they are weighed "
                 "beside the other candidates"
             )
-            fitted, self.among = estimate(*inputs, among=True), True
+            self.among = True
+            fitted, _ = self._of_all(estimate(*self._inputs(tables, seed, _WEIGHED), among=True), tables, seed)
         self._take(fitted, tables)
         return fitted.chances
 
-    def _inputs(
-        self, tables: MatchedTables, pairs: Ids, seed: int, some: Ids | None = None
-    ) -> tuple[Patterns, Floats, list[Floats], Competition]:
-        """What match weights are estimated from: patterns and rarity of the candidates, u, and their competition.
+    def _of_all(self, fitted: Estimate, tables: MatchedTables, seed: int) -> tuple[Estimate, Competition]:
+        """What an estimate from some candidates comes to with all of them, and their competition."""
+        inputs = self._inputs(tables, seed)
+        count, every = len(fitted.chances), len(inputs[1])
+        if count < every:
+            fitted = estimate(*inputs, among=self.among, start=(fitted.weights, fitted.matches * every / count))
+        return fitted, inputs[-1]
 
-        ``some``: places of the candidates of a part of the left rows.
+    def _inputs(
+        self, tables: MatchedTables, seed: int, most: int | None = None
+    ) -> tuple[Patterns, Floats, list[Floats], Competition]:
+        """What match weights are estimated from: patterns and rarity of candidates, u, and their competition.
+
+        Of large tables with more candidates than ``most``: those of some left rows.
         """
-        levels, share = self._candidate_levels(tables), 1.0
-        if some is not None and len(some) < len(pairs):
+        pairs, levels, share = tables.pairs_both_ways(self.n_candidates), self._candidate_levels(tables), 1.0
+        if most is not None and tables.is_large and len(pairs) > most:
+            some = np.flatnonzero(pairs[:, 0] % -(-len(pairs) // most) == 0)
             share, levels, pairs = _share(pairs, some), levels[some], pairs[some]
         patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
         rarity = self._rarity(tables, pairs, levels).sum(axis=1)
@@ -141,25 +156,39 @@ class Linkage(LinkageModel):
         self.weights, self.rate = fitted.weights, fitted.matches / min(tables.counts)
         tables.change_scores()
 
-    def _following(self, levels: Ids, fitted: Estimate, u: list[Floats]) -> dict[str, str]:
+    def _following(
+        self, tables: MatchedTables, fitted: Estimate, competition: Competition, seed: int
+    ) -> dict[str, str]:
         """Columns that are equal wherever another one is, also in pairs that do not match by the other columns.
 
         Of a match both are equal as all is. So what is looked at are pairs with one column equal whose columns beside
-        these two speak against a match.
+        these two speak against a match. Candidates of large tables agree in what made them candidates, so pairs are
+        drawn from all, for columns of which most equal pairs do not match.
         """
-        names = list(self.kinds)
-        tops = np.array([len(LEVELS[self.kinds[name]]) - 1 for name in names])
-        equal = levels[:, : len(names)] == tops
-        parts = fitted.weights.by_column(levels)
-        total, follows = parts.sum(axis=1), {}
-        for one, name in enumerate(names):
-            for other, follower in enumerate(names):
-                if one == other or u[one][-1] >= u[other][-1] or follower in follows or name in follows:
+        weights, levels = fitted.weights, self._candidate_levels(tables)
+        ends = [(0, len(levels))] * len(self.kinds)
+        if tables.is_large:
+            random, drawn = np.random.default_rng(seed), [np.zeros((0, 2), dtype=np.int64)]
+            for place, column in enumerate(tables.coded(self.kinds)):
+                m = sum(share * each[place][-1] for share, each in zip(weights.shares, weights.m, strict=True))
+                matched = m * fitted.matches / competition.possible
+                is_told = matched < _SHARED * column.equal_by_chance()
+                drawn.append(_equal_pairs(column, _DRAWN if is_told else 0, random))
+            levels = self.compared(tables, np.concatenate(drawn))
+            ends = list(itertools.pairwise(np.cumsum([*map(len, drawn)]).tolist()))
+        parts, follows = weights.by_column(levels), dict[str, str]()
+        tops = np.array([len(LEVELS[kind]) - 1 for kind in self.kinds.values()])
+        equal, by_chance = levels[:, : len(tops)] == tops, [u[-1] for u in weights.u]
+        for one, name in enumerate(self.kinds):
+            pairs = np.arange(*ends[one])
+            pairs = pairs[equal[pairs, one]]
+            for other, follower in enumerate(self.kinds):
+                if one == other or by_chance[one] >= by_chance[other] or follower in follows or name in follows:
                     continue
-                rest = total - parts[:, one] - parts[:, other]
-                some = equal[:, one] & (levels[:, other] > 0) & (rest < 0)
-                share = equal[some, other].mean() if some.sum() >= FEWEST else 0.0
-                if share > _FOLLOWS and share > 10 * u[other][-1]:
+                rest = parts[pairs].sum(axis=1) - parts[pairs, one] - parts[pairs, other]
+                some = pairs[(levels[pairs, other] > 0) & (rest < 0)]
+                share = equal[some, other].mean() if len(some) >= FEWEST else 0.0
+                if share > _FOLLOWS and share > 10 * by_chance[other]:
                     follows[follower] = name
         return follows
 
@@ -295,15 +324,7 @@ class Linkage(LinkageModel):
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
         """u: the share of each level among random pairs; of equal cells by how frequent values are."""
         rows = tables.counts
-        if rows[0] * rows[1] <= RANDOM_PAIRS:  # all pairs are
-            at = np.stack(np.divmod(np.arange(rows[0] * rows[1]), rows[1]), axis=1)
-        else:
-            random = np.random.default_rng(seed)
-            at = np.stack([random.integers(0, count, RANDOM_PAIRS) for count in rows], axis=1)
-            if not tables.is_large:  # the order of rows does not matter
-                orders = [np.argsort(_marks(tables, side), kind="stable") for side in (0, 1)]
-                at = np.stack([order[part] for order, part in zip(orders, at.T, strict=True)], axis=1)
-        levels = self.levels(tables, at[at[:, 0] != at[:, 1]] if tables.is_single else at)
+        levels = self._unfollowed(tables.once(("levels", "random"), lambda: self._random_levels(tables, seed)))
         equal = [column.equal_by_chance() for column in tables.coded(self.kinds)]
         shares = []
         for place, names in enumerate(self.level_names.values()):
@@ -315,6 +336,36 @@ class Linkage(LinkageModel):
                 share[-1] = max(equal[place], 1 / (rows[0] * rows[1]))
             shares.append(share / share.sum())
         return shares
+
+    def _random_levels(self, tables: MatchedTables, seed: int) -> Ids:
+        """Levels of random pairs, whatever follows from what."""
+        rows = tables.counts
+        if rows[0] * rows[1] <= RANDOM_PAIRS:  # all pairs are
+            at = np.stack(np.divmod(np.arange(rows[0] * rows[1]), rows[1]), axis=1)
+        else:
+            random = np.random.default_rng(seed)
+            at = np.stack([random.integers(0, count, RANDOM_PAIRS) for count in rows], axis=1)
+            if not tables.is_large:  # the order of rows does not matter
+                orders = [np.argsort(_marks(tables, side), kind="stable") for side in (0, 1)]
+                at = np.stack([order[part] for order, part in zip(orders, at.T, strict=True)], axis=1)
+        return self.compared(tables, at[at[:, 0] != at[:, 1]] if tables.is_single else at)
+
+
+def _equal_pairs(column: CodedColumn, count: int, random: np.random.Generator) -> Ids:
+    """Pairs ``[n, 2]`` of rows drawn from all that are equal in a column, each once, about so many."""
+    left, right = column.sides
+    is_single = left is right
+    counts = np.bincount(right + 1, minlength=len(column.values) + 1)
+    by_value, starts = np.argsort(right, kind="stable"), np.cumsum(counts) - counts
+    counts[0] = 0  # of empty cells
+    chances = np.maximum(counts[left + 1] - is_single, 0)
+    if not count or not chances.any():
+        return np.zeros((0, 2), dtype=np.int64)
+    one = random.choice(len(left), count, p=chances / chances.sum())
+    other = by_value[starts[left[one] + 1] + random.integers(counts[left[one] + 1])]
+    pairs = np.stack([one, other], axis=1)
+    pairs = np.unique(np.sort(pairs, axis=1) if is_single else pairs, axis=0)
+    return pairs[pairs[:, 0] != pairs[:, 1]] if is_single else pairs
 
 
 def _share(pairs: Ids, some: Ids) -> float:

@@ -132,9 +132,7 @@ class LinkageModel:
     # Probabilities.
 
     def _competition(self, tables: MatchedTables, pairs: Ids, share: float = 1.0) -> Competition:
-        left, right = tables.counts
-        rows = max(1, round(left * share)), max(1, round(right * share))
-        return Competition.of(pairs, rows, self.links, is_single=tables.is_single)
+        return Competition.of(pairs, tables.counts, self.links, is_single=tables.is_single, share=share)
 
     def expected(self, tables: MatchedTables) -> float:
         """Number of matches that are expected."""

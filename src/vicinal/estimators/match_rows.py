@@ -24,7 +24,7 @@ from vicinal.linkage.block_keys import Hashes, mixed, text_hashes
 Ids = np.ndarray[Any, Any]
 
 _JUDGED = 20_000
-"""Rows of a table that the kinds of its columns are judged by, at most."""
+"""Rows of a table that the form and the kinds of its columns are judged by, at most."""
 
 
 @dataclass
@@ -153,9 +153,13 @@ def _rows(name: str, table: Any, id_column: str) -> tuple[pd.DataFrame, Ids]:
     return frame.drop(columns=id_column), ids
 
 
+def _judged(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.sample(_JUDGED, random_state=0) if len(frame) > _JUDGED else frame
+
+
 def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
     """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
-    form, read = TableForm.of(frame), {}
+    form, read = TableForm.of(_judged(frame)), {}
     for name, one in form.columns.items():
         if one.kind == "parts":  # numbers among words are compared as texts
             continue
@@ -204,7 +208,7 @@ class MatchColumns:
                 f"right: expected columns that the left table has, too, got {listed(right.columns, 60)} beside "
                 f"{listed(left.columns, 60)}; give the same thing the same name"
             )
-        some = [each.sample(_JUDGED, random_state=0) if len(each) > _JUDGED else each for each in (left, right)]
+        some = [_judged(each) for each in (left, right)]
         joined = pd.DataFrame({name: pd.concat([each[name] for each in some], ignore_index=True) for name in names})
         kinds = infer_kinds(joined)
         media: dict[str, Kind] = {n: kind for n in names if (kind := kinds[n].kind) in ("image", "audio", "vector")}

@@ -472,20 +472,12 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         """
         saved = read_matcher(Path(folder), encoders or {})
         matcher = cls(**saved.config.parameters.model_dump())
-        matcher.tables_, matcher.learned_ = saved.tables, saved.learned
+        matcher.tables_, matcher.linkage_, matcher.learned_ = saved.tables, saved.linkage, saved.learned
         matcher.new_rows_, matcher.journal_ = {}, saved.journal
         matcher.labelled_, matcher.labels_ = saved.labelled, saved.labels
         matcher.notes_, matcher.scores_ = list(saved.config.notes), dict(saved.config.scores)
-        matcher.threshold_ = _EVEN if saved.config.threshold is None else saved.config.threshold
-        matcher.doubt_ = saved.config.doubt
+        matcher.threshold_, matcher.doubt_ = saved.config.threshold, saved.config.doubt
         for number, name in enumerate((matcher.id_left, matcher.id_right)):
             if len(rows := saved.journal.rows(SIDES[number])):
                 saved.tables.add(-number, saved.tables.more(-number, rows, name))
-        if saved.linkage is not None:
-            matcher.linkage_ = saved.linkage
-        else:  # an earlier version estimated nothing
-            matcher.linkage_ = Linkage(matcher.links, matcher.n_candidates)
-            matcher.linkage_.fit(matcher.tables_, _NO_LABELS, matcher.random_state, lambda line: None)
-            if matcher.learned_ is None:
-                matcher.threshold_, matcher.doubt_ = _EVEN, _DOUBT
         return matcher

@@ -76,34 +76,36 @@ class Competition:
         rows: number of rows of either table.
         sides: whether a left row has one partner at most, and a right row.
         is_single: whether both tables are one.
+        share: of the left rows whose pairs are there, drawn whatever they match.
     """
 
     pairs: Ids
     rows: tuple[int, int]
     sides: tuple[bool, bool]
     is_single: bool
+    share: float = 1.0
 
     @classmethod
-    def of(cls, pairs: Ids, rows: tuple[int, int], links: str, *, is_single: bool) -> "Competition":
+    def of(cls, pairs: Ids, rows: tuple[int, int], links: str, *, is_single: bool, share: float = 1.0) -> "Competition":
         """Of ``links``: see :func:`partners`; that a left row has several partners at most is not known here."""
         left, right = (None, None) if is_single else partners(links)
-        return cls(pairs, rows, (left == 1, right is not None), is_single)
+        return cls(pairs, rows, (left == 1, right is not None), is_single, share)
 
     @property
     def most(self) -> float:
         """The number of matches that cannot be exceeded."""
         some = [count for count, competes in zip(self.rows, self.sides, strict=True) if competes]
-        return float(min(some)) if some else float(len(self.pairs))
+        return self.share * min(some) if some else float(len(self.pairs))
 
     @property
     def possible(self) -> float:
-        """Number of all pairs of rows."""
+        """Number of all pairs of rows, of those left ones."""
         left, right = self.rows
-        return left * (left - 1) / 2 if self.is_single else float(left * right)
+        return self.share * (left * (left - 1) / 2 if self.is_single else left * right)
 
     def crowding(self, matches: float) -> float:
         """Log of how much more the prior odds are as the rows that are taken have left the field."""
-        some = zip(self.rows, self.sides, strict=True)
+        some, matches = zip(self.rows, self.sides, strict=True), matches / self.share
         return float(sum(-np.log(max(1 - matches / count, _LEAST)) for count, competes in some if competes))
 
     def chances(self, log_odds: Floats, matches: float) -> Floats:

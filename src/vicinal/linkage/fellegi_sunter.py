@@ -169,7 +169,7 @@ def estimate(
     *,
     among: bool = False,
     second: bool = False,
-    start: Floats | None = None,
+    start: Floats | tuple[MatchWeights, float] | None = None,
 ) -> Estimate:
     """Find m by expectation maximization from a start at which higher levels are likelier.
 
@@ -180,7 +180,8 @@ def estimate(
         competition: the prior.
         among: measure u among the candidates, beside m, in place of random pairs.
         second: try a second class of matches, whose cells differ together (persons who moved).
-        start: probabilities ``[n]`` to start from; None: a third of the smaller table matches, at higher levels rather.
+        start: probabilities ``[n]`` to start from, or what a part of the pairs came to, and the number of matches to go
+            on with; None: a third of the smaller table matches, at higher levels rather.
 
     >>> pairs = np.stack(np.divmod(np.arange(400), 20), axis=1)  # all of two tables of twenty rows
     >>> levels = np.where(pairs[:, :1] == pairs[:, 1:], 2, 1) * np.ones((1, 3), dtype=int)  # three columns tell them
@@ -190,7 +191,9 @@ def estimate(
     (20, True)
     """
     u = patterns.shares(patterns.counts(), u) if among else list(u)
-    m, matches = [_ramp(size) for size in patterns.sizes], _SHARE * min(competition.rows)
+    if isinstance(start, tuple):
+        return _maximized(patterns, rarity, start[0], u, competition, start[1], among=among, least=1)
+    m, matches = [_ramp(size) for size in patterns.sizes], _SHARE * competition.share * min(competition.rows)
     if start is not None:
         m, matches = patterns.shares(patterns.counts(start), m), float(start.sum())
     fitted = _maximized(patterns, rarity, MatchWeights([m], u, np.ones(1)), u, competition, matches, among=among)
@@ -214,17 +217,21 @@ def _maximized(
     matches: float,
     *,
     among: bool,
+    least: int = _FEWEST,
 ) -> Estimate:
-    """Expectation and maximization in turn, until the number of matches is steady; ``total``: u with the matches."""
+    """Expectation and maximization in turn, until the number of matches is steady; ``total``: u with the matches.
+
+    It is no sooner steady than after ``least`` rounds.
+    """
     every, prior = patterns.counts(), [_ramp(size) for size in patterns.sizes]
-    least = float(min(matches, 1e-3))
+    some = float(min(matches, 1e-3))
     for turn in range(ROUNDS):
         by_class = weights.by_class(patterns.levels)
         ratios = np.asarray(logsumexp(by_class, axis=0))
         among_all = max(len(rarity) - matches, 1.0) if among else max(competition.possible - matches, 1.0)
         log_odds = ratios[patterns.place] + rarity + np.log(matches / among_all)
         chances = competition.chances(log_odds, matches)
-        before, matches = matches, max(float(chances.sum()), least)
+        before, matches = matches, max(float(chances.sum()), some)
         counts = patterns.counts(chances)
         parts = np.exp(by_class - ratios) * counts
         shares = np.maximum(parts.sum(axis=1), 1e-9) / max(float(parts.sum()), 1e-9)
@@ -234,7 +241,7 @@ def _maximized(
         else:
             u = _without_matches(total, m, shares, matches / max(competition.possible, 1.0))
         weights = MatchWeights(m, u, shares / shares.sum())
-        if turn >= _FEWEST and abs(matches - before) < _STEADY * before:
+        if turn >= least and abs(matches - before) < _STEADY * before:
             break
     return Estimate(weights, log_odds, chances, matches)
 

@@ -145,12 +145,14 @@ class RowsAdded:
         links: of them, the surest first; see :meth:`vicinal.estimators.RowMatcher.add`.
         clusters: of each new row, and how many rows are in it now; None of two tables.
         before: links to rows of the other table that had one already; one-to-one allows one.
+        is_repeated: whether nothing was added, as these rows, without ids, were those added last.
     """
 
     count: int
     links: pd.DataFrame
     clusters: dict[Any, tuple[int, int]] | None
     before: int
+    is_repeated: bool = False
 
 
 def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda line: None) -> RowsAdded:
@@ -158,7 +160,8 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
 
     The rows and their links are written to the journal of the folder at once: after a kill at any point both are there
     or neither. ``links.parquet``, ``links.csv`` and ``clusters.parquet`` follow the journal, if need be at the next
-    call. Who adds to the same folder meanwhile waits. The report and the review tell of the match before.
+    call. Rows without ids that were added last are not added again, as a killed call may have done it. Who adds to the
+    same folder meanwhile waits. The report and the review tell of the match before.
 
     Args:
         folder: of the match.
@@ -176,24 +179,31 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
             matcher = RowMatcher.load(folder)
         files.clear(folder)
         old, _ = _follow_journal(folder, matcher)  # which a run that was killed may not have done
-        frame = _rows_to_add(source, matcher, to, log)
-        log("linking")
-        links = matcher.add(frame, to, durable=True)
+        frame, is_numbered = _rows_to_add(source, matcher, to, log)
+        done = matcher.journal_.just_added(to, frame.iloc[:, 1:]) if is_numbered and matcher.journal_ else None
+        if done is None:
+            log("linking")
+            links = matcher.add(frame, to, durable=True)
+        else:
+            links = pd.DataFrame(done.links or {}, columns=old.columns)
+            old = old[~old[to].isin(done.ids)]
         _, clusters = _follow_journal(folder, matcher)
     if clusters is None:
         other = "right" if to == "left" else "left"
-        return RowsAdded(len(frame), links, None, int(links[other].isin(old[other]).sum()))
+        return RowsAdded(len(frame), links, None, int(links[other].isin(old[other]).sum()), done is not None)
     sizes = clusters["cluster"].value_counts()
     new = ((row, cluster) for row, cluster in clusters.tail(len(frame)).itertuples(index=False))
-    return RowsAdded(len(frame), links, {row: (cluster, int(sizes[cluster])) for row, cluster in new}, 0)
+    named = {row: (cluster, int(sizes[cluster])) for row, cluster in new}
+    return RowsAdded(len(frame), links, named, 0, done is not None)
 
 
-def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> pd.DataFrame:
-    """New rows with the columns of their table, and numbered on where it has no ids."""
+def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[pd.DataFrame, bool]:
+    """New rows with the columns of their table, and whether they are numbered on, in front, as it has no ids."""
     number = 0 if to == "left" or matcher.tables_.is_single else -1
     table, name = matcher.tables_.tables[number], (matcher.id_left, matcher.id_right)[number]
     frame = read_table(source, ids=[name], log=log)
-    if name not in frame.columns and name in NUMBERS:
+    is_numbered = name not in frame.columns and name in NUMBERS
+    if is_numbered:
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
     frame = frame.rename(columns=same_columns(table.frame, frame.drop(columns=name, errors="ignore")))
     lost = [column for column in matcher.tables_.features.columns if column not in frame.columns]
@@ -202,7 +212,7 @@ def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> pd.Dat
             f"{short_text(source.name)}: expected the columns of {LINKED}, got none of {listed(lost, 200)}; name them "
             "alike, or add empty ones"
         )
-    return frame
+    return frame, is_numbered
 
 
 def _follow_journal(folder: Path, matcher: RowMatcher) -> tuple[pd.DataFrame, pd.DataFrame | None]:
@@ -231,7 +241,7 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
     """The job with the columns of ids that the tables have, and the tables with the columns that are used."""
     left, id_left = _read(job.left, job.id_left, job, log)
     right, id_right = (None, id_left) if job.right is None else _read(job.right, job.id_right, job, log)
-    job = replace(job, id_left=id_left, id_right=id_right)
+    job, ids = replace(job, id_left=id_left, id_right=id_right), (id_left, id_right)
     names = [*left.columns, *([] if right is None else right.columns)]
     for option, chosen in (("use", job.use or ()), ("drop", job.drop)):
         for name in chosen:
@@ -249,7 +259,13 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
     if same:
         pairs = ", ".join(f"{one} = {other}" for other, one in same.items())
         log(f"columns of other names are taken for the same: {pairs}; to change that, rename or --drop them")
-    return job, left, right.rename(columns=same)
+    right = right.rename(columns=same)
+    sides = (left, right, job.left), (right, left, job.right or job.left)
+    alone = [(path.name, [name for name in one if name not in (*other, *ids)]) for one, other, path in sides]
+    if all(names for _, names in alone):
+        only = "; ".join(f"only {short_text(file)} has {listed(names, 100)}" for file, names in alone)
+        log(f"not compared: {only}. Columns that hold the same need the same name")
+    return job, left, right
 
 
 def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[pd.DataFrame, str]:
