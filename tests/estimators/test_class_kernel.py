@@ -81,7 +81,7 @@ def test_what_the_scale_was_found_by_are_the_predictions_of_the_others(metric):
     x, y = wine()
     fitted = NeighborClassifier(metric=metric, random_state=0).fit(x[:90], y[:90]).fitted_
     said, _, at = fitted.all_left_out()
-    torch.testing.assert_close(said, fitted.left_out(np.arange(90))[0])
+    torch.testing.assert_close(said, fitted.left_out(fitted.bank, torch.arange(90))[0])
     assert at.tolist() == list(range(90))
 
 

@@ -18,10 +18,10 @@ from vicinal.core.progress import ending_in, time_left
 from vicinal.data.cells import as_times
 from vicinal.data.splits import AHEAD, forward_splits
 from vicinal.estimators.adaptation import Floats, Forecasts
+from vicinal.estimators.calibrating import SHIFTED, check_calibrates
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.inputs import Ids, as_frame, as_series, as_table
 from vicinal.estimators.label_codec import label_frame
-from vicinal.estimators.shift import SHIFTED
 from vicinal.training.rows import spread
 
 SHARE = 0.05
@@ -171,7 +171,7 @@ class _Rows:
             said = np.zeros((len(some), len(self.model.classes_)))
             said[:, np.isin(self.model.classes_, one.classes_)] = one.predict_proba(frame, **known)
             return 0.0, said
-        one.check_calibrates(SHIFTED)
+        check_calibrates(one.fitted_, SHIFTED)
         unit = self.model.bank_.labels.std(dim=0).numpy()
         error = np.average(np.square((one.predict(frame, **known) - truth) / unit), axis=0, weights=self._mass(some)[0])
         ends = one.predict_interval(frame, **known).reshape(len(some), -1, 2)
