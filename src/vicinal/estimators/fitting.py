@@ -37,6 +37,7 @@ from vicinal.estimators.kernel_metric import (
     kernel_optimism,
     make_kernel_network,
     may_be_kernel,
+    own_lengths,
     trend_network,
 )
 from vicinal.estimators.label_codec import LabelCodec
@@ -138,7 +139,7 @@ def fit_on_scale(
     name, kernel = settings["target_transform"], None
     if name == "auto":
         name, part = "none", copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
-        kernels = settings["metric"] == "auto" and may_be_kernel(settings, part.kinds, part.dim)
+        kernels = settings["metric"] == "auto" and may_be_kernel(settings, own_lengths(part))
         if (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
             tried = {}
             for one in ("none", "log"):
@@ -182,13 +183,13 @@ def fit_best(
     if settings["metric"] == "trees":
         return fit_trees(rows, codec, encoder, settings, seed)
     kernels = settings["metric"] == "auto" and not codec.multilabel
-    kernels = kernels and may_be_kernel(settings, encoder.kinds, encoder.dim, frozen=frozen)
+    kernels = kernels and may_be_kernel(settings, own_lengths(encoder), frozen=frozen)
     trees = settings["metric"] == "auto" and not codec.multilabel and may_be_trees(settings, encoder.kinds, rows.groups)
     trees = trees and (
         codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups, len(encoder.kinds))
     )
     plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
-    plain |= kernels and codec.kind == "numbers"
+    plain |= kernels and codec.kind == "numbers" and own_lengths(encoder) == encoder.dim
     with seeded():
         first = kernel_of(copy.deepcopy(encoder)) if kernels and not trees else None
         if trees:
