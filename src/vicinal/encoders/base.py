@@ -159,6 +159,11 @@ class ColumnEncoder(nn.Module, abc.ABC):
         self.is_held = True
         return self.eval()
 
+    def settle(self, frame: pd.DataFrame) -> Self:
+        """Hold it, with weights that suit the rows of a fit where it has none that were trained; gives itself."""
+        del frame
+        return self.hold()
+
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002 torch's signature
         """Training mode, unless it is held."""
         return super().train(mode and not self.is_held)

@@ -22,6 +22,7 @@ from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
+from vicinal.estimators.encoder_choice import with_both
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
 from vicinal.estimators.indexing import check_index, with_near
@@ -402,9 +403,11 @@ def fit_kernel(
     """
     classes = codec.kind == "classes"
     check_kernel(encoder, classes=classes)
+    seen = rows.frame.iloc[rows.held_out.train]
+    encoder = encoder if classes else with_both(encoder, seen, settings["encoders"])
     for part in encoder.encoders:
         if not part.frozen:  # vectors of empty sets stay as they are
-            part.hold()
+            part.settle(seen)
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
     k = settings["max_neighbors"] or kernel_neighbors(len(rows.frame))
     by = settings | {"metric": "kernel", "max_neighbors": k}
@@ -468,7 +471,7 @@ def fit_trees(
     """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out."""
     for part in encoder.encoders:
         if not part.frozen:
-            part.hold()
+            part.settle(rows.frame.iloc[rows.held_out.train])
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
     codes = labels.argmax(dim=1).numpy() if classes else None
     folds = make_folds(len(rows.frame), FOLDS, rows.groups, codes, seed).folds
