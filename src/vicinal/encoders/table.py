@@ -87,7 +87,7 @@ class TableEncoder(nn.Module):
     """Encoders of columns whose vectors are concatenated.
 
     Args:
-        parts: at least one encoder; no column is read twice by one of the same name.
+        parts: at least one encoder; no column is read twice.
         cache_of_frozen: where ``cache`` keeps embeddings; None: in memory, with this encoder.
 
     Attributes:
@@ -98,10 +98,9 @@ class TableEncoder(nn.Module):
         super().__init__()
         self.cache_of_frozen = EmbeddingCache() if cache_of_frozen is None else cache_of_frozen
         self.parts = nn.ModuleList(parts)
-        read = [(part.name, column) for part in parts for column in part.columns]
-        self.columns = list(dict.fromkeys(column for _, column in read))
-        if not parts or len(set(read)) < len(read):
-            raise ValueError(f"parts: expected encoders that read each column once, got {short([c for _, c in read])}")
+        self.columns = [column for part in parts for column in part.columns]
+        if not parts or len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"parts: expected encoders that read each column once, got {short(self.columns)}")
 
     @property
     def encoders(self) -> list[ColumnEncoder]:

@@ -1,7 +1,6 @@
 """Which encoder reads a column where none was named: one from scratch, or the pretrained one that is installed."""
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +13,12 @@ import torch
 
 from vicinal.core.progress import span_words, time_left
 from vicinal.core.seeding import seeded
-from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, build_table_encoder
+from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
 from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
 from vicinal.encoders.kinds import element_kind, elements_of
 from vicinal.encoders.minilm import MINILM
-from vicinal.encoders.names import DEFAULTS, PAIR, chosen_encoder, make_encoder
+from vicinal.encoders.names import DEFAULTS, PAIR, chosen_encoder
 from vicinal.encoders.pairs import PairEncoder
 from vicinal.estimators.inputs import Ids
 
@@ -195,31 +194,6 @@ def choose_encoders(
         if PAIR + name not in (encoders or {}).values():  # whose two columns read it already
             choices |= _best_pair(name, columns, choices, share)
     return [choices[column] for column in members]
-
-
-def with_both(encoder: TableEncoder, frame: pd.DataFrame, encoders: Mapping[str, str] | None) -> TableEncoder:
-    """An encoder that reads each text whose encoder was chosen by the one that was not chosen, too.
-
-    A kernel has a length for either, and so weighs what a text means and which words it has: on ten tables of 300 to
-    900 rows that had less error than what a linear model chooses between, on some a third less.
-
-    Args:
-        encoder: fitted.
-        frame: the rows to train on.
-        encoders: what was named, by column or kind.
-    """
-    if len(frame) < FEWEST:
-        return encoder
-    scratch, wheel = CANDIDATES["text"]
-    free, parts = _with_choice(frame, {name: kind for name, kind in encoder.kinds.items() if kind == "text"}, encoders), []
-    for part in encoder.encoders:
-        for column in part.columns if part.kind == "text" else ():
-            other = wheel.encoder if part.name == scratch else scratch
-            late = other == wheel.encoder and time_left() < math.inf
-            wide = column, "text", other, encoder.cache_of_frozen, None, 0
-            if column in free and not (late and len(frame) * _seconds(frame, *wide) > time_left()):
-                parts.append(make_encoder(other, column, "text").fit(frame))
-    return TableEncoder([*encoder.encoders, *parts], encoder.cache_of_frozen)
 
 
 def _best_pair(

@@ -22,7 +22,6 @@ from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
-from vicinal.estimators.encoder_choice import with_both
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import FoldRows, readouts_by_fold
 from vicinal.estimators.indexing import check_index, with_near
@@ -404,7 +403,6 @@ def fit_kernel(
     classes = codec.kind == "classes"
     check_kernel(encoder, classes=classes)
     seen = rows.frame.iloc[rows.held_out.train]
-    encoder = encoder if classes else with_both(encoder, seen, settings["encoders"])
     for part in encoder.encoders:
         if not part.frozen:  # vectors of empty sets stay as they are
             part.settle(seen)

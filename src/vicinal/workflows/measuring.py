@@ -263,7 +263,7 @@ def untrained_encoder(
         encoder = build_table_encoder(kinds, encoders=model.named_encoders())
         if not fitted_kinds:
             return encoder.fit(rows)
-        pairs = zip(model.table_encoder.encoders, encoder.encoders, strict=False)  # a kernel may read more, at the end
+        pairs = zip(model.table_encoder.encoders, encoder.encoders, strict=True)
         return TableEncoder([old if old.kind in fitted_kinds else new.fit(rows) for old, new in pairs])
 
 
