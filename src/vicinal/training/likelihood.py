@@ -85,12 +85,13 @@ class TableKernel:
         """The start of learning: lengths sqrt(p), b = 1, a = 0.3, c = 0.1, noise 0.3."""
         count = columns if parts is None else int(parts.max()) + 1
         lengths = torch.full((count,), math.log(count) / 2, dtype=torch.float64)
-        return cls(lengths, *(torch.tensor(math.log(value), dtype=torch.float64) for value in _START.values()), parts=parts)
+        rest = (torch.tensor(math.log(value), dtype=torch.float64) for value in _START.values())
+        return replace(cls(lengths, *rest), parts=parts)
 
     @classmethod
     def of(cls, values: Tensor, parts: Tensor | None = None) -> "TableKernel":
         """The kernel with these logarithms ``[p + 4]``, in the order of :meth:`values`."""
-        return cls(values[:-4], *values[-4:].unbind(), parts=parts)
+        return replace(cls(values[:-4], *values[-4:].unbind()), parts=parts)
 
     def lengths_by_column(self) -> Tensor:
         """Logarithms of the length of each column ``[p]``."""
