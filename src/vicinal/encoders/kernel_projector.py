@@ -56,6 +56,8 @@ class PiecewiseColumns(nn.Module):
     def terms(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Centered columns ``[b, p]`` and their pieces ``[b, 8 q]``, in float64."""
         wide = self.columns(features)
+        if not self.numbers:
+            return wide - self.center, wide[:, :0]
         low, high = self.edges[:, :-1], self.edges[:, 1:]
         width = high - low
         share = (wide[:, self.numbers, None] - low) / torch.where(width > 0, width, 1.0)  # [b, q, 8]
