@@ -247,3 +247,19 @@ def test_every_bucket_that_is_hit_has_a_gradient_and_no_other():
     hit = set(torch.nonzero(torch.isin(encoder.slots, moved))[:, 0].tolist())
     assert hit == set(reference.ngram_counts("hello", encoder.sizes, True, 512))
     assert len(hit) < encoder.table.num_embeddings
+
+
+def test_a_settled_one_has_principal_directions_of_weighted_counts():
+    draw = np.random.default_rng(0)
+    texts = pd.DataFrame({"t": [" ".join(draw.choice(["red", "blue", "green", "shoe", "hat"], 3)) for _ in range(40)]})
+    encoder = NgramEncoder("t", width=6, buckets=500).fit(texts).settle(texts)
+    with torch.no_grad():
+        vectors = encoder(encoder.prepare(texts).select(torch.arange(40))).double().numpy()
+    counts = encoder.features(texts, None).toarray()[:, encoder.slots.numpy() >= 0]
+    counts /= np.linalg.norm(counts, axis=1, keepdims=True)
+    weighted = counts * (1 + np.log(41 / (1 + (counts > 0).sum(axis=0))))
+    left, lengths, _ = np.linalg.svd(weighted - weighted.mean(axis=0), full_matrices=False)
+    want, got = left[:, :6] * lengths[:6], vectors - vectors.mean(axis=0)
+    np.testing.assert_allclose(np.abs(got), np.abs(want), atol=1e-4)
+    assert encoder.is_held
+    assert encoder.frozen

@@ -78,6 +78,7 @@ def test_nothing_is_chosen_where_there_is_nothing_to_choose(few, why, monkeypatc
     named = {"named": {"text": "ngrams"}, "kind named": {"text": "ngrams"}}.get(why)
     if why == "few words":
         frame = frame.assign(text=[cell.split()[1] for cell in frame["text"]])
+        monkeypatch.setattr(encoder_choice, "MOST", len(frame) - 1)
     if why == "few rows":
         frame, y = frame[:30], y[:30]
     if why == "not installed":
@@ -88,6 +89,14 @@ def test_nothing_is_chosen_where_there_is_nothing_to_choose(few, why, monkeypatc
             NeighborRegressor(columns={"text": "text"}, validation_fraction=0).fit(frame, y)
         return
     assert choose_encoders(frame, {"text": "text"}, y, named, cache, classes=False) == []
+
+
+@needs_minilm
+def test_short_texts_of_a_table_of_few_rows_have_a_choice(few, cache):
+    frame, y = reviews()
+    short = frame.assign(text=[cell.split()[1] for cell in frame["text"]])
+    (choice,) = choose_encoders(short, {"text": "text"}, y, None, cache, classes=False)
+    assert set(choice.explained) == {"minilm", "ngrams"}
 
 
 def test_the_sentence_names_the_chosen_encoder_first():
@@ -106,6 +115,7 @@ def test_a_chosen_encoder_is_tuned_as_one_that_was_named_is(few, tmp_path):
         "random_state": 0,
         "tune": "auto",
         "plan": plan,
+        "metric": "network",
     }
     model = NeighborRegressor(**settings).fit(frame, y)
     (choice,) = model.encoder_choices_

@@ -11,9 +11,11 @@ import torch
 import references.table_kernel as reference
 from references.tables import QUICK, table
 from vicinal.cli import run
+from vicinal.encoders import build_table_encoder
+from vicinal.encoders.components import Components
 from vicinal.encoders.kernel_projector import KernelProjector
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, kernel_metric, load_model
-from vicinal.estimators.kernel_metric import may_be_kernel, nearness_by_column, take_kernel
+from vicinal.estimators.kernel_metric import may_be_kernel, nearness_by_column, own_lengths, take_kernel
 from vicinal.estimators.presets import settings_of
 from vicinal.heads import Kriging
 from vicinal.training.likelihood import TableKernel
@@ -192,8 +194,11 @@ def test_columns_that_say_nothing_new_do_no_harm(rows, readout, change):
 @pytest.mark.parametrize(("width", "tried"), [(64, True), (65, False)])
 def test_short_vectors_are_tried_with_a_kernel_by_default(width, tried):
     settings = settings_of(NeighborRegressor())
-    assert may_be_kernel(settings, {"size": "vector", "age": "number"}, width) is tried
-    assert not may_be_kernel(settings, {"title": "text"}, width)
+    assert may_be_kernel(settings, width) is tried
+    assert not may_be_kernel(settings | {"tune": "all"}, width)
+    encoder = build_table_encoder({"size": "vector", "age": "number", "title": "text"})
+    encoder.fit(pd.DataFrame({"size": 3 * [[1.0] * width], "age": [1.0, 2.0, 3.0], "title": ["a", "b", "c"]}))
+    assert own_lengths(encoder) == (width + 1 if tried else 1)
 
 
 def test_ten_rows_and_equal_rows():
@@ -333,11 +338,58 @@ def test_what_cannot_be_is_said_before_training(rows, settings, sentence):
         NeighborRegressor(**{"metric": "kernel", "readout": "rows", **settings}).fit(frame, price)
 
 
-def test_texts_and_several_classes_are_refused(rows):
+@pytest.fixture(scope="module")
+def noted(rows):
+    """Rows with a text whose words say as much as the numbers, and the labels."""
+    frame, price = rows
+    draw = np.random.default_rng(3)
+    words = draw.choice(["leaking", "solid", "sunny", "dark", "quiet"], (len(frame), 2))
+    gain = {"leaking": -20.0, "solid": 8.0, "sunny": 12.0, "dark": -9.0, "quiet": 4.0}
+    notes = [f"a {first} house, {second} as people say" for first, second in words]
+    return frame.assign(note=notes), price + np.array([sum(gain[word] for word in pair) for pair in words])
+
+
+@pytest.mark.parametrize("readout", ["rows", "dense", "comparables"])
+def test_texts_are_read_as_components_with_one_length(noted, readout, tmp_path):
+    frame, price = noted
+    settings = {"metric": "kernel", "columns": {"note": "text"}, "random_state": 0, "encoders": {"note": "ngrams"}}
+    model = NeighborRegressor(**settings, readout=readout).fit(frame[:200], price[:200])
+    bare = NeighborRegressor(metric="kernel", readout=readout, random_state=0).fit(
+        frame[:200][frame.columns[:-1]], price[:200]
+    )
+    assert model.score(frame[200:], price[200:]) > max(
+        0.75, bare.score(frame[200:][frame.columns[:-1]], price[200:]) + 0.1
+    )
+    projector = model.network_.projector
+    kernel = getattr(projector, "kernel", projector)
+    lengths = kernel.log_lengths[-30:]
+    assert torch.equal(lengths, lengths[:1].expand(30))
+    assert kernel.parts[-30:] == [kernel.parts[-1]] * 30
+    known = frame[200:205]
+    for one, prediction in zip(model.explain(known, 300), model.predict(known), strict=True):
+        assert sum(n.contribution for n in one.neighbors) == pytest.approx(prediction) or readout == "comparables"
+    assert model.importance()["note"] > 0.1
+    model.save(tmp_path / "m")
+    loaded = load_model(tmp_path / "m")
+    np.testing.assert_allclose(loaded.predict(known), model.predict(known), rtol=0, atol=1e-5)
+    assert list(loaded.importance()) == list(model.importance())
+    loaded.add(frame[205:206], [1e3], ids=[999])
+    assert abs(loaded.predict(frame[205:206])[0] - model.predict(frame[205:206])[0]) > 10
+    loaded.forget([999])
+    np.testing.assert_allclose(loaded.predict(known), model.predict(known), rtol=0, atol=1e-5)
+
+
+def test_all_components_of_a_column_weigh_as_one_standardized_number():
+    rows = torch.randn(50, 9, generator=torch.Generator().manual_seed(0)).double()
+    projector = KernelProjector(3, [0], components=Components([1, 8], [True, False], most=2)).fit(rows)
+    spread = projector.columns(rows).var(dim=0, correction=0)
+    assert float(spread[1:].sum()) == pytest.approx(1)
+    assert torch.equal(projector.columns(rows)[:, 0], rows[:, 0])
+    assert projector.parts == [0, 1, 1]
+
+
+def test_several_classes_are_refused(rows):
     frame, price = (one[:40] for one in rows)
-    words = frame.assign(note=[f"word number {i} of some text" for i in range(len(frame))])
-    with pytest.raises(ValueError, match=r"^metric: expected 'network' for note, a column of kind text.*leave"):
-        NeighborRegressor(metric="kernel", readout="rows", columns={"note": "text"}).fit(words, price)
     several = [["dear"] * int(one) for one in price > 30]
     with pytest.raises(ValueError, match=r"^metric: expected 'network' for several classes a row, got 'kernel'"):
         NeighborClassifier(metric="kernel").fit(frame, several)

@@ -68,9 +68,12 @@ def test_numbers_and_categories_of_a_kernel(table, tmp_path):
     assert categories["slots"] == model.table_encoder.encoders[1].slots
 
 
-def test_words_and_vectors_of_a_network(table, tmp_path):
+@pytest.mark.parametrize("metric", ["network", "kernel"])
+def test_words_and_vectors(table, tmp_path, metric):
     frame, target = table
-    model = NeighborRegressor(columns={"t": "text", "v": "vector"}, **QUICK).fit(frame[["t", "v"]], target)
+    model = NeighborRegressor(columns={"t": "text", "v": "vector"}, **QUICK | {"metric": metric}).fit(
+        frame[["t", "v"]], target
+    )
     rows = frame[["t", "v"]].iloc[:5].copy()
     rows["t"] = ["", "qqq", "Zürich RED boat", *rows["t"][3:]]
     known = check_graph(model, rows, tmp_path)

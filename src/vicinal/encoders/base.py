@@ -1,6 +1,7 @@
 """What every encoder of columns is: the contract, its checks, and the sentences it refuses cells with."""
 
 import abc
+import copy
 import hashlib
 import json
 import weakref
@@ -158,6 +159,21 @@ class ColumnEncoder(nn.Module, abc.ABC):
         self.requires_grad_(requires_grad=False)
         self.is_held = True
         return self.eval()
+
+    def settle(self, frame: pd.DataFrame) -> Self:
+        """Hold it, with weights that suit the rows of a fit where it has none that were trained; gives itself."""
+        del frame
+        return self.hold()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy of the same identity, so that what a frozen network has embedded is known to it."""
+        other = type(self).__new__(type(self))
+        memo[id(self)] = other
+        other.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        _, marks, digest = _HASHES.get(self, ([], None, ""))
+        if marks == _marks(list(self.state_dict().values())):
+            remember_hash(other, digest)
+        return other
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002 torch's signature
         """Training mode, unless it is held."""

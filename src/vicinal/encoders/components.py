@@ -1,6 +1,6 @@
 """Wide parts of a table's encoded rows, such as those of texts, reduced to their leading principal components."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 import torch
@@ -96,6 +96,21 @@ class Components(nn.Module):
         if len(columns) != len(self.sizes):
             raise ValueError(f"columns: expected the names of {len(self.sizes)} parts, got {len(columns)}")
         return [column for column, size in zip(columns, self.sizes, strict=True) for _ in range(size)]
+
+    def reduced(self) -> list[bool]:
+        """Whether each entry of the output is a component ``[dim]``."""
+        return [not passes for passes, size in self._by_part() for _ in range(size)]
+
+    def parts(self) -> list[int]:
+        """Numbers ``[dim]`` of the entries of the output from 0 on: components of one part have the same."""
+        numbers, count = list[int](), 0
+        for passes, size in self._by_part():
+            numbers += range(count, count + size) if passes else [count] * size
+            count += size if passes else 1
+        return numbers
+
+    def _by_part(self) -> Iterable[tuple[bool, int]]:
+        return zip(self.plain, self.sizes, strict=True)
 
     def _check(self, features: Tensor) -> None:
         if features.ndim != 2 or features.shape[1] != sum(self.widths):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core.checks import check_integer
+from vicinal.encoders.components import Components
 
 BINS = 8
 """Pieces of a column of numbers, between its quantiles."""
@@ -42,16 +43,21 @@ class PiecewiseColumns(nn.Module):
     def fit(self, features: Tensor) -> Self:
         """Take the edges of the bins and the center from training rows ``[n, p]``; gives itself."""
         levels = torch.linspace(0, 1, BINS + 1, dtype=torch.float64)
-        known = features.double()
         if self.numbers:
-            self.edges.copy_(known[:, self.numbers].quantile(levels, dim=0).T)
+            self.edges.copy_(self.columns(features)[:, self.numbers].quantile(levels, dim=0).T)
         self.center.zero_()
-        self.center.copy_(torch.cat(self.terms(known), dim=1).mean(dim=0))
+        self.center.copy_(torch.cat(self.terms(features), dim=1).mean(dim=0))
         return self
+
+    def columns(self, features: Tensor) -> Tensor:
+        """The columns ``[b, p]`` that the pieces are of, in float64."""
+        return features.double()
 
     def terms(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Centered columns ``[b, p]`` and their pieces ``[b, 8 q]``, in float64."""
-        wide = features.double()
+        wide = self.columns(features)
+        if not self.numbers:
+            return wide - self.center, wide[:, :0]
         low, high = self.edges[:, :-1], self.edges[:, 1:]
         width = high - low
         share = (wide[:, self.numbers, None] - low) / torch.where(width > 0, width, 1.0)  # [b, q, 8]
@@ -69,6 +75,10 @@ class PiecewiseColumns(nn.Module):
 class KernelProjector(PiecewiseColumns):
     r"""The columns as a kernel sees them: $[\sqrt 3\, x / \ell,\ \sqrt{a/p}\, x,\ \sqrt c\, \phi(x)]$, centered.
 
+    A wide part of a row, such as the embedding of a text, is its leading principal components, which share one length.
+    They are scaled to a sum of variances of 1, so that all of them weigh as much as one standardized number, and p
+    counts them once.
+
     Of the kernel $(1 + \sqrt 3 r) e^{-\sqrt 3 r} + \frac a p x^\top x' + c\, \phi(x)^\top \phi(x')$ with
     $r^2 = \sum_j (x_j - x'_j)^2 / \ell_j^2$ the first p entries give $3 r^2$ as their squared distance, and the rest
     the other terms as their inner product. The kernel's own squared distance,
@@ -77,35 +87,60 @@ class KernelProjector(PiecewiseColumns):
     :class:`PiecewiseColumns`.
 
     Args:
-        in_dim: p, the width of its input.
-        numbers: places of the columns of numbers in it.
+        in_dim: how many columns there are.
+        numbers: places of the columns of numbers among them.
         line: whether the kernel has its two terms of inner products; else only $\sqrt 3\, x / \ell$ is left.
+        components: make the columns from its input; None: that is the columns.
 
     Attributes:
         linear: how many of the last entries enter by their inner product.
+        parts: which length each column has ``[in_dim]``, from 0 on: components of one part share it.
 
     >>> projector = KernelProjector(2, [0]).fit(torch.tensor([[-1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     >>> projector.dim, projector.linear, projector(torch.zeros(5, 2)).shape
     (12, 10, torch.Size([5, 12]))
     """
 
-    def __init__(self, in_dim: int, numbers: Sequence[int] = (), *, line: bool = True) -> None:
+    scale: Tensor
+
+    def __init__(
+        self, in_dim: int, numbers: Sequence[int] = (), *, line: bool = True, components: Components | None = None
+    ) -> None:
         super().__init__(in_dim, numbers if line else ())
         self.linear = self.width if line else 0
         self.dim = self.in_dim + self.linear
+        self.components = components
+        self.parts = list(range(self.in_dim)) if components is None else components.parts()
+        if components is not None:
+            self.register_buffer("scale", torch.ones(in_dim, dtype=torch.float64))
         self.log_lengths = nn.Parameter(torch.full((in_dim,), math.log(in_dim) / 2, dtype=torch.float64))
         self.log_linear = nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
         self.log_pieces = nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
 
+    @torch.no_grad()
+    def fit(self, features: Tensor) -> Self:
+        """Take components and their scale from training rows, then what all columns need; gives itself."""
+        if self.components is not None:
+            spread = self.components.fit(features)(features).var(dim=0, correction=0)
+            parts, reduced = torch.tensor(self.parts), torch.tensor(self.components.reduced())
+            total = torch.zeros_like(spread).index_add(0, parts, spread)[parts]
+            self.scale.copy_(torch.where(reduced & (total > 0), total.rsqrt(), 1.0))
+        return super().fit(features)
+
+    def columns(self, features: Tensor) -> Tensor:
+        """The columns of its input, of wide parts their components."""
+        return super().columns(features) if self.components is None else self.components(features) * self.scale
+
     def forward(self, features: Tensor) -> Tensor:
         """``[b, dim]`` from ``[b, p]``, in float64."""
-        if features.ndim != 2 or features.shape[1] != self.in_dim:
-            raise ValueError(f"features: expected [b, {self.in_dim}], got {tuple(features.shape)}")
+        width = self.in_dim if self.components is None else sum(self.components.widths)
+        if features.ndim != 2 or features.shape[1] != width:
+            raise ValueError(f"features: expected [b, {width}], got {tuple(features.shape)}")
         inputs, pieces = self.terms(features)
         near = math.sqrt(3) * inputs * (-self.log_lengths).exp()
         if not self.linear:
             return near
-        line = inputs * (self.log_linear / 2).exp() / math.sqrt(self.in_dim)
+        line = inputs * (self.log_linear / 2).exp() / math.sqrt(self.parts[-1] + 1)
         return torch.cat([near, line, pieces * (self.log_pieces / 2).exp()], dim=1)
 
     def extra_repr(self) -> str:

@@ -76,6 +76,9 @@ class BagInputs(RaggedInputs):
         return raw(self.values[part]) + raw(self.weights[part])
 
 
+SETTLED = 2000
+"""Texts that principal directions are of, at most."""
+
 LONGEST_NGRAM = 64
 """Characters of the longest n-grams."""
 
@@ -182,6 +185,35 @@ class NgramEncoder(ColumnEncoder):
         self.slots.copy_(torch.from_numpy(slots))
         self.replace_vectors(max(1, len(frequent)))
         return self
+
+    @torch.no_grad()
+    def settle(self, frame: pd.DataFrame) -> Self:
+        r"""Hold the leading principal directions of the texts in place of random vectors: latent semantic analysis.
+
+        Counts of length 1 are multiplied by $1 + \ln \frac{1 + n}{1 + n_b}$ for a bucket that $n_b$ of n texts hit. Of
+        more than ``SETTLED`` rows that many are read.
+
+        References:
+            Deerwester et al. (1990), Indexing by latent semantic analysis,
+            doi:10.1002/(SICI)1097-4571(199009)41:6<391::AID-ASI1>3.0.CO;2-9.
+        """
+        some = frame.iloc[np.linspace(0, len(frame) - 1, min(len(frame), SETTLED)).astype(int)]
+        bags = self._bags(some, self.slots.cpu())
+        parts = (bags.weights.double().numpy(), bags.values.numpy(), bags.offsets.numpy())
+        counts = scipy.sparse.csr_matrix(parts, shape=(len(some), self.vectors))
+        rarity = 1 + np.log((1 + len(some)) / (1 + np.bincount(counts.indices, minlength=self.vectors)))
+        weighted = counts.multiply(rarity).tocsr()
+        products = (weighted @ weighted.T).toarray()
+        products -= products.mean(axis=0)
+        products -= products.mean(axis=1, keepdims=True)
+        lengths, sides = np.linalg.eigh(products)
+        count = min(self.rank or self.width, int((lengths > 1e-9 * max(lengths[-1], 1e-300)).sum()))
+        drawn = torch.zeros_like(self.table.weight)
+        sides = sides[:, ::-1][:, :count] / np.sqrt(lengths[::-1][:count])
+        directions = rarity[:, None] * (weighted.T @ (sides - sides.mean(axis=0)))
+        drawn[:, :count] = torch.from_numpy(np.ascontiguousarray(directions))
+        self.table.weight.copy_(drawn)
+        return self.hold()
 
     def _hash(self, frame: pd.DataFrame) -> tuple[I64, I64, I64]:
         texts = to_texts(self.cells(frame), self.columns[0])

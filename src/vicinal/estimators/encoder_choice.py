@@ -32,7 +32,8 @@ TIMED = 32
 """Rows by which it is told how long an encoder takes for all."""
 
 WORDS = 4.0
-"""Mean words of a text from which on a pretrained encoder is tried."""
+"""Mean words of a text from which on a pretrained encoder is tried for more than ``MOST`` rows; for fewer it always is:
+it knows what a rare name means, which is dear for a long table of short texts."""
 
 PAIRED, MOST_PAIRED, PAIR_ROWS = 0.01, 4, 1000
 """Share of the labels' variance that a pair of columns must explain beyond what else was tried, the most columns of a
@@ -227,7 +228,7 @@ def _elements(cells: "pd.Series[Any]", kind: Kind) -> tuple[Kind | None, Sequenc
 def _has_choice(kind: Kind | None, cells: Sequence[Any]) -> bool:
     if kind not in CANDIDATES or not CANDIDATES[kind][1].installed:
         return False
-    return kind != "text" or sum(len(str(cell).split()) for cell in cells) >= WORDS * max(len(cells), 1)
+    return kind != "text" or len(cells) <= MOST or sum(len(str(cell).split()) for cell in cells) >= WORDS * len(cells)
 
 
 def _seconds(frame: pd.DataFrame, *encoder: Any) -> float:

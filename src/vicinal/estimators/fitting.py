@@ -37,6 +37,7 @@ from vicinal.estimators.kernel_metric import (
     kernel_optimism,
     make_kernel_network,
     may_be_kernel,
+    own_lengths,
     trend_network,
 )
 from vicinal.estimators.label_codec import LabelCodec
@@ -137,7 +138,7 @@ def fit_on_scale(
     name, kernel = settings["target_transform"], None
     if name == "auto":
         name, part = "none", copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
-        kernels = settings["metric"] == "auto" and may_be_kernel(settings, part.kinds, part.dim)
+        kernels = settings["metric"] == "auto" and may_be_kernel(settings, own_lengths(part))
         if (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
             tried = {}
             for one in ("none", "log"):
@@ -181,13 +182,13 @@ def fit_best(
     if settings["metric"] == "trees":
         return fit_trees(rows, codec, encoder, settings, seed)
     kernels = settings["metric"] == "auto" and not codec.multilabel
-    kernels = kernels and may_be_kernel(settings, encoder.kinds, encoder.dim, frozen=frozen)
+    kernels = kernels and may_be_kernel(settings, own_lengths(encoder), frozen=frozen)
     trees = settings["metric"] == "auto" and not codec.multilabel and may_be_trees(settings, encoder.kinds, rows.groups)
     trees = trees and (
         codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups, len(encoder.kinds))
     )
     plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
-    plain |= kernels and codec.kind == "numbers"
+    plain |= kernels and codec.kind == "numbers" and own_lengths(encoder) == encoder.dim
     with seeded():
         first = kernel_of(copy.deepcopy(encoder)) if kernels and not trees else None
         if trees:
@@ -394,9 +395,10 @@ def fit_kernel(
     """
     classes = codec.kind == "classes"
     check_kernel(encoder, classes=classes)
+    seen = rows.frame.iloc[rows.held_out.train]
     for part in encoder.encoders:
         if not part.frozen:  # vectors of empty sets stay as they are
-            part.hold()
+            part.settle(seen)
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
     k = settings["max_neighbors"] or kernel_neighbors(len(rows.frame))
     by = settings | {"metric": "kernel", "max_neighbors": k}
@@ -460,7 +462,7 @@ def fit_trees(
     """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out."""
     for part in encoder.encoders:
         if not part.frozen:
-            part.hold()
+            part.settle(rows.frame.iloc[rows.held_out.train])
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
     codes = labels.argmax(dim=1).numpy() if classes else None
     folds = make_folds(len(rows.frame), FOLDS, rows.groups, codes, seed).folds

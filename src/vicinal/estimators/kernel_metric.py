@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from vicinal.core.checks import short_text
-from vicinal.encoders import Kind, TableEncoder
+from vicinal.encoders import TableEncoder
+from vicinal.encoders.base import ColumnEncoder
+from vicinal.encoders.components import Components
 from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
 from vicinal.encoders.numeric import VectorEncoder
 from vicinal.estimators.network import make_kriging
@@ -24,6 +26,9 @@ _BATCH = 4096
 
 _WIDEST = 64
 """Numbers of an encoded row up to which each may have a length that few rows can tell."""
+
+_COMPONENTS = 30
+"""Numbers that a text, an image, a sound, a set or a wide vector becomes, at most; all of a column share one length."""
 
 PATIENCE = 0.05
 """Share by which the error of a network must be lower for it to be chosen: few rows are held out, and one must do."""
@@ -45,20 +50,24 @@ def kernel_neighbors(rows: int) -> int:
     return 256 if rows <= 5_000 else 128
 
 
-def may_be_kernel(
-    settings: Mapping[str, Any], kinds: Mapping[str, Kind], width: int, *, frozen: bool | None = None
-) -> bool:
-    """Whether ``metric="auto"`` tries a kernel, where nothing is asked that it has not.
+def own_lengths(encoder: TableEncoder) -> int:
+    """Numbers of an encoded row that each have a length of their own in the kernel for numbers."""
+    return sum(part.dim for part in encoder.encoders if not _shares_length(part))
 
-    For numbers it does on plain tables; for one class a row wherever no encoder is trained.
+
+def _shares_length(part: ColumnEncoder) -> bool:
+    return part.kind not in ("number", "category") and not (part.kind == "vector" and part.dim <= _WIDEST)
+
+
+def may_be_kernel(settings: Mapping[str, Any], width: int, *, frozen: bool | None = None) -> bool:
+    """Whether ``metric="auto"`` tries a kernel, where nothing is asked that it has not.
 
     Args:
         settings: the estimator's parameters.
-        kinds: of the columns.
-        width: numbers of an encoded row.
+        width: what :func:`own_lengths` gives.
         frozen: for classes, whether no encoder is trained; None: for numbers.
     """
-    plain = width <= _WIDEST and all(kind in ("number", "category", "vector") for kind in kinds.values())
+    plain = width <= _WIDEST and settings["tune"] in ("none", "auto")
     if frozen is not None:
         plain = frozen and settings["readout"] == "auto"
     fits = settings["head"] == "nona" and settings["loss"] is None and settings["similarity"] in ("l2", "squared_l2")
@@ -67,18 +76,13 @@ def may_be_kernel(
 
 
 def check_kernel(encoder: TableEncoder, *, classes: bool) -> None:
-    """Raise ValueError for a column that is no number, category or fixed vector; of classes, for a trained encoder."""
-    for part in encoder.encoders:
+    """Raise ValueError for an encoder that is trained, of classes."""
+    for part in encoder.encoders if classes else ():
         column = short_text(part.columns[0])
-        if classes and not part.untrained:
+        if not part.untrained:
             raise ValueError(
                 f"metric: expected 'network' for {column}, whose encoder {part.name} is trained, got 'kernel', which "
                 "trains none; name a pretrained encoder, leave the column out, or say metric='network'"
-            )
-        if not classes and part.kind not in ("number", "category", "vector"):
-            raise ValueError(
-                f"metric: expected 'network' for {column}, a column of kind {part.kind}, got 'kernel', which reads "
-                "numbers, categories and fixed vectors; leave the column out, or say metric='network'"
             )
 
 
@@ -93,11 +97,14 @@ def make_kernel_network(
         classes: the kernel of :mod:`vicinal.training.class_kernel`, else that of :mod:`vicinal.training.likelihood`.
         whole_up_to: see :class:`vicinal.heads.Kriging`.
     """
+    shared = [not classes and _shares_length(part) for part in encoder.encoders]
+    widths = [part.dim for part in encoder.encoders]
+    components = Components(widths, [not one for one in shared], _COMPONENTS) if any(shared) else None
     numbers, width = list[int](), 0
-    for part in encoder.encoders:
+    for part, size in zip(encoder.encoders, widths if components is None else components.sizes, strict=True):
         numbers += [width + place for place in part.numbers]
-        width += part.dim
-    projector = KernelProjector(width, numbers, line=not classes)
+        width += size
+    projector = KernelProjector(width, numbers, line=not classes, components=components)
     head = make_kriging(settings, projector.linear, whole_up_to)
     if head is None:
         raise ValueError("readout: expected 'dense' or 'rows' for metric='kernel', got 'attention'")
@@ -129,7 +136,9 @@ def fit_kernel_network(
     projector, head = kernel_parts(network)
     features = encoded(network.encoder, inputs)
     pieces = projector.fit(features).terms(features)
-    kernel = fit_kernel(*pieces, labels, groups, seed=seed, weights=weights, most=most, start=start)
+    shared = None if projector.components is None else torch.tensor(projector.parts)
+    known: dict[str, Any] = {"seed": seed, "weights": weights, "most": most, "start": start, "lengths": shared}
+    kernel = fit_kernel(*pieces, labels, groups, **known)
     take_kernel(projector, head, kernel)
     return kernel
 
@@ -219,12 +228,20 @@ def kernel_columns(network: NeighborNetwork) -> list[str]:
     projector, encoder = network.projector, network.encoder
     if not isinstance(projector, KernelProjector | TrendProjector) or not isinstance(encoder, TableEncoder):
         raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
-    names = encoder.entries
+    names = _entries(encoder, projector.kernel if isinstance(projector, TrendProjector) else projector)
     if isinstance(projector, TrendProjector):
         return names * (1 + projector.targets)
     if projector.linear:
         return [*names, *projector.by_column(names)]
     return names
+
+
+def _entries(encoder: TableEncoder, projector: KernelProjector) -> list[str]:
+    """The column of the table that each column of a kernel comes from."""
+    if projector.components is None:
+        return encoder.entries
+    sizes = zip(encoder.encoders, projector.components.sizes, strict=True)
+    return [name for part, size in sizes for name in part.entries[:size]]
 
 
 def trend_network(
@@ -259,13 +276,13 @@ def kernel_optimism(network: NeighborNetwork, rows: int) -> float:
     of few rows is cross-fitted and compared with it: on fourteen tables signed weights had 4 %
     less error than it on the rows of the fit, and as much on others.
     """
-    return 1 + 2 * (kernel_parts(network)[0].in_dim + 4) / rows
+    return 1 + 2 * (kernel_parts(network)[0].parts[-1] + 5) / rows
 
 
 def empty_trend_network(network: NeighborNetwork, folds: int, targets: int) -> NeighborNetwork:
     """The network of a kernel with a trend that is not fitted yet."""
-    names: Any = network.encoder.entries
-    projector = TrendProjector(kernel_parts(network)[0], folds, targets, names)
+    kernel, encoder = kernel_parts(network)[0], network.encoder
+    projector = TrendProjector(kernel, folds, targets, _entries(encoder, kernel))  # type: ignore[arg-type]
     return NeighborNetwork(network.encoder, projector, Kriging(30))
 
 
@@ -285,7 +302,7 @@ def take_kernel(projector: KernelProjector, head: Kriging, kernel: TableKernel) 
     """
     amplitude = kernel.log_amplitude.exp()
     noise = (kernel.log_noise.exp() + LEAST_NOISE) / amplitude - LEAST_NOISE  # the head adds as much
-    projector.log_lengths.copy_(kernel.log_lengths)
+    projector.log_lengths.copy_(kernel.lengths_by_column())
     projector.log_linear.copy_(kernel.log_linear - kernel.log_amplitude)
     projector.log_pieces.copy_(kernel.log_pieces - kernel.log_amplitude)
     head.log_scale.fill_(math.log(3) / 2)

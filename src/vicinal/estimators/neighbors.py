@@ -55,16 +55,17 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             weighed by what they say of rows left out; rows are near whose columns add alike to what these predict, a
             number or the probabilities of classes, and a row of the fit is embedded by those that have not seen its
             label. Texts, images, sounds and sets enter by their leading components, of encoders as they are. "kernel":
-            for numbers, a kernel on columns of numbers, categories and fixed vectors with a length for each column, a
-            linear and a piecewise-linear part, learned by its likelihood; for classes, a kernel whose lengths minimize
-            the log-loss (see ``docs/methods.md``). "network": an encoder and projector, trained for the prediction.
-            Settings of networks and of their training are ignored by the other two. "auto": for numbers "trees", or
-            "kernel" on tables of at most 64 encoded numbers and categories, whichever has less error on rows that are
-            each predicted from the others; where there are other columns, "network" if its error on the held-out rows
-            is more than 5 % lower than theirs. For one class a row "kernel" where no encoder is trained; "trees" of at
-            most 32 classes, or 2.5 million rows times classes, and at least 40 rows, where they are better than a
-            kernel by more than a standard error; and with other columns "network" where it is better by more than 5 %
-            and a standard error. "network" for all else, and where a loss, folds or attention are asked for.
+            for numbers, a kernel with a length for each column, a linear and a piecewise-linear part, learned by its
+            likelihood; texts, images, sounds, sets and vectors of more than 64 entries are at most 30 components, of
+            encoders as they are. For classes, a kernel whose lengths minimize the log-loss (see ``docs/methods.md``).
+            "network": an encoder and projector, trained for the prediction. Settings of networks and of their training
+            are ignored by the other two. "auto": for numbers "trees", or "kernel" on tables of at most 64 encoded
+            numbers and categories, whichever has less error on rows that are each predicted from the others (of texts
+            or files alone "kernel"); where there are other columns, "network" if its error on the held-out rows is more
+            than 5 % lower than theirs. For one class a row "kernel" where no encoder is trained; "trees" of at most 32
+            classes, or 2.5 million rows times classes, and at least 40 rows, where they are better than a kernel by
+            more than a standard error; and with other columns "network" where it is better by more than 5 % and a
+            standard error. "network" for all else, and where a loss, folds or attention are asked for.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "s2-ranks" or "s1-ranks" (:class:`vicinal.masks.RankStep`), "s2-reject"
             (:class:`vicinal.masks.RejectingStep`), "topk" (keeps ``n_neighbors``), or None.

@@ -66,6 +66,8 @@ class TableKernel:
         log_linear: of a.
         log_pieces: of c.
         log_noise: of $\lambda$, to which 1e-6 is added.
+        parts: which of G lengths each column has ``[p]``, where such as the components of a text share one, and p
+            in the kernel is G; None: its own.
 
     >>> TableKernel.start(4).log_lengths.exp()
     tensor([2., 2., 2., 2.], dtype=torch.float64)
@@ -76,17 +78,24 @@ class TableKernel:
     log_linear: Tensor
     log_pieces: Tensor
     log_noise: Tensor
+    parts: Tensor | None = None
 
     @classmethod
-    def start(cls, columns: int) -> "TableKernel":
+    def start(cls, columns: int, parts: Tensor | None = None) -> "TableKernel":
         """The start of learning: lengths sqrt(p), b = 1, a = 0.3, c = 0.1, noise 0.3."""
-        lengths = torch.full((columns,), math.log(columns) / 2, dtype=torch.float64)
-        return cls(lengths, *(torch.tensor(math.log(value), dtype=torch.float64) for value in _START.values()))
+        count = columns if parts is None else int(parts.max()) + 1
+        lengths = torch.full((count,), math.log(count) / 2, dtype=torch.float64)
+        rest = (torch.tensor(math.log(value), dtype=torch.float64) for value in _START.values())
+        return replace(cls(lengths, *rest), parts=parts)
 
     @classmethod
-    def of(cls, values: Tensor) -> "TableKernel":
+    def of(cls, values: Tensor, parts: Tensor | None = None) -> "TableKernel":
         """The kernel with these logarithms ``[p + 4]``, in the order of :meth:`values`."""
-        return cls(values[:-4], *values[-4:].unbind())
+        return replace(cls(values[:-4], *values[-4:].unbind()), parts=parts)
+
+    def lengths_by_column(self) -> Tensor:
+        """Logarithms of the length of each column ``[p]``."""
+        return self.log_lengths if self.parts is None else self.log_lengths[self.parts]
 
     def values(self) -> Tensor:
         """All logarithms as one vector ``[p + 4]``."""
@@ -95,8 +104,9 @@ class TableKernel:
 
     def covariance(self, inputs: Tensor, pieces: Tensor) -> Tensor:
         """The kernel without noise ``[n, n]`` of rows ``[n, p]`` and their piecewise-linear features ``[n, m]``."""
+        linear = self.log_linear + math.log(inputs.shape[1] / len(self.log_lengths))  # a column counts by its part
         matrix: Tensor = _Covariance.apply(  # type: ignore[no-untyped-call]
-            inputs, pieces, self.log_lengths, self.log_amplitude, self.log_linear, self.log_pieces
+            inputs, pieces, self.lengths_by_column(), self.log_amplitude, linear, self.log_pieces
         )
         return matrix
 
@@ -267,12 +277,13 @@ def most_likely_kernel(
     from scipy.optimize import minimize  # only training needs it
 
     tries = itertools.count(1)
+    begin = TableKernel.start(inputs.shape[1]) if start is None else start
 
     def value_and_grad(values: Any) -> tuple[float, Any]:
         report("kernel", min(next(tries), steps), steps, "steps (or fewer)")
         point = torch.from_numpy(values.copy()).requires_grad_()
         try:
-            value = objective(TableKernel.of(point), inputs, pieces, labels, parts, weights)
+            value = objective(TableKernel.of(point, begin.parts), inputs, pieces, labels, parts, weights)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # a step to rows that it cannot tell apart
             return _TOO_FAR, 0.0 * values
         value.backward()  # type: ignore[no-untyped-call]
@@ -282,12 +293,12 @@ def most_likely_kernel(
         if time_left() <= 0:
             raise StopIteration
 
-    first = (TableKernel.start(inputs.shape[1]) if start is None else start).values().numpy()
+    first = begin.values().numpy()
     bounds = [tuple(map(math.log, _RANGE))] * len(first)
     options = {"maxiter": steps, "ftol": MOVED}
     known: Any = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options}
     result = minimize(value_and_grad, first, callback=stop_in_time, **known)
-    return TableKernel.of(torch.from_numpy(result.x))
+    return TableKernel.of(torch.from_numpy(result.x), begin.parts)
 
 
 def left_out_errors(matrix: Tensor, labels: Tensor) -> Tensor:
@@ -375,6 +386,7 @@ def fit_kernel(
     weights: Tensor | None = None,
     most: int = MOST_ROWS,
     start: TableKernel | None = None,
+    lengths: Tensor | None = None,
 ) -> TableKernel:
     """The kernel of highest penalized marginal likelihood: 40 steps of L-BFGS from :meth:`TableKernel.start`.
 
@@ -396,6 +408,7 @@ def fit_kernel(
             units of the weights change nothing else.
         most: rows that the likelihood uses, at most.
         start: a kernel that was learned from fewer of them with the same seed; its first steps are not taken again.
+        lengths: the ``parts`` of a :class:`TableKernel`.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:most]
     chosen = labels[order].double()
@@ -411,9 +424,9 @@ def fit_kernel(
     if start is not None and unit is not None:
         kernel = replace(start, log_noise=start.log_noise - unit.log())
     for count in (*(count for count in FIRST_ROWS if count < len(order) and start is None), len(order)):
-        steps = STEPS if kernel is None else LAST_STEPS
+        steps, begin = (STEPS, TableKernel.start(inputs.shape[1], lengths)) if kernel is None else (LAST_STEPS, kernel)
         parts = unrelated_parts(order[:count], groups)
-        kernel = most_likely_kernel(*known, parts, mass, start=kernel, steps=steps)
+        kernel = most_likely_kernel(*known, parts, mass, start=begin, steps=steps)
     if kernel is None:
         raise ValueError("labels: expected at least one row, got none")
     kernel = corrected(kernel, inputs, pieces, standard, unrelated_parts(order[:MOST_LEFT_OUT], groups), mass)

@@ -374,7 +374,7 @@ def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[s
     frozen = None if opened.table.task == "regression" else every
     settings = settings_of(model)
     known = settings["metric"] == "auto" and not opened.table.several
-    return known and may_be_kernel(settings, opened.kinds, 0, frozen=frozen)
+    return known and may_be_kernel(settings, 0, frozen=frozen)
 
 
 def write_files(
