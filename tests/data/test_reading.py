@@ -427,7 +427,7 @@ MEASURED = "".join(f"{'NS'[n % 2]}{n},{n},x,{n}.5\n" for n in range(10, 22))
 @pytest.mark.parametrize("size", [None, 11, 2])
 def test_totals_units_and_notes_are_no_rows(tmp_path, size):
     """They are left out and named, however many rows are read at once; what is written as rows are stays."""
-    text = f'Place,Batch,,Note\n,pH,Temp,\n,,°C,\n{MEASURED}N Total,99,,\nS30,7,x,\nSumme,999,,9\n"Source: us",,,\n'
+    text = f'Place,Batch,,Note\n,pH,Temp,\n,°C,,\n{MEASURED}N Total,99,,\nS30,7,x,\nSumme,999,,9\n"Source: us",,,\n'
     path = write(tmp_path, text.replace("Note\n,pH,Temp,", "Batch C\n,pH,Temp,pH"))
     lines = []
     frame = pd.concat(table_pieces(path, size, log=lines.append))
@@ -437,6 +437,10 @@ def test_totals_units_and_notes_are_no_rows(tmp_path, size):
         left_out = lines[-1 if size is None else 1 :]
         assert "'Summe'" in left_out[-1]
     assert len(read_table(write(tmp_path, "Place,a,b\n" + "x,1,2\n" * 9 + "Summe,3,\n"))) == 10, "few rows tell nothing"
+    numbers = "".join(f"{n},a,x,y\n" for n in range(10, 22))
+    for last in (",186,,", ",187,,", "-7.5,,,"):
+        rows = len(read_table(write(tmp_path, "n,b,c,d\n" + numbers.replace("a", "15.5") + last + "\n")))
+        assert rows == 13 - (last == ",186,,"), "a row with gaps is one, unless its number is the sum"
 
 
 def test_lists_of_objects_are_columns_of_lists(tmp_path):

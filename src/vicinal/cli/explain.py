@@ -101,7 +101,11 @@ def explain(
         draw_reasons(rows, drawing)
     if options["as_json"]:
         print_json([explained_record(one) for one in rows])
-        return
+    else:
+        _print_all(rows, explainer)
+
+
+def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
     if sentence := explainer.model.target_transform_.sentence:
         output.print(sentence)
     for one in rows:

@@ -111,13 +111,9 @@ def _number(metric: str, value: float | None) -> str:
 
 def cell_words(value: object) -> str:
     """A cell as short text for a terminal."""
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
-    if isinstance(value, bytes | bytearray | dict | list | tuple) or (
-        hasattr(value, "ndim") and not isinstance(value, str)
-    ):
-        return "..."
-    text = "" if value is None else " ".join(str(value).split())
+    from vicinal.report.text import cell_text
+
+    text = "..." if isinstance(value, bytes | bytearray) else " ".join(cell_text(value).split())
     return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
 
 

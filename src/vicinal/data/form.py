@@ -326,7 +326,7 @@ def _separated(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm | None
         del often[gap]
     first = list(itertools.islice(often, 20 * MOST_WORDS))
     for mark in SEPARATORS:
-        if FEWEST_READ * sum(mark in cell for cell in first) < len(first):
+        if FEWEST_READ * sum(mark in cell for cell in first) < max(1, len(first)):
             continue
         if len({part for cell in first for part in split(cell, mark)}) > MOST_WORDS:
             continue
