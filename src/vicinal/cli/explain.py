@@ -63,8 +63,8 @@ def explain(
     from vicinal.data.sources import table_source
     from vicinal.workflows.explain import DRAWN, Explainer, draw_reasons, explain_pair, explained_record, pair_record
 
-    given = (("DATA", data), ("--file", file), ("--id", row_id), ("--row", row))
-    chosen = [name for name, value in given if value is not None]
+    values = (("DATA", data), ("--file", file), ("--id", row_id), ("--row", row))
+    chosen = [name for name, value in values if value is not None]
     if len(chosen) != 1:
         raise ValueError(f"query: expected one of DATA, --id and --row, got {' and '.join(chosen) or 'none'}")
     file = file or data
