@@ -3,7 +3,6 @@
 import codecs
 import csv
 import io
-import itertools
 import re
 import zipfile
 from collections import Counter
@@ -262,7 +261,9 @@ def header_place(rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
         return first, []
     if len(set(names) - {""}) == width:
         return first + 1, []
-    above = [*itertools.accumulate((cell.strip() for cell in rows[first]), lambda last, cell: cell or last)]
+    above: list[str] = []
+    for cell in rows[first]:  # a merged name is above all cells up to the next one
+        above.append(cell.strip() or (above[-1] if above else ""))
     whole = set(zip(above, names, strict=False))
     return (first + 1, above) if len(whole) == width and ("", "") not in whole else (first, [])
 

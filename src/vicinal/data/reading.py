@@ -311,7 +311,7 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
     file = Delimited.of(path)
     file.tell(how.log)
     pieces = file.frames(size)
-    piece = next(pieces)
+    piece: pd.DataFrame | None = next(pieces)
     while piece is not None:
         later = next(pieces, None)
         if later is not None and len(later) <= MOST_NOTES < (size or 0):  # the end is judged by the rows above
@@ -512,7 +512,8 @@ def _flat_frame(frame: pd.DataFrame) -> pd.DataFrame:
     objects = [name for name in frame.columns if frame[name].dtype == object]
     nested = [name for name in objects if any(_is_object(cell) or _is_objects(cell) for cell in frame[name])]
     if nested:
-        flat = pd.DataFrame([_flat(row) for row in frame[nested].to_dict("records")], index=frame.index)
+        rows = ({str(name): cell for name, cell in row.items()} for row in frame[nested].to_dict("records"))
+        flat = pd.DataFrame(map(_flat, rows), index=frame.index)
         frame = pd.concat([frame.drop(columns=nested), flat], axis="columns")
     parts = {name.rpartition(".")[0] for name in frame.columns}
     left = [name for name in objects if name in parts and name in frame and not any(map(_is_filled, frame[name]))]

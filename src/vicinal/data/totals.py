@@ -63,7 +63,7 @@ def _first_note(frame: pd.DataFrame, filled: NDArray[np.bool_]) -> int:
     if width < 3 or few[:start].any() or start < FEWEST_ROWS or not 0 < number - start <= MOST_NOTES:
         return number
     usual = {_shape(cell) for cell in frame.iloc[:start, 0].tolist()}
-    below = [frame.iloc[place, 0] for place in range(start, number)]
+    below: list[Any] = frame.iloc[start:, 0].tolist()
     new = all(_is_sum(frame, start + n) if pd.isna(one) else _shape(one) not in usual for n, one in enumerate(below))
     return start if new else number
 
