@@ -414,6 +414,8 @@ def test_the_second_column_of_a_name_has_its_number(tmp_path):
     assert frame.columns.tolist() == ["a", "b", "a (2)", "a (3)"]
     assert frame.iloc[0].tolist() == [1, 2, 3, 4]
     assert lines == ["d.csv: several columns have one name; read as 'a (2)', 'a (3)', too"]
+    with pytest.raises(ValueError, match=r"^d\.csv: expected columns of different names, got 'a' twice; rename one$"):
+        read_table(write(tmp_path, "a," * 600 + "\n"))
     frame.set_axis(["a", "b", "c", "a "], axis="columns").to_parquet(tmp_path / "d.parquet")
     with pytest.raises(
         ValueError, match=r"^d\.parquet: expected columns of different names, got 'a' twice; rename one$"

@@ -45,6 +45,9 @@ from vicinal.data.typed import (
 
 Log = Callable[[str], None]
 
+MOST_OF_A_NAME = 500
+"""Columns of one name, at most, that a csv file may have."""
+
 DEEPEST = 16
 """A row of JSON with more levels of lists and objects is refused."""
 
@@ -246,7 +249,10 @@ class Delimited:
             before, above = 0, []
         bare = cls(path, encoding, separator, before, ())
         header = next(bare.pieces(header=None, nrows=1)).iloc[0].map(_unescaped)
-        return replace(bare, names=full_names([str(cell) for cell in header], above))
+        names = [str(cell) for cell in header]
+        if max(Counter(names).values(), default=0) > MOST_OF_A_NAME:  # all rows in one line
+            _check_names(path, [name.strip() for name in names if name.strip()])
+        return replace(bare, names=full_names(names, above))
 
     def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:
         """The cells as texts, ``size`` rows at a time or all at once."""
