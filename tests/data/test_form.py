@@ -565,6 +565,8 @@ def test_words_between_marks_are_sets_and_said(mark):
         ["Speed", "Price"],
         ["Price", "Quality", "Speed"],
     ]
+    assert not TableForm.of(pd.DataFrame({"x": cells}), targets=["x"]).columns, "a target names one class"
+    assert not form.of_target("x").columns
     new = form.read(pd.DataFrame({"x": [f"New{mark}Price", "n/a", ["Price"]]}))["x"].tolist()
     assert new == [["New", "Price"], None, ["Price"]]
     assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form

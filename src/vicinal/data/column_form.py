@@ -107,6 +107,11 @@ class ColumnForm(Saved):
     unitless: bool = False
 
     @property
+    def is_split(self) -> bool:
+        """Whether texts are sets of words between marks."""
+        return self.kind == "list" and bool(self.around)
+
+    @property
     def sentence(self) -> str:
         """What is unusual about how it is written, as a phrase; "" if nothing is."""
         if self.kind == "number" and (self.sign or self.decimal == ","):

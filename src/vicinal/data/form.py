@@ -90,6 +90,7 @@ class TableForm(Saved):
         *,
         kinds: Mapping[str, Kind] | None = None,
         aside: Collection[str] = (),
+        targets: Collection[str] = (),
         decimal: str | None = None,
         day_first: bool | None = None,
         log: Log = lambda line: None,
@@ -105,6 +106,7 @@ class TableForm(Saved):
             frame: the table; its columns have different names.
             kinds: of columns that are not to be detected; cells of texts and categories are taken as they are stored.
             aside: columns to leave as they are, of ids and groups.
+            targets: columns whose texts are one class each, whatever marks are in them.
             decimal: the mark before decimals; None: detected.
             day_first: whether the day comes before the month; None: detected.
             log: called with what was assumed.
@@ -114,7 +116,8 @@ class TableForm(Saved):
         kinds, drafts = kinds or {}, {}
         for name, column in frame.items():
             if str(name) not in aside:
-                drafts[str(name)] = _draft(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
+                draft = _draft(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
+                drafts[str(name)] = None if str(name) in targets and draft and draft.is_split else draft
                 if drafts[str(name)] is None and str(name) not in kinds and (why := _why_text(column)):
                     log(f"{short_text(name)}: read as texts or categories, not as numbers: {why}")
         settled = [each for each in drafts.values() if each is not None and not each.open]
@@ -172,6 +175,8 @@ class TableForm(Saved):
     def of_target(self, name: str) -> Self:
         """This form with one number or class in each cell of a column: of ranges such as 10-20 kg their middle."""
         form = self.columns.get(name)
+        if form is not None and form.is_split:
+            return type(self)(columns={other: each for other, each in self.columns.items() if other != name})
         if form is None or len(form.typical) < 2:
             return self
         columns = {**self.columns, name: form.model_copy(update={"middle": True})}
