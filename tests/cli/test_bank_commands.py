@@ -290,9 +290,9 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     name = load_model(folder / "model").bank_.ids[5]
     known.loc[[name]].to_json(folder / "one.jsonl", orient="records", lines=True)
     ask = ["explain", folder / "model", "-k", "4", "--json", "-q"]
-    by_id, by_file = (
-        json.loads(printed(capsys, *ask, *way))[0] for way in (["--id", name], ["--file", folder / "one.jsonl"])
-    )
+    ways = (["--id", name], ["--file", folder / "one.jsonl"], [folder / "one.jsonl"])
+    by_id, by_file, by_argument = (json.loads(printed(capsys, *ask, *way))[0] for way in ways)
+    assert by_argument == by_file
     assert by_id["label"] == pytest.approx(known["price"][name])
     assert by_id["prediction"] == pytest.approx(by_file["prediction"], rel=1e-4)
     assert by_id["interval"] == pytest.approx(by_file["interval"], rel=1e-4)
@@ -303,13 +303,15 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     said = printed(capsys, "explain", folder / "model", "--id", name, "-k", "2")
     assert "90% interval: " in said
     assert "ts nearest neighbor is at distance " in said
+    assert max(map(len, said.splitlines())) <= 80, "columns of the row are shown where there is room"
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "query: expected one of --id, --row and --file, got none"),
+        ([], "query: expected one of DATA, --id and --row, got none"),
         (["--id", "h1", "--row", "{}"], "got --id and --row"),
+        (["new.csv", "--file", "new.csv"], "got DATA and --file"),
         (["--id", "h999"], "--id: expected ids of rows that the model was given, got 'h999'"),
         (["--row", "["], "--row: expected a JSON object"),
         (["--row", '{"size": "x"}'], "size: expected a number"),

@@ -306,7 +306,7 @@ def test_lengths_of_time_as_people_write_them(seconds):
 
 
 PARTS = {
-    "one that differs": (lambda n: f"{n} years old", lambda n: n),
+    "one that differs": (lambda n: f"{n} pages long", lambda n: n),
     "of ten": (lambda n: f"{n}.5/100", lambda n: n + 0.5),
     "German": (lambda n: f"{n},5 von 50", lambda n: n + 0.5),
     "German thousands": (lambda n: f"{n}{'.000' * (n > 15)} VB fest", lambda n: n * (1000 if n > 15 else 1)),
@@ -506,6 +506,85 @@ def test_dates_among_words_are_dates():
     assert read(cells).tolist() == [*days, *days[:3]]
     built = read([*(f"Bj. {1900 + 9 * n}" for n in range(12)), "k. A.", "k. A.", "k. A."])
     np.testing.assert_array_equal(built, [*range(1900, 2008, 9), np.nan, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("word", ["sofort", "expired"])
+def test_words_that_stand_often_among_dates_are_gaps_however_many(word):
+    days = pd.date_range("2024-01-28", periods=12)
+    lines = []
+    cells = [*("until " + days.strftime("%d.%m.%Y")), *[word] * 30, "odd one"]
+    form = TableForm.of(pd.DataFrame({"x": cells}), log=lines.append).columns["x"]
+    assert (form.kind, form.gaps, form.beside) == ("date", (word,), ("until #",))
+    assert lines[1] == f"x: {word!r} among dates reads as missing (--text or --category if that is wrong)"
+    assert form_of([*days.strftime("%d.%m.%Y"), *(f"{word} {n % 4}" for n in range(40))]) is None, "many words"
+    number = form_of([*map(str, range(30)), *["<LOD"] * 4, "mg/L"])
+    assert (number.kind, number.gaps) == ("number", ("<lod",))
+
+
+def test_measures_among_words_are_numbers():
+    assert read([f"{n} days ago" for n in range(2, 14)]).tolist() == [*range(2, 14)]
+    assert read([*(f"{n} days ago" for n in range(2, 14)), *["1 week ago"] * 3])[12] == 7
+    assert form_of([f"{n} in {('Bern', 'Wien')[n % 2]}" for n in range(20)]) is None, "no inches"
+    assert read([f"\u5f92\u6b69{n}\u5206" for n in range(12)]).tolist() == [*range(12)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "month"),
+    [
+        ("5 janv. 2023", 1),
+        ("1er mai 2023", 5),
+        ("12 listopada 2023", 11),
+        ("7 \u043c\u0430\u044f 2023", 5),
+        ("03/Jun/23 11:14 AM", 6),
+    ],
+)
+def test_months_as_people_call_them(cell, month):
+    assert (read([cell])[0].year, read([cell])[0].month) == (2023, month)
+
+
+def test_an_order_of_day_and_month_that_the_fit_did_not_see_is_what_the_column_shows():
+    form = TableForm.of(pd.DataFrame({"x": ["2024-09-30", "2024-04-03"]}))
+    assert form.read(pd.DataFrame({"x": ["30/09/2024", "03/04/2024"]}))["x"].tolist() == [
+        pd.Timestamp("2024-09-30"),
+        pd.Timestamp("2024-04-03"),
+    ]
+    with pytest.raises(ColumnError, match="expected dates written without doubt in row 0"):
+        form.read(pd.DataFrame({"x": ["03/04/2024", "04/05/2024"]}))
+
+
+ANSWERS = ["Price; Quality", "Quality;Speed", "Price", "Speed", "Quality", "Speed; Price", "Price;Quality;Speed;"] * 3
+
+
+@pytest.mark.parametrize("mark", [";", "|", ","])
+def test_words_between_marks_are_sets_and_said(mark):
+    lines = []
+    cells = [cell.replace(";", mark) for cell in ANSWERS]
+    form = TableForm.of(pd.DataFrame({"x": cells}), log=lines.append)
+    assert lines == [f"x: read as sets of words between {mark!r} (--category or --text if that is wrong)"]
+    assert form.read(pd.DataFrame({"x": cells[5:7]}))["x"].tolist() == [
+        ["Speed", "Price"],
+        ["Price", "Quality", "Speed"],
+    ]
+    assert not TableForm.of(pd.DataFrame({"x": cells}), targets=["x"]).columns, "a target names one class"
+    assert not form.of_target("x").columns
+    new = form.read(pd.DataFrame({"x": [f"New{mark}Price", "n/a", ["Price"]]}))["x"].tolist()
+    assert new == [["New", "Price"], None, ["Price"]]
+    assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"{city}, {state}" for city, state in zip("abcdefghij", "AABBBCCCDD", strict=True)] * 3,
+        [f"well, {n} words" for n in range(60)],
+        ["b2b", "summer, vip"] * 9,
+        [f"{n}; {n + 1}" for n in range(5)] * 9,
+    ],
+    ids=["towns", "sentences", "no fewer words than cells", "numbers"],
+)
+def test_other_texts_with_marks_are_no_sets(cells):
+    form = form_of(cells)
+    assert form is None or form.kind != "list"
 
 
 def test_years_of_two_digits_lie_where_the_column_is_shortest():

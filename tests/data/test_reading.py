@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from vicinal.core.formulas import escape_formula, unescape_formula
 from vicinal.data import read_table, write_table
-from vicinal.data.formats import delimiter_of, lines_before
+from vicinal.data.formats import delimiter_of, header_of
+from vicinal.data.reading import table_pieces
 
 
 def write(tmp_path, text, name="d.csv"):
@@ -126,6 +127,7 @@ def test_delimiters_and_encodings_are_found_out_and_said(tmp_path, name, separat
         ("cp1252", "Se\u00f1or Pe\u00f1a, a\u00f1o 2020"),
         ("cp1252", "Sch\u00f6ne Wohnung in M\u00fcnchen, ca. 95,37 m\u00b2, 1.853,58 \u20ac"),
         ("cp1252", "12 \u20ac, 20 \u00b0C"),
+        ("cp1252", "D\u00eda: lunes, Precio: 54 \u20ac, Cliente nuevo: S\u00ed"),
         ("mac_roman", "Gem\u00fctliche K\u00fcche, gro\u00dfe Zimmer, sch\u00f6ner Garten in der Stra\u00dfe"),
         ("cp1252", "Gr\u00f8n \u00e6ble, \u00f8l; \u00c5rhus"),
         ("cp1252", "K\u00f8benhavn \u00c5rhus"),
@@ -186,7 +188,7 @@ def test_merged_cells_above_the_names_are_skipped_and_no_row_is(tmp_path):
     assert frame.columns.tolist() == ["street", "town", "price"]
     assert lines == ["d.csv: skipped 1 line before the header"]
     for text in (",a,b\nx,y,z\n1,2,3\n", "a,,b\nx,y,z\nu,v,w\n", "a,,b\nx,x,z\n1,2,3\n", "a,,b\n1,y,z\n1,2,3\n"):
-        assert lines_before(write(tmp_path, text), "utf-8", ",") == 0
+        assert header_of(write(tmp_path, text), "utf-8", ",") == (0, [])
 
 
 def test_lines_that_repeat_the_header_are_skipped_and_said(tmp_path):
@@ -219,7 +221,7 @@ def test_rows_inside_an_object_of_json_are_read(tmp_path, value):
 
 @pytest.mark.parametrize("text", ["a\n1,2,3\n", "a,b\n1,2\n", "1\n2\n3\n"])
 def test_a_header_is_no_line_before_it(tmp_path, text):
-    assert lines_before(write(tmp_path, text), "utf-8", ",") == 0
+    assert header_of(write(tmp_path, text), "utf-8", ",") == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -378,8 +380,6 @@ BAD = {
         r"^d\.jsonl: .*that cannot be read in line 1: Exceeds",
     ),
     "one array": ("d.jsonl", "[\n{}\n]", r"^d\.jsonl: .* got none in line 1: .*; let its name end in .json$"),
-    "same name": ("d.csv", "a,b,a\n1,2,3\n", r"^d\.csv: expected columns of different names, got 'a' twice"),
-    "same name in spaces": ("d.csv", "a, a\n1,2\n", r"^d\.csv: expected columns of different names, got 'a' twice"),
     "torn parquet": ("d.parquet", b"PAR1 and no more", r"^d\.parquet: expected a whole parquet file, got: "),
     "torn json": ("d.jsonl", '{"a": 1}\n{"a": ', r"^d\.jsonl: expected a JSON object in each line, got none in line 2"),
     "json list": ("d.jsonl", "[1]\n", r"^d\.jsonl: expected a JSON object in each line, got a list in line 1$"),
@@ -409,10 +409,53 @@ def test_missing_file_suggests_the_nearest(tmp_path):
         read_table(tmp_path)
 
 
-def test_names_are_checked_before_the_rows_are_read(tmp_path):
-    (tmp_path / "d.csv").write_text("a,b,a\n1,2,3\n1,2,3,4,5\n")
+def test_the_second_column_of_a_name_has_its_number(tmp_path):
+    frame, lines = said(write(tmp_path, "a,b, a,a\n1,2,3,4\n"))
+    assert frame.columns.tolist() == ["a", "b", "a (2)", "a (3)"]
+    assert frame.iloc[0].tolist() == [1, 2, 3, 4]
+    assert lines == ["d.csv: several columns have one name; read as 'a (2)', 'a (3)', too"]
     with pytest.raises(ValueError, match=r"^d\.csv: expected columns of different names, got 'a' twice; rename one$"):
-        read_table(tmp_path / "d.csv")
+        read_table(write(tmp_path, "a," * 600 + "\n"))
+    frame.set_axis(["a", "b", "c", "a "], axis="columns").to_parquet(tmp_path / "d.parquet")
+    with pytest.raises(
+        ValueError, match=r"^d\.parquet: expected columns of different names, got 'a' twice; rename one$"
+    ):
+        read_table(tmp_path / "d.parquet")
+
+
+MEASURED = "".join(f"{'NS'[n % 2]}{n},{n},x,{n}.5\n" for n in range(10, 22))
+
+
+@pytest.mark.parametrize("size", [None, 11, 2])
+def test_totals_units_and_notes_are_no_rows(tmp_path, size):
+    """They are left out and named, however many rows are read at once; what is written as rows are stays."""
+    text = f'Place,Batch,,Note\n,pH,Temp,\n,°C,,\n{MEASURED}N Total,99,,\nS30,7,x,\nSumme,999,,9\n"Source: us",,,\n'
+    path = write(tmp_path, text.replace("Note\n,pH,Temp,", "Batch C\n,pH,Temp,pH"))
+    lines = []
+    frame = pd.concat(table_pieces(path, size, log=lines.append))
+    assert frame.columns.tolist() == ["Place", "Batch pH", "Batch Temp", "Batch C pH"]
+    if size != 2:  # too few rows to tell what is usual
+        assert frame["Place"].tolist() == [*(f"{'NS'[n % 2]}{n}" for n in range(10, 22)), "S30"]
+        left_out = lines[-1 if size is None else 1 :]
+        assert "'Summe'" in left_out[-1]
+    assert len(read_table(write(tmp_path, "Place,a,b\n" + "x,1,2\n" * 9 + "Summe,3,\n"))) == 10, "few rows tell nothing"
+    numbers = "".join(f"{n},a,x,y\n" for n in range(10, 22))
+    for last in (",186,,", ",187,,", "-7.5,,,"):
+        rows = len(read_table(write(tmp_path, "n,b,c,d\n" + numbers.replace("a", "15.5") + last + "\n")))
+        assert rows == 13 - (last == ",186,,"), "a row with gaps is one, unless its number is the sum"
+
+
+def test_lists_of_objects_are_columns_of_lists(tmp_path):
+    rows = [{"n": 1, "of": [{"sku": "tea", "qty": 2}, {"sku": "mug"}]}, {"n": 2, "of": []}]
+    frame = read_table(write(tmp_path, json.dumps(rows), "d.json"))
+    assert frame.columns.tolist() == ["n", "of.sku", "of.qty"]
+    assert frame.loc[1, ["of.sku", "of.qty"]].tolist() == [["tea", "mug"], [2, None]]
+    pd.DataFrame({"at": [{"x": 1, "y": {"z": "a"}}, None], "of": [[{"k": 1}, {"k": 2}], []]}).to_parquet(
+        tmp_path / "d.parquet"
+    )
+    frame = read_table(tmp_path / "d.parquet")
+    assert frame.columns.tolist() == ["at.x", "at.y.z", "of.k"]
+    assert frame.loc[1].tolist() == [1, "a", [1, 2]]
 
 
 def test_what_a_torn_parquet_file_gives_is_told_in_signs_that_print(tmp_path, monkeypatch):

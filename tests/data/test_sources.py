@@ -110,8 +110,12 @@ def test_several_files_are_one_table_in_the_order_of_their_names(tmp_path):
 
 def test_a_sheet_or_a_table_is_named_behind_a_number_sign(tmp_path):
     write_excel(tmp_path / "b.xlsx", TABLE[:1], other=TABLE[1:])
-    assert len(read_table(tmp_path / "b.xlsx")) == 1
+    lines = []
+    assert len(read_table(tmp_path / "b.xlsx", log=lines.append)) == 1
+    assert lines == ["b.xlsx: read the sheet 'first' of 'first', 'other'; name another after a #"]
     assert read_table(f"{tmp_path}/b.xlsx#other")["word"].tolist() == ["b c", "\u00fc"]
+    write_excel(tmp_path / "n.xlsx", pd.DataFrame({"Notes": ["made in May", "by us"]}), other=TABLE)
+    assert len(read_table(tmp_path / "n.xlsx")) == 3, "a page of notes is no table"
     with contextlib.closing(sqlite3.connect(tmp_path / "d.sqlite")) as database:
         for name in ("one", "two"):
             TABLE.assign(word=name).to_sql(name, database, index=False)
@@ -338,7 +342,7 @@ WRONG = {
         lambda path: write_excel(path, pd.DataFrame({"a": ["x" * 30000] * 300})),
         r"at most \d MiB, got at least \d MiB",
     ),
-    "wide.xlsx": (lambda path: write_excel(path, pd.DataFrame({"a": [1]}), x=TABLE), None),
+    "wide.xlsx": (lambda path: write_excel(path, pd.DataFrame({"a": [1], "b": [2]}), x=TABLE), None),
 }
 
 

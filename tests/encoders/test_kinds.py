@@ -58,7 +58,8 @@ def test_ids_by_name():
     assert kind_of(values, "Unnamed: 0").kind is None
     assert kind_of(["kim", "lee", "ann"], "id").reason == "left out: looks like an id by its name (3 different values)"
     assert kind_of([f"name {k % 38}" for k in range(N)], "row_id").kind is None
-    assert kind_of(values, "paid").kind == "number"
+    assert kind_of(values, "PassengerId").kind is kind_of(values, "customerID").kind is None
+    assert kind_of(values, "paid").kind == kind_of(values, "PAID").kind == "number"
     assert kind_of(values, "grid").kind == "number"
 
 

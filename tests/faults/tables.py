@@ -249,7 +249,7 @@ def far_days(rng, table):
 # Columns.
 
 
-@fault(ERROR, file=True)
+@fault(file=True)
 def two_columns_of_one_name(rng, table):
     table.frame = pd.concat([table.frame, table.frame[["size"]]], axis=1)
 

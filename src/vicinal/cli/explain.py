@@ -24,11 +24,14 @@ _SCALES = {"log": " (log)", "link": " (h)", "quantile": " (share)"} | dict.fromk
 
 @app.command(
     epilog="Examples: vicinal explain houses-model --id h12  |  vicinal explain houses-model --row "
-    "'{\"area\": 900}'  |  vicinal explain houses-model --file new.csv -k 3"
+    "'{\"area\": 900}'  |  vicinal explain houses-model new.csv -k 3"
 )
 @o.with_options(o.AIM, o.MODEL, o.ANSWER)
 def explain(
     model: Annotated[str, typer.Argument(help="Folder of `vicinal fit`, or of `vicinal match`.", metavar="MODEL")],
+    data: Annotated[
+        str | None, typer.Argument(help="Table whose rows are explained, as --file.", metavar="DATA")
+    ] = None,
     *,
     row_id: Annotated[
         list[str] | None,
@@ -37,7 +40,9 @@ def explain(
     row: Annotated[
         str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
     ] = None,
-    file: Annotated[str | None, typer.Option(help="A table whose rows are explained.", metavar="FILE")] = None,
+    file: Annotated[
+        str | None, typer.Option(help="The table, if it is not the second argument.", metavar="FILE")
+    ] = None,
     k: Annotated[int, typer.Option("-k", "--k", help="Number of bank rows to list for each.")] = 5,
     interval: Annotated[
         float, typer.Option(help="Probability that the interval contains the truth.", metavar="COVERAGE")
@@ -58,9 +63,11 @@ def explain(
     from vicinal.data.sources import table_source
     from vicinal.workflows.explain import DRAWN, Explainer, draw_reasons, explain_pair, explained_record, pair_record
 
-    chosen = [name for name, value in (("--id", row_id), ("--row", row), ("--file", file)) if value is not None]
+    values = (("DATA", data), ("--file", file), ("--id", row_id), ("--row", row))
+    chosen = [name for name, value in values if value is not None]
     if len(chosen) != 1:
-        raise ValueError(f"query: expected one of --id, --row and --file, got {' and '.join(chosen) or 'none'}")
+        raise ValueError(f"query: expected one of DATA, --id and --row, got {' and '.join(chosen) or 'none'}")
+    file = file or data
     check_integer("-k", k)
     check_between("--interval", interval, 0, 1)
     source = None if file is None else table_source("--file", file, options["database"])
@@ -94,7 +101,13 @@ def explain(
         draw_reasons(rows, drawing)
     if options["as_json"]:
         print_json([explained_record(one) for one in rows])
-        return
+    else:
+        _print_all(rows, explainer)
+
+
+def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
+    if sentence := explainer.model.target_transform_.sentence:
+        output.print(sentence)
     for one in rows:
         _print_explained(one, explainer)
 
@@ -143,10 +156,9 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     if explanation.other_count:
         rest = [f"{explanation.other_count} others", *[""] * (2 - (trend is None)), f"{explanation.other_weight:.3f}"]
         lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
-    if sentence := explainer.model.target_transform_.sentence:
-        output.print(sentence)
     adjusted = [] if trend is None else ["adjusted"]
-    print_rows("", ["id", "label", *adjusted, "weight", adds, *by, *columns], lines, numbers=False)
+    headings = ["id", "label", *adjusted, "weight", adds, *by]
+    print_rows("", [*headings, *columns], lines, numbers=False, names=True, least=len(headings))
 
 
 def _print_pair(pair: "PairExplanation") -> None:

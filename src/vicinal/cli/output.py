@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -41,13 +42,17 @@ def print_rows(
     *,
     numbers: bool = True,
     names: bool = False,
+    least: int | None = None,
     console: Console = out,
 ) -> None:
     """Print a table on ``console``.
 
     With ``numbers``, all columns except the first are flush right and never wrapped; with ``names``, the first is not
-    wrapped.
+    wrapped. Columns after the first ``least`` are left out, from the last, where they would squeeze the others.
     """
+    widths = [max(map(cell_len, cells)) + 2 for cells in zip(headings, *rows, strict=True)]
+    while len(headings) > (len(headings) if least is None else least) and sum(widths[: len(headings)]) > console.width:
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
     table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         right = numbers and place > 0
@@ -106,13 +111,9 @@ def _number(metric: str, value: float | None) -> str:
 
 def cell_words(value: object) -> str:
     """A cell as short text for a terminal."""
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
-    if isinstance(value, bytes | bytearray | dict | list | tuple) or (
-        hasattr(value, "ndim") and not isinstance(value, str)
-    ):
-        return "..."
-    text = "" if value is None else " ".join(str(value).split())
+    from vicinal.report.text import cell_text
+
+    text = "..." if isinstance(value, bytes | bytearray) else " ".join(cell_text(value).split())
     return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
 
 

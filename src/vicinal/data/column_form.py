@@ -49,6 +49,9 @@ MOST_GAPS = 3
 MOST_BESIDE = 12
 """Different words, at most, that stand beside some numbers of a column and are left out."""
 
+SEPARATORS = (";", "|", ",")
+"""Marks between the words of a set."""
+
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
@@ -58,8 +61,8 @@ class ColumnForm(Saved):
 
     Attributes:
         kind: "number", "date", "duration", "truth"; "levels" of a column of categories whose cells were numbers; "list"
-            of texts that are lists in JSON; "parts" of texts with numbers among the same words; "words" of texts among
-            which "n/a", "?" and "-" are gaps, or that are spelled in several ways.
+            of texts that are lists in JSON or words between marks; "parts" of texts with numbers among the same words;
+            "words" of texts among which "n/a", "?" and "-" are gaps, or that are spelled in several ways.
         decimal: the mark before decimals, in texts.
         sign: of money, "%", or a unit; "" without.
         every: whether each cell had that sign, so that a number without it is of another unit.
@@ -71,10 +74,11 @@ class ColumnForm(Saved):
         span: first and last year of dates; those beyond mean "no beginning" and "no end", and are read as its ends.
         plain: whether no cell had marks between thousands, although some had decimals.
         certain: whether a cell told the mark before decimals.
-        gaps: words that stood for a missing number, in lower case.
+        gaps: words that stood for a missing number or date, in lower case.
         beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
         placeholder: the number that stood for a missing one, such as -999; None: none did.
-        around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`.
+        around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`; of
+            "list" the mark between words, "" in JSON.
         middle: of "parts" whether a cell is the mean of its numbers, as a target of ranges (10-20 kg) is.
         typical: of "parts" the median of each number, which counts where a cell has none; one: cells are numbers.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
@@ -101,6 +105,11 @@ class ColumnForm(Saved):
     middle: bool = False
     typical: dict[int, float] = Field(default_factory=dict, max_length=MOST_PARTS)
     unitless: bool = False
+
+    @property
+    def is_split(self) -> bool:
+        """Whether texts are sets of words between marks."""
+        return self.kind == "list" and bool(self.around)
 
     @property
     def sentence(self) -> str:
@@ -305,8 +314,17 @@ def _read_dates(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
         dates = column.to_numpy(dtype="datetime64[us]")
         within = _within(form, dates)
         return column if within is dates and dtype == "datetime64[us]" else _with_index(within, column)
+    form = form if form.day_first is not None else _ordered(form, column)
     cells = _unrefused(column, _each(column, lambda cell: _one_date(form, cell)))
     return _with_index(_within(form, np.array(cells, dtype="datetime64[us]")), column)
+
+
+def _ordered(form: ColumnForm, column: "pd.Series[Any]") -> ColumnForm:
+    """The form with the order of day and month that this column shows, as none was seen before: 30/09 after ISO."""
+    texts = {cell for cell in column.tolist() if isinstance(cell, str)}
+    days = [day for text in texts if (day := day_of(_without_words(form, plain_text(text)))) is not None]
+    orders = {day.month_first is None for day in days if None in (day.day_first, day.month_first)}
+    return form.model_copy(update={"day_first": orders.pop()}) if len(orders) == 1 else form
 
 
 def _within(form: ColumnForm, dates: Dates) -> Dates:
@@ -319,7 +337,7 @@ def _within(form: ColumnForm, dates: Dates) -> Dates:
 
 
 def _one_date(form: ColumnForm, cell: Any) -> Any:
-    if is_written_gap(cell):
+    if form.is_gap(cell):
         return None
     if isinstance(cell, str):
         return _date_in(form, _without_words(form, plain_text(cell)))
@@ -418,17 +436,27 @@ def _read_levels(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]"
     return _with_index(_each(column, one), column, object)
 
 
-def _list_in(cell: str) -> Any:
-    elements = read_list(cell)
-    return cell if elements is None else elements
+def split(cell: str, mark: str) -> list[str]:
+    """The words between marks in a text of :func:`plain_text`, each once.
+
+    >>> split("Price; Quality;", ";")
+    ['Price', 'Quality']
+    """
+    return list(dict.fromkeys(word for part in cell.split(mark) if (word := part.strip())))
 
 
 def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    del form
+    def one(cell: Any) -> Any:
+        if not isinstance(cell, str):
+            return cell
+        elements = read_list(cell)
+        if elements is None and form.around:
+            return None if is_written_gap(cell) else split(plain_text(cell), form.around)
+        return (cell if cell.strip() else None) if elements is None else elements
+
     if not any(isinstance(cell, str) for cell in column.tolist()):
         return column
-    lists = _each(column, lambda cell: _list_in(cell) if isinstance(cell, str) and cell.strip() else cell)
-    return _with_index([None if isinstance(c, str) and not c.strip() else c for c in lists], column, object)
+    return _with_index(_each(column, one), column, object)
 
 
 def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":

@@ -1,6 +1,7 @@
 """How a table was written: which columns are numbers, money, dates or truth values, and by which marks."""
 
 import datetime
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,12 +21,15 @@ from vicinal.data.column_form import (
     MOST_BESIDE,
     MOST_GAPS,
     MOST_WORDS,
+    SEPARATORS,
     ColumnForm,
     is_missing,
     is_number,
+    split,
 )
 from vicinal.data.spelling import (
     GAPS,
+    MEASURES,
     SURE_GAPS,
     Day,
     Number,
@@ -86,6 +90,7 @@ class TableForm(Saved):
         *,
         kinds: Mapping[str, Kind] | None = None,
         aside: Collection[str] = (),
+        targets: Collection[str] = (),
         decimal: str | None = None,
         day_first: bool | None = None,
         log: Log = lambda line: None,
@@ -101,6 +106,7 @@ class TableForm(Saved):
             frame: the table; its columns have different names.
             kinds: of columns that are not to be detected; cells of texts and categories are taken as they are stored.
             aside: columns to leave as they are, of ids and groups.
+            targets: columns whose texts are one class each, whatever marks are in them.
             decimal: the mark before decimals; None: detected.
             day_first: whether the day comes before the month; None: detected.
             log: called with what was assumed.
@@ -110,7 +116,8 @@ class TableForm(Saved):
         kinds, drafts = kinds or {}, {}
         for name, column in frame.items():
             if str(name) not in aside:
-                drafts[str(name)] = _draft(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
+                draft = _draft(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
+                drafts[str(name)] = None if str(name) in targets and draft and draft.is_split else draft
                 if drafts[str(name)] is None and str(name) not in kinds and (why := _why_text(column)):
                     log(f"{short_text(name)}: read as texts or categories, not as numbers: {why}")
         settled = [each for each in drafts.values() if each is not None and not each.open]
@@ -168,6 +175,8 @@ class TableForm(Saved):
     def of_target(self, name: str) -> Self:
         """This form with one number or class in each cell of a column: of ranges such as 10-20 kg their middle."""
         form = self.columns.get(name)
+        if form is not None and form.is_split:
+            return type(self)(columns={other: each for other, each in self.columns.items() if other != name})
         if form is None or len(form.typical) < 2:
             return self
         columns = {**self.columns, name: form.model_copy(update={"middle": True})}
@@ -207,13 +216,16 @@ def _assumptions(form: ColumnForm) -> Iterator[str]:
             f"no cell tells which mark stands before decimals; read with a {mark} before them (--decimal {option} if "
             "that is wrong)"
         )
+    if form.kind == "list" and form.around:
+        yield f"read as sets of words between {short(form.around)} (--category or --text if that is wrong)"
     if form.spellings:
         yield f"several spellings are one category: {listed(form.spellings.values(), 80)}"
     if form.beside:
         shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
         yield f"read without the words beside numbers or dates: {shown} (--category or --text if that is wrong)"
     if gaps := [*map(short, form.gaps), *([] if form.placeholder is None else [f"{form.placeholder:g}"])]:
-        yield f"{', '.join(gaps)} among numbers reads as missing (--number or --category if that is wrong)"
+        other = "text" if form.kind == "date" else "number"
+        yield f"{', '.join(gaps)} among {form.kind}s reads as missing (--{other} or --category if that is wrong)"
 
 
 # Finding the form of a column, which may be open to more than one reading.
@@ -245,7 +257,7 @@ def _draft(
         if lists and all(map(is_list, lists)):
             return ColumnForm(kind="list")
     if kind in ("set", "vector"):
-        return None
+        return _separated(column, kind) if kind == "set" else None
     return _draft_of_cells(column, texts, others, kind, decimal=decimal, day_first=day_first)
 
 
@@ -295,24 +307,52 @@ def _draft_of_cells(
         order = _order(map(day_of, plain), day_first=day_first)
         if order is not None:
             form = ColumnForm(
-                kind="date", day_first=order[0], first_year=_first_year(map(day_of, plain)), beside=beside
+                kind="date",
+                day_first=order[0],
+                first_year=_first_year(map(day_of, plain)),
+                gaps=words_of_gaps,
+                beside=beside,
             )
             return _date_form(form, form.read(column), is_open=order[1])
     lengths = all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others)
     if lengths and all(duration_of(text) is not None for text in plain):
         return ColumnForm(kind="duration")
     parts = _parts_form([plain_text(text) for text in texts]) if kind is None and not others else None
-    return parts or words
+    return parts or (None if kind or others else _separated(column, None)) or words
+
+
+def _separated(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm | None:
+    """Of texts that are sets of a few words, such as the answers "Price; Quality" or the genres "Action|Drama".
+
+    As sets they have fewer words than they have different cells, each of them in several rows.
+    """
+    often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    for gap in GAPS & often.keys():
+        del often[gap]
+    first = list(itertools.islice(often, 20 * MOST_WORDS))
+    for mark in SEPARATORS:
+        if FEWEST_READ * sum(mark in cell for cell in first) < max(1, len(first)):
+            continue
+        if len({part for cell in first for part in split(cell, mark)}) > MOST_WORDS:
+            continue
+        words: Counter[str] = Counter()
+        for cell, count in often.items():
+            words.update(dict.fromkeys(split(cell, mark), count))
+        letters = all(any(map(str.isalpha, word)) for word in words)
+        few = letters and len(words) < min(len(often), MOST_WORDS) and words.total() >= OFTEN_GAPS * len(words)
+        if kind == "set" or (few and sum(count < OFTEN_GAPS for count in words.values()) <= MOST_ODD * len(words)):
+            return ColumnForm(kind="list", around=mark)
+    return None
 
 
 def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
     """The texts without words that stand beside numbers or dates, such as "ono" beside prices, and these words.
 
     Most numbers must be without, and some of the words in several rows: "12 Main St" is an address, "Store 12" a name.
-    Dates and years may all be among words: "valid until 31.12.2024", "built 1974".
+    Dates, years and measures may all be among words: "valid until 31.12.2024", "built 1974", "3 days ago".
     """
     first = [each[1] for text in plain[:FEWEST_READ] if (each := words_beside(text)) is not None]
-    days = 2 * sum(_YEAR.fullmatch(text) is not None or day_of(text) is not None for text in first) > FEWEST_READ
+    days = 2 * sum(map(_is_unmistakable, first)) > FEWEST_READ
     if not (days or _mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
         return plain, ()
     others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
@@ -333,23 +373,32 @@ def _without_odd(
 ) -> tuple[list[str], tuple[str, ...]]:
     """The texts but those that are neither numbers nor dates, if they are few: "see note" among numbers is a gap.
 
-    So are up to ``MOST_GAPS`` words that stand in several rows each, in fewer than the numbers, which come second.
+    So are up to ``MOST_GAPS`` words that stand in several rows each, which come second: beside dates in however many
+    ("sofort", "expired"), beside numbers in fewer than these.
     A code with digits, such as V58 among 401 and 250, is never odd: it says that the column is one of codes.
     """
     some = [text for text in plain if not text.isdecimal()] if _mostly_read(plain) else []  # digits alone are a number
     odd = {text for text in some if number_of(text) is None and day_of(text) is None}
     if not odd or len(plain) - len(odd) < FEWEST_READ:
         return plain, ()
-    days = sum(day_of(text) is not None for text in plain)
+    dates = 2 * sum(day_of(text) is not None for text in plain) > len(plain)
     cells = Counter(folded[plain_text(cell)] for cell in column.tolist() if isinstance(cell, str))
-    words = {folded[text] for text in odd}
-    several = sum(cells[word] for word in words)
-    dates = 2 * days > len(plain)
-    repeated = not dates and len(words) <= MOST_GAPS and all(cells[word] >= OFTEN_GAPS for word in words)
-    few = several <= max(1, MOST_ODD * len(column)) or (repeated and 2 * several < len(column))
+    words = {folded[text]: cells[folded[text]] for text in odd}
+    often = {word: count for word, count in words.items() if count >= OFTEN_GAPS}
+    if len(often) > MOST_GAPS or not (dates or 2 * sum(often.values()) < len(column)):
+        often = {}
+    few = sum(words.values()) - sum(often.values()) <= max(1, MOST_ODD * len(column))
     if not few or (not dates and any(map(_HAS_DIGIT.search, odd))):
         return plain, ()
-    return [text for text in plain if text not in odd], tuple(sorted(words)) if repeated else ()
+    return [text for text in plain if text not in odd], tuple(sorted(often))
+
+
+def _is_unmistakable(text: str) -> bool:
+    """Whether a text is a date, a year or a measure, which are no part of a name."""
+    if _YEAR.fullmatch(text) or day_of(text) is not None:
+        return True
+    number = number_of(text)
+    return number is not None and number.sign in MEASURES
 
 
 def _mostly_read(plain: Sequence[str]) -> bool:

@@ -83,7 +83,7 @@ _LETTER = re.compile(
 """A letter that is not of ASCII, or a sign in its place: of "12 \u20ac, 20 \u00b0C, 5 m\u00b2" there is none."""
 _MIXED = re.compile(r"[a-zA-Z](?=[\u0370-\u06ff\u0e00-\u0e7f])|[\u0370-\u06ff\u0e00-\u0e7f](?=[a-zA-Z])")
 """Latin letters beside Greek, Cyrillic, Hebrew, Arabic or Thai ones: no word has both."""
-_FAINT, _TIED = 0.01, 0.999
+_FAINT, _TIED = 0.01, 0.95
 """How like a language letters must be at least, and by how much more than in the usual encoding."""
 
 _SAMPLE = 1 << 16
@@ -216,9 +216,11 @@ def delimiter_of(path: Path, encoding: str, usual: str) -> str:
     return max(DELIMITERS, key=lambda one: (*_cut_by(one, sample), one == usual))
 
 
-def lines_before(path: Path, encoding: str, delimiter: str) -> int:
-    """The lines of a text file that stand before its header, such as a title: see :func:`_cut`."""
-    return _cut(delimiter, _sample(path, encoding))[0]
+def header_of(path: Path, encoding: str, delimiter: str) -> tuple[int, list[str]]:
+    """The lines of a text file before its header, such as a title, and the names above those of the header, if any."""
+    rows = list(csv.reader(io.StringIO(_sample(path, encoding), newline=""), delimiter=delimiter))
+    place, above = header_place(rows)
+    return (place if any(rows[:place]) else 0), above
 
 
 def _sample(path: Path, encoding: str) -> str:
@@ -231,29 +233,55 @@ def _sample(path: Path, encoding: str) -> str:
 def _cut(delimiter: str, sample: str) -> tuple[int, list[list[str]]]:
     """The lines before the header, see :func:`header_place`, and the rows of cells from there on."""
     rows = list(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter))
-    first = header_place(rows)
+    first = header_place(rows)[0]
     return first if any(rows[:first]) else 0, [row for row in rows[first:] if row]
 
 
-def header_place(rows: Sequence[Sequence[str]]) -> int:
-    """Which of the first rows of cells is the header.
+def header_place(rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
+    """Which of the first rows of cells is the header, and names above it that belong to its own.
 
     Before it are rows with at most a third of the cells that most rows have, if these have three or more, and one with
-    gaps above different words in all columns, such as merged cells above names, if numbers follow.
+    gaps above other names, such as merged cells, if numbers follow. Names that are not all different get those above.
 
     >>> header_place([["Sales", "", ""], ["Place", "", "Sold"], ["street", "town", "price"], ["a", "b", "1"]])
-    2
+    (2, [])
+    >>> header_place([["", "2023", "", "2024", ""], ["Town", "Rent", "Age", "Rent", "Age"], ["a", "1", "2", "3", "4"]])
+    (1, ['', '2023', '2023', '2024', '2024'])
     """
     width = Counter(len(row) for row in rows if row).most_common(1)[0][0] if any(rows) else 0
     if width < 3:
-        return 0
+        return 0, []
     filled = (3 * sum(bool(cell.strip()) for cell in row) > width for row in rows)
     first = next((place for place, full in enumerate(filled) if full), 0)
     if len(rows) < first + 3 or all(cell.strip() for cell in rows[first][1:]):
-        return first
+        return first, []
     names = [cell.strip() for cell in rows[first + 1]]
-    are_names = len(set(names) - {""}) == width and not any(map(_is_number, names))
-    return first + (are_names and any(map(_is_number, rows[first + 2])))
+    follow = [cell for row in rows[first + 2 : first + 4] for cell in row]  # the first may be one of units
+    if len(names) != width or any(map(_is_number, names)) or not any(map(_is_number, follow)):
+        return first, []
+    if len(set(names) - {""}) == width:
+        return first + 1, []
+    above: list[str] = []
+    for cell in rows[first]:  # a merged name is above all cells up to the next one
+        above.append(cell.strip() or (above[-1] if above else ""))
+    whole = set(zip(above, names, strict=False))
+    return (first + 1, above) if len(whole) == width and ("", "") not in whole else (first, [])
+
+
+def full_names(names: Sequence[str], above: Sequence[str] = ()) -> list[str]:
+    """Names of columns, those of a cell that is merged above them before them, the second of a name with its number.
+
+    >>> full_names(["id", "label ", "label", ""]), full_names(["Town", "Rent", "Rent"], ["", "2023", "2024"])
+    (['id', 'label', 'label (2)', ''], ['Town', '2023 Rent', '2024 Rent'])
+    """
+    whole = [" ".join(parts).strip() for parts in zip(above, names, strict=False)] if above else list(names)
+    counts: Counter[str] = Counter()
+    different = []
+    for name in map(str.strip, whole):
+        counts[name] += 1
+        place = counts[name]
+        different.append(f"{name} ({place})" if name and place > 1 else name)
+    return different
 
 
 def _is_number(cell: str) -> bool:

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -19,10 +20,20 @@ from vicinal.core.checks import ECHO, short_text
 from vicinal.core.formulas import unescape_formula
 from vicinal.core.untrusted import arrow_tables, as_frame, open_regular, parquet_frames, read_frame
 from vicinal.data.cells import exact_text
+from vicinal.data.column_form import is_missing
 from vicinal.data.databases import DATABASES, read_database
 from vicinal.data.form import TableForm
-from vicinal.data.formats import DELIMITERS, advice_for, delimiter_of, lines_before, other_format, text_encoding
+from vicinal.data.formats import (
+    DELIMITERS,
+    advice_for,
+    delimiter_of,
+    full_names,
+    header_of,
+    other_format,
+    text_encoding,
+)
 from vicinal.data.sources import PACKED, TEXTS, source_files, unpacked
+from vicinal.data.totals import MOST_NOTES, without_totals
 from vicinal.data.typed import (
     folder_images,
     image_table,
@@ -33,6 +44,9 @@ from vicinal.data.typed import (
 )
 
 Log = Callable[[str], None]
+
+MOST_OF_A_NAME = 500
+"""Columns of one name, at most, that a csv file may have."""
 
 DEEPEST = 16
 """A row of JSON with more levels of lists and objects is refused."""
@@ -133,7 +147,7 @@ def table_pieces(
         check_table(file, part)
         with unpacked(file) as plain:
             for piece in _pieces(plain, size, need, how):
-                frame = with_names(plain, piece)
+                frame = with_names(plain, _flat_frame(piece))
                 first = first or (file, list(frame.columns))
                 _check_same(file, frame, *first)
                 yield frame
@@ -230,13 +244,15 @@ class Delimited:
         encoding = text_encoding(path)
         separator = delimiter_of(path, encoding, _usual(path))
         try:
-            before = lines_before(path, encoding, separator)
+            before, above = header_of(path, encoding, separator)
         except csv.Error:  # the file is read, and refused, by pandas
-            before = 0
+            before, above = 0, []
         bare = cls(path, encoding, separator, before, ())
         header = next(bare.pieces(header=None, nrows=1)).iloc[0].map(_unescaped)
-        _check_names(path, [str(cell).strip() for cell in header if str(cell).strip()])
-        return replace(bare, names=[str(cell).strip() for cell in header])
+        names = [str(cell) for cell in header]
+        if max(Counter(names).values(), default=0) > MOST_OF_A_NAME:  # all rows in one line
+            _check_names(path, [name.strip() for name in names if name.strip()])
+        return replace(bare, names=full_names(names, above))
 
     def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:
         """The cells as texts, ``size`` rows at a time or all at once."""
@@ -285,6 +301,11 @@ class Delimited:
             log(f"{self.path.name} was read with {' and '.join(taken)}")
         if self.before:
             log(f"{self.path.name}: skipped {counted(self.before, 'line')} before the header")
+        if twice := [name for name in self.names if _TWICE.search(name)]:
+            log(f"{self.path.name}: several columns have one name; read as {listed(twice, 80)}, too")
+
+
+_TWICE = re.compile(r" \([0-9]+\)$")
 
 
 def _usual(path: Path) -> str:
@@ -295,19 +316,28 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
     """Cells as texts, missing where they are empty."""
     file = Delimited.of(path)
     file.tell(how.log)
-    for piece in file.frames(size):
+    pieces = file.frames(size)
+    piece: pd.DataFrame | None = next(pieces)
+    while piece is not None:
+        later = next(pieces, None)
+        if later is not None and len(later) <= MOST_NOTES < (size or 0):  # the end is judged by the rows above
+            piece, later = pd.concat([piece, later]), next(pieces, None)
         again = np.logical_and.reduce([cells.str.strip() == str(name) for name, cells in piece.items()])
         if piece.shape[1] > 1 and again.any():
             repeat = "repeat" if again.sum() > 1 else "repeats"
             how.log(f"{path.name}: skipped {counted(int(again.sum()), 'line')} that {repeat} the header")
             piece = piece[~again]
-        yield piece.apply(lambda column: _text_cells(column, exact=column.name in how.ids))
+        rows, left_out = without_totals(piece.apply(_text_cells), end=later is None)
+        if left_out:
+            how.log(f"{path.name}: skipped {left_out}")
+        yield rows.assign(**{name: exact_text(rows[name].fillna("")) for name in how.ids if name in rows})
+        piece = later
 
 
-def _text_cells(column: pd.Series, *, exact: bool) -> pd.Series:
+def _text_cells(column: pd.Series) -> pd.Series:
     marked = column.str.startswith(("'", '="'), na=False).any()
     cells = column.map(_unescaped) if marked else column
-    return exact_text(cells) if exact else cells.mask(cells.str.strip() == "", np.nan)
+    return cells.mask(cells.str.strip() == "", np.nan)
 
 
 def _unescaped(cell: Any) -> Any:
@@ -454,18 +484,50 @@ def _row_of(line: str, where: str, prefix: str) -> dict[str, Any]:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose objects are columns of their parts, unless they are files.
+    """A row whose objects, and lists of objects, are columns of their parts, unless they are files.
 
     >>> _flat({"id": 1, "size": {"height": 2, "box": {"x": 3}}, "photo": {"path": "a.jpg"}})
     {'id': 1, 'size.height': 2, 'size.box.x': 3, 'photo': {'path': 'a.jpg'}}
+    >>> _flat({"items": [{"sku": "tea", "qty": 2}, {"sku": "mug"}]})
+    {'items.sku': ['tea', 'mug'], 'items.qty': [2, None]}
     """
     flat: dict[str, Any] = {}
     for name, value in row.items():
-        if isinstance(value, dict) and not {"bytes", "path"} & set(value):
+        if _is_object(value):
             flat |= {f"{name}.{part}": inner for part, inner in _flat(value).items()}
+        elif _is_objects(value):
+            each = [_flat(one) for one in value]
+            parts = dict.fromkeys(part for one in each for part in one)
+            flat |= {f"{name}.{part}": [one.get(part) for one in each] for part in parts}
         else:
             flat[name] = value
     return flat
+
+
+def _is_object(value: Any) -> bool:
+    """Whether a value is an object, and no file."""
+    return isinstance(value, dict) and not {"bytes", "path"} & set(value)
+
+
+def _is_objects(value: Any) -> bool:
+    return isinstance(value, list | np.ndarray) and len(value) > 0 and all(map(_is_object, value))
+
+
+def _flat_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table whose columns of objects, or of lists of them, are columns of their parts; empty lists have none."""
+    objects = [name for name in frame.columns if frame[name].dtype == object]
+    nested = [name for name in objects if any(_is_object(cell) or _is_objects(cell) for cell in frame[name])]
+    if nested:
+        rows = ({str(name): cell for name, cell in row.items()} for row in frame[nested].to_dict("records"))
+        flat = pd.DataFrame(map(_flat, rows), index=frame.index)
+        frame = pd.concat([frame.drop(columns=nested), flat], axis="columns")
+    parts = {name.rpartition(".")[0] for name in frame.columns}
+    left = [name for name in objects if name in parts and name in frame and not any(map(_is_filled, frame[name]))]
+    return frame.drop(columns=left)
+
+
+def _is_filled(cell: Any) -> bool:
+    return len(cell) > 0 if isinstance(cell, list | np.ndarray) else not is_missing(cell)
 
 
 def _nested(prefix: str, where: str) -> str:

@@ -46,6 +46,12 @@ TRUTHS = (
     ("non", "oui"),
     ("no", "si"),
     ("no", "sí"),
+    ("não", "sim"),
+    ("nej", "ja"),
+    ("nie", "tak"),
+    ("нет", "да"),
+    ("いいえ", "はい"),
+    ("無", "有"),
 )
 """Pairs of words for false and true, in lower case; single letters count only where a column has both."""
 
@@ -82,6 +88,9 @@ _UNITS = (
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
+
+MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | MONEY
+"""Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
 
 _ZERO = {"\u00b0f": 32.0}
 """What a unit calls zero of its base unit, where that is not 0."""
@@ -344,18 +353,22 @@ def duration_of(text: str) -> datetime.timedelta | None:
 
 
 _MONTHS = (
-    "jan january januar janvier enero gennaio janeiro ene gen",
-    "feb february februar février fevrier febrero febbraio fevereiro fev fév févr",
-    "mar march märz maerz mars marzo março mär mrz",
-    "apr april avril abril aprile avr abr",
-    "may mai mayo maggio maio mag mei",
-    "jun june juni juin junio giugno junho giu",
-    "jul july juli juillet julio luglio julho juil lug",
-    "aug august août aout agosto ago aoû",
-    "sep sept september septembre septiembre settembre setembro set",
-    "oct october oktober octobre octubre ottobre outubro okt ott out",
-    "nov november novembre noviembre novembro",
-    "dec december dezember décembre decembre diciembre dicembre dezembro dez déc dic",
+    "jan january januar janvier enero gennaio janeiro ene gen"
+    " janv januari styczeń stycznia leden ledna ocak январь января",
+    "feb february februar février fevrier febrero febbraio fevereiro fev fév févr"
+    " februari luty lutego únor února şubat февраль февраля",
+    "mar march märz maerz mars marzo março mär mrz maart marzec marca březen března mart март марта",
+    "apr april avril abril aprile avr abr kwiecień kwietnia duben dubna nisan апрель апреля",
+    "may mai mayo maggio maio mag mei maj maja květen května may\u0131s май мая",
+    "jun june juni juin junio giugno junho giu czerwiec czerwca červen června haziran июнь июня",
+    "jul july juli juillet julio luglio julho juil lug lipiec lipca červenec července temmuz июль июля",
+    "aug august août aout agosto ago aoû augustus augusti sierpień sierpnia srpen srpna ağustos август августа",
+    "sep sept september septembre septiembre settembre setembro set wrzesień września září eylül сентябрь сентября",
+    "oct october oktober octobre octubre ottobre outubro okt ott out"
+    " październik października říjen října ekim октябрь октября",
+    "nov november novembre noviembre novembro listopad listopada listopadu kas\u0131m ноябрь ноября",
+    "dec december dezember décembre decembre diciembre dicembre dezembro dez déc dic"
+    " grudzień grudnia prosinec prosince aral\u0131k декабрь декабря",
 )
 _MONTH = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names.split()}
 _TIME = (
@@ -368,7 +381,7 @@ _ZONES = {
     **{"jst": "+09", "kst": "+09", "aest": "+10", "aedt": "+11"},
 }
 _WEEKDAY = r"(?:(?:mo|tu|we|th|fr|sa|su|di|mi|do|so|lu|ma|me|je|ju|gi|ve|vi|dim|dom|s\u00e1)[^\W\d_]{0,9}\.?,? )?"
-_ORDINAL = r"(?:\.|st|nd|rd|th)?"
+_ORDINAL = r"(?:\.|st|nd|rd|th|er)?"
 _DATES = tuple(
     re.compile(_WEEKDAY + form + _TIME)
     for form in (
@@ -377,8 +390,8 @@ _DATES = tuple(
         r"(?P<first>[0-9]{1,2})(?P<mark>/)(?P<other>[0-9]{1,2})/(?P<short>[0-9]{2})",
         r"(?P<first>[0-9]{2})(?P<mark>[-.])(?P<other>[0-9]{2})(?P=mark)(?P<short>[0-9]{2})",  # 3.4.21 may be a version
         rf"(?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{{1,2}}){_ORDINAL},?[ -](?P<year>[0-9]{{4}})",
-        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ -]?(?:of |de )?(?P<name>[^\W\d_]+)\.?,?[ -]?(?:de )?(?P<year>[0-9]{{4}})",
-        r"(?P<day>[0-9]{1,2})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<short>[0-9]{2})",
+        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?,?[ /-]?(?:de )?(?P<year>[0-9]{{4}})",
+        r"(?P<day>[0-9]{1,2})[ /-](?P<name>[^\W\d_]+)\.?[ /-](?P<short>[0-9]{2})",
         r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{1,2})",
         r"(?P<name>[^\W\d_]+)\.?,?[ -](?P<year>[0-9]{4})",
         r"(?P<name>[^\W\d_]+)\.?(?:-| ?')(?P<short>[0-9]{2})",  # as Excel writes a month: Jan-24
@@ -411,7 +424,10 @@ _PART = re.compile(
     r"(?:(?<![\w.)\]%°'\"])[-+])?"  # no minus sign: 10-20
     r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9,])|(?<![0-9.])[0-9]+\.[0-9]+(?!\.?[0-9])|[0-9]+)"
 )
-_NO_PARTS = re.compile(r"^[^\w#]*[^\W\d_][^(:=]*#|#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#\.#|\(#\) ?#|# # #")
+_NO_PARTS = re.compile(
+    r"^[^\w#]*[^\W\d_\u3040-\u9fff\uac00-\ud7af][^(:=]*#|"  # letters, but those of Asia are words
+    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#\.#|\(#\) ?#|# # #"
+)
 """Codes (A#), names of files (#.png), addresses, numbers of telephones and accounts: their numbers are names."""
 
 _SWAPPED = str.maketrans(",.", ".,")

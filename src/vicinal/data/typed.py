@@ -15,7 +15,8 @@ import pyarrow as pa
 from vicinal.core import counted, listed, nearest, short
 from vicinal.core.checks import ECHO, optional_import, short_text
 from vicinal.core.untrusted import arrow_tables, as_frame, check_inside, check_unpacked, most_unpacked, open_regular
-from vicinal.data.formats import header_place
+from vicinal.data.formats import full_names, header_place
+from vicinal.data.totals import without_totals
 from vicinal.encoders.kinds import IMAGE_ENDS
 
 _CELL = 64
@@ -45,7 +46,17 @@ def read_workbook(path: Path, sheet: str, log: Callable[[str], None] = lambda li
         if sheet not in names and (sheet or not names):
             got = f"{short(sheet)}{nearest(sheet, names)}" if names else "a book without any"
             raise ValueError(f"{path.name}: expected one of the sheets {listed(names)}, got {got}")
-        return _sheet_frame(path.name, _lines(path.name, book[sheet or names[0]]), most, log)
+        if not sheet:
+            sheet = next((name for name in names if _holds_table(path.name, book[name])), names[0])
+            if len(names) > 1:
+                log(f"{path.name}: read the sheet {short(sheet)} of {listed(names, 80)}; name another after a #")
+        return _sheet_frame(path.name, _lines(path.name, book[sheet]), most, log)
+
+
+def _holds_table(name: str, page: Any) -> bool:
+    """Whether several of the first rows of a sheet have several cells, so that it is no page of notes."""
+    first = itertools.islice(_lines(name, page), _FIRST)
+    return sum(sum(cell is not None for cell in line) > 1 for line in first) > 1
 
 
 @contextmanager
@@ -76,7 +87,7 @@ def _lines(name: str, page: Any) -> Iterator[tuple[Any, ...]]:
 
 def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Callable[[str], None]) -> pd.DataFrame:
     first = list(itertools.islice(lines, _FIRST))
-    before = header_place([["" if cell is None else str(cell) for cell in line] for line in first])
+    before, above = header_place([["" if cell is None else str(cell) for cell in line] for line in first])
     if before:
         log(f"{name}: skipped {counted(before, 'row')} before the header")
     lines = itertools.chain(first[before:], lines)
@@ -95,8 +106,12 @@ def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Ca
         size += _CELL * width
         check_unpacked(name, size, most)
         rows.append((*line[:width], *(None,) * (width - len(line))))
-    named = [f"column {place + 1}" if cell is None else str(cell) for place, cell in enumerate(header[:width])]
-    return pd.DataFrame(rows, columns=named).infer_objects()
+    names = full_names(["" if cell is None else str(cell) for cell in header[:width]], above)
+    named = [each or f"column {place}" for place, each in enumerate(names, start=1)]
+    frame, left_out = without_totals(pd.DataFrame(rows, columns=named, dtype=object))
+    if left_out:
+        log(f"{name}: skipped {left_out}")
+    return frame.infer_objects()
 
 
 def read_arrow(path: Path) -> pd.DataFrame:

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from vicinal.core.checks import short_text
 from vicinal.report.comparables import COLUMNS, WEIGHT, GridLine, beside, grid_view, reasons
 from vicinal.report.pairs import ShownPair, pair_view
 from vicinal.report.records import Cell, NeighborPanel
-from vicinal.report.text import label_text, number, one_line, percent
+from vicinal.report.text import cell_text, label_text, number, one_line, percent
 from vicinal.report.theme import Part
 
 _LETTERS = 60
@@ -22,18 +20,8 @@ _WIDTH = 10
 
 
 def cell_of(value: Any) -> Cell:
-    """A cell of a table as it is shown: bytes as they are, gaps as "", numbers in four digits, lists by their length.
-
-    >>> cell_of(3.14159), cell_of(float("nan")), cell_of([1, 2]), cell_of("a")
-    ('3.142', '', '(2 elements)', 'a')
-    """
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else number(float(value))
-    if isinstance(value, list | tuple | dict | np.ndarray):
-        return f"({len(value)} elements)"
-    return "" if value is None or str(value) in ("NaT", "<NA>") else str(value)
+    """A cell of a table as it is shown: bytes as they are, all else by :func:`vicinal.report.text.cell_text`."""
+    return value if isinstance(value, bytes) else cell_text(value)
 
 
 def cells_of(row: Mapping[str, Any]) -> dict[str, Cell]:

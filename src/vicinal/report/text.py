@@ -1,8 +1,17 @@
 """Numbers and foreign text for display: few digits, clipped, and harmless."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+_BRIEF = 8
+"""Elements of a list, at most, that are shown."""
+
+_MIDNIGHT = re.compile(r"(?<=^[0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(:00(\.0+)?)?$")
 
 _METRICS = {
     "mse": "MSE",
@@ -67,6 +76,23 @@ def number(value: float, digits: int = 4) -> str:
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(power)}"
     text = f"{value:,.{max(0, digits - 1 - size)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def cell_text(value: Any) -> str:
+    """A cell of a table as people write it: a gap as "", a day without its midnight, a short list by its elements.
+
+    >>> cell_text(3.14159), cell_text(float("nan")), cell_text(np.datetime64("2024-05-31T00:00")), cell_text(["a", 2])
+    ('3.142', '', '2024-05-31', 'a, 2')
+    >>> cell_text([0.5] * 384)
+    '(384 elements)'
+    """
+    if isinstance(value, list | tuple | set | np.ndarray | dict):
+        brief = len(value) <= _BRIEF and not isinstance(value, dict)
+        return ", ".join(map(cell_text, value)) if brief else f"({len(value)} elements)"
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else number(float(value))
+    text = "" if value is None else str(value)
+    return "" if text in ("NaT", "<NA>") else _MIDNIGHT.sub("", text)
 
 
 def label_text(label: float | str) -> str:

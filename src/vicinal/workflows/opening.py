@@ -180,7 +180,8 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     check_choice("long", job.long, ("cut", "chunks"))
     settings = settings_of(NeighborRegressor(**job.parameters))
     check_settings(settings | {"fair_rate": "positive"})  # what else there is depends on the task
-    frame, form, root, name = read_source(job, [job.id, job.group, job.query], log, notes.append)
+    targets = [job.target, *job.also]
+    frame, form, root, name = read_source(job, [job.id, job.group, job.query], log, notes.append, targets)
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
     if job.query is not None:
         check_column("query", job.query, list(frame.columns))
@@ -240,7 +241,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
 
 
 def read_source(
-    job: ReadJob, exact: Sequence[str | None], log: Log, note: Log
+    job: ReadJob, exact: Sequence[str | None], log: Log, note: Log, targets: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, TableForm, Path | None, str]:
     """The cells of the table of a job as they are stored, how they are written, the folder of its files, its name.
 
@@ -249,6 +250,7 @@ def read_source(
         exact: columns of ids and groups, which are read as they are written unless they are also features.
         log: gets a line when a file is read.
         note: gets notes on how the table is read.
+        targets: columns to predict.
     """
     root: Path | None
     aside = [name for name in exact if name is not None and name not in (job.use or ())]
@@ -260,7 +262,7 @@ def read_source(
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     frame = frame.rename(columns=str)
-    known: dict[str, Any] = {"kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
+    known: dict[str, Any] = {"targets": targets, "kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
     return frame, TableForm.of(frame, aside=aside, **known, log=note), root, name
 
 

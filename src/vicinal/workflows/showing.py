@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.core.checks import short_text
 from vicinal.data import (
     Table,
 )
@@ -16,8 +15,8 @@ from vicinal.encoders.kinds import elements_of
 from vicinal.encoders.media import read_cell
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.explanation import Explanation
-from vicinal.estimators.saving import shown_cell
 from vicinal.report.records import NeighborPanel
+from vicinal.report.text import cell_text
 from vicinal.workflows.measured import Measured, MeasuredSeveral
 
 Array = np.ndarray[Any, Any]
@@ -79,12 +78,6 @@ def shown_cells(row: Mapping[str, Any], kinds: dict[str, Any], root: Path | None
             shown[name] = small if small is not None else str(cell)[:80]
         elif isinstance(content, bytes | bytearray):
             shown[name] = f"({len(content)} bytes)"
-        elif isinstance(cell, float | np.floating):
-            shown[name] = "" if np.isnan(cell) else f"{cell:.4g}"
-        elif kinds.get(name) == "set":
-            shown[name] = short_text(shown_cell(cell, "set") or "", 320)
-        elif isinstance(cell, list | tuple | np.ndarray):
-            shown[name] = f"({len(cell)} numbers)"
         else:
-            shown[name] = "" if cell is None else str(cell)
+            shown[name] = cell_text(cell)
     return shown

@@ -1,0 +1,89 @@
+"""Rows of a file that are no rows of its table: totals, subtotals and notes below it."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from vicinal.core import counted, listed
+from vicinal.data.spelling import number_of, plain_text
+
+FEWEST_ROWS, MOST_NOTES = 10, 10
+"""Rows of a table that tell what is usual in it, and most rows of notes below it."""
+
+_WORD = (
+    r"(?:(?:grand|sub|gesamt|zwischen)[- ]?)?"
+    r"(?:totale?s?|summe|sum|gesamt|endsaldo|somme|suma|razem|average|mean|\u5408\u8a08|\u5c0f\u8a08)"
+)
+_TOTAL = re.compile(rf"^\W*{_WORD}\b|\b{_WORD}\W*$", re.IGNORECASE)
+_RUNS = ((re.compile(r"[0-9]+"), "0"), (re.compile(r"[^\W\d_]+"), "a"))
+
+
+def without_totals(frame: pd.DataFrame, *, end: bool = True) -> tuple[pd.DataFrame, str]:
+    """The rows of a table as people export it, without totals and notes, and which were left out as a phrase, or "".
+
+    A row is a total if its first cell says so ("Summe", "North Total") and it has a gap in a column that has none in
+    other rows. The first row is of units if it alone has no first cell, and words above numbers. Rows at the ``end``
+    are notes if at most a third of their cells are there and no other row has as few, and if their first cell is
+    written as none above, or is not there and another is the sum of its column.
+
+    >>> rows = pd.DataFrame({"place": [*"abcdefghij", "Total"], "kind": [*"x" * 10, None], "price": range(11)})
+    >>> without_totals(rows)[1]
+    "1 row of totals, units or notes: 'Total'"
+    """
+    if len(frame) <= FEWEST_ROWS or frame.shape[1] < 3:
+        return frame, ""
+    filled = frame.notna().to_numpy()  # [n, columns]
+    odd = np.zeros(len(frame), dtype=bool)
+    first = frame.iloc[:, 0].tolist()
+    above = [_shape(cell) for cell in frame.iloc[0].tolist()]
+    words = any(
+        "a" in one and "0" not in one and _shape(cell) == "0" for one, cell in zip(above, frame.iloc[1], strict=True)
+    )
+    odd[0] = units = not filled[0, 0] and filled[1 : FEWEST_ROWS + 1, 0].all() and words
+    if end:
+        odd[_first_note(frame.iloc[int(units) :], filled[int(units) :]) + int(units) :] = True
+    named = np.array([isinstance(cell, str) and _TOTAL.search(cell) is not None for cell in first])
+    full = filled[~odd & ~named].all(0)
+    odd |= named & ~filled[:, full].all(1)
+    if not odd.any() or 2 * odd.sum() > len(frame):
+        return frame, ""
+    shown = [next((str(cell) for cell in row if not pd.isna(cell)), "") for row in frame[odd].to_numpy().tolist()]
+    return frame[~odd], f"{counted(len(shown), 'row')} of totals, units or notes: {listed(shown, 80)}"
+
+
+def _first_note(frame: pd.DataFrame, filled: NDArray[np.bool_]) -> int:
+    """The place of the first row of the notes at the end; the number of rows if there are none."""
+    number, width = len(frame), int(np.median(filled.sum(1)))
+    few = 3 * filled.sum(1) <= width  # [n]
+    start = number - int(few[::-1].argmin())
+    if width < 3 or few[:start].any() or start < FEWEST_ROWS or not 0 < number - start <= MOST_NOTES:
+        return number
+    usual = {_shape(cell) for cell in frame.iloc[:start, 0].tolist()}
+    below: list[Any] = frame.iloc[start:, 0].tolist()
+    new = all(_is_sum(frame, start + n) if pd.isna(one) else _shape(one) not in usual for n, one in enumerate(below))
+    return start if new else number
+
+
+def _is_sum(frame: pd.DataFrame, place: int) -> bool:
+    """Whether a number of a row is the sum of those of its column above."""
+    for name in range(1, frame.shape[1]):
+        read = [number_of(plain_text(str(cell))) for cell in frame.iloc[: place + 1, name].tolist()]
+        for decimal in (".", ",") * (read[-1] is not None):
+            values = [value for one in read if one is not None and (value := one.value(decimal)) is not None]
+            if len(values) > FEWEST_ROWS and math.isclose(sum(values[:-1]), values[-1], rel_tol=1e-6):
+                return True
+    return False
+
+
+def _shape(cell: Any) -> str:
+    """How a cell is written: a number as "0"; digits and letters of other texts as one each."""
+    text = "" if pd.isna(cell) else plain_text(str(cell))
+    if number_of(text) is not None:
+        return "0"
+    for run, sign in _RUNS:
+        text = run.sub(sign, text)
+    return text
