@@ -1,5 +1,6 @@
 """The metric of plain tables by a kernel: kriging equals the Gaussian process, and all that an estimator promises."""
 
+import functools
 import hashlib
 import json
 
@@ -482,3 +483,14 @@ def test_a_step_of_the_search_that_float64_cannot_factor_is_made_shorter():
     kinds = {"zip": "category", "beds": "number"}
     model = NeighborRegressor(metric="kernel", columns=kinds).fit(frame, price)
     assert np.square(model.predict(frame) - price).mean() < 0.1 * price.var()
+
+
+def test_a_folder_whose_wide_vectors_had_a_length_for_each_entry_still_opens(monkeypatch, tmp_path):
+    random = np.random.default_rng(0)
+    x = pd.DataFrame({"v": list(random.normal(size=(60, 70))), "a": random.normal(size=60)})
+    alone = functools.partial(kernel_metric.make_kernel_network, share_lengths=False)
+    with monkeypatch.context() as before:
+        before.setattr("vicinal.estimators.fitting.make_kernel_network", alone)
+        model = NeighborRegressor(metric="kernel", random_state=0).fit(x, x["a"] + random.normal(size=60))
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(x), model.predict(x))

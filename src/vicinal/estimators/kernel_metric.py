@@ -87,7 +87,12 @@ def check_kernel(encoder: TableEncoder, *, classes: bool) -> None:
 
 
 def make_kernel_network(
-    settings: dict[str, Any], encoder: TableEncoder, *, classes: bool = False, whole_up_to: int = 0
+    settings: dict[str, Any],
+    encoder: TableEncoder,
+    *,
+    classes: bool = False,
+    whole_up_to: int = 0,
+    share_lengths: bool = True,
 ) -> NeighborNetwork:
     """Encoder, the projector of a kernel that is not learned yet, and a kriging head over it.
 
@@ -96,8 +101,9 @@ def make_kernel_network(
         encoder: fitted.
         classes: the kernel of :mod:`vicinal.training.class_kernel`, else that of :mod:`vicinal.training.likelihood`.
         whole_up_to: see :class:`vicinal.heads.Kriging`.
+        share_lengths: False for folders from before wide vectors were components, whose entries had a length each.
     """
-    shared = [not classes and _shares_length(part) for part in encoder.encoders]
+    shared = [share_lengths and not classes and _shares_length(part) for part in encoder.encoders]
     widths = [part.dim for part in encoder.encoders]
     components = Components(widths, [not one for one in shared], _COMPONENTS) if any(shared) else None
     numbers, width = list[int](), 0

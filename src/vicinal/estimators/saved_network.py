@@ -104,8 +104,10 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
     if config.fitted_metric == "kernel":
         by_scores = config.classes is not None
         check_kernel(encoder, classes=by_scores)
+        reduced = any(name.startswith("projector.") and name.endswith(".scale") for name in tensor_header(path))
+        known: dict[str, Any] = {"whole_up_to": config.whole_up_to, "share_lengths": reduced}
         with torch.device("meta"):
-            network = make_kernel_network(settings, encoder, classes=by_scores, whole_up_to=config.whole_up_to)
+            network = make_kernel_network(settings, encoder, classes=by_scores, **known)
             if config.cross_fits is not None:
                 network = empty_trend_network(network, config.cross_fits, len(config.targets or "1"))
                 network.head = _local_head(config, settings)
