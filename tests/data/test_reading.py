@@ -445,6 +445,12 @@ def test_totals_units_and_notes_are_no_rows(tmp_path, size):
         assert rows == 13 - (last == ",186,,"), "a row with gaps is one, unless its number is the sum"
 
 
+def test_a_film_called_total_recall_is_a_row_though_one_cell_of_it_is_unknown(tmp_path):
+    films = "".join(f"Film {n},{n},a,b,c,d\n" for n in "abcdefghijkl")
+    text = f"title,by,k,l,m,n\n{films}Total Recall,x,,b,c,d\nMean Girls,,a,b,c,d\nGrand Total:,,a,b,c,d\n"
+    assert read_table(write(tmp_path, text))["title"].tolist()[12:] == ["Total Recall", "Mean Girls"]
+
+
 def test_lists_of_objects_are_columns_of_lists(tmp_path):
     rows = [{"n": 1, "of": [{"sku": "tea", "qty": 2}, {"sku": "mug"}]}, {"n": 2, "of": []}]
     frame = read_table(write(tmp_path, json.dumps(rows), "d.json"))

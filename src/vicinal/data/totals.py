@@ -19,14 +19,15 @@ _WORD = (
     r"(?:totale?s?|summe|sum|gesamt|endsaldo|somme|suma|razem|average|mean|\u5408\u8a08|\u5c0f\u8a08)"
 )
 _TOTAL = re.compile(rf"^\W*{_WORD}\b|\b{_WORD}\W*$", re.IGNORECASE)
+_ALONE = re.compile(rf"^\W*{_WORD}\W*(?:[:(].*)?$", re.IGNORECASE | re.DOTALL)
 _RUNS = ((re.compile(r"[0-9]+"), "0"), (re.compile(r"[^\W\d_]+"), "a"))
 
 
 def without_totals(frame: pd.DataFrame, *, end: bool = True) -> tuple[pd.DataFrame, str]:
     """The rows of a table as people export it, without totals and notes, and which were left out as a phrase, or "".
 
-    A row is a total if its first cell says so ("Summe", "North Total") and it has a gap in a column that has none in
-    other rows. The first row is of units if it alone has no first cell, and words above numbers. Rows at the ``end``
+    A row is a total if its first cell says so and it has a gap in a column that has none in other rows: "Summe" in one,
+    "North Total" in a quarter of them. The first row is of units if it alone has no first cell, and words above numbers. Rows at the ``end``
     are notes if at most a third of their cells are there and no other row has as few, and if their first cell is
     written as none above, or is not there and another is the sum of its column.
 
@@ -48,7 +49,9 @@ def without_totals(frame: pd.DataFrame, *, end: bool = True) -> tuple[pd.DataFra
         odd[_first_note(frame.iloc[int(units) :], filled[int(units) :]) + int(units) :] = True
     named = np.array([isinstance(cell, str) and _TOTAL.search(cell) is not None for cell in first])
     full = filled[~odd & ~named].all(0)
-    odd |= named & ~filled[:, full].all(1)
+    gaps = (~filled[:, full]).sum(1)
+    alone = np.array([isinstance(cell, str) and _ALONE.search(cell) is not None for cell in first])
+    odd |= named & (gaps > 0) & (alone | (4 * gaps >= full.sum()))  # one unknown cell makes no total of "Total Recall"
     if not odd.any() or 2 * odd.sum() > len(frame):
         return frame, ""
     shown = [next((str(cell) for cell in row if not pd.isna(cell)), "") for row in frame[odd].to_numpy().tolist()]
