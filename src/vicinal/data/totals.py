@@ -27,9 +27,9 @@ def without_totals(frame: pd.DataFrame, *, end: bool = True) -> tuple[pd.DataFra
     """The rows of a table as people export it, without totals and notes, and which were left out as a phrase, or "".
 
     A row is a total if its first cell says so and it has a gap in a column that has none in other rows: "Summe" in one,
-    "North Total" in a quarter of them. The first row is of units if it alone has no first cell, and words above numbers. Rows at the ``end``
-    are notes if at most a third of their cells are there and no other row has as few, and if their first cell is
-    written as none above, or is not there and another is the sum of its column.
+    "North Total" in a quarter of them. The first row is of units if it alone has no first cell, and words above
+    numbers. Rows at the ``end`` are notes if at most a third of their cells are there and no other row has as few, and
+    if their first cell is written as none above, or is not there and another is the sum of its column.
 
     >>> rows = pd.DataFrame({"place": [*"abcdefghij", "Total"], "kind": [*"x" * 10, None], "price": range(11)})
     >>> without_totals(rows)[1]
