@@ -579,8 +579,10 @@ def test_words_between_marks_are_sets_and_said(mark):
         [f"well, {n} words" for n in range(60)],
         ["b2b", "summer, vip"] * 9,
         [f"{n}; {n + 1}" for n in range(5)] * 9,
+        [f"on a {street} street, {state}" for street in ("quiet", "busy", "long") for state in ("new", "worn", "old")]
+        * 4,
     ],
-    ids=["towns", "sentences", "no fewer words than cells", "numbers"],
+    ids=["towns", "sentences", "no fewer words than cells", "numbers", "parts that keep their places"],
 )
 def test_other_texts_with_marks_are_no_sets(cells):
     form = form_of(cells)

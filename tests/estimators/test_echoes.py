@@ -89,7 +89,6 @@ def predict_error(change, name="size"):
 NAMED = numbers().rename(columns={"x": LONG})
 CASES = {
     # data
-    "two columns of one name": file_error("d.csv", f"{LONG},{LONG},b\n1,2,3\n"),
     "two in a frame": table_error(pd.DataFrame(np.ones((12, 2)), columns=[LONG, LONG])),
     "ragged": file_error("d.csv", f"a,b\n1,2\n{LONG},{LONG},{LONG}\n"),
     "open quote": file_error("d.csv", f'a,b\n1,"{LONG}\n'),

@@ -319,7 +319,7 @@ def test_commands_ask_for_it_too(tmp_path, capsys):
     assert (one["scale"], one["neighbors"][0]["id"]) == ("link", first["neighbors"][0]["id"])
     assert run(["explain", str(tmp_path / "m"), *row, "--quantile", "0.75"]) == 0
     shown = capsys.readouterr().out
-    assert f": {dear[0]['prediction']:.4f}" in shown.splitlines()[0]
+    assert f": {dear[0]['prediction']:.4f}" in " ".join(shown.split())
     assert "adds (share)" in shown
     for options, message in ((["--cost", "3"], "two prices such as 3:1"), (["--link", "exp", "--cap", "x"], "or none")):
         assert run(["predict", str(tmp_path / "m"), str(table), *options]) != 0

@@ -135,8 +135,9 @@ def print_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> No
     steps = plan.steps
     print_table_plan(plan, console, whole=whole)
     names = {"kernel": "a kernel model", "trees": "a tree model", "network": "a neural model"}
-    metrics = " and ".join(names[metric] for metric in steps["metrics"])
-    lines = [f"Will train {metrics}{', and keep the better' if len(steps['metrics']) > 1 else ''}."]
+    *others, last = (names[metric] for metric in steps["metrics"])
+    keep = ("", ", and keep the better", ", and keep the best")[len(others)]
+    lines = [f"Will train {', '.join(others)}{' and ' if others else ''}{last}{keep}."]
     if whole and "network" in steps["metrics"]:
         lines.append(
             f"Neural model: {steps['members']} members, {steps['steps']} steps an epoch, early stopping: "

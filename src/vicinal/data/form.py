@@ -324,7 +324,8 @@ def _draft_of_cells(
 def _separated(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm | None:
     """Of texts that are sets of a few words, such as the answers "Price; Quality" or the genres "Action|Drama".
 
-    As sets they have fewer words than they have different cells, each of them in several rows.
+    As sets they have fewer words than they have different cells, each of them in several rows. Commas also stand in
+    sentences and addresses, whose parts keep their places: between them most words stand first here and later there.
     """
     often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
     for gap in GAPS & often.keys():
@@ -340,9 +341,19 @@ def _separated(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm | None
             words.update(dict.fromkeys(split(cell, mark), count))
         letters = all(any(map(str.isalpha, word)) for word in words)
         few = letters and len(words) < min(len(often), MOST_WORDS) and words.total() >= OFTEN_GAPS * len(words)
-        if kind == "set" or (few and sum(count < OFTEN_GAPS for count in words.values()) <= MOST_ODD * len(words)):
+        few = few and sum(count < OFTEN_GAPS for count in words.values()) <= MOST_ODD * len(words)
+        if kind == "set" or (few and (mark != "," or _moves(often))):
             return ColumnForm(kind="list", around=mark)
     return None
+
+
+def _moves(cells: Iterable[str]) -> bool:
+    """Whether most words between commas stand first in some of these cells and later in others."""
+    places: dict[str, set[bool]] = {}
+    for cell in cells:
+        for place, word in enumerate(split(cell, ",")):
+            places.setdefault(word, set()).add(place > 0)
+    return 2 * sum(len(each) > 1 for each in places.values()) > len(places)
 
 
 def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
