@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from vicinal.core import counted
 from vicinal.estimators import ModelFolder
 from vicinal.serve.settings import MEASURES, SETTINGS, ServeSettings
 
@@ -76,7 +77,8 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
     try:
         taken = listening(settings.host, settings.port)
         port = taken.getsockname()[1]
-        log(f"serving {', '.join(settings.models)} at http://{settings.host}:{port} with {settings.workers} workers")
+        workers = counted(settings.workers, "worker")
+        log(f"serving {', '.join(settings.models)} at http://{settings.host}:{port} with {workers}")
         server = uvicorn.Server(config)
         if settings.workers == 1:
             server.run(sockets=[taken])
