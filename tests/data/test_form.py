@@ -589,6 +589,30 @@ def test_other_texts_with_marks_are_no_sets(cells):
     assert form is None or form.kind != "list"
 
 
+def thousands(values, mark, sign=""):
+    return [f"{value:,}".replace(",", mark) + sign for value in values]
+
+
+@pytest.mark.parametrize(
+    ("cells", "decimal"),
+    [
+        (thousands(range(700, 15_000, 601), "."), ","),
+        (thousands(range(7_000, 15_000, 601), ".", " \u20ac"), ","),
+        (thousands(range(7_000, 15_000, 601), ",", " $"), "."),
+        (thousands(range(7_000, 15_000, 601), "."), None),
+        (thousands(range(7_000, 15_000, 601), ".", " kg"), None),
+        (thousands(range(1_111, 2_000, 61), ".", " \u20ac"), None),
+        ([*thousands(range(700, 15_000, 601), "."), "1200"], None),
+        ([*thousands(range(7_000, 15_000, 601), "."), "0", "-99"], None),
+        (thousands(range(700, 7_000, 901), "."), None),
+    ],
+    ids=["some too small", "money", "dollars", "decimals", "weights", "fuel", "a plain thousand", "gaps", "few"],
+)
+def test_three_digits_after_every_mark_are_thousands_in_money_or_beside_smaller_numbers(cells, decimal):
+    form = form_of(cells)
+    assert (form.decimal, form.certain, form.open) == (decimal or ".", decimal is not None, decimal is None)
+
+
 def test_years_of_two_digits_lie_where_the_column_is_shortest():
     births = [f"{month}/13/{year:02d}" for month, year in enumerate([35, 54, 68, 70, 88, 99, 0, 4], start=1)]
     assert read(births).dt.year.tolist() == [1935, 1954, 1968, 1970, 1988, 1999, 2000, 2004]

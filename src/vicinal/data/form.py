@@ -30,6 +30,7 @@ from vicinal.data.column_form import (
 from vicinal.data.spelling import (
     GAPS,
     MEASURES,
+    MONEY,
     SURE_GAPS,
     Day,
     Number,
@@ -552,7 +553,8 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     numbers = pd.to_numeric(np.array(plain, dtype=object), errors="coerce")
     if not np.isnan(numbers.astype(np.float64)).any():
         sure = _POINT_SURELY.search(joined) is not None
-        return ColumnForm(kind="number", certain=sure, plain=sure, open=not sure and "." in joined)
+        if sure or "." not in joined:
+            return ColumnForm(kind="number", certain=sure, plain=sure)
     read: list[Number] = []
     for text in plain:
         number = number_of(text)
@@ -567,7 +569,25 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     every = bool(sign) and all(number.sign for number in read) and not others
     known: dict[str, Any] = {"sign": sign, "every": every, "certain": commas or points}
     is_open = not (commas or points) and any(number.is_open for number in read)
+    if is_open and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
+        return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
     return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
+
+
+def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> str | None:
+    """The mark before decimals of numbers such as 13.102, if the three digits after each mark are thousands; or None.
+
+    Three decimals in each of many cells are written by a machine, which writes them in whole numbers, too: cells
+    without a mark, all below 1,000, are those too small for one. Nor has money three decimals, but for prices of
+    fuel, which have one digit before them.
+    """
+    marked = [(each.point, each.comma) for each in read if each.is_open and each.point and each.comma]
+    whole = {each.point for each in read if not each.is_open and each.point}
+    pairs = {point < comma if comma > 0 else point > comma for point, comma in marked}
+    if len(marked) < FEWEST_READ or len(pairs) > 1 or any(abs(one) >= 1000 for one in whole):
+        return None
+    large = money and any(min(abs(point), abs(comma)) >= 10 for point, comma in marked)
+    return (",." if True in pairs else ".,")[0] if large or any(one > 0 for one in whole) else None
 
 
 def _exact(plain: Sequence[str]) -> bool:
