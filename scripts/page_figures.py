@@ -88,7 +88,7 @@ def boosting() -> pd.DataFrame:
 
 PARTS = {
     "14 tables of textbooks, 210 to 960 rows": ("plain", "all"),
-    "15 UCI tables, 90 to 44,000 rows": ("uci", "all"),
+    "21 UCI tables, 90 to 44,000 rows": ("uci", "all"),
     "6 tables, 5,000 rows": ("large", "5000"),
     "3 tables, 20,000 rows": ("large", "20000"),
 }
