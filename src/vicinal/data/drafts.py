@@ -1,0 +1,482 @@
+"""The form of one column, found in its cells; it may be open to more than one reading."""
+
+import datetime
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
+
+from vicinal.core import listed, short
+from vicinal.data.column_form import (
+    CODE,
+    FAR_YEARS,
+    MOST_BESIDE,
+    MOST_GAPS,
+    MOST_WORDS,
+    SEPARATORS,
+    ColumnForm,
+    is_missing,
+    is_number,
+    split,
+)
+from vicinal.data.spelling import (
+    GAPS,
+    MEASURES,
+    MONEY,
+    SURE_GAPS,
+    Day,
+    Number,
+    common_unit,
+    day_of,
+    duration_of,
+    number_of,
+    parts_decimal,
+    parts_of,
+    plain_text,
+    truth_pair,
+    truths_agree,
+    words_beside,
+)
+from vicinal.encoders.base import Kind
+from vicinal.encoders.kinds import is_list, read_list
+
+MOST_ODD, FEWEST_READ = 0.05, 10
+"""Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
+
+OFTEN_GAPS, FAR = 3, 3
+"""Rows at least that a word or number for missing values is in, and its distance from the others, in their ranges."""
+
+_CODE = re.compile(r"0[0-9]+")
+_YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
+_HAS_DIGIT = re.compile(r"[0-9]")
+_COMPACT = re.compile(r"(?:19|20)[0-9]{6}")
+_LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
+_POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
+
+
+def draft_of(
+    column: "pd.Series[Any]", kind: Kind | None, *, decimal: str | None, day_first: bool | None
+) -> ColumnForm | None:
+    """How the cells of a column are written; None: they are taken as they are stored.
+
+    Args:
+        column: its cells, as they were read.
+        kind: what it was said to be; None: to be found.
+        decimal: the mark before decimals where no cell tells; None: a point, and the form is open.
+        day_first: whether the day comes before the month where no cell tells; likewise.
+
+    >>> draft = draft_of(pd.Series(["1.234,5", "7"]), None, decimal=None, day_first=None)
+    >>> draft.kind, draft.decimal, draft.open
+    ('number', ',', False)
+    """
+    if kind in ("text", "image", "audio"):
+        return None
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        numbers = is_numeric_dtype(dtype.categories.dtype) and not is_bool_dtype(dtype.categories.dtype)
+        return ColumnForm(kind="levels") if numbers else None
+    if is_bool_dtype(dtype):
+        return ColumnForm(kind="truth")
+    if is_numeric_dtype(dtype):
+        return _form_of_numbers(column, kind)
+    if is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
+        return None if kind == "category" else _date_form(form := ColumnForm(kind="date"), form.read(column))
+    if is_timedelta64_dtype(dtype):
+        return None if kind == "category" else ColumnForm(kind="duration")
+    distinct = column.drop_duplicates() if isinstance(dtype, pd.StringDtype) else column
+    cells = [cell for cell in distinct.tolist() if not is_missing(cell)]
+    texts = list(dict.fromkeys(cell for cell in cells if isinstance(cell, str)))
+    others = [cell for cell in cells if not isinstance(cell, str)]
+    if kind in ("set", "vector", None) and texts and not others:
+        lists = [read_list(text) for text in texts if text.strip()]
+        if lists and all(map(is_list, lists)):
+            return ColumnForm(kind="list")
+    if kind in ("set", "vector"):
+        return _separated(column, kind) if kind == "set" else None
+    return _draft_of_cells(column, texts, others, kind, decimal=decimal, day_first=day_first)
+
+
+def _form_of_numbers(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm | None:
+    """The form of a column of a numeric type."""
+    if kind == "category":
+        return ColumnForm(kind="levels")
+    if column.dtype.kind == "c":
+        return None
+    compact = _compact_dates(_whole_days(column)) if kind is None else None
+    return compact or ColumnForm(kind="number", placeholder=_placeholder(column) if kind is None else None)
+
+
+def _draft_of_cells(
+    column: "pd.Series[Any]",
+    texts: Sequence[str],
+    others: Sequence[Any],
+    kind: Kind | None,
+    *,
+    decimal: str | None,
+    day_first: bool | None,
+) -> ColumnForm | None:
+    """The form of a column of objects: different ``texts``, and ``others``."""
+    folded = {text: text.casefold() for text in map(plain_text, texts)}
+    plain = [text for text, small in folded.items() if small not in GAPS]
+    if kind != "number" and (pair := _truth_form(plain, others)) is not None:
+        return pair
+    words = _words_form(column, folded) if not others else None
+    if kind == "category":
+        return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
+    if not plain and not others:
+        return ColumnForm(kind="number") if texts else None
+    plain, beside = _without_words(column, plain)
+    plain, words_of_gaps = _without_odd(column, folded, plain)
+    if all(map(is_number, others)):
+        compact = _compact_dates([*plain, *others])
+        if compact is not None:
+            return compact
+        gaps = len(plain) < len(folded) or _has_gaps(column)
+        number = _number_form(plain, others, gaps=gaps)
+        if number is not None:
+            named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
+            number = number.model_copy(update={**named, "gaps": words_of_gaps, "beside": beside})
+            place = None if kind is not None else _placeholder(number.read(column))
+            return number if place is None else number.model_copy(update={"placeholder": place})
+    if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
+        order = _order(map(day_of, plain), day_first=day_first)
+        if order is not None:
+            form = ColumnForm(
+                kind="date",
+                day_first=order[0],
+                first_year=_first_year(map(day_of, plain)),
+                gaps=words_of_gaps,
+                beside=beside,
+            )
+            return _date_form(form, form.read(column), is_open=order[1])
+    lengths = all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others)
+    if lengths and all(duration_of(text) is not None for text in plain):
+        return ColumnForm(kind="duration")
+    parts = _parts_form([plain_text(text) for text in texts]) if kind is None and not others else None
+    return parts or (None if kind or others else _separated(column, None)) or words
+
+
+def _separated(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm | None:
+    """Of texts that are sets of a few words, such as the answers "Price; Quality" or the genres "Action|Drama".
+
+    As sets they have fewer words than they have different cells, each of them in several rows. Commas also stand in
+    sentences and addresses, whose parts keep their places: between them most words stand first here and later there.
+    """
+    often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    for gap in GAPS & often.keys():
+        del often[gap]
+    first = list(itertools.islice(often, 20 * MOST_WORDS))
+    for mark in SEPARATORS:
+        if FEWEST_READ * sum(mark in cell for cell in first) < max(1, len(first)):
+            continue
+        if len({part for cell in first for part in split(cell, mark)}) > MOST_WORDS:
+            continue
+        words: Counter[str] = Counter()
+        for cell, count in often.items():
+            words.update(dict.fromkeys(split(cell, mark), count))
+        letters = all(any(map(str.isalpha, word)) for word in words)
+        few = letters and len(words) < min(len(often), MOST_WORDS) and words.total() >= OFTEN_GAPS * len(words)
+        few = few and sum(count < OFTEN_GAPS for count in words.values()) <= MOST_ODD * len(words)
+        if kind == "set" or (few and (mark != "," or _moves(often))):
+            return ColumnForm(kind="list", around=mark)
+    return None
+
+
+def _moves(cells: Iterable[str]) -> bool:
+    """Whether most words between commas stand first in some of these cells and later in others."""
+    places: dict[str, set[bool]] = {}
+    for cell in cells:
+        for place, word in enumerate(split(cell, ",")):
+            places.setdefault(word, set()).add(place > 0)
+    return 2 * sum(len(each) > 1 for each in places.values()) > len(places)
+
+
+def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The texts without words that stand beside numbers or dates, such as "ono" beside prices, and these words.
+
+    Most numbers must be without, and some of the words in several rows: "12 Main St" is an address, "Store 12" a name.
+    Dates, years and measures may all be among words: "valid until 31.12.2024", "built 1974", "3 days ago".
+    """
+    first = [each[1] for text in plain[:FEWEST_READ] if (each := words_beside(text)) is not None]
+    days = 2 * sum(map(_is_unmistakable, first)) > FEWEST_READ
+    if not (days or _mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
+        return plain, ()
+    others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
+    parts = {text: each for text in others if (each := words_beside(text)) is not None}
+    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    rows: Counter[str] = Counter()
+    for text, (words, _) in parts.items():
+        rows[words] += cells[text]
+    some = rows.total()
+    texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
+    if not rows or max(rows.values()) < OFTEN_GAPS or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
+        return plain, ()
+    return (texts, tuple(sorted(rows))) if days or 2 * some <= cells.total() else (plain, ())
+
+
+def _without_odd(
+    column: "pd.Series[Any]", folded: Mapping[str, str], plain: list[str]
+) -> tuple[list[str], tuple[str, ...]]:
+    """The texts but those that are neither numbers nor dates, if they are few: "see note" among numbers is a gap.
+
+    So are up to ``MOST_GAPS`` words that stand in several rows each, which come second: beside dates in however many
+    ("sofort", "expired"), beside numbers in fewer than these.
+    A code with digits, such as V58 among 401 and 250, is never odd: it says that the column is one of codes.
+    """
+    some = [text for text in plain if not text.isdecimal()] if _mostly_read(plain) else []  # digits alone are a number
+    odd = {text for text in some if number_of(text) is None and day_of(text) is None}
+    if not odd or len(plain) - len(odd) < FEWEST_READ:
+        return plain, ()
+    dates = 2 * sum(day_of(text) is not None for text in plain) > len(plain)
+    cells = Counter(folded[plain_text(cell)] for cell in column.tolist() if isinstance(cell, str))
+    words = {folded[text]: cells[folded[text]] for text in odd}
+    often = {word: count for word, count in words.items() if count >= OFTEN_GAPS}
+    if len(often) > MOST_GAPS or not (dates or 2 * sum(often.values()) < len(column)):
+        often = {}
+    few = sum(words.values()) - sum(often.values()) <= max(1, MOST_ODD * len(column))
+    if not few or (not dates and any(map(_HAS_DIGIT.search, odd))):
+        return plain, ()
+    return [text for text in plain if text not in odd], tuple(sorted(often))
+
+
+def _is_unmistakable(text: str) -> bool:
+    """Whether a text is a date, a year or a measure, which are no part of a name."""
+    if _YEAR.fullmatch(text) or day_of(text) is not None:
+        return True
+    number = number_of(text)
+    return number is not None and number.sign in MEASURES
+
+
+def _mostly_read(plain: Sequence[str]) -> bool:
+    """Whether most of the first texts are numbers or dates, so that it is worth a look at all of them."""
+    first = plain[:FEWEST_READ]
+    return 2 * sum(number_of(text) is not None or day_of(text) is not None for text in first) > len(first)
+
+
+def _placeholder(column: "pd.Series[Any]") -> float | None:
+    """A number of nines that repeats far beyond all others, such as -999 among ages or 99 rooms; else None."""
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    values = values[np.isfinite(values)]
+    for end in {values.max(), values.min()} if len(values) else ():
+        others = values[values != end]
+        if (
+            set(f"{abs(end):.12g}") == {"9"}
+            and abs(end) > 9
+            and len(values) - len(others) >= OFTEN_GAPS
+            and len(others)
+        ):
+            low, high = others.min(), others.max()
+            if high > low and max(low - end, end - high) > FAR * (high - low):
+                return float(end)
+    return None
+
+
+def _parts_form(plain: Sequence[str]) -> ColumnForm | None:
+    """Of texts with numbers among the same words, such as 10x20 cm or 7 out of 10, at least ``FEWEST_READ`` of them."""
+    present = [text for text in plain if text.casefold() not in GAPS]
+    if len(present) < FEWEST_READ or not any(parts_of(text) for text in present[:2]):
+        return None
+    decimal = parts_decimal(present)
+    parts = [each for each in (parts_of(text, decimal) for text in present) if each is not None]
+    around = Counter(each[0] for each in parts).most_common(1)[0][0] if parts else ""
+    alike = [numbers for each, numbers in parts if each == around]
+    if len(alike) < max(FEWEST_READ, (1 - MOST_ODD) * len(present)):
+        return None
+    if 2 * sum(day_of(text) is not None for text in present) > len(present):
+        return None  # dates of several orders
+    numbers = np.array(alike)
+    typical = {place: float(np.median(some)) for place, some in enumerate(numbers.T) if some.min() < some.max()}
+    return (
+        ColumnForm(kind="parts", decimal="," if decimal == "," else ".", around=around, typical=typical)
+        if typical
+        else None
+    )
+
+
+def why_text(column: "pd.Series[Any]") -> str:
+    """Why a column most of whose cells are numbers or dates is read as texts, as a clause; "" if they are not."""
+    if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
+        return ""
+    cells = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
+    each = dict.fromkeys(plain_text(cell) for cell in cells.tolist() if isinstance(cell, str))
+    texts = [text for text in each if text.casefold() not in GAPS]
+    if len(texts) < FEWEST_READ or not _mostly_read(texts) or any(map(_CODE.fullmatch, texts)):
+        return ""
+    days = [day for day in map(day_of, texts) if day is not None]
+    numbers = [number for number in map(number_of, texts) if number is not None]
+    what, read = ("dates", days) if len(days) > len(numbers) else ("numbers", numbers)
+    odd = [text for text in texts if (day_of if what == "dates" else number_of)(text) is None]
+    if len(odd) > 0.2 * len(texts):
+        return ""
+    units = sorted({number.sign or "no unit" for number in numbers})
+    if odd:
+        why = f"not {', '.join(map(short, odd[:3]))}"
+    elif what == "dates":
+        why = "some with the day first and some with the month first"
+    else:
+        why = f"in several units: {listed(units, 80)}" if len(units) > 1 else "some with a decimal comma, some a point"
+    return f"{len(read)} of {len(texts)} different cells are {what}, {why}"
+
+
+def _whole_days(column: "pd.Series[Any]") -> list[int]:
+    """The different numbers of a column if all may be days such as 20240131."""
+    values = column.dropna().to_numpy(dtype=np.float64)
+    within = len(values) and ((values >= 19000101) & (values < 21000101) & (values == np.round(values))).all()
+    return np.unique(values).astype(np.int64).tolist() if within else []
+
+
+def _compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
+    """Of whole numbers that are all days such as 20240131, at least ``FEWEST_READ`` different ones."""
+    if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
+        return None
+    return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
+
+
+def _has_gaps(column: "pd.Series[Any]") -> bool:
+    is_text = isinstance(column.dtype, pd.StringDtype)
+    return bool(column.isna().any()) if is_text else any(map(is_missing, column.tolist()))
+
+
+def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnForm | None:
+    """Of texts with gaps that are surely gaps ("-" beside "+" is a category), or with several spellings of a word.
+
+    "Yes", "YES" and "yes " are one category; "AA", "Aa" and "aa" are genes.
+    """
+    gaps = not SURE_GAPS.isdisjoint(folded.values()) and "+" not in folded
+    if len(set(folded.values())) > MOST_WORDS:
+        return ColumnForm(kind="words") if gaps else None
+    raw = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
+    spaced = {cell.strip() for cell in raw.tolist() if isinstance(cell, str)}
+    ways = Counter(folded[plain_text(cell)] for cell in spaced)
+    alike = {small for small, count in ways.items() if count > 1 and sum(map(str.isalpha, small)) > 1}
+    alike -= {small for word, small in folded.items() if not _usual_case(word)}
+    if not alike:
+        return ColumnForm(kind="words") if gaps else None
+    often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    usual = {folded[word]: word for word, _ in reversed(often.most_common()) if folded[word] in alike}
+    return ColumnForm(kind="words", spellings=usual)
+
+
+def _usual_case(word: str) -> bool:
+    """Whether a word is of lower, upper or title case, and no gene: "Aa"."""
+    gene = len(set(word)) > len(set(word.casefold())) == 1
+    return not gene and word in (word.lower(), word.upper(), word.title(), word.capitalize())
+
+
+def _truth_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:
+    if not all(isinstance(cell, bool | np.bool_) for cell in others):
+        return None
+    if not plain:
+        return ColumnForm(kind="truth") if others else None
+    pair = truth_pair(plain)
+    if pair is None:
+        return ColumnForm(kind="truth") if truths_agree(plain) else None
+    if others or pair == ("false", "true"):
+        return ColumnForm(kind="truth")
+    known = {word.casefold(): word for word in reversed(plain)}
+    return ColumnForm(kind="truth", spelled=(known.get(pair[0], pair[0]), known.get(pair[1], pair[1])))
+
+
+def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> ColumnForm | None:
+    """Of different texts, and numbers; with ``gaps`` beside them whole numbers become floats."""
+    if not plain:
+        return ColumnForm(kind="number")
+    joined = "\n".join(plain)
+    if CODE.search(joined) or (_LONG.search(joined) and (gaps or not _exact(plain))):
+        return None
+    numbers = pd.to_numeric(np.array(plain, dtype=object), errors="coerce")
+    if not np.isnan(numbers.astype(np.float64)).any():
+        sure = _POINT_SURELY.search(joined) is not None
+        if sure or "." not in joined:
+            return ColumnForm(kind="number", certain=sure, plain=sure)
+    read: list[Number] = []
+    for text in plain:
+        number = number_of(text)
+        if number is None:
+            return None
+        read.append(number)
+    sign = common_unit([number.sign for number in read])
+    commas = any(number.point is None for number in read)
+    points = any(number.comma is None for number in read)
+    if sign is None or (commas and points):
+        return None
+    every = bool(sign) and all(number.sign for number in read) and not others
+    known: dict[str, Any] = {"sign": sign, "every": every, "certain": commas or points}
+    is_open = not (commas or points) and any(number.is_open for number in read)
+    if is_open and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
+        return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
+    return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
+
+
+def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> Literal[".", ","] | None:
+    """The mark before decimals of numbers such as 13.102, if the three digits after each mark are thousands; or None.
+
+    Three decimals in each of many cells are written by a machine, which writes them in whole numbers, too: cells
+    without a mark, all below 1,000, are those too small for one. Nor has money three decimals, but for prices of
+    fuel, which have one digit before them.
+    """
+    marked = [(each.point, each.comma) for each in read if each.is_open and each.point and each.comma]
+    whole = {each.point for each in read if not each.is_open and each.point}
+    pairs = {point < comma if comma > 0 else point > comma for point, comma in marked}
+    if len(marked) < FEWEST_READ or len(pairs) > 1 or any(abs(one) >= 1000 for one in whole):
+        return None
+    large = money and any(min(abs(point), abs(comma)) >= 10 for point, comma in marked)
+    if not (large or any(one > 0 for one in whole)):
+        return None
+    return "," if True in pairs else "."
+
+
+def _exact(plain: Sequence[str]) -> bool:
+    """Whether all are whole numbers that int64 holds."""
+    return all(text.lstrip("+-").isdecimal() and abs(int(text)) < 1 << 63 for text in plain)
+
+
+def _order(days: Iterable[Day | None], *, day_first: bool | None) -> tuple[bool | None, bool] | None:
+    """Whether the day comes first, and whether that is assumed; None if not all are dates, or of different orders."""
+    known: list[Day] = []
+    for each in days:
+        if each is None:
+            return None
+        known.append(each)
+    day, month = any(each.month_first is None for each in known), any(each.day_first is None for each in known)
+    if day and month:
+        return None
+    if day or month:  # as one order fails for some date
+        return day, False
+    if not any(each.is_open for each in known):
+        return None, False
+    if day_first is not None:
+        return day_first, False
+    return not any(each.is_open and each.mark == "/" for each in known), True
+
+
+def _first_year(days: Iterable[Day | None]) -> int | None:
+    """The first of the hundred years in which the years of two digits lie closest together; None: as in POSIX.
+
+    Births in 35 to 99 and 00 to 05 are of 1935 to 2005: no one of them is of 2035.
+    """
+    years = np.unique([date.year for day in days if day and day.short and (date := day.day_first or day.month_first)])
+    if len(years) < 2:
+        return None
+    later = np.sort(years % 100)
+    gaps = np.diff(later, append=later[0] + 100)
+    if 100 - gaps.max() >= years[-1] - years[0]:
+        return None
+    first = int(later[(gaps.argmax() + 1) % len(later)])
+    return 1900 + first
+
+
+def _date_form(form: ColumnForm, dates: "pd.Series[Any]", *, is_open: bool = False) -> ColumnForm:
+    years = dates.dt.year.dropna().to_numpy()
+    near = years[(years >= FAR_YEARS[0]) & (years <= FAR_YEARS[1])]
+    span = None
+    if len(near) < len(years) and 2 * len(near) > len(years):
+        low, high = int(near.min()), int(near.max())  # years and not days, which would be those of single rows
+        more = (high - low) // 2 + 1
+        span = low - more, high + more
+    return form.model_copy(update={"open": is_open, "span": span})
