@@ -577,7 +577,7 @@ def test_words_between_marks_are_sets_and_said(mark):
     [
         [f"{city}, {state}" for city, state in zip("abcdefghij", "AABBBCCCDD", strict=True)] * 3,
         [f"well, {n} words" for n in range(60)],
-        ["b2b", "summer, vip"] * 9,
+        ["b2b", "summer; vip"] * 9,
         [f"{n}; {n + 1}" for n in range(5)] * 9,
         [f"on a {street} street, {state}" for street in ("quiet", "busy", "long") for state in ("new", "worn", "old")]
         * 4,

@@ -1,9 +1,10 @@
 """Numbers and foreign text as shown."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from vicinal.report.text import clean, compact, decimals_for, number, one_line, percent, round_to_sum
+from vicinal.report.text import cell_text, clean, compact, decimals_for, number, one_line, percent, round_to_sum
 
 
 def as_number(text):
@@ -58,3 +59,8 @@ def test_scale_of_decimals():
     assert decimals_for([]) == 2
     assert decimals_for([float("nan"), 0.004]) == 5
     assert compact(-2_000_000) == "\N{MINUS SIGN}2M"
+
+
+def test_cells_are_shown_as_people_write_them():
+    cells = [pd.Timestamp("2024-05-31"), "2024-05-31 00:00:00", "2024-05-31T07:30", pd.NaT, None, ["a", 2]]
+    assert [cell_text(cell) for cell in cells] == ["2024-05-31", "2024-05-31", "2024-05-31T07:30", "", "", "a, 2"]
