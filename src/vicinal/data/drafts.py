@@ -1,7 +1,6 @@
 """The form of one column, found in its cells; it may be open to more than one reading."""
 
 import datetime
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,7 +96,7 @@ def draft_of(
         if lists and all(map(is_list, lists)):
             return ColumnForm(kind="list")
     if kind in ("set", "vector"):
-        return _separated(column, kind) if kind == "set" else None
+        return _separated(column, texts, kind) if kind == "set" else None
     return _draft_of_cells(column, texts, others, kind, decimal=decimal, day_first=day_first)
 
 
@@ -158,25 +157,25 @@ def _draft_of_cells(
     if lengths and all(duration_of(text) is not None for text in plain):
         return ColumnForm(kind="duration")
     parts = _parts_form([plain_text(text) for text in texts]) if kind is None and not others else None
-    return parts or (None if kind or others else _separated(column, None)) or words
+    return parts or (None if kind or others else _separated(column, texts, None)) or words
 
 
-def _separated(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm | None:
+def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None) -> ColumnForm | None:
     """Of texts that are sets of a few words, such as the answers "Price; Quality" or the genres "Action|Drama".
 
     As sets they have fewer words than they have different cells, each of them in several rows. Commas also stand in
     sentences and addresses, whose parts keep their places: between them most words stand first here and later there.
     """
-    often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
-    for gap in GAPS & often.keys():
-        del often[gap]
-    first = list(itertools.islice(often, 20 * MOST_WORDS))
+    first = {plain_text(text) for text in texts[: 20 * MOST_WORDS]} - GAPS
     for mark in SEPARATORS:
         if FEWEST_READ * sum(mark in cell for cell in first) < max(1, len(first)):
             continue
         if len({part for cell in first for part in split(cell, mark)}) > MOST_WORDS:
             continue
         words: Counter[str] = Counter()
+        often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+        for gap in GAPS & often.keys():
+            del often[gap]
         for cell, count in often.items():
             words.update(dict.fromkeys(split(cell, mark), count))
         letters = all(any(map(str.isalpha, word)) for word in words)

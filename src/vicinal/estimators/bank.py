@@ -134,6 +134,16 @@ class Bank:
         """``[N]`` int64: the fold that each row was left out with in training, -1 for rows added later; or None."""
         return self.store.folds
 
+    def in_fold(self, fold: int, at: Tensor | None = None) -> Tensor:
+        """Whether each row, or each at these places, was left out with this fold: bool ``[n]``.
+
+        Raises:
+            ValueError: for rows of which nothing says the fold.
+        """
+        if self.folds is None:
+            raise ValueError("folds: expected rows of a model fitted with folds, got rows without; fit with folds")
+        return (self.folds if at is None else self.folds[at]) == fold
+
     @property
     def weights(self) -> Tensor | None:
         """``[N]`` float64: how many equal rows each counts as, in units of the fit; None where all count as one."""

@@ -323,7 +323,7 @@ class FittedModel:
             known: Self = folds[fold]
             return known
         members, bank = self.fold_members(), self.bank
-        others = (bank.folds != fold).nonzero()[:, 0].numpy()  # type: ignore[union-attr]  # there are folds
+        others = (~bank.in_fold(fold)).nonzero()[:, 0].numpy()
         rows = bank.take(others, members.columns(fold, bank.vectors[others]), cells=False)
         # an index finds rows of the fold, too, so the view has none
         view = replace(self.with_head(members.part(fold)), bank=rows, near=None, folds=None, fold_heads=None)
@@ -341,7 +341,7 @@ class FittedModel:
         members, bank = self.fold_members(), self.bank
         prediction = self.bank_labels()[:0]
         for fold in range(members.folds):
-            at = (bank.folds[positions] == fold).nonzero()[:, 0]  # type: ignore[index]  # there are folds
+            at = bank.in_fold(fold, positions).nonzero()[:, 0]
             if len(at):
                 rows, view = positions[at], self.of_fold(fold)
                 queries = members.columns(fold, bank.vectors[rows].double())

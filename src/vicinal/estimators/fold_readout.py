@@ -36,7 +36,7 @@ def tried_out_of_fold(model: FittedModel, kriging: Kriging, heads: Sequence[Krig
     tried = candidates(kriging, bank.vectors) if heads is None else heads
     chosen, each, codes = spread(len(bank), 4 * MOST), [], []
     for fold in range(members.folds):
-        at = chosen[bank.folds[chosen] == fold]  # type: ignore[index]  # there are folds
+        at = chosen[bank.in_fold(fold, chosen)]
         if not len(at):
             continue
         rows = model.of_fold(fold)
@@ -64,14 +64,14 @@ def readouts_by_fold(model: FittedModel, tried: Tried, *, compared: bool) -> lis
     for fold in range(folds):
         others = model
         if apart:
-            left = (model.bank.folds != fold).nonzero()[:, 0].numpy()  # type: ignore[union-attr]  # there are folds
+            left = (~model.bank.in_fold(fold)).nonzero()[:, 0].numpy()
             others = replace(model, bank=model.bank.take(left, cells=False))
         few = tried_out_of_fold(others, tried.heads[0], tried.heads) if apart else tried.without(fold)
         head, optimism = few.choice()
         heads.append(head)
         if compared:
             error, mass = others.honest_errors
-            unseen = others.bank.folds[others.fold_positions(4 * MOST)] != fold  # type: ignore[index]  # likewise
+            unseen = ~others.bank.in_fold(fold, others.fold_positions(4 * MOST))
             place = [id(one) for one in few.heads].index(id(head))
             if float((error * mass.to(error))[unseen].sum()) < optimism * float(few.error[place].sum()):
                 heads[-1] = model.network.head

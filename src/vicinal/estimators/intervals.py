@@ -75,7 +75,7 @@ def _cross_ends(model: FittedModel, queries: Tensor, who: Who, coverage: float) 
     truth, *left_out = torch.empty(4, len(positions), dtype=torch.float64)
     members, codes, ranges = model.fold_members(), torch.empty(len(positions), dtype=torch.int64), []
     for fold in range(members.folds):
-        at = (bank.folds[positions] == fold).nonzero()[:, 0]  # type: ignore[index]  # there are folds
+        at = bank.in_fold(fold, positions).nonzero()[:, 0]
         view, places = model.of_fold(fold), positions[at]
         left = members.columns(fold, bank.vectors[places].double())
         parts = range_of(view, left, bank.who(places), coverage) if len(places) else [left[:, 0]] * 3

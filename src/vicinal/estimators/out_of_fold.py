@@ -47,7 +47,7 @@ def ensemble_share(model: FittedModel) -> float:
     disagreement = torch.zeros_like(error)
     for fold, head in enumerate(model.fold_members().heads):
         # all members as those that leave the row out read it: what differs is what they saw, not how they are read
-        at = (bank.folds[positions] == fold).nonzero()[:, 0]  # type: ignore[index]  # there are folds
+        at = bank.in_fold(fold, positions).nonzero()[:, 0]
         each = fold_predictions(model, bank.vectors[positions[at]].double(), bank.who(positions[at]), head)
         said = torch.stack([model.in_label_units(one).double() for one in each.unbind(dim=1)])
         disagreement[at] = said.var(dim=0, unbiased=False)
