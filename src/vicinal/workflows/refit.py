@@ -297,7 +297,11 @@ def _with_weights(old: BankedEstimator, table: Table) -> Table:
 def _with_corrections(
     old: BankedEstimator, table: Table, numbers: pd.DataFrame | None, parts: Array
 ) -> tuple[Table, pd.DataFrame | None, int]:
-    """The table and the numbers with corrections in place of the labels before them, and the number of these."""
+    """The table and the numbers with corrections in place of the labels before them, and the number of these.
+
+    A row of the table is behind a correction if it holds a label that the bank once had and has no more. One that the
+    bank never had is newer than the correction, and stays.
+    """
     before: dict[str, list[Any]] = {}
     sets = (lambda label: tuple(sorted(label))) if table.several else (lambda label: label)
     for change in old.changes_.history:

@@ -1,6 +1,7 @@
 """Which axis of which parameter counts the hidden units of a network, and networks whose units change places."""
 
 from collections.abc import Mapping
+from itertools import takewhile
 
 import torch
 from torch import Tensor, nn
@@ -38,19 +39,23 @@ def unit_axes(model: nn.Module, *, outputs: bool = False) -> Axes:
 
 
 def _chain_axes(path: str, chain: nn.Sequential, *, outputs: bool) -> Axes:
+    """The axes of the linear layers of one chain and of the norms behind them.
+
+    The units that a layer computes have a name only if a linear layer reads them next: that layer's columns change
+    places with them, while any other module (a layer norm, a convolution) may depend on their order.
+    """
     steps = [(f"{path}{name}", module) for name, module in chain.named_children()]
     axes: Axes = {}
-    reads = None
-    for place, (name, module) in enumerate(steps):
+    reads = None  # the units that the next linear layer reads
+    for place, (name, module) in enumerate(steps, start=1):
         if not isinstance(module, nn.Linear):
             continue
-        rest = [step for step in steps[place + 1 :] if not isinstance(step[1], PER_UNIT)]
-        free = isinstance(rest[0][1], nn.Linear) if rest else outputs
+        between = list(takewhile(lambda step: isinstance(step[1], PER_UNIT), steps[place:]))
+        reader = steps[place + len(between) :][:1]  # none behind the last layer
+        free = isinstance(reader[0][1], nn.Linear) if reader else outputs
         makes = name if free else None
         axes |= {f"{name}.weight": (makes, reads), f"{name}.bias": (makes,)}
-        for key, norm in steps[place + 1 :]:
-            if (key, norm) in rest[:1]:
-                break
+        for key, norm in between:
             axes |= {f"{key}.{part}": (makes,) for part, value in norm.state_dict().items() if value.ndim}
         reads = makes
     there = {f"{path}{name}" for name in chain.state_dict()}
