@@ -368,7 +368,6 @@ class PairLoss:
         batch_stats: for a loss whose rows depend on one another, ``(pairs, **hyper) -> tensors [1, ...] or [b, ...]``:
             what a block of rows contributes to ``pairs.stats``, where the tensors of all blocks are joined; else None.
         facts: what it declares.
-        has_one_mean: whether the formula gives one :class:`RowTerms`, so that its mean has one denominator.
     """
 
     __name__: str
@@ -377,7 +376,6 @@ class PairLoss:
         functools.update_wrapper(self, formula)
         self.formula, self.batch_stats, self.facts = formula, batch_stats, facts
         signature = inspect.signature(formula)
-        self.has_one_mean = signature.return_annotation is RowTerms
         common = [
             p for p in inspect.signature(PairLoss.__call__).parameters.values() if p.name not in ("self", "hyper")
         ]

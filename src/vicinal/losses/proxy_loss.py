@@ -15,7 +15,7 @@ from vicinal.losses.contract import PairLoss, check_reduction
 from vicinal.losses.embedding import Loss, resolve_loss, with_best
 from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy import REACH, SCALE, log_sum_within
-from vicinal.losses.streaming import ScoreBlocks, blocked_loss
+from vicinal.losses.streaming import UNCUT, ScoreBlocks, blocked_loss
 from vicinal.miners.iqr_filter import check_reach
 from vicinal.similarity.base import resolve_similarity
 
@@ -115,7 +115,7 @@ class ProxyLoss(nn.Module):
         has_stats = isinstance(self.loss, PairLoss) and self.loss.batch_stats is not None
         if not ("row-separable" in self.facts or has_stats) or self._tuned() or torch.compiler.is_compiling():
             return max(1, len(rows))
-        return block_rows(len(rows), len(columns), rows.device)
+        return block_rows(len(rows), len(columns), rows.device, uncut=UNCUT)
 
     def _tuned(self) -> bool:
         tuned = any(each.requires_grad for each in self.similarity.parameters())
