@@ -20,7 +20,7 @@ from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.row_minmax import scan_range
 from vicinal.blockwise.scores import BlockScores, Product, Rows
-from vicinal.blockwise.softstep import Step, StepForm, Weights, step_rows, step_weights
+from vicinal.blockwise.softstep import S1Weights, Step, StepForm, step_rows, step_weights
 from vicinal.blockwise.thresholds import (
     PASSES,
     Candidates,
@@ -129,7 +129,7 @@ class RowStats:
         self.first, self.step, self.limit = first, step, limit
         self.highest: Tensor | None = first - near - ties if bool((ties > 0).any()) else None  # gap of the best rows
         self.shift: Tensor | None = None
-        self.short: Weights | None = None
+        self.short: S1Weights | None = None
         gap = first - near
         shift = -gap if self.highest is None else -self.highest
         if step is not None:
