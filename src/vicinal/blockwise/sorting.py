@@ -70,7 +70,7 @@ def each_positive(
     scores: Tensor,
     positive: Tensor,
     *of_rows: Tensor,
-    own: tuple[Tensor, ...] = (),
+    gathered: tuple[Tensor, ...] = (),
     square: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weights, terms and counts for the related columns of each row, packed to the left.
@@ -78,13 +78,13 @@ def each_positive(
     Blocks of rows are computed again in the backward pass instead of being kept.
 
     Args:
-        terms: called with ``s_p [c, P, 1]``, each of ``own`` at p likewise, ``scores [c, 1, N]``, each of ``of_rows
+        terms: called with ``s_p [c, P, 1]``, each of ``gathered`` at p likewise, ``scores [c, 1, N]``, each of ``of_rows
             [c, 1, N]`` and, if there is a ``square``, its rows of the related columns, ``[c, P, N]``; gives a term and
             a count, each ``[c, P]``.
         scores: ``[b, N]``.
         positive: ``[b, N]``, >= 0.
         of_rows: further matrices ``[b, N]``.
-        own: likewise.
+        gathered: likewise.
         square: scores ``[N, N]``, if rows and columns are the same things.
 
     Returns:
@@ -93,7 +93,7 @@ def each_positive(
     if square is not None and scores.shape[0] != scores.shape[1]:
         raise ValueError(f"scores: expected as many rows as columns, the same things, got {tuple(scores.shape)}")
     weight, column = first_positives(positive)
-    at_related = [matrix.gather(1, column) for matrix in (scores, *own)]
+    at_related = [matrix.gather(1, column) for matrix in (scores, *gathered)]
 
     def block(part: slice) -> tuple[Tensor, ...]:
         extra = [] if square is None else [square[column[part]]]

@@ -178,7 +178,7 @@ def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> 
         cost = (exchange * softplus((scores - related) / temperature)).sum(-1)
         return cost, cost
 
-    share, cost, _ = each_positive(costs, scores, pairs.positive, worth, pairs.negative, own=(worth,))
+    share, cost, _ = each_positive(costs, scores, pairs.positive, worth, pairs.negative, gathered=(worth,))
     mass = pairs.positive.sum(-1) * pairs.negative.sum(-1)
     return row_terms((share * cost).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
