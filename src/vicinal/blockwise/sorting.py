@@ -78,7 +78,7 @@ def each_positive(
     Blocks of rows are computed again in the backward pass instead of being kept.
 
     Args:
-        terms: called with ``s_p [c, P, 1]``, each of ``gathered`` at p likewise, ``scores [c, 1, N]``, each of ``of_rows
+        terms: called with ``s_p [c, P, 1]``, ``gathered`` at p likewise, ``scores [c, 1, N]``, each of ``of_rows
             [c, 1, N]`` and, if there is a ``square``, its rows of the related columns, ``[c, P, N]``; gives a term and
             a count, each ``[c, P]``.
         scores: ``[b, N]``.
