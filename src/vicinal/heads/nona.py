@@ -52,10 +52,10 @@ class NONA(nn.Module):
             simplex map.
 
     A streamed prediction takes memory that does not grow with the bank. One pass over the bank finds the range of each
-    row of scores, a second adds up masked weights and labels; without a mask one pass does both. Sparse simplex maps
-    close in on their threshold, pass by pass, until few rows can still have weight: a few passes for most banks, ten at
-    worst. Its gradient, which can be taken once, is that of the dense head, computed again for a few queries at a time;
-    it takes the memory of several matrices of the bank's size.
+    row of scores, a second adds up masked weights and labels. Sparse simplex maps close in on their threshold, pass by
+    pass, until few rows can still have weight: a few passes for most banks, ten at worst. Its gradient, which can be
+    taken once, is that of the dense head, computed again for a few queries at a time; it takes the memory of several
+    matrices of the bank's size.
 
     A query never attends to a bank row with its own id or of its own group. If a batch is its own bank and neither ids
     nor groups are given, the head warns once (:class:`vicinal.core.identity.IdentityWarning`). The prediction lies in
