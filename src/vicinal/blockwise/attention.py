@@ -1,7 +1,7 @@
 """Attention of queries to the rows of a bank, a block at a time: weighted means of labels, and the weights themselves.
 
-A first pass finds the range of each row of costs, a second adds up weights and weighted labels. Sparse simplex maps step
-toward their threshold, one pass a step, until few rows may still have weight; only those are used from then on.
+A first pass finds the range of each row of costs, a second adds up weights and weighted labels. Sparse simplex maps
+step toward their threshold, one pass a step, until few rows may still have weight; only those are used from then on.
 Everything is relative to the best entry of a row: a *score gap* is the lowest cost of the row minus the cost of the
 entry, so exponentials are at most 1.
 """
