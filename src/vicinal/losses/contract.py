@@ -214,9 +214,6 @@ class Pairs:
         weight: likewise, or None: all count.
         clean: all scores are finite, so those of pairs that do not count need no masking: times 0 they are 0.
         masks: relation and weight are known to be 0 or 1 throughout.
-
-    Attributes:
-        column: ``[b, 1]``, the one related column of each row if it is known and all columns count, else None.
     """
 
     def __init__(
@@ -227,7 +224,6 @@ class Pairs:
         self._cache: dict[str, Tensor] = {}  # functools.cached_property breaks a compiled graph
         self.stats: tuple[Tensor, ...] = ()
         self.start, self.counting = 0, True
-        self.column: Tensor | None = None
 
     @property
     def full(self) -> bool:

@@ -53,7 +53,6 @@ class ScoreBlocks:
         weight: likewise, or None: all count.
         masks: whether both are 0 or 1 throughout.
         miner: ``(scores, relation, weight) -> weight``, or None.
-        column: of a slice of the rows, the one related column of each, ``[r, 1]``; None: there may be other numbers.
         size: rows of a block.
     """
 
@@ -64,7 +63,6 @@ class ScoreBlocks:
     weight: Matrix | None
     masks: bool
     miner: Callable[..., Tensor] | None = None
-    column: Matrix | None = None
     size: int = 1
 
     def pairs(self, scores: Tensor, part: slice, stats: tuple[Tensor, ...] = (), *, counting: bool) -> Pairs:
@@ -76,7 +74,6 @@ class ScoreBlocks:
             weight = self.miner(scores.detach(), relation, weight)
         pairs = Pairs(scores, relation, weight, clean=True, masks=self.masks)
         pairs.start, pairs.stats, pairs.counting = part.start, stats, counting
-        pairs.column = None if self.column is None else self.column(part)
         return pairs
 
 
