@@ -4,9 +4,9 @@ Entries are given as *gaps*. A score gap is the lowest cost of a row minus the c
 the width of the row's range, ``unit - 1`` in [-1, 0]. Both are 0 at the nearest row, so a block of the bank can be
 masked alone once the row numbers are known, and no digits are lost where the unit score is near 1.
 
-There are two ways. Rows of a step (:class:`S1Rows`, :class:`S2Rows`) give logarithms for any simplex map; weights of a
-step (:class:`S1Weights`, :class:`S2Weights`) go straight from gaps to weights under softmax, before division by the row
-sum, in few passes over memory. On a CPU torch's exp2, log1p, sigmoid and reciprocal are fast, while exp, log, powers
+There are two ways. Rows of a step (:class:`S1Rows`, :class:`S2Rows`) give logarithms for any simplex map;
+:class:`S1Weights` go straight from gaps to weights under softmax, before division by the row sum, in few passes over
+memory. On a CPU torch's exp2, log1p, sigmoid and reciprocal are fast, while exp, log, powers
 and addcmul of columns take several times longer, so the formulas use the former.
 """
 
