@@ -1,9 +1,9 @@
 """Attention of queries to the rows of a bank, a block at a time: weighted means of labels, and the weights themselves.
 
-A first pass finds the range of each row of costs, a second adds up weights and weighted labels; softmax without a mask
-needs one pass. Sparse simplex maps step toward their threshold, one pass a step, until few rows may still have weight;
-only those are used from then on. Everything is relative to the best entry of a row: a *score gap* is the lowest cost of
-the row minus the cost of the entry, so exponentials are at most 1.
+A first pass finds the range of each row of costs, a second adds up weights and weighted labels. Sparse simplex maps
+step toward their threshold, one pass a step, until few rows may still have weight; only those are used from then on.
+Everything is relative to the best entry of a row: a *score gap* is the lowest cost of the row minus the cost of the
+entry, so exponentials are at most 1.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.row_minmax import scan_range
 from vicinal.blockwise.scores import BlockScores, Product, Rows
-from vicinal.blockwise.softstep import Step, StepForm, Weights, step_rows, step_weights
+from vicinal.blockwise.softstep import S1Weights, Step, StepForm, step_rows, step_weights
 from vicinal.blockwise.thresholds import (
     PASSES,
     Candidates,
@@ -129,7 +129,7 @@ class RowStats:
         self.first, self.step, self.limit = first, step, limit
         self.highest: Tensor | None = first - near - ties if bool((ties > 0).any()) else None  # gap of the best rows
         self.shift: Tensor | None = None
-        self.short: Weights | None = None
+        self.short: S1Weights | None = None
         gap = first - near
         shift = -gap if self.highest is None else -self.highest
         if step is not None:
@@ -249,10 +249,6 @@ class Attention:
 
     def evaluate(self, labels: Tensor, numbers: Tensor | None) -> Attended:
         """Evaluate on ``labels [N, T]``; ``numbers [b, 4]`` are those of a SoftStep."""
-        if self.step is None and self.k is None and self.simplex == "softmax":
-            attended = self._online(labels)
-            if attended is not None:
-                return attended
         if self.k is not None:
             attended = self._of_nearest(self.k, labels)
             if attended is not None:
@@ -368,35 +364,6 @@ class Attention:
         limit = last + resolution.of(near, last)
         limit = limit.square() if self.scores.rooted else limit
         return RowStats(near, near, tied(resolution.of(near)), limit=limit)
-
-    def _online(self, labels: Tensor) -> Attended | None:
-        """Softmax without a mask: one pass, rescaled whenever a nearer row is met; None if rounding would matter."""
-        scores = self.scores
-        best = scores.queries.new_full((len(scores.queries), 1), torch.inf)
-        sums = Sums.zeros(best, len(best), labels.shape[1])
-        for block in scores.blocks():
-            entries = self.exclusion.within(block.start, block.stop)
-            part = labels[block.start : block.stop]
-            for rows in scores.tiles():
-                product = scores.product(rows, block)
-                lowest = product.lowest
-                if entries is not None:
-                    lowest = entries.fill(product.values, rows, torch.inf).amin(dim=1)
-                before = best[rows]
-                now = torch.minimum(before, scores.costs_of(lowest)[:, None])
-                scale = torch.where(now < before, exp_(now - before), 1.0)
-                sums.total[rows] *= scale
-                sums.labels[rows] *= scale
-                best[rows] = now
-                now = torch.where(now < torch.inf, now, 0.0)  # nothing admissible so far: all weights are 0
-                gap = scores.costs(product)
-                torch.sub(now, gap, out=gap)
-                if entries is not None:
-                    entries.fill(gap, rows, -torch.inf)
-                sums.add(rows, exp_(gap), part)
-        check_some_row(best[:, 0])
-        ties = tied(scores.resolution().of(best))
-        return None if bool((ties > 0).any()) else Attended(self, RowStats(best, best, ties), sums)
 
     def _row_stats(self, numbers: Tensor | None) -> RowStats:
         """The first pass."""

@@ -4,9 +4,9 @@ Entries are given as *gaps*. A score gap is the lowest cost of a row minus the c
 the width of the row's range, ``unit - 1`` in [-1, 0]. Both are 0 at the nearest row, so a block of the bank can be
 masked alone once the row numbers are known, and no digits are lost where the unit score is near 1.
 
-There are two ways. Rows of a step (:class:`S1Rows`, :class:`S2Rows`) give logarithms for any simplex map; weights of a
-step (:class:`S1Weights`, :class:`S2Weights`) go straight from gaps to weights under softmax, before division by the row
-sum, in few passes over memory. On a CPU torch's exp2, log1p, sigmoid and reciprocal are fast, while exp, log, powers
+There are two ways. Rows of a step (:class:`S1Rows`, :class:`S2Rows`) give logarithms for any simplex map;
+:class:`S1Weights` go straight from gaps to weights under softmax, before division by the row sum, in few passes over
+memory. On a CPU torch's exp2, log1p, sigmoid and reciprocal are fast, while exp, log, powers
 and addcmul of columns take several times longer, so the formulas use the former.
 """
 
@@ -150,34 +150,6 @@ def step_rows(form: StepForm, numbers: Tensor, near: Tensor, first: Tensor, far:
     return Step(width, S1Rows(low, b0 * ((1 - low) + form.eps), t, form.eps, form.floor))
 
 
-class S2Weights(NamedTuple):
-    r"""S2 by $z = x/b - 1$ in [-1, 0], which is ``gap * scale + offset`` clamped: $\ln S_2 = -c z \ln(1 + z)$.
-
-    Attributes:
-        scale: ``[b, 1]``, 1 / (b width).
-        offset: ``[b, 1]``, 1 / b - 1.
-        power: ``[b, 1]``, -c = -b t / (1 - t), times $\log_2 e$.
-        shift: ``[b, 1]``, added to all masked scores, times $\log_2 e$; or None.
-    """
-
-    scale: Tensor
-    offset: Tensor
-    power: Tensor
-    shift: Tensor | None
-
-    def at(self, rows: slice | Tensor) -> "S2Weights":
-        """The numbers of some rows."""
-        shift = None if self.shift is None else self.shift[rows]
-        return S2Weights(self.scale[rows], self.offset[rows], self.power[rows], shift)
-
-    def weights(self, gap: Tensor, buffers: Buffers) -> Tensor:
-        """Weights from gaps ``[r, B]``."""
-        rest = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(-1, 0)
-        logs = torch.log1p(rest, out=buffers.like("first side", gap)).mul_(rest)
-        logs.mul_(self.power).add_(gap, alpha=_LOG2E)
-        return (logs if self.shift is None else logs.add_(self.shift)).exp2_()
-
-
 class S1Weights(NamedTuple):
     r"""S1 by $r = (x - a) / (b - a)$, which is ``gap * scale + offset`` clamped: $S_1 = \sigma(-\ln(1/r - 1) / t)$.
 
@@ -202,23 +174,15 @@ class S1Weights(NamedTuple):
         return mass.mul_(gap.mul_(_LOG2E).exp2_())
 
 
-Weights = S1Weights | S2Weights
-
-
-def step_weights(step: Step, shift: Tensor | None) -> Weights | None:
-    """The short formula for the weights of a step, or None if there is none.
+def step_weights(step: Step, shift: Tensor | None) -> S1Weights | None:
+    """The short formula for the weights of a step of S1, a third of the time; None if there is none.
 
     Args:
         step: of all queries.
         shift: ``[b, 1]``, added to all masked scores; or None.
     """
     rows = step.rows
-    if isinstance(rows, S2Rows):
-        inverse = 1 / rows.b
-        powers = None if shift is None else _LOG2E * shift
-        power = -_LOG2E * rows.odds * rows.b
-        return S2Weights(inverse / step.width, inverse - 1, power, powers)
-    if shift is not None or rows.floor > 0:
+    if isinstance(rows, S2Rows) or shift is not None or rows.floor > 0:
         return None
     offset = ((1 - rows.low) + rows.eps) / rows.width
     return S1Weights(1 / (step.width * rows.width), offset, 1 / rows.t)

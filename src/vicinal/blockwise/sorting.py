@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -46,9 +45,6 @@ def mean_ranks(rising: Tensor) -> Tensor:
     """
     columns = rising.shape[-1]
     rank = torch.arange(1, columns + 1, dtype=rising.dtype, device=rising.device).expand_as(rising)
-    if rising.device.type == "cpu":
-        ordered = rising.numpy()
-        return _by_ties(ordered[:, 1:] == ordered[:, :-1], rank)
     change = rising[:, 1:] != rising[:, :-1]
     if bool(change.all()):
         return rank
@@ -56,23 +52,6 @@ def mean_ranks(rising: Tensor) -> Tensor:
     first = torch.where(torch.cat([edge, change], dim=1), rank, 0.0).cummax(dim=-1).values
     last = torch.where(torch.cat([change, edge], dim=1), rank, torch.inf).flip(-1).cummin(dim=-1).values.flip(-1)
     return (first + last) / 2
-
-
-def _by_ties(equal: NDArray[numpy.bool_], rank: Tensor) -> Tensor:
-    """:func:`mean_ranks` from where neighbors are equal: ``rank`` changes only in those few places."""
-    ties = numpy.flatnonzero(equal)
-    if not len(ties):
-        return rank
-    row, place = numpy.divmod(ties, equal.shape[1])
-    tied = row * rank.shape[1] + place  # equal to the next one
-    starts = numpy.diff(tied, prepend=-2) != 1
-    run = starts.cumsum() - 1
-    low, high = place[starts], place[numpy.append(starts[1:], True)] + 1
-    mean = torch.from_numpy((low + high) / 2 + 1)[torch.from_numpy(run)].to(rank.dtype)
-    ranks, where = rank.clone(), torch.from_numpy(tied)
-    ranks.view(-1)[where] = mean
-    ranks.view(-1)[where + 1] = mean
-    return ranks
 
 
 def most_positives(positive: Tensor) -> int:
@@ -86,32 +65,12 @@ def first_positives(positive: Tensor) -> tuple[Tensor, Tensor]:
     return top.values, top.indices
 
 
-def related_columns(positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Like :func:`first_positives`, without gradient and in any order; several times faster on a CPU.
-
-    >>> related_columns(torch.tensor([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0]]))
-    (tensor([[1.0000, 0.5000],
-            [0.0000, 0.0000]]), tensor([[1, 2],
-            [0, 0]]))
-    """
-    if positive.device.type != "cpu" or not positive.numel() or torch.compiler.is_compiling():
-        return first_positives(positive.detach())
-    values = positive.detach().numpy()
-    place = numpy.flatnonzero(values > 0)
-    row, columns = numpy.divmod(place, values.shape[1])
-    number = numpy.bincount(row, minlength=len(values))
-    nth = numpy.arange(len(place)) - (number.cumsum() - number)[row]
-    column = numpy.zeros((len(values), max(1, int(number.max()))), numpy.int64)
-    weight = numpy.zeros(column.shape, values.dtype)
-    column[row, nth], weight[row, nth] = columns, values[row, columns]
-    return torch.from_numpy(weight), torch.from_numpy(column)
-
-
 def each_positive(
     terms: Callable[..., tuple[Tensor, ...]],
     scores: Tensor,
     positive: Tensor,
     *of_rows: Tensor,
+    gathered: tuple[Tensor, ...] = (),
     square: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weights, terms and counts for the related columns of each row, packed to the left.
@@ -119,11 +78,13 @@ def each_positive(
     Blocks of rows are computed again in the backward pass instead of being kept.
 
     Args:
-        terms: called with ``s_p [c, P, 1]``, ``scores [c, 1, N]``, each of ``of_rows [c, 1, N]`` and, if there is a
-            ``square``, its rows of the related columns, ``[c, P, N]``; gives a term and a count, each ``[c, P]``.
+        terms: called with ``s_p [c, P, 1]``, ``gathered`` at p likewise, ``scores [c, 1, N]``, each of ``of_rows
+            [c, 1, N]`` and, if there is a ``square``, its rows of the related columns, ``[c, P, N]``; gives a term and
+            a count, each ``[c, P]``.
         scores: ``[b, N]``.
         positive: ``[b, N]``, >= 0.
         of_rows: further matrices ``[b, N]``.
+        gathered: likewise.
         square: scores ``[N, N]``, if rows and columns are the same things.
 
     Returns:
@@ -132,12 +93,12 @@ def each_positive(
     if square is not None and scores.shape[0] != scores.shape[1]:
         raise ValueError(f"scores: expected as many rows as columns, the same things, got {tuple(scores.shape)}")
     weight, column = first_positives(positive)
-    related = scores.gather(1, column)
+    at_related = [matrix.gather(1, column) for matrix in (scores, *gathered)]
 
     def block(part: slice) -> tuple[Tensor, ...]:
         extra = [] if square is None else [square[column[part]]]
         rows = [matrix[part, None, :] for matrix in (scores, *of_rows)]
-        return terms(related[part, :, None], *rows, *extra)
+        return terms(*(each[part, :, None] for each in at_related), *rows, *extra)
 
     whole = torch.compiler.is_compiling()  # the number of blocks would depend on the data, and steps are fused there
     step = len(scores) if whole else max(1, policy().memory_entries // max(1, weight.shape[1] * scores.shape[1]))

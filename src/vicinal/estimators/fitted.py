@@ -20,6 +20,7 @@ from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.readout import LARGE, MOST, local_weights
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.trials import Trial
+from vicinal.heads.admissible import of_queries_in
 from vicinal.heads.folds import FoldMembers
 from vicinal.heads.intervals import weighted_quantile
 from vicinal.heads.kinds import adjusts, weighs_locally
@@ -282,8 +283,7 @@ class FittedModel:
         step = query_rows(SCORES, len(self.bank)) if step is None else step
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
-            part_identity = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}
-            yield queries[part], part_identity
+            yield queries[part], of_queries_in(part, identity)
 
     # Honest predictions: of rows held out, out of fold, or each from all others.
 

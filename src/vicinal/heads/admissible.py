@@ -1,6 +1,7 @@
 """Which bank rows a query may attend to: identity decides, never position or equality of vectors."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypedDict
 from weakref import WeakSet
 
 import torch
@@ -25,6 +26,16 @@ def _check_pair(name: str, of_queries: Tensor | None, of_bank: Tensor | None, sh
             raise ValueError(f"{side}_{name}: expected shape ({rows},), got {tuple(values.shape)}")
         if values.is_floating_point():
             raise TypeError(f"{side}_{name}: expected integers, got {values.dtype}")
+
+
+class IdentityArguments(TypedDict, total=False):
+    """The fields of :class:`Identity`, as heads take them by name: ``**identity``."""
+
+    query_ids: Tensor | None
+    bank_ids: Tensor | None
+    query_groups: Tensor | None
+    bank_groups: Tensor | None
+    bank_weight: Tensor | None
 
 
 class Identity(NamedTuple):
@@ -54,6 +65,11 @@ class Identity(NamedTuple):
         _check_pair("groups", self.query_groups, self.bank_groups, (queries, rows))
         pairs = ((self.query_ids, self.bank_ids), (self.query_groups, self.bank_groups))
         return [(q, x) for q, x in pairs if q is not None and x is not None]
+
+
+def of_queries_in(part: slice, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an :class:`Identity` for the queries in a slice."""
+    return {name: v if v is None or name.startswith("bank") else v[part] for name, v in identity.items()}
 
 
 def admissible(

@@ -1,12 +1,13 @@
 """The dense head: a linear layer, called as the neighbor heads are, so that they can be swapped."""
 
-from typing import Literal, get_args
+from typing import Literal, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_integer, check_matrices
+from vicinal.heads.admissible import IdentityArguments
 
 Activation = Literal["none", "softmax", "sigmoid"]
 
@@ -58,12 +59,7 @@ class Dense(nn.Module):
         queries: Tensor,
         bank: Tensor | None = None,
         labels: Tensor | None = None,
-        *,
-        query_ids: Tensor | None = None,
-        bank_ids: Tensor | None = None,
-        query_groups: Tensor | None = None,
-        bank_groups: Tensor | None = None,
-        bank_weight: Tensor | None = None,
+        **identity: Unpack[IdentityArguments],
     ) -> Tensor:
         """Prediction from the queries alone.
 
@@ -71,11 +67,7 @@ class Dense(nn.Module):
             queries: ``[b, dim]``.
             bank: not used, as are all the others.
             labels: not used.
-            query_ids: not used.
-            bank_ids: not used.
-            query_groups: not used.
-            bank_groups: not used.
-            bank_weight: not used.
+            identity: not used.
 
         Returns:
             ``[b]``, or ``[b, outputs]`` if ``outputs`` was given.

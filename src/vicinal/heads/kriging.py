@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
 from vicinal.core import register
 from vicinal.core.checks import check_between, check_integer, check_labels, check_matrices
-from vicinal.heads.admissible import Identity, check_bank_weight, warn_of_own_bank
+from vicinal.heads.admissible import Identity, IdentityArguments, check_bank_weight, warn_of_own_bank
 from vicinal.heads.kriging_weights import kriging_weights, weights_with_slack
 from vicinal.similarity.base import resolve_similarity
 
@@ -364,23 +364,16 @@ class Kriging(nn.Module):
         self,
         queries: Tensor,
         bank: Tensor,
-        *,
-        query_ids: Tensor | None = None,
-        bank_ids: Tensor | None = None,
-        query_groups: Tensor | None = None,
-        bank_groups: Tensor | None = None,
-        bank_weight: Tensor | None = None,
+        **identity: Unpack[IdentityArguments],
     ) -> KrigingWeights:
         """The k nearest rows of each query and their weights: all that a prediction is made of.
 
         Args:
             queries: ``[b, d]``.
             bank: ``[N, d]``.
-            query_ids: integers ``[b]``, together with ``bank_ids``: a query never attends to a row with its own id.
-            bank_ids: integers ``[N]``.
-            query_groups: integers ``[b]``, together with ``bank_groups``: nor to a row of its own group.
-            bank_groups: integers ``[N]``.
-            bank_weight: ``[N]``, > 0, how many equal rows each bank row counts as; None: one.
+            identity: integers ``query_ids [b]`` together with ``bank_ids [N]``: a query never attends to a row with its
+                own id; ``query_groups`` with ``bank_groups``: nor to a row of its own group; ``bank_weight [N]``, > 0:
+                how many equal rows each bank row counts as.
 
         Returns:
             float64, differentiable.
@@ -388,14 +381,13 @@ class Kriging(nn.Module):
         Raises:
             ValueError: if a query has no admissible bank row, or shapes do not agree.
         """
+        who = Identity(**identity)
         check_matrices(queries, bank)
-        warn_of_own_bank(self, queries, bank, query_ids, query_groups)
-        check_bank_weight(bank_weight, len(bank))
-        identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
-        positions = self.nearest(queries, bank, identity)
-        return self.weights_of(queries, bank, positions, bank_weight)
+        warn_of_own_bank(self, queries, bank, *who[:4])
+        check_bank_weight(who.bank_weight, len(bank))
+        return self.weights_of(queries, bank, self.nearest(queries, bank, who), who.bank_weight)
 
-    def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
+    def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Unpack[IdentityArguments]) -> Tensor:
         """Weighted mean of the labels.
 
         Args:
@@ -412,7 +404,7 @@ class Kriging(nn.Module):
         prediction = self.local_weights(queries, bank, **identity).mean(labels)
         return prediction.to(torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), labels.dtype))
 
-    def weights(self, queries: Tensor, bank: Tensor, **identity: Tensor | None) -> Tensor:
+    def weights(self, queries: Tensor, bank: Tensor, **identity: Unpack[IdentityArguments]) -> Tensor:
         """Weight of each bank row ``[b, N]``, 0 for all but k: see :meth:`local_weights`, which gives only those."""
         weights, positions = self.local_weights(queries, bank, **identity)[:2]
         known = positions >= 0
@@ -421,7 +413,9 @@ class Kriging(nn.Module):
         return dense.to(torch.promote_types(queries.dtype, bank.dtype))
 
     @torch.no_grad()
-    def top_weights(self, queries: Tensor, bank: Tensor, k: int, **identity: Tensor | None) -> tuple[Tensor, Tensor]:
+    def top_weights(
+        self, queries: Tensor, bank: Tensor, k: int, **identity: Unpack[IdentityArguments]
+    ) -> tuple[Tensor, Tensor]:
         """The ``k`` bank rows of largest absolute weight: weights ``[b, k]`` and positions, -1 where that is 0."""
         return self.local_weights(queries, bank, **identity).largest(check_integer("k", k))
 

@@ -1,6 +1,6 @@
 """NONA, nearness of neighbors attention: a prediction is a weighted mean of the labels of real rows."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,14 @@ from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.step_weights import s2_weights
 from vicinal.core import register
 from vicinal.core.checks import check_integer, check_labels, check_matrices
-from vicinal.heads.admissible import Identity, admissible, check_bank_weight, check_some, warn_of_own_bank
+from vicinal.heads.admissible import (
+    Identity,
+    IdentityArguments,
+    admissible,
+    check_bank_weight,
+    check_some,
+    warn_of_own_bank,
+)
 from vicinal.heads.streaming import can_stream, simplex_name
 from vicinal.masks import SoftStep, TopK
 from vicinal.masks.simplex import SimplexMap, of_repeated, resolve_simplex
@@ -45,10 +52,10 @@ class NONA(nn.Module):
             simplex map.
 
     A streamed prediction takes memory that does not grow with the bank. One pass over the bank finds the range of each
-    row of scores, a second adds up masked weights and labels; without a mask one pass does both. Sparse simplex maps
-    close in on their threshold, pass by pass, until few rows can still have weight: a few passes for most banks, ten at
-    worst. Its gradient, which can be taken once, is that of the dense head, computed again for a few queries at a time;
-    it takes the memory of several matrices of the bank's size.
+    row of scores, a second adds up masked weights and labels. Sparse simplex maps close in on their threshold, pass by
+    pass, until few rows can still have weight: a few passes for most banks, ten at worst. Its gradient, which can be
+    taken once, is that of the dense head, computed again for a few queries at a time; it takes the memory of several
+    matrices of the bank's size.
 
     A query never attends to a bank row with its own id or of its own group. If a batch is its own bank and neither ids
     nor groups are given, the head warns once (:class:`vicinal.core.identity.IdentityWarning`). The prediction lies in
@@ -106,23 +113,15 @@ class NONA(nn.Module):
         self,
         queries: Tensor,
         bank: Tensor,
-        *,
-        query_ids: Tensor | None = None,
-        bank_ids: Tensor | None = None,
-        query_groups: Tensor | None = None,
-        bank_groups: Tensor | None = None,
-        bank_weight: Tensor | None = None,
+        **identity: Unpack[IdentityArguments],
     ) -> Tensor:
         """Weight of each bank row in the prediction of each query.
 
         Args:
             queries: ``[b, d]``.
             bank: ``[N, d]``.
-            query_ids: integers ``[b]``, together with ``bank_ids``.
-            bank_ids: integers ``[N]``.
-            query_groups: integers ``[b]``, together with ``bank_groups``.
-            bank_groups: integers ``[N]``.
-            bank_weight: ``[N]``, > 0, how many equal rows each bank row counts as; None: one.
+            identity: integers ``query_ids [b]`` together with ``bank_ids [N]``, and ``query_groups`` with
+                ``bank_groups``; ``bank_weight [N]``, > 0: how many equal rows each bank row counts as.
 
         Returns:
             ``[b, N]``, >= 0, rows sum to 1, 0 where not admissible.
@@ -130,15 +129,15 @@ class NONA(nn.Module):
         Raises:
             ValueError: if a query has no admissible bank row, or shapes do not agree.
         """
+        who = Identity(**identity)
         check_matrices(queries, bank)
-        warn_of_own_bank(self, queries, bank, query_ids, query_groups)
-        shape = (queries.shape[0], bank.shape[0])
-        allowed = admissible(shape, query_ids, bank_ids, query_groups, bank_groups)
-        check_some(allowed, bank.shape[0])
-        check_bank_weight(bank_weight, bank.shape[0])
+        warn_of_own_bank(self, queries, bank, *who[:4])
+        allowed = who.allowed(len(queries), len(bank))
+        check_some(allowed, len(bank))
+        check_bank_weight(who.bank_weight, len(bank))
         scores, resolution = self.scores(queries, bank)
         numbers = self.mask.step_parameters(queries) if isinstance(self.mask, SoftStep) else None
-        return self.weights_of_scores(scores, resolution, allowed, numbers, queries, bank_weight)
+        return self.weights_of_scores(scores, resolution, allowed, numbers, queries, who.bank_weight)
 
     def weights_of_scores(
         self,
@@ -197,12 +196,7 @@ class NONA(nn.Module):
         queries: Tensor,
         bank: Tensor,
         k: int,
-        *,
-        query_ids: Tensor | None = None,
-        bank_ids: Tensor | None = None,
-        query_groups: Tensor | None = None,
-        bank_groups: Tensor | None = None,
-        bank_weight: Tensor | None = None,
+        **identity: Unpack[IdentityArguments],
     ) -> tuple[Tensor, Tensor]:
         """The ``k`` bank rows of highest weight in the prediction of each query; without gradient.
 
@@ -210,11 +204,7 @@ class NONA(nn.Module):
             queries: ``[b, d]``.
             bank: ``[N, d]``.
             k: >= 1; all bank rows if there are fewer.
-            query_ids: see :meth:`weights`, as are the four below.
-            bank_ids: see :meth:`weights`.
-            query_groups: see :meth:`weights`.
-            bank_groups: see :meth:`weights`.
-            bank_weight: see :meth:`weights`.
+            identity: see :meth:`weights`.
 
         Returns:
             weights ``[b, k]``, descending, and positions in the bank ``[b, k]``, -1 where the weight is 0.
@@ -222,21 +212,16 @@ class NONA(nn.Module):
         >>> NONA().top_weights(torch.zeros(1, 1), torch.tensor([[2.0], [0.0], [1.0]]), 2)
         (tensor([[0.6652, 0.2447]]), tensor([[1, 2]]))
         """
-        keys = {
-            "query_ids": query_ids,
-            "bank_ids": bank_ids,
-            "query_groups": query_groups,
-            "bank_groups": bank_groups,
-        }
+        who = Identity(**identity)
         check_matrices(queries, bank)
-        warn_of_own_bank(self, queries, bank, query_ids, query_groups)
+        warn_of_own_bank(self, queries, bank, *who[:4])
         k = min(check_integer("k", k), bank.shape[0])
-        if self.streams(queries, bank, bank_weight) and len(queries):
-            attention = self.attention(queries, bank, Identity(**keys))
+        if self.streams(queries, bank, who.bank_weight) and len(queries):
+            attention = self.attention(queries, bank, who)
             nearest = lowest_rows(attention.scores, attention.exclusion, k)
             weights = self.evaluated(attention, queries).weights_of(nearest.values)
             return weights, nearest.positions.masked_fill(weights == 0, -1)
-        best = self.weights(queries, bank, **keys, bank_weight=bank_weight).topk(k, dim=-1)
+        best = self.weights(queries, bank, **identity).topk(k, dim=-1)
         return best.values, best.indices.masked_fill(best.values == 0, -1)
 
     def forward(
@@ -244,12 +229,7 @@ class NONA(nn.Module):
         queries: Tensor,
         bank: Tensor,
         labels: Tensor,
-        *,
-        query_ids: Tensor | None = None,
-        bank_ids: Tensor | None = None,
-        query_groups: Tensor | None = None,
-        bank_groups: Tensor | None = None,
-        bank_weight: Tensor | None = None,
+        **identity: Unpack[IdentityArguments],
     ) -> Tensor:
         """Weighted mean of the labels.
 
@@ -258,29 +238,18 @@ class NONA(nn.Module):
             bank: ``[N, d]``.
             labels: ``[N]``, or ``[N, T]`` for several targets or one-hot classes (rows of the result are then
                 probabilities); floating.
-            query_ids: see :meth:`weights`, as are the four below.
-            bank_ids: see :meth:`weights`.
-            query_groups: see :meth:`weights`.
-            bank_groups: see :meth:`weights`.
-            bank_weight: see :meth:`weights`.
+            identity: see :meth:`weights`.
 
         Returns:
             ``[b]`` or ``[b, T]``.
         """
+        who = Identity(**identity)
         check_matrices(queries, bank)
         check_labels(labels, bank.shape[0])
-        warn_of_own_bank(self, queries, bank, query_ids, query_groups)
-        if self.streams(queries, bank, bank_weight):
-            return self._streamed(queries, bank, labels, Identity(query_ids, bank_ids, query_groups, bank_groups))
-        weights = self.weights(
-            queries,
-            bank,
-            query_ids=query_ids,
-            bank_ids=bank_ids,
-            query_groups=query_groups,
-            bank_groups=bank_groups,
-            bank_weight=bank_weight,
-        )
+        warn_of_own_bank(self, queries, bank, *who[:4])
+        if self.streams(queries, bank, who.bank_weight):
+            return self._streamed(queries, bank, labels, who)
+        weights = self.weights(queries, bank, **identity)
         dtype = torch.promote_types(weights.dtype, labels.dtype)
         with torch.autocast(queries.device.type, enabled=False):
             return weights.to(dtype) @ labels.to(dtype)

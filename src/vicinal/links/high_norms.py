@@ -16,7 +16,7 @@ from vicinal.links.numerics import (
     signed_safe_power,
     sine_deficit,
 )
-from vicinal.links.shaped import Shaped, enlist
+from vicinal.links.shaped import Shaped, enlist, formula
 
 
 @enlist("sinh", family="high norms", sigmoid="high-norms", classes="high-norms")
@@ -30,14 +30,8 @@ class Sinh(Shaped):
     region = "high-norms"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.sinh(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return torch.cosh(x)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.cosh(x)
+    _value = formula(torch.sinh)
+    _primitive = _slope = formula(torch.cosh)
 
     def _inverse(self, p: Tensor) -> Tensor:
         size = p.abs()
@@ -89,8 +83,7 @@ class SignedPower(Shaped):
     def _inverse(self, p: Tensor) -> Tensor:
         return torch.sign(p) * p.abs() ** (1 / self.d)
 
-    def _reach(self, x: Tensor) -> Tensor:
-        return x.abs()
+    _reach = formula(torch.abs)
 
     def _extra(self) -> Iterator[tuple[str, object]]:
         yield "d", self.d
@@ -108,8 +101,7 @@ class Logit(Shaped):
     interval = (0.0, 1.0)
     interval_closed = (False, False)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return x.log() - torch.log1p(-x)
+    _value = formula(lambda x: x.log() - torch.log1p(-x))
 
     def _primitive(self, x: Tensor) -> Tensor:
         primitive: Tensor = torch.xlogy(x, x) + torch.special.xlog1py(1 - x, -x)
@@ -122,8 +114,7 @@ class Logit(Shaped):
     def _slope_times(self, x: Tensor, step: Tensor) -> Tensor:
         return torch.where(step == 0, 0.0, step / x / (1 - x))  # 1 / x overflows for subnormal scores
 
-    def _inverse(self, p: Tensor) -> Tensor:
-        return torch.sigmoid(p)
+    _inverse = formula(torch.sigmoid)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         return entropy_divergence(delta, xa, xb) + entropy_divergence(-delta, 1 - xa, 1 - xb)
@@ -139,18 +130,14 @@ class Arcsin(Shaped):
     turns = (0.0,)
     interval = (-1.0, 1.0)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.asin(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return x * torch.asin(x) + _cosine(1 - x, 1 + x)
+    _value = formula(torch.asin)
+    _primitive = formula(lambda x: x * torch.asin(x) + _cosine(1 - x, 1 + x))
 
     def _slope(self, x: Tensor) -> Tensor:
         slope: Tensor = ((1 - x) * (1 + x)).rsqrt()
         return slope
 
-    def _inverse(self, p: Tensor) -> Tensor:
-        return torch.where(p.abs() <= math.pi / 2, p.sin(), torch.nan)
+    _inverse = formula(lambda p: torch.where(p.abs() <= math.pi / 2, p.sin(), torch.nan))
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         """With the angles A, B of a = sin A and b = sin B: a (D - sin D) + cos A (1 - cos D), D = A - B."""
@@ -174,8 +161,7 @@ class Arctanh(Shaped):
     interval = (-1.0, 1.0)
     interval_closed = (False, False)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return (torch.log1p(x) - torch.log1p(-x)) / 2
+    _value = formula(lambda x: (torch.log1p(x) - torch.log1p(-x)) / 2)
 
     def _primitive(self, x: Tensor) -> Tensor:
         primitive: Tensor = (torch.special.xlog1py(1 + x, x) + torch.special.xlog1py(1 - x, -x)) / 2
@@ -185,8 +171,7 @@ class Arctanh(Shaped):
         slope: Tensor = 1 / ((1 - x) * (1 + x))
         return slope
 
-    def _inverse(self, p: Tensor) -> Tensor:
-        return p.tanh()
+    _inverse = formula(torch.tanh)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         return (entropy_divergence(delta, 1 + xa, 1 + xb) + entropy_divergence(-delta, 1 - xa, 1 - xb)) / 2
@@ -203,23 +188,20 @@ class Tan(Shaped):
     interval_closed = (False, False)
     near = 0.5
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.tan(x)
+    _value = formula(torch.tan)
 
     def _primitive(self, x: Tensor) -> Tensor:
         near = x.abs() < 0.8
         small = torch.log1p(-(torch.where(near, x, 0.0).sin() ** 2)) / 2
         return -torch.where(near, small, torch.cos(x).log())
 
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.reciprocal(torch.cos(x) ** 2)
+    _slope = formula(lambda x: torch.reciprocal(torch.cos(x) ** 2))
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         far = (-(torch.cos(xa) / torch.cos(xb)).log() - delta * torch.tan(xb)).clamp(min=0)
         return replace_close(far, self._slope, delta, xb, self.near * (math.pi / 2 - xb.abs()), near=self.near)
 
-    def _inverse(self, p: Tensor) -> Tensor:
-        return torch.atan(p)
+    _inverse = formula(torch.atan)
 
 
 @enlist("cosh", "monotone-probabilities", family="high norms", sigmoid="high-scores", classes="high-scores")
@@ -232,14 +214,8 @@ class Cosh(Shaped):
     region = "high-norms"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.cosh(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return torch.sinh(x)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.sinh(x)
+    _value = formula(torch.cosh)
+    _primitive = _slope = formula(torch.sinh)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         return (exp_divergence(delta, xa, xb) - exp_divergence(-delta, -xa, -xb)) / 2

@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 
 from vicinal.core.checks import check_between
 from vicinal.links.numerics import Setting, log1p_excess, ramp_divergence, read, sigmoid_divergence, sine_deficit, widen
-from vicinal.links.shaped import Shaped, enlist
+from vicinal.links.shaped import Shaped, enlist, formula
 
 
 @enlist("identity", family="low norms", sigmoid="high-norms", classes="high-norms")
@@ -24,20 +24,11 @@ class Identity(Shaped):
     region = "uniform"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return x.clone()
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return x * x / 2
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.ones_like(x)
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return p
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return delta * delta / 2
+    _value = formula(torch.clone)
+    _primitive = formula(lambda x: x * x / 2)
+    _slope = formula(torch.ones_like)
+    _inverse = formula(lambda p: p)
+    _plain_divergence = formula(lambda delta, xa, xb: delta * delta / 2)
 
 
 @enlist(
@@ -69,17 +60,10 @@ class Constant(Shaped):
     def __init__(self, amplitude: Setting = 1.0, shift: Setting = 0.0) -> None:
         super().__init__(1.0, shift, amplitude)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.ones_like(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return x.clone()
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return torch.zeros_like(delta)
+    _value = formula(torch.ones_like)
+    _primitive = formula(torch.clone)
+    _slope = formula(torch.zeros_like)
+    _plain_divergence = formula(lambda delta, xa, xb: torch.zeros_like(delta))
 
 
 @enlist(
@@ -102,20 +86,11 @@ class Sigmoid(Shaped):
     region = "low-norms"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return -logsigmoid(-x)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(x) * torch.sigmoid(-x)
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return p.log() - torch.log1p(-p)
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return sigmoid_divergence(delta, xa, xb)
+    _value = formula(torch.sigmoid)
+    _primitive = formula(lambda x: -logsigmoid(-x))
+    _slope = formula(lambda x: torch.sigmoid(x) * torch.sigmoid(-x))
+    _inverse = formula(lambda p: p.log() - torch.log1p(-p))
+    _plain_divergence = formula(sigmoid_divergence)
 
     def pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """``(divergence(a, b), h(a) - h(b))``, sharing what both need."""
@@ -137,8 +112,7 @@ class Tanh(Shaped):
     region = "low-norms"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.tanh(x)
+    _value = formula(torch.tanh)
 
     def _primitive(self, x: Tensor) -> Tensor:
         near = x.abs() < 1
@@ -146,14 +120,9 @@ class Tanh(Shaped):
         large = x.abs() + torch.log1p(torch.exp(-2 * x.abs())) - math.log(2)
         return torch.where(near, torch.log1p(small * small) / 2, large)
 
-    def _slope(self, x: Tensor) -> Tensor:
-        return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return p.atanh()
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return sigmoid_divergence(2 * delta, 2 * xa, 2 * xb)
+    _slope = formula(lambda x: 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x))
+    _inverse = formula(torch.atanh)
+    _plain_divergence = formula(lambda delta, xa, xb: sigmoid_divergence(2 * delta, 2 * xa, 2 * xb))
 
 
 @enlist("arctan", family="low norms", sigmoid="low-norms", classes="high-norms")
@@ -166,20 +135,11 @@ class Arctan(Shaped):
     turns = (0.0,)
     near = 0.5
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.atan(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return x * torch.atan(x) - torch.log1p(x * x) / 2
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return 1 / (1 + x * x)
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return torch.where(p.abs() < math.pi / 2, p.tan(), torch.nan)
-
-    def _reach(self, x: Tensor) -> Tensor:
-        return (1 + x * x).sqrt()
+    _value = formula(torch.atan)
+    _primitive = formula(lambda x: x * torch.atan(x) - torch.log1p(x * x) / 2)
+    _slope = formula(lambda x: 1 / (1 + x * x))
+    _inverse = formula(lambda p: torch.where(p.abs() < math.pi / 2, p.tan(), torch.nan))
+    _reach = formula(lambda x: (1 + x * x).sqrt())
 
 
 @enlist("arcsinh", family="low norms", sigmoid="uniform", classes="high-norms")
@@ -198,14 +158,9 @@ class Arcsinh(Shaped):
     def _primitive(self, x: Tensor) -> Tensor:
         return x * self._value(x) - x * x / (1 + (1 + x * x).sqrt())
 
-    def _slope(self, x: Tensor) -> Tensor:
-        return (1 + x * x).rsqrt()
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return p.sinh()
-
-    def _reach(self, x: Tensor) -> Tensor:
-        return (1 + x * x).sqrt()
+    _slope = formula(lambda x: (1 + x * x).rsqrt())
+    _inverse = formula(torch.sinh)
+    _reach = formula(lambda x: (1 + x * x).sqrt())
 
 
 @enlist("signed_log1p", family="low norms", sigmoid="uniform", classes="high-norms")
@@ -220,20 +175,11 @@ class SignedLog1p(Shaped):
     turns = (0.0,)
     near = 0.5
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.where(x < 0, -torch.log1p(-x.clamp(max=0)), torch.log1p(x.clamp(min=0)))
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return log1p_excess(x.abs())
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return 1 / (1 + x.abs())
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return torch.sign(p) * torch.expm1(p.abs())
-
-    def _reach(self, x: Tensor) -> Tensor:
-        return x.abs()
+    _value = formula(lambda x: torch.where(x < 0, -torch.log1p(-x.clamp(max=0)), torch.log1p(x.clamp(min=0))))
+    _primitive = formula(lambda x: log1p_excess(x.abs()))
+    _slope = formula(lambda x: 1 / (1 + x.abs()))
+    _inverse = formula(lambda p: torch.sign(p) * torch.expm1(p.abs()))
+    _reach = formula(torch.abs)
 
 
 @enlist("sin", family="low norms", sigmoid="uniform", classes="high-norms")
@@ -246,17 +192,13 @@ class Sin(Shaped):
     turns = (0.0,)
     interval = (-math.pi / 2, math.pi / 2)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.sin(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return 2 * torch.sin(x / 2) ** 2
+    _value = formula(torch.sin)
+    _primitive = formula(lambda x: 2 * torch.sin(x / 2) ** 2)
 
     def _slope(self, x: Tensor) -> Tensor:
         return torch.cos(x).clamp(min=0)  # pi / 2 is rounded up in some types
 
-    def _inverse(self, p: Tensor) -> Tensor:
-        return torch.asin(p)
+    _inverse = formula(torch.asin)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         value = 2 * self._slope(xb) * (delta / 2).sin() ** 2 - torch.sin(xb) * sine_deficit(delta)
@@ -404,17 +346,13 @@ class Step(Shaped):
     region = "low-norms"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return (x > 0).to(x.dtype)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return x.clamp(min=0)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
+    _value = formula(lambda x: (x > 0).to(x.dtype))
+    _primitive = formula(lambda x: x.clamp(min=0))
+    _slope = formula(torch.zeros_like)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return xa * (self._value(xa) - self._value(xb))
+        rise: Tensor = self._value(xa) - self._value(xb)
+        return xa * rise
 
 
 @enlist("sign", family="low norms", sigmoid="low-norms", classes="high-norms")
@@ -427,14 +365,7 @@ class Sign(Shaped):
     region = "low-norms"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.sign(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return x.abs()
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return xa * (torch.sign(xa) - torch.sign(xb))
+    _value = formula(torch.sign)
+    _primitive = formula(torch.abs)
+    _slope = formula(torch.zeros_like)
+    _plain_divergence = formula(lambda delta, xa, xb: xa * (torch.sign(xa) - torch.sign(xb)))

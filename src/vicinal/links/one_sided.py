@@ -9,7 +9,7 @@ from torch import Tensor
 from vicinal.core.checks import check_between
 from vicinal.links.curve import Region
 from vicinal.links.numerics import Setting, entropy_divergence, exp_divergence, log1p_excess, signed_safe_power
-from vicinal.links.shaped import Shaped, enlist
+from vicinal.links.shaped import Shaped, enlist, formula
 
 
 @enlist("exp", "ranks-top", "monotone-probabilities", family="one-sided", sigmoid="high-scores", classes="high-scores")
@@ -23,20 +23,9 @@ class Exp(Shaped):
     region = "high-scores"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.exp(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return torch.exp(x)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.exp(x)
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return p.log()
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return exp_divergence(delta, xa, xb)
+    _value = _primitive = _slope = formula(torch.exp)
+    _inverse = formula(torch.log)
+    _plain_divergence = formula(exp_divergence)
 
     def both(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """``(h(z), H(z))`` from one exponential."""
@@ -54,20 +43,10 @@ class AntiExp(Shaped):
     region = "low-scores"
     turns = (0.0,)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return -torch.exp(-x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return torch.exp(-x)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.exp(-x)
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return -(-p).log()
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return exp_divergence(-delta, -xa, -xb)
+    _value = formula(lambda x: -torch.exp(-x))
+    _primitive = _slope = formula(lambda x: torch.exp(-x))
+    _inverse = formula(lambda p: -(-p).log())
+    _plain_divergence = formula(lambda delta, xa, xb: exp_divergence(-delta, -xa, -xb))
 
 
 @enlist("neg_log1m", family="one-sided", sigmoid="high-scores", classes="high-scores")
@@ -79,20 +58,11 @@ class NegLog1m(Shaped):
     interval = (-math.inf, 1.0)
     interval_closed = (True, False)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return -torch.log1p(-x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return log1p_excess(-x)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return 1 / (1 - x)
-
-    def _inverse(self, p: Tensor) -> Tensor:
-        return -torch.expm1(-p)
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return entropy_divergence(-delta, 1 - xa, 1 - xb)
+    _value = formula(lambda x: -torch.log1p(-x))
+    _primitive = formula(lambda x: log1p_excess(-x))
+    _slope = formula(lambda x: 1 / (1 - x))
+    _inverse = formula(lambda p: -torch.expm1(-p))
+    _plain_divergence = formula(lambda delta, xa, xb: entropy_divergence(-delta, 1 - xa, 1 - xb))
 
 
 @enlist(
@@ -130,8 +100,7 @@ class Power(Shaped):
     def _inverse(self, p: Tensor) -> Tensor:
         return torch.where(p >= 0, p.clamp(min=0) ** (1 / self.d), torch.nan)
 
-    def _reach(self, x: Tensor) -> Tensor:
-        return x
+    _reach = formula(lambda x: x)
 
     def _extra(self) -> Iterator[tuple[str, object]]:
         yield "d", self.d
@@ -149,20 +118,12 @@ class Log(Shaped):
     interval = (0.0, math.inf)
     interval_closed = (False, True)
 
-    def _value(self, x: Tensor) -> Tensor:
-        return x.log()
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return torch.xlogy(x, x) - x
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return 1 / x
+    _value = formula(torch.log)
+    _primitive = formula(lambda x: torch.xlogy(x, x) - x)
+    _slope = formula(lambda x: 1 / x)
 
     def _slope_times(self, x: Tensor, step: Tensor) -> Tensor:
         return torch.where(step == 0, 0.0, step / x)  # 1 / x overflows for subnormal scores
 
-    def _inverse(self, p: Tensor) -> Tensor:
-        return p.exp()
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return entropy_divergence(delta, xa, xb)
+    _inverse = formula(torch.exp)
+    _plain_divergence = formula(entropy_divergence)

@@ -199,6 +199,11 @@ class Shaped(Curve):
         return ", ".join(shown)
 
 
+def formula(function: Callable[..., Tensor]) -> Any:
+    """A function of plain scores alone as a formula of a :class:`Shaped` curve, whose settings it needs not."""
+    return staticmethod(function)
+
+
 def enlist(name: str, *more: str, family: str, sigmoid: str, classes: str) -> Callable[[type[Any]], type[Any]]:
     """Register a curve class under ``name`` with its family and the facts that its attributes declare, and ``more``.
 

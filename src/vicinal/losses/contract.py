@@ -214,9 +214,6 @@ class Pairs:
         weight: likewise, or None: all count.
         clean: all scores are finite, so those of pairs that do not count need no masking: times 0 they are 0.
         masks: relation and weight are known to be 0 or 1 throughout.
-
-    Attributes:
-        column: ``[b, 1]``, the one related column of each row if it is known and all columns count, else None.
     """
 
     def __init__(
@@ -227,7 +224,6 @@ class Pairs:
         self._cache: dict[str, Tensor] = {}  # functools.cached_property breaks a compiled graph
         self.stats: tuple[Tensor, ...] = ()
         self.start, self.counting = 0, True
-        self.column: Tensor | None = None
 
     @property
     def full(self) -> bool:
@@ -368,7 +364,6 @@ class PairLoss:
         batch_stats: for a loss whose rows depend on one another, ``(pairs, **hyper) -> tensors [1, ...] or [b, ...]``:
             what a block of rows contributes to ``pairs.stats``, where the tensors of all blocks are joined; else None.
         facts: what it declares.
-        has_one_mean: whether the formula gives one :class:`RowTerms`, so that its mean has one denominator.
     """
 
     __name__: str
@@ -377,7 +372,6 @@ class PairLoss:
         functools.update_wrapper(self, formula)
         self.formula, self.batch_stats, self.facts = formula, batch_stats, facts
         signature = inspect.signature(formula)
-        self.has_one_mean = signature.return_annotation is RowTerms
         common = [
             p for p in inspect.signature(PairLoss.__call__).parameters.values() if p.name not in ("self", "hyper")
         ]

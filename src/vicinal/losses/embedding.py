@@ -18,13 +18,10 @@ from vicinal.losses.contract import PairLoss, check_reduction, own_settings
 from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
 from vicinal.losses.elsewhere import peer_hint
 from vicinal.losses.honesty import tell_of_nothing, with_nan_of
-from vicinal.losses.streaming import ScoreBlocks, blocked_loss
+from vicinal.losses.streaming import UNCUT, ScoreBlocks, blocked_loss
 from vicinal.relation import label_distance, same_class, shared_labels
 from vicinal.relation.pairs import other_rows
 from vicinal.similarity.base import resolve_similarity
-
-UNCUT_IF_TWICE = 8
-"""So many times larger than a block may scores be that are not cut, if each block had to be computed twice."""
 
 
 def check_rows(name: str, value: Tensor, embeddings: Tensor) -> None:
@@ -301,17 +298,14 @@ class EmbeddingLoss(nn.Module):
     def _has_batch_stats(self) -> bool:
         return isinstance(self.loss, PairLoss) and self.loss.batch_stats is not None
 
-    def _block_rows(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings, relation: Tensor) -> int:
-        """Rows of a block; all of them where a gradient of more than embeddings is wanted, or all is compiled."""
+    def _block_rows(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings) -> int:
+        """Rows of a block; all of them where they depend on one another, or all is compiled."""
         if self.rows is not None:
             return self.rows
         rows = len(queries.vectors)
-        tuned = any(each.requires_grad for each in (*self._tensors(), relation))
-        if torch.compiler.is_compiling() or not self._is_separable() or tuned:
+        if torch.compiler.is_compiling() or not self._is_separable():
             return max(1, rows)
-        computed_twice = self._has_batch_stats() or not (isinstance(self.loss, PairLoss) and self.loss.has_one_mean)
-        uncut = UNCUT_IF_TWICE if computed_twice else 1
-        return block_rows(rows, len(columns.vectors), queries.vectors.device, uncut=uncut)
+        return block_rows(rows, len(columns.vectors), queries.vectors.device, uncut=UNCUT)
 
     def _tensors(self) -> list[Tensor]:
         """What may be tuned beside the embeddings."""
@@ -327,10 +321,8 @@ class EmbeddingLoss(nn.Module):
         distinct: bool,
     ) -> Tensor:
         blocks = self._score_blocks(queries, columns, distinct=distinct)
-        relation = blocks.relation(slice(0, 1)) if self.relation else queries.labels
-        blocks = replace(blocks, size=self._block_rows(queries, columns, relation))
-        tuned = any(each.requires_grad for each in self._tensors())
-        return blocked_loss(loss, blocks, self.reduction, hyper, tuned=tuned)
+        blocks = replace(blocks, size=self._block_rows(queries, columns))
+        return blocked_loss(loss, blocks, self.reduction, hyper)
 
     def _score_blocks(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings, *, distinct: bool) -> ScoreBlocks:
         """Scores with relation and weight of a block of rows: from codes of labels and ids where these are classes."""

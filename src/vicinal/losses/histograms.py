@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 
 from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import block_rows, row_slices
-from vicinal.blockwise.sorting import related_columns, sort_rows
+from vicinal.blockwise.sorting import first_positives, sort_rows
 from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.losses.contract import PML, PairLoss, Pairs, RowTerms, pair_loss, prepare, row_products, row_terms
 
@@ -46,7 +46,7 @@ def gap_histograms(
 def _of_block(
     scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool
 ) -> Histogram:
-    weight, column = related_columns(positive)
+    weight, column = first_positives(positive.detach())
     related = scores.gather(1, column)
     rising, order = sort_rows(scores)
     among = negative.gather(1, order)

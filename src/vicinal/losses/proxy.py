@@ -2,12 +2,12 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp, softplus
-from vicinal.blockwise.target_entropy import Change, scaled_at, target_entropy
 from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.losses.contract import PML, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
 from vicinal.miners import within_fences
@@ -58,49 +58,14 @@ def multiplied_cosine(cosine: Tensor, times: int) -> Tensor:
 _COLUMNS = ("row-separable", "proxies")
 
 
-def where_related(pairs: Pairs, change: Change) -> Tensor:
+def where_related(pairs: Pairs, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Scores that are changed where a column is related, in part by a soft relation, ``[b, N]``."""
     scores, relation = pairs.scores, pairs.relation
     if torch.compiler.is_compiling():
         return scores + relation * (change(scores) - scores)
-    if pairs.masks and scores.shape[1] and bool((relation.sum(-1) == 1).all()):  # one each: found without a search
-        falling = torch.arange(scores.shape[1], 0, -1, dtype=scores.dtype, device=scores.device)
-        column = scores.shape[1] - (relation * falling).amax(-1, keepdim=True).long()
-        related = scores.gather(1, column)
-        return scores.scatter_add(1, column, change(related) - related)
     place = relation.nonzero(as_tuple=True)  # few
     related = scores[place]
     return scores.index_put(place, relation[place] * (change(related) - related), accumulate=True)
-
-
-def margin_logits(pairs: Pairs, scale: float, change: Change) -> Tensor:
-    """``scale * scores`` after a change of the score of the related column, ``[b, N]``."""
-    if pairs.column is None:
-        return scale * where_related(pairs, change)
-    return scaled_at(pairs.scores, pairs.column, scale, change)
-
-
-def margin_softmax(pairs: Pairs, scale: float, change: Change | None = None) -> RowTerms:
-    """Cross-entropy of :func:`margin_logits`, or of ``scale * scores`` without a change.
-
-    >>> pairs = Pairs(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]]), None)
-    >>> margin_softmax(pairs, 1.0).total
-    tensor([1.0986])
-    """
-    if pairs.column is not None:
-        return _known_rows(target_entropy(pairs.scores, pairs.column, scale, change))
-    return cross_entropy(scale * pairs.scores if change is None else margin_logits(pairs, scale, change), pairs)
-
-
-def softmax_terms(logits: Tensor, pairs: Pairs) -> RowTerms:
-    """Cross-entropy of the logits."""
-    if pairs.column is not None:
-        return _known_rows(target_entropy(logits, pairs.column))
-    return cross_entropy(logits, pairs)
-
-
-def _known_rows(values: Tensor) -> RowTerms:
-    return row_terms(values, torch.ones_like(values, dtype=torch.bool))
 
 
 @pair_loss("normalized_softmax", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1704.06369", verified=PML)
@@ -117,7 +82,7 @@ def normalized_softmax(pairs: Pairs, *, temperature: float = 0.05) -> RowTerms:
     tensor(1.0986)
     """
     check_between("temperature", temperature, 0, math.inf)
-    return margin_softmax(pairs, 1 / temperature)
+    return cross_entropy(pairs.scores / temperature, pairs)
 
 
 @pair_loss("cosface", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1801.09414", verified=PML)
@@ -136,7 +101,7 @@ def cosface(pairs: Pairs, *, margin: float = 0.35, scale: float = 64.0) -> RowTe
     """
     check_between("margin", margin, 0, math.inf, closed=True)
     check_between("scale", scale, 0, math.inf)
-    return margin_softmax(pairs, scale, lambda related: related - margin)
+    return cross_entropy(scale * where_related(pairs, lambda score: score - margin), pairs)
 
 
 @pair_loss(
@@ -159,18 +124,19 @@ def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> RowTe
     """
     check_between("margin", margin, 0, 180, closed=True)
     check_between("scale", scale, 0, math.inf)
-    return margin_softmax(pairs, scale, functools.partial(falling_cosine, margin=math.radians(margin)))
+    angle = math.radians(margin)
+    return cross_entropy(scale * where_related(pairs, lambda score: falling_cosine(score, angle)), pairs)
 
 
 def _multiplied(pairs: Pairs, margin: int, scale: float, lengths: Tensor | None) -> RowTerms:
     check_integer("margin", margin)
     check_between("scale", scale, 0, math.inf)
-    logits = margin_logits(pairs, scale, functools.partial(multiplied_cosine, times=margin))
+    logits = scale * where_related(pairs, lambda score: multiplied_cosine(score, margin))
     if lengths is None:
-        return softmax_terms(logits, pairs)
+        return cross_entropy(logits, pairs)
     if lengths.shape not in (pairs.scores.shape, (len(pairs.scores), 1)):
         raise ValueError(f"lengths: expected {tuple(pairs.scores.shape)}, got {tuple(lengths.shape)}")
-    return softmax_terms(logits * lengths.to(logits.dtype), pairs)
+    return cross_entropy(logits * lengths.to(logits.dtype), pairs)
 
 
 @pair_loss(
@@ -440,8 +406,8 @@ def unpg(
     def lowered(related: Tensor) -> Tensor:
         return (falling_cosine(related, math.radians(angle)) if angle else related) - margin
 
-    logits = margin_logits(pairs, scale, lowered)
-    terms = softmax_terms(logits, pairs)
+    logits = scale * where_related(pairs, lowered)
+    terms = cross_entropy(logits, pairs)
     if negatives is None:
         return terms
     against = log_sum_within(negatives.to(logits.dtype), length, scale)
@@ -450,8 +416,6 @@ def unpg(
 
 def _related_logit(logits: Tensor, pairs: Pairs) -> Tensor:
     """The mean logit of the related columns, ``[b]``; 0 of none."""
-    if pairs.column is not None:
-        return logits.gather(1, pairs.column)[:, 0]
     mass = pairs.positive.sum(-1)
     return row_products(logits, pairs.positive) / torch.where(mass > 0, mass, 1.0)
 

@@ -15,7 +15,7 @@ from vicinal.losses.contract import PairLoss, check_reduction
 from vicinal.losses.embedding import Loss, resolve_loss, with_best
 from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy import REACH, SCALE, log_sum_within
-from vicinal.losses.streaming import ScoreBlocks, blocked_loss
+from vicinal.losses.streaming import UNCUT, ScoreBlocks, blocked_loss
 from vicinal.miners.iqr_filter import check_reach
 from vicinal.similarity.base import resolve_similarity
 
@@ -86,7 +86,7 @@ class ProxyLoss(nn.Module):
         check_matrices(embeddings, proxies)
         if self.gather:
             embeddings, labels = gather_rows(embeddings), gather_rows(labels)
-        relation, column = self._relation(embeddings, labels), self._column(labels)
+        relation = self._relation(embeddings, labels)
         hyper = dict(self.hyper)
         if "proxy-groups" in self.facts:
             hyper["per_class"] = self.per_class
@@ -104,9 +104,7 @@ class ProxyLoss(nn.Module):
             further = {"reduction": self.reduction, **hyper, **settings(every, *tensors)}
             value: Tensor = self.loss(self.similarity(rows, columns), relation(every), **further)
             return with_nan_of(value, rows, columns, labels)
-        blocks = ScoreBlocks(
-            self.similarity, rows, columns, relation, None, masks=labels.ndim == 1, column=column, size=size
-        )
+        blocks = ScoreBlocks(self.similarity, rows, columns, relation, None, masks=labels.ndim == 1, size=size)
         value = blocked_loss(self.loss, blocks, self.reduction, hyper, row_settings=settings, setting_tensors=tensors)
         return with_nan_of(value, rows, columns, labels)
 
@@ -115,7 +113,7 @@ class ProxyLoss(nn.Module):
         has_stats = isinstance(self.loss, PairLoss) and self.loss.batch_stats is not None
         if not ("row-separable" in self.facts or has_stats) or self._tuned() or torch.compiler.is_compiling():
             return max(1, len(rows))
-        return block_rows(len(rows), len(columns), rows.device)
+        return block_rows(len(rows), len(columns), rows.device, uncut=UNCUT)
 
     def _tuned(self) -> bool:
         tuned = any(each.requires_grad for each in self.similarity.parameters())
@@ -152,13 +150,6 @@ class ProxyLoss(nn.Module):
             return lambda part: equal_codes(classes[part].to(like.dtype), labels.to(like.dtype), like.dtype)
         column = labels[:, None].long() * self.per_class + torch.arange(self.per_class, device=labels.device)
         return lambda part: like.new_zeros(len(column[part]), len(self.proxies)).scatter_(1, column[part], 1.0)
-
-    def _column(self, labels: Tensor) -> Callable[[slice], Tensor] | None:
-        """Of rows of the relation the one related column, ``[r, 1]``, where each has one."""
-        if labels.ndim > 1 or self.per_class > 1 or "proxy-rows" in self.facts:
-            return None
-        column = labels[:, None].long()
-        return lambda part: column[part]
 
     def _lengths(self, embeddings: Tensor) -> tuple[Tensor, ...]:
         """``[b, 1]`` lengths of the embeddings, and ``[1, C]`` of the proxies, as far as the loss wants them."""

@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise.blocks import row_slices
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_number
 from vicinal.losses.class_contract import ClassScores, bounded_exp, class_loss
@@ -119,40 +118,13 @@ def ensloss(
             shape = float(torch.rand((), generator=generator, device=flat.device)) * 2 - 1
         power = check_number("shape", shape)
         slopes = n.exp_() if power == 0 else n.mul_(power).add_(1).clamp_(min=0).pow_(1 / power)
-        _become_slopes(flat, slopes.neg_().clamp_(min=-1))
-        del n, slopes
+        slopes = slopes.neg_().clamp_(min=-1).sort().values
+        order = flat.argsort()
+        flat[order] = slopes / flat[order].clamp(min=1) - 1e-6
         if rows.valid is not None:
             flat = torch.zeros_like(rows.scores).masked_scatter_(rows.valid, flat)
         slope = flat.view_as(rows.scores).mul_(rows.target.mul(2).sub_(1))
     return rows.mean(slope * rows.scores)
-
-
-def _by_numpy(values: Tensor) -> bool:
-    """Whether numpy sorts ``values``, many times as fast."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
-def _become_slopes(margins: Tensor, slopes: Tensor, pieces: int = 16) -> None:
-    """Put in place of each of ``margins [n]`` the one of ``slopes [n]`` of its rank, over it where it is > 1.
-
-    A piece of their range at a time, as the places of all would take two matrices more. ``slopes`` are sorted in place.
-    """
-    if _by_numpy(slopes):
-        slopes.numpy().sort()
-    else:
-        slopes = slopes.sort().values
-    sample = margins[:: max(1, len(margins) // 4096)].sort().values
-    ends = torch.unique(sample[:: max(1, len(sample) // pieces)])
-    parts = (margins[part] for part in row_slices(len(margins), 1 << 16))
-    piece = torch.cat([torch.bucketize(part, ends, right=True).to(torch.uint8) for part in parts])
-    start = 0
-    for number in range(len(ends) + 1):
-        places = (piece == number).nonzero()[:, 0]
-        values = margins[places]
-        order = torch.from_numpy(values.numpy().argsort()) if _by_numpy(values) else values.argsort()
-        places, values = places[order], values[order].clamp_(min=1)
-        margins[places] = (slopes[start : start + len(places)] / values).sub_(1e-6)
-        start += len(places)
 
 
 def _correlated(labels: Tensor, hyper: dict[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomputed, sum_at_once
+from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomputed
 from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
 from vicinal.similarity import Cosine, Dot
 from vicinal.similarity.products import l2_normalize
+
+UNCUT = 64
+"""So many times larger than a block may scores be that are not cut, as each block has to be computed twice."""
 
 
 def is_inner_product(similarity: nn.Module) -> bool:
@@ -50,7 +53,6 @@ class ScoreBlocks:
         weight: likewise, or None: all count.
         masks: whether both are 0 or 1 throughout.
         miner: ``(scores, relation, weight) -> weight``, or None.
-        column: of a slice of the rows, the one related column of each, ``[r, 1]``; None: there may be other numbers.
         size: rows of a block.
     """
 
@@ -61,7 +63,6 @@ class ScoreBlocks:
     weight: Matrix | None
     masks: bool
     miner: Callable[..., Tensor] | None = None
-    column: Matrix | None = None
     size: int = 1
 
     def pairs(self, scores: Tensor, part: slice, stats: tuple[Tensor, ...] = (), *, counting: bool) -> Pairs:
@@ -73,7 +74,6 @@ class ScoreBlocks:
             weight = self.miner(scores.detach(), relation, weight)
         pairs = Pairs(scores, relation, weight, clean=True, masks=self.masks)
         pairs.start, pairs.stats, pairs.counting = part.start, stats, counting
-        pairs.column = None if self.column is None else self.column(part)
         return pairs
 
 
@@ -89,12 +89,11 @@ def blocked_loss(
     *,
     row_settings: Callable[..., dict[str, Any]] = lambda *_: {},
     setting_tensors: tuple[Tensor, ...] = (),
-    tuned: bool = False,
 ) -> Tensor:
-    """The loss, a block of rows at a time; value and gradient are those of the whole, and can be differentiated once.
+    """The loss, a block of rows at a time; value and gradient are those of the whole.
 
-    A mean or sum of one kind of terms takes its gradient on the way, others compute the scores of a block twice; of a
-    loss whose rows depend on one another, what all rows say together is computed first.
+    A block is computed again for its gradient; of a loss whose rows depend on one another, what all rows say together
+    is computed first.
 
     Args:
         loss: what is computed.
@@ -103,7 +102,6 @@ def blocked_loss(
         hyper: settings of the loss.
         row_settings: of a slice of the rows and of ``setting_tensors``, further settings.
         setting_tensors: tensors that further settings are made of, which may pass gradients.
-        tuned: settings or the similarity get gradients, too, so blocks are computed twice.
     """
     with torch.autocast(blocks.queries.device.type, enabled=False):
         score, *sides = as_inner_product(blocks.similarity, blocks.queries, blocks.columns)
@@ -126,13 +124,6 @@ def blocked_loss(
         tensors = (*sides, *setting_tensors)
         if loss.batch_stats is not None:
             tensors = (*tensors, *recomputed(score, stats_of, blocks.size, *tensors))
-        if reduction != "none" and loss.has_one_mean and not tuned:
-
-            def sums_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-                (terms,) = terms_of(scores, part, *tensors)
-                return terms.total, terms.nonzero if counting else terms.number
-
-            return sum_at_once(score, sums_of, blocks.size, *tensors, mean=reduction != "sum")
         return _reduced(recomputed(score, _flat(terms_of), blocks.size, *tensors), reduction)
 
 

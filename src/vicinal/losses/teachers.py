@@ -10,8 +10,9 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from vicinal.blockwise import policy, value_and_grad_op
+from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import row_slices
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_number, check_tensor
@@ -137,17 +138,14 @@ def ranknet(
     check_reduction(reduction)
     with torch.autocast(scores.device.type, enabled=False):
         student, taught = _both(scores, teacher_scores)
+        size = max(1, policy().block_entries // student.shape[1] ** 2)  # all pairs of columns of a block are looked at
+        slices = row_slices(len(student), size)
         if duplicates is not None:
             _check_duplicates(duplicates, student)
-            rows = _list_slices(student)
-            taught = torch.cat([_one_of_each(student[r].detach(), taught[r], duplicates[r]) for r in rows])
+            taught = torch.cat([_one_of_each(student[r].detach(), taught[r], duplicates[r]) for r in slices])
         spoiled = taught.isnan().any(dim=1)  # it is before nothing, and nothing is before it
-        return reduce(_ranknet_op(student, taught)[0].masked_fill(spoiled, torch.nan), weight, None, reduction)
-
-
-def _list_slices(scores: Tensor) -> list[slice]:
-    """Rows whose pairs of columns are looked at together."""
-    return row_slices(len(scores), max(1, policy().block_entries // max(1, scores.shape[1]) ** 2))
+        values = torch.cat([checkpoint(_ranknet, student[r], taught[r], use_reentrant=False) for r in slices])
+        return reduce(values.masked_fill(spoiled, torch.nan), weight, None, reduction)
 
 
 def _check_duplicates(duplicates: Tensor, scores: Tensor) -> None:
@@ -169,24 +167,11 @@ def _one_of_each(scores: Tensor, taught: Tensor, duplicates: Tensor) -> Tensor:
     return torch.empty_like(taught).scatter(1, order, renewed)
 
 
-def _ranknet(scores: Tensor, taught: Tensor, with_grad: bool) -> tuple[Tensor, Tensor]:  # noqa: FBT001
-    """RankNet of each row, ``[b]``, and its gradient, some rows at a time."""
-    values, grad = scores.new_zeros(len(scores)), torch.zeros_like(scores)
-    for rows in _list_slices(scores):
-        s, t = scores[rows], taught[rows]
-        ahead = t[:, :, None] > t[:, None]  # [r, n, n]: j before k
-        apart = s[:, :, None] - s[:, None]
-        count = ahead.sum(dim=(1, 2)).clamp(min=1)
-        values[rows] = torch.where(ahead, nn.functional.softplus(-apart), 0.0).sum(dim=(1, 2)) / count
-        if with_grad:
-            pull = torch.where(ahead, torch.sigmoid(-apart), 0.0) / count[:, None, None]
-            grad[rows] = pull.sum(dim=1) - pull.sum(dim=2)
-    return values, grad
-
-
-_ranknet_op = value_and_grad_op(
-    "ranknet", _ranknet, lambda scores, *_: (scores.new_empty(len(scores)), torch.empty_like(scores))
-)
+def _ranknet(scores: Tensor, taught: Tensor) -> Tensor:
+    """RankNet of each row, ``[r]``."""
+    ahead = taught[:, :, None] > taught[:, None]  # [r, n, n]: j before k
+    costs = nn.functional.softplus(scores[:, None] - scores[:, :, None])
+    return torch.where(ahead, costs, 0.0).sum(dim=(1, 2)) / ahead.sum(dim=(1, 2)).clamp(min=1)
 
 
 @register(

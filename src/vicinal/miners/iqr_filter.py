@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise import opaque_op
-from vicinal.core import register
-from vicinal.miners.selection import kept_weight, measured
-from vicinal.ranks.pairs import check_relation, split_pairs
+from vicinal.miners.selection import ScoredPairs, pair_miner
 
 
 def check_reach(reach: object) -> float:
@@ -48,34 +46,24 @@ def _quartiles(values: Tensor, among: Tensor) -> Tensor:
     return torch.from_numpy(np.partition(counted.numpy(), places)[places])  # torch takes twenty times as long
 
 
-@register(
-    "miner",
+@pair_miner(
     "iqr_filter",
     "permutation-invariant",
     family="single pairs",
     paper="arXiv:2203.11593",
     verified="values of the paper's code",
 )
-@torch.no_grad()
-def iqr_filter(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reach: float = 1.5) -> Tensor:
+def iqr_filter(pairs: ScoredPairs, *, reach: float = 1.5) -> Tensor:
     r"""Unrelated pairs of usual score: $q_1 - r (q_3 - q_1) \le s_{an} \le q_3 + r (q_3 - q_1)$.
 
     The quartiles are those of the scores of all unrelated pairs of the matrix. Pairs above the fences are probably
     mislabelled, and those below teach nothing. Related pairs are always kept.
 
     Args:
-        scores: ``[b, N]``, higher = more alike.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         reach: r >= 0, from the quartiles to the fences, in interquartile ranges; 0 keeps the middle half, inf all.
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was kept, else 0.
 
     >>> iqr_filter(torch.tensor([[0.9, 0.1, 0.2, 0.2, 0.3, 0.9]]), torch.tensor([[1, 0, 0, 0, 0, 0]]))
     tensor([[1., 1., 1., 1., 1., 0.]])
     """
-    length = check_reach(reach)
-    check_relation(scores, relation, weight)
-    related, unrelated = split_pairs(scores, relation, weight)
-    return kept_weight(scores, weight, within_fences(measured(scores), unrelated, length).logical_or(related))
+    return within_fences(pairs.scores, pairs.unrelated, check_reach(reach)).logical_or(pairs.related)

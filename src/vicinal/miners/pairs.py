@@ -6,18 +6,16 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from vicinal.core import check_choice, register
+from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer, check_number
-from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured, picked
-from vicinal.ranks.pairs import check_relation, split_pairs
+from vicinal.miners.selection import ScoredPairs, highest, lowest, measured, pair_miner, picked
 
 Reference = Literal["min", "mean"]
 _FACTS = ("permutation-invariant", "row-separable")
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
-@register(
-    "miner",
+@pair_miner(
     "multi_similarity",
     *_FACTS,
     "score-shift-invariant",
@@ -25,57 +23,38 @@ _PML = "numpy in float64; pytorch-metric-learning (stored values)"
     paper="arXiv:1904.06627",
     verified=_PML,
 )
-@torch.no_grad()
-@by_rows
-def multi_similarity(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, epsilon: float = 0.1) -> Tensor:
+def multi_similarity(pairs: ScoredPairs, *, epsilon: float = 0.1) -> Tensor:
     r"""Pairs that are hard, with a slack, next to the other side of their query.
 
     Related pairs with $s_{ap} - \epsilon < \max_n s_{an}$ and unrelated pairs with $s_{an} + \epsilon > \min_p s_{ap}$.
 
     Args:
-        scores: ``[b, N]``, higher = more alike.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         epsilon: slack in units of the scores.
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was chosen, else 0.
 
     >>> multi_similarity(torch.tensor([[0.9, 0.4, 0.6, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
     tensor([[0., 1., 1., 0.]])
     """
     slack = check_number("epsilon", epsilon)
-    related, unrelated = split_pairs(scores, relation, weight)
-    s = measured(scores)
-    chosen = (related & (s - slack < highest(s, unrelated))) | (unrelated & (s + slack > lowest(s, related)))
-    return kept_weight(scores, weight, chosen)
+    s, related, unrelated = pairs
+    return (related & (s - slack < highest(s, unrelated))) | (unrelated & (s + slack > lowest(s, related)))
 
 
-@register("miner", "pair_margin", *_FACTS, family="single pairs", verified=_PML)
-@torch.no_grad()
-@by_rows
-def pair_margin(
-    scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, positive: float = 0.8, negative: float = 0.2
-) -> Tensor:
+@pair_miner("pair_margin", *_FACTS, family="single pairs", verified=_PML)
+def pair_margin(pairs: ScoredPairs, *, positive: float = 0.8, negative: float = 0.2) -> Tensor:
     r"""Related pairs below one score and unrelated pairs above another: $s_{ap} < m_+$ and $s_{an} > m_-$.
 
     Args:
-        scores: ``[b, N]``, higher = more alike; for negative distances both bounds are negative.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         positive: $m_+$; related pairs that reach it are close enough.
         negative: $m_-$; unrelated pairs that do not exceed it are far enough.
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was chosen, else 0.
 
     >>> pair_margin(torch.tensor([[0.9, 0.4, 0.6, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
     tensor([[0., 1., 1., 0.]])
     """
     above, below = check_number("positive", positive), check_number("negative", negative)
-    related, unrelated = split_pairs(scores, relation, weight)
-    s = measured(scores)
-    return kept_weight(scores, weight, (related & (s < above)) | (unrelated & (s > below)))
+    s, related, unrelated = pairs
+    return (related & (s < above)) | (unrelated & (s > below))
 
 
 def _references(scores: Tensor, related: Tensor, reference: str) -> Tensor:
@@ -96,13 +75,9 @@ def _suspect(scores: Tensor, reference: Tensor, margin: float, relative: float |
     return suspect | (scores > reference - relative * reference.abs())
 
 
-@register("miner", "topk_hard", *_FACTS, family="single pairs", paper="arXiv:2407.15831", verified="numpy in float64")
-@torch.no_grad()
-@by_rows
+@pair_miner("topk_hard", *_FACTS, family="single pairs", paper="arXiv:2407.15831", verified="numpy in float64")
 def topk_hard(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
+    pairs: ScoredPairs,
     *,
     k: int | None = 10,
     margin: float = 0.0,
@@ -119,9 +94,7 @@ def topk_hard(
     $s_{min}$ and ``k`` apply. Of pairs tied at the ``k``-th place the ones with lower column index are kept.
 
     Args:
-        scores: ``[b, N]``, higher = more alike.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         k: unrelated pairs to keep, >= 1, or None for all that pass.
         margin: absolute margin $m$.
         relative: relative margin $m_r$ in [0, 1], or None. For $\rho > 0$ this is the usual rule $s > \rho (1 - m_r)$.
@@ -129,17 +102,13 @@ def topk_hard(
         min_score: lower bound of kept unrelated scores, or None.
         reference: "min" (safe) or "mean".
 
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was kept, else 0.
-
     >>> topk_hard(torch.tensor([[0.8, 0.85, 0.78, 0.6, 0.1]]), torch.tensor([[1, 0, 0, 0, 0]]), k=1, relative=0.05)
     tensor([[1., 0., 0., 1., 0.]])
     """
     check_choice("reference", reference, get_args(Reference))
     m = check_number("margin", margin)
     share = None if relative is None else check_between("relative", relative, 0, 1, closed=True)
-    related, unrelated = split_pairs(scores, relation, weight)
-    s = measured(scores)
+    s, related, unrelated = pairs
     usable = unrelated & ~_suspect(s, _references(s, related, reference), m, share)
     if max_score is not None:
         usable = usable & (s <= check_number("max_score", max_score))
@@ -147,16 +116,12 @@ def topk_hard(
         usable = usable & (s >= check_number("min_score", min_score))
     if k is not None:
         usable = picked(s, usable, torch.full((len(s),), check_integer("k", k), device=s.device))
-    return kept_weight(scores, weight, related | usable)
+    return related | usable
 
 
-@register("miner", "guided", *_FACTS, family="single pairs", paper="arXiv:2402.16829", verified="numpy in float64")
-@torch.no_grad()
-@by_rows
+@pair_miner("guided", *_FACTS, family="single pairs", paper="arXiv:2402.16829", verified="numpy in float64")
 def guided(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
+    pairs: ScoredPairs,
     *,
     guide: Tensor,
     margin: float = 0.0,
@@ -169,16 +134,11 @@ def guided(
     pair is left out if $g + m > \rho$ or if $g > \rho - m_r |\rho|$. Related pairs are always kept.
 
     Args:
-        scores: ``[b, N]``; only their shape is read.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         guide: ``[b, N]``, scores of the guide, higher = more alike.
         margin: absolute margin $m$.
         relative: relative margin $m_r$ in [0, 1], or None.
         reference: "min" (safe) or "mean".
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was kept, else 0.
 
     >>> guided(torch.zeros(1, 3), torch.tensor([[1, 0, 0]]), guide=torch.tensor([[0.7, 0.9, 0.2]]))
     tensor([[1., 0., 1.]])
@@ -186,18 +146,15 @@ def guided(
     check_choice("reference", reference, get_args(Reference))
     m = check_number("margin", margin)
     share = None if relative is None else check_between("relative", relative, 0, 1, closed=True)
-    related, unrelated = split_pairs(scores, relation, weight)
+    scores, related, unrelated = pairs
     if not isinstance(guide, Tensor) or guide.shape != scores.shape:
         shape = tuple(guide.shape) if isinstance(guide, Tensor) else guide
         raise ValueError(f"guide: expected {tuple(scores.shape)} as the scores, got {shape}")
     g = measured(guide)
-    return kept_weight(
-        scores, weight, related | (unrelated & ~_suspect(g, _references(g, related, reference), m, share))
-    )
+    return related | (unrelated & ~_suspect(g, _references(g, related, reference), m, share))
 
 
-@register(
-    "miner",
+@pair_miner(
     "adaptive_margin",
     "permutation-invariant",
     "row-separable",
@@ -205,12 +162,8 @@ def guided(
     paper="arXiv:2506.07438",
     verified="numpy in float64",
 )
-@torch.no_grad()
-@by_rows
 def adaptive_margin(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
+    pairs: ScoredPairs,
     *,
     factor: float = 0.1,
     k: int = 10,
@@ -231,17 +184,12 @@ def adaptive_margin(
     divergence between the teacher's softmax and the student's.
 
     Args:
-        scores: ``[b, N]``, higher = more alike.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         factor: $m_0 \ge 0$, share of the gap.
         k: number of unrelated scores in the mean, >= 1; fewer if there are fewer.
         low: $m_{lo} \ge 0$.
         high: $m_{hi}$, at least ``low``.
         reference: "min" (safe) or "mean".
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was kept, else 0.
 
     >>> adaptive_margin(torch.tensor([[0.8, 0.85, 0.78, 0.6, 0.1]]), torch.tensor([[1, 0, 0, 0, 0]]), k=4)
     tensor([[1., 0., 0., 1., 1.]])
@@ -251,19 +199,17 @@ def adaptive_margin(
     check_between("low", low, 0, float("inf"), closed=True)
     if check_between("high", high, 0, float("inf"), closed=True) < low:
         raise ValueError(f"high: expected at least low = {low:g}, got {high!r}")
-    related, unrelated = split_pairs(scores, relation, weight)
-    s = measured(scores)
+    s, related, unrelated = pairs
     target = _references(s, related, reference)  # [b, 1], inf where nothing is related
     hardest = torch.where(unrelated, s, -torch.inf).topk(min(check_integer("k", k), s.shape[1]), dim=1).values
     there = hardest > -torch.inf
     mean = torch.where(there, hardest, 0.0).sum(dim=1, keepdim=True) / there.sum(dim=1, keepdim=True).clamp(min=1)
     gap = torch.where(target.isfinite(), target - mean, 0.0)
     margin = (factor * gap).clamp(low, high)
-    return kept_weight(scores, weight, related | (unrelated & ~(s + margin > target)))
+    return related | (unrelated & ~(s + margin > target))
 
 
-@register(
-    "miner",
+@pair_miner(
     "nearest",
     "permutation-invariant",
     "row-separable",
@@ -271,12 +217,8 @@ def adaptive_margin(
     paper="arXiv:2401.18064",
     verified="numpy in float64",
 )
-@torch.no_grad()
-@by_rows
 def nearest(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
+    pairs: ScoredPairs,
     *,
     k: int | None = 10,
     min_score: float | None = None,
@@ -286,26 +228,19 @@ def nearest(
     Pairs tied at the k-th place are all kept, so the order of the columns does not matter.
 
     Args:
-        scores: ``[b, N]``, higher = more alike.
-        relation: ``[b, N]``; only its shape is read.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         k: pairs of each query, >= 1, or None for all.
         min_score: lower bound of kept scores (the negative radius, for negative distances), or None.
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was kept, else 0.
 
     >>> nearest(torch.tensor([[0.9, 0.4, 0.6]]), torch.zeros(1, 3), k=2)
     tensor([[1., 0., 1.]])
     """
-    check_relation(scores, relation, weight)
-    counted = torch.ones_like(scores, dtype=torch.bool) if weight is None else weight > 0
-    s = measured(scores)
+    s, counted = pairs.scores, pairs.related | pairs.unrelated
     usable = counted if min_score is None else counted & (s >= check_number("min_score", min_score))
-    if k is not None and check_integer("k", k) < scores.shape[1]:
+    if k is not None and check_integer("k", k) < s.shape[1]:
         last = torch.where(usable, s, -torch.inf).topk(k, dim=1).values[:, -1:]
         usable = usable & (s >= last)
-    return kept_weight(scores, weight, usable)
+    return usable
 
 
 @torch.no_grad()

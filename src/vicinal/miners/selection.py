@@ -1,15 +1,17 @@
 """What miners share: extremes among some pairs of each row, and the weight of those that were chosen."""
 
 import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from vicinal.blockwise import opaque_op, policy
 from vicinal.blockwise.blocks import block_rows, row_slices
-from vicinal.ranks.pairs import check_relation
+from vicinal.core import register
+from vicinal.ranks.pairs import check_relation, split_pairs
 
 Miner = TypeVar("Miner", bound=Callable[..., Tensor])
 
@@ -40,6 +42,48 @@ def by_rows(mine: Miner) -> Miner:
         return results[0]
 
     return cast(Miner, blocked)
+
+
+class ScoredPairs(NamedTuple):
+    """What a miner chooses among, ``[b, N]`` each; a pair of weight 0 is neither related nor unrelated.
+
+    Attributes:
+        scores: higher = more alike, without gradient, in float32 or float64.
+        related: boolean.
+        unrelated: boolean.
+    """
+
+    scores: Tensor
+    related: Tensor
+    unrelated: Tensor
+
+
+def pair_miner(name: str, *facts: str, **entry: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Make and register a miner of a formula ``(pairs, **settings)``, which says where a pair is chosen, ``[b, N]``.
+
+    The miner is ``f(scores, relation, weight=None, **settings)`` of ``scores [b, N]``, ``relation [b, N]``, above 0 =
+    related, and ``weight [b, N]``, where pairs of weight 0 are ignored. It gives ``[b, N]``: the weight, or 1 without
+    any, where a pair is chosen, else 0. One that is "row-separable" is asked a block of rows at a time.
+
+    Args:
+        name: how users name it.
+        facts: what it declares.
+        entry: family, paper, and what it was checked against.
+    """
+
+    def make(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        @functools.wraps(formula)
+        def mine(scores: Tensor, relation: Tensor, weight: Tensor | None = None, **settings: Any) -> Tensor:
+            pairs = ScoredPairs(measured(scores), *split_pairs(scores, relation, weight))
+            return kept_weight(scores, weight, formula(pairs, **settings))
+
+        common = [p for p in inspect.signature(mine, follow_wrapped=False).parameters.values() if p.name != "settings"]
+        settings = list(inspect.signature(formula).parameters.values())[1:]
+        miner = torch.no_grad()(by_rows(mine) if "row-separable" in facts else mine)
+        miner.__signature__ = inspect.Signature([*common, *settings], return_annotation=Tensor)  # type: ignore[attr-defined]
+        return register("miner", name, *facts, **entry)(miner)
+
+    return make
 
 
 def measured(scores: Tensor) -> Tensor:

@@ -10,7 +10,17 @@ from vicinal.blockwise import opaque_op
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between
 from vicinal.miners.sampled import Scale, squared_distance
-from vicinal.miners.selection import by_rows, highest, kept_dtype, kept_weight, lowest, measured, row_blocks, some
+from vicinal.miners.selection import (
+    ScoredPairs,
+    highest,
+    kept_dtype,
+    kept_weight,
+    lowest,
+    measured,
+    pair_miner,
+    row_blocks,
+    some,
+)
 from vicinal.ranks.pairs import check_relation, split_pairs
 
 Kind = Literal["hard", "semihard", "violating", "easy"]
@@ -19,8 +29,7 @@ Choice = Literal["hard", "semihard", "easy", "all"]
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
-@register(
-    "miner",
+@pair_miner(
     "hard",
     "permutation-invariant",
     "row-separable",
@@ -29,12 +38,8 @@ _PML = "numpy in float64; pytorch-metric-learning (stored values)"
     paper="arXiv:1703.07737",
     verified=_PML,
 )
-@torch.no_grad()
-@by_rows
 def hard(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
+    pairs: ScoredPairs,
     *,
     positive: Choice = "hard",
     negative: Choice = "hard",
@@ -47,14 +52,9 @@ def hard(
     tied with the chosen one are kept too, so the order of the columns does not matter.
 
     Args:
-        scores: ``[b, N]``, higher = more alike.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         positive: choice of the related pair.
         negative: choice of the unrelated pair.
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was chosen, else 0.
 
     Raises:
         ValueError: if both choices are "semihard", or "semihard" meets "all".
@@ -68,8 +68,7 @@ def hard(
         raise ValueError(
             f"negative: expected 'hard' or 'easy' beside one 'semihard', got {positive!r} and {negative!r}"
         )
-    related, unrelated = split_pairs(scores, relation, weight)
-    values = measured(scores)
+    values, related, unrelated = pairs
     both = some(related) & some(unrelated)
     if positive != "semihard":
         first = _extreme(values, related, positive, low=True)
@@ -80,7 +79,7 @@ def hard(
         second = _extreme(values, unrelated, negative, low=False)
         first = _extreme(values, related & (values > highest(values, second)), "hard", low=True)
     both = both & some(first) & some(second)
-    return kept_weight(scores, weight, (first | second) & both)
+    return (first | second) & both
 
 
 def _extreme(scores: Tensor, among: Tensor, choice: str, *, low: bool) -> Tensor:
@@ -92,8 +91,7 @@ def _extreme(scores: Tensor, among: Tensor, choice: str, *, low: bool) -> Tensor
     return among & (scores == highest(scores, among))
 
 
-@register(
-    "miner",
+@pair_miner(
     "semihard",
     "permutation-invariant",
     "row-separable",
@@ -102,27 +100,22 @@ def _extreme(scores: Tensor, among: Tensor, choice: str, *, low: bool) -> Tensor
     paper="arXiv:1503.03832",
     verified=_PML,
 )
-@torch.no_grad()
-@by_rows
-def semihard(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, margin: float = 0.2) -> Tensor:
+def semihard(pairs: ScoredPairs, *, margin: float = 0.2) -> Tensor:
     r"""Pairs of the triplets that are in the right order but within the margin: $0 < s_{ap} - s_{an} \le m$.
 
     The same as :func:`triplet_margin` with ``kind="semihard"``.
 
     Args:
-        scores: see there.
-        relation: see there.
-        weight: see there.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         margin: m >= 0, how far ahead a related pair should be, in units of score.
 
     >>> semihard(torch.tensor([[0.9, 0.4, 0.85, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
     tensor([[1., 0., 1., 0.]])
     """
-    return triplet_margin(scores, relation, weight, margin=margin, kind="semihard")
+    return _semihard(*pairs, check_between("margin", margin, 0, float("inf"), closed=True))
 
 
-@register(
-    "miner",
+@pair_miner(
     "triplet_margin",
     "permutation-invariant",
     "row-separable",
@@ -130,12 +123,8 @@ def semihard(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, 
     family="triplets",
     verified=_PML,
 )
-@torch.no_grad()
-@by_rows
 def triplet_margin(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
+    pairs: ScoredPairs,
     *,
     margin: float = 0.2,
     kind: Kind = "violating",
@@ -145,22 +134,16 @@ def triplet_margin(
     "violating": $g \le m$; "hard": $g \le 0$ (and $\le m$); "semihard": $0 < g \le m$; "easy": $g > m$.
 
     Args:
-        scores: ``[b, N]``, higher = more alike.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        pairs: ``scores``, ``relation`` and ``weight``; see :func:`vicinal.miners.selection.pair_miner`.
         margin: $m \ge 0$, in units of the scores.
         kind: which triplets.
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was chosen, else 0.
 
     >>> triplet_margin(torch.tensor([[0.9, 0.4, 0.6, 0.1]]), torch.tensor([[1, 1, 0, 0]]), kind="hard")
     tensor([[0., 1., 1., 0.]])
     """
     m = check_between("margin", margin, 0, float("inf"), closed=True)
     check_choice("kind", kind, get_args(Kind))
-    related, unrelated = split_pairs(scores, relation, weight)
-    s = measured(scores)
+    s, related, unrelated = pairs
     if kind == "easy":
         chosen = (related & (s - lowest(s, unrelated) > m)) | (unrelated & (highest(s, related) - s > m))
     elif kind == "semihard":
@@ -169,7 +152,7 @@ def triplet_margin(
         m = 0.0 if kind == "hard" else m
         chosen = (related & (s - highest(s, unrelated) <= m)) | (unrelated & (lowest(s, related) - s <= m))
         chosen = chosen & some(related) & some(unrelated)
-    return kept_weight(scores, weight, chosen)
+    return chosen
 
 
 @opaque_op("semihard", lambda scores, related, unrelated, margin: torch.empty_like(related))

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,14 @@ from torch import Tensor
 from vicinal.core.checks import check_integer
 
 Rows = NDArray[np.int64]
+
+
+class EpochOrder(TypedDict, total=False):
+    """What all samplers take by name: see :class:`BatchSampler`."""
+
+    seed: int
+    processes: int
+    process: int
 
 
 class BatchSampler(ABC):

@@ -1,12 +1,12 @@
 """Batches by class, by group and by stratum."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from vicinal.core import register
 from vicinal.core.checks import check_integer
-from vicinal.samplers.base import BatchSampler, Rows, as_labels, deal, joined, members, pieces
+from vicinal.samplers.base import BatchSampler, EpochOrder, Rows, as_labels, deal, joined, members, pieces
 
 
 @register(
@@ -24,9 +24,7 @@ class ClassBatches(BatchSampler):
         classes: classes in a batch, >= 2.
         per_class: rows of a class in a batch, >= 2.
         drop_last: leave out the last batches if they have fewer than ``classes`` classes.
-        seed: see :class:`vicinal.samplers.BatchSampler`.
-        processes: see there.
-        process: see there.
+        order: ``seed``, ``processes`` and ``process``, see :class:`vicinal.samplers.BatchSampler`.
 
     Raises:
         ValueError: if there are fewer classes than a batch needs.
@@ -43,11 +41,9 @@ class ClassBatches(BatchSampler):
         classes: int = 8,
         per_class: int = 4,
         drop_last: bool = True,
-        seed: int = 0,
-        processes: int = 1,
-        process: int = 0,
+        **order: Unpack[EpochOrder],
     ) -> None:
-        super().__init__(seed=seed, processes=processes, process=process)
+        super().__init__(**order)
         self.members = members(as_labels("labels", labels))
         self.classes = check_integer("classes", classes, 2)
         self.per_class = check_integer("per_class", per_class, 2)
@@ -79,9 +75,7 @@ class HierarchicalBatches(BatchSampler):
         parents_per_batch: super-classes in a batch.
         classes: classes of each of them in a batch, >= 2; fewer if the super-class has fewer.
         per_class: rows of a class in a batch, >= 2; see :class:`ClassBatches` for smaller classes.
-        seed: see :class:`vicinal.samplers.BatchSampler`.
-        processes: see there.
-        process: see there.
+        order: ``seed``, ``processes`` and ``process``, see :class:`vicinal.samplers.BatchSampler`.
 
     Raises:
         ValueError: if a class has rows of two super-classes, or there are fewer super-classes than a batch needs.
@@ -99,11 +93,9 @@ class HierarchicalBatches(BatchSampler):
         parents_per_batch: int = 1,
         classes: int = 8,
         per_class: int = 4,
-        seed: int = 0,
-        processes: int = 1,
-        process: int = 0,
+        **order: Unpack[EpochOrder],
     ) -> None:
-        super().__init__(seed=seed, processes=processes, process=process)
+        super().__init__(**order)
         kinds, above = as_labels("labels", labels), as_labels("parents", parents)
         if len(kinds) != len(above):
             raise ValueError(f"parents: expected {len(kinds)}, one for each row, got {len(above)}")
@@ -152,9 +144,7 @@ class GroupBatches(BatchSampler):
         batch_size: most rows of a batch, which holds ``batch_size // per_group`` groups.
         per_group: most rows of a group in a batch, from 1 to ``batch_size``.
         drop_last: leave out the last batches if they have fewer groups.
-        seed: see :class:`vicinal.samplers.BatchSampler`.
-        processes: see there.
-        process: see there.
+        order: ``seed``, ``processes`` and ``process``, see :class:`vicinal.samplers.BatchSampler`.
 
     >>> sampler = GroupBatches([7, 7, 8, 8], batch_size=2)
     >>> all({row // 2 for row in batch} == {0, 1} for batch in sampler)
@@ -168,11 +158,9 @@ class GroupBatches(BatchSampler):
         batch_size: int = 32,
         per_group: int = 1,
         drop_last: bool = False,
-        seed: int = 0,
-        processes: int = 1,
-        process: int = 0,
+        **order: Unpack[EpochOrder],
     ) -> None:
-        super().__init__(seed=seed, processes=processes, process=process)
+        super().__init__(**order)
         self.members = members(as_labels("groups", groups))
         self.batch_size = check_integer("batch_size", batch_size)
         self.per_group = check_integer("per_group", per_group)
@@ -205,9 +193,7 @@ class StratumBatches(BatchSampler):
         targets: target of each row, ``[n]``, finite.
         batch_size: most rows of a batch.
         strata: number of ranges, >= 2; at most ``batch_size`` is sensible.
-        seed: see :class:`vicinal.samplers.BatchSampler`.
-        processes: see there.
-        process: see there.
+        order: ``seed``, ``processes`` and ``process``, see :class:`vicinal.samplers.BatchSampler`.
 
     Raises:
         ValueError: for a target that is not finite, naming the row.
@@ -223,11 +209,9 @@ class StratumBatches(BatchSampler):
         *,
         batch_size: int = 32,
         strata: int = 8,
-        seed: int = 0,
-        processes: int = 1,
-        process: int = 0,
+        **order: Unpack[EpochOrder],
     ) -> None:
-        super().__init__(seed=seed, processes=processes, process=process)
+        super().__init__(**order)
         values = as_labels("targets", targets).astype(np.float64)
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):

@@ -1,14 +1,14 @@
 """Batches of rows that are close to each other, and anchors that are far apart."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.core import register
 from vicinal.core.checks import check_between, check_integer
-from vicinal.samplers.base import BatchSampler, Rows
+from vicinal.samplers.base import BatchSampler, EpochOrder, Rows
 
 _GAIN = 1e-4
 """2-means stop when the mean similarity to the means grows by less."""
@@ -110,9 +110,7 @@ class ClusterBatches(BatchSampler):
         batch_size: rows of a batch.
         size: most rows of a cluster, or a mapping from epochs to the size from then on (with epoch 0).
         drop_last: leave out the last batch if it is smaller.
-        seed: see :class:`vicinal.samplers.BatchSampler`.
-        processes: see there.
-        process: see there.
+        order: ``seed``, ``processes`` and ``process``, see :class:`vicinal.samplers.BatchSampler`.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.1, 0.9]])
     >>> sorted(sorted(batch) for batch in ClusterBatches(x, batch_size=2, size=2))
@@ -126,11 +124,9 @@ class ClusterBatches(BatchSampler):
         batch_size: int = 32,
         size: int | Mapping[int, int] = 8,
         drop_last: bool = False,
-        seed: int = 0,
-        processes: int = 1,
-        process: int = 0,
+        **order: Unpack[EpochOrder],
     ) -> None:
-        super().__init__(seed=seed, processes=processes, process=process)
+        super().__init__(**order)
         self.batch_size = check_integer("batch_size", batch_size)
         self.sizes = dict(size) if isinstance(size, Mapping) else {0: size}
         if 0 not in self.sizes:

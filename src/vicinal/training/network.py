@@ -1,6 +1,6 @@
 """The network: columns to embeddings to a prediction from neighbors."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import query_rows, row_slices
 from vicinal.encoders.base import to_device
+from vicinal.heads.admissible import IdentityArguments, of_queries_in
 from vicinal.heads.kinds import has_members, weighs_locally
 from vicinal.training.rows import RowInputs
 
@@ -88,33 +89,15 @@ class NeighborNetwork(nn.Module):
         queries: Tensor,
         bank: Tensor,
         labels: Tensor,
-        *,
-        query_ids: Tensor | None = None,
-        bank_ids: Tensor | None = None,
-        query_groups: Tensor | None = None,
-        bank_groups: Tensor | None = None,
-        bank_weight: Tensor | None = None,
+        **identity: Unpack[IdentityArguments],
     ) -> Tensor:
         """Predictions of the head for many queries, block by block: see :meth:`vicinal.heads.NONA.forward`."""
         streamed = getattr(self.head, "can_stream", False)  # then memory does not grow with the bank
-        streamed &= bank_weight is None or weighs_locally(self.head)
+        streamed &= identity.get("bank_weight") is None or weighs_locally(self.head)
         sizes = policy()
         step = sizes.batch_queries if streamed else query_rows(sizes.memory_entries, len(bank))
         if streamed and has_members(self.head):
             step = self.head.queries_at_once(len(bank))
-        blocks = []
-        weighed = {} if bank_weight is None else {"bank_weight": bank_weight}
-        for part in row_slices(len(queries), step):
-            blocks.append(
-                self.head(
-                    queries[part],
-                    bank,
-                    labels,
-                    query_ids=None if query_ids is None else query_ids[part],
-                    bank_ids=None if query_ids is None else bank_ids,
-                    query_groups=None if query_groups is None else query_groups[part],
-                    bank_groups=None if query_groups is None else bank_groups,
-                    **weighed,
-                )
-            )
+        parts = row_slices(len(queries), step)
+        blocks = [self.head(queries[part], bank, labels, **of_queries_in(part, identity)) for part in parts]
         return torch.cat(blocks)
