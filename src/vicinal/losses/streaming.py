@@ -12,7 +12,7 @@ from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
 from vicinal.similarity import Cosine, Dot
 from vicinal.similarity.products import l2_normalize
 
-UNCUT = 64
+UNCUT = 16
 """So many times larger than a block may scores be that are not cut, as each block has to be computed twice."""
 
 
