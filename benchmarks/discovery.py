@@ -1,7 +1,6 @@
 """Rows of classes that a model does not know: how many are noticed, how well they are grouped, and learned by name.
 
-    python benchmarks/discovery.py --out benchmarks/results/discovery.csv                    # digits of scikit-learn
-    python benchmarks/discovery.py --signs sign_digits.parquet --out benchmarks/results/discovery.csv
+    python benchmarks/discovery.py --data ../shared/data    # digits of scikit-learn, and signs
 
 Three classes of ten are left out of the fit, others for each seed; the table that is looked at has all their rows and
 a third of the known rows. Accuracy is Hungarian, over the new rows that were noticed: of the groups of
@@ -9,14 +8,14 @@ a third of the known rows. Accuracy is Hungarian, over the new rows that were no
 each group gets the name that most of its rows have, and new rows that were not noticed are predicted.
 """
 
-import argparse
 import tempfile
-import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from resumable import RESULTS, Lines, asked
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 
@@ -88,22 +87,13 @@ def one(name, frame, truth, seed, cache):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--signs", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    data = {"digits": digits()} | ({} if options.signs is None else {"signs": signs(options.signs)})
+    given = asked(__doc__, data=Path("../shared/data"), out=RESULTS / "discovery.csv", seeds=5)
+    lines = Lines(given.out, "data", "seed")
+    data = {"digits": digits(), "signs": signs(given.data / "images" / "sign_digits.parquet")}
     with tempfile.TemporaryDirectory() as cache:
-        rows = []
-        for name, (frame, truth) in data.items():
-            for seed in range(options.seeds):
-                rows.append(one(name, frame, truth, seed, cache))
-                print(rows[-1], flush=True)
-                pd.DataFrame(rows).to_csv(options.out, index=False)
-    print(pd.DataFrame(rows).groupby("data").mean(numeric_only=True).round(3).T.to_string())
+        for name, seed in product(data, range(given.seeds)):
+            if (name, seed) not in lines:
+                lines.add([one(name, *data[name], seed, cache)])
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ Texts with a rating (three domains): the teacher reads them by a pretrained enco
     python benchmarks/distillation.py --data ../shared/data
 """
 
-import argparse
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
+from resumable import RESULTS, Lines, asked
 
 from vicinal.workflows import TableJob, distill_table, fit_table
 
@@ -49,17 +49,11 @@ def runs(domain: str, data: Path, seed: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/distillation.csv"))
-    parser.add_argument("--seeds", type=int, default=2)
-    options = parser.parse_args()
-    done = pd.read_csv(options.out) if options.out.is_file() else pd.DataFrame(columns=["set", "seed"])
-    for seed, domain in product(range(options.seeds), ("tweets", "amazon", "nyt")):
-        if not ((done["set"] == domain) & (done["seed"] == seed)).any():
-            lines = pd.DataFrame(runs(domain, options.data, seed))
-            done = pd.concat([done, lines], ignore_index=True) if len(done) else lines
-            done.to_csv(options.out, index=False)
+    given = asked(__doc__, data=Path("../shared/data"), out=RESULTS / "distillation.csv", seeds=2)
+    lines = Lines(given.out, "set", "seed")
+    for seed, domain in product(range(given.seeds), ("tweets", "amazon", "nyt")):
+        if (domain, seed) not in lines:
+            lines.add(runs(domain, given.data, seed))
 
 
 if __name__ == "__main__":

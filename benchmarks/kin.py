@@ -9,13 +9,11 @@ that of the file or folder that a prediction needs. A stopped run resumes.
     python benchmarks/kin.py --data FOLDER --out benchmarks/results/kin.csv --splits 2   # FOLDER as for tables.py
 """
 
-import argparse
 import contextlib
 import logging
 import pickle
 import tempfile
 import time
-import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from resumable import RESULTS, Lines, asked
 from tables import SETS, columns_of, read
 from torch import Tensor, nn
 
@@ -161,23 +160,12 @@ def measure(name: str, split: int, method: str, data: Path | None) -> dict[str, 
 
 def main() -> None:
     """Measure what is not in the CSV yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder below which the files are")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/kin.csv"))
-    parser.add_argument("--sets", nargs="*", default=list(TABLES), choices=SETS)
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--splits", type=int, default=2)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    done = set()
-    if options.out.exists():
-        done = {tuple(key) for key in pd.read_csv(options.out)[["set", "split", "method"]].itertuples(index=False)}
-    for split, name, method in product(range(options.splits), options.sets, options.methods):
-        if (name, split, method) not in done:
-            line = pd.DataFrame([measure(name, split, method, options.data)])
-            line.to_csv(options.out, mode="a", header=not options.out.exists(), index=False)
-            print(line.to_string(header=False, index=False), flush=True)
+    options = {"sets": list(TABLES), "methods": list(METHODS), "splits": 2}
+    given = asked(__doc__, data=Path(), out=RESULTS / "kin.csv", **options)
+    lines = Lines(given.out, "set", "split", "method")
+    for split, name, method in product(range(given.splits), given.sets, given.methods):
+        if (name, split, method) not in lines:
+            lines.add([measure(name, split, method, given.data)])
 
 
 if __name__ == "__main__":

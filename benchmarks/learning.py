@@ -9,12 +9,10 @@ there are not run again.
     python benchmarks/learning.py --data ../shared/data --cache runs/learning
 """
 
-import argparse
 import copy
 import io
 import re
 import time
-import warnings
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -23,6 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
+from resumable import RESULTS, Lines, asked
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -164,22 +163,13 @@ def rows_of(name: str, data: Path, cache: Path, seed: int) -> Iterator[dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--cache", type=Path, default=Path("runs/learning"))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/learning.csv"))
-    parser.add_argument("--seeds", type=int, default=3)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    done = set()
-    if given.out.exists():
-        done = set(pd.read_csv(given.out)[["set", "seed"]].itertuples(index=False, name=None))
+    given = asked(
+        __doc__, data=Path("../shared/data"), cache=Path("runs/learning"), out=RESULTS / "learning.csv", seeds=3
+    )
+    lines = Lines(given.out, "set", "seed")
     for seed, name in product(range(given.seeds), SETS):
-        if (name, seed) not in done:
-            lines = pd.DataFrame(rows_of(name, given.data, given.cache, seed))
-            lines.to_csv(given.out, mode="a", header=not given.out.exists(), index=False)
-            print(lines.to_string(header=False, index=False), flush=True)
+        if (name, seed) not in lines:
+            lines.add(rows_of(name, given.data, given.cache, seed))
 
 
 if __name__ == "__main__":

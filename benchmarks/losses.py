@@ -7,7 +7,6 @@ as much as that is a matter of pace. Lines that are in the file are not run agai
     python benchmarks/losses.py --data ../shared/data --out benchmarks/results/losses.csv
 """
 
-import argparse
 import copy
 import math
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from resumable import RESULTS, Lines, asked
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import nn
@@ -249,9 +249,9 @@ CASES = [
 ]
 
 
-def run(case, data, out, seed, done):
+def run(case, data, seed, lines):
     """Lines of a seed, each method with the setting of its lowest validation error."""
-    missing = [method for method in case.methods if (case.name, seed, method) not in done]
+    missing = [method for method in case.methods if (case.name, seed, method) not in lines]
     rows = case.prepare(data, seed) if missing else None
     for method in missing:
         pace = 5.0 if method == FASTER else 1.0
@@ -259,23 +259,14 @@ def run(case, data, out, seed, done):
         valid, measures, settings = min(tried, key=lambda one: one[0])
         text = " ".join(f"{name}={value}" for name, value in settings.items())
         line = {"case": case.name, "seed": seed, "method": method, "settings": text, "valid": f"{valid:.5g}"}
-        lines = [{**line, "measure": name, "value": f"{value:.5g}"} for name, value in measures.items()]
-        pd.DataFrame(lines).to_csv(out, mode="a", header=not out.exists(), index=False)
-        print(case.name, seed, method, text, measures, flush=True)
+        lines.add({**line, "measure": name, "value": f"{value:.5g}"} for name, value in measures.items())
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/losses.csv"))
-    parser.add_argument("--seeds", type=int, default=5)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    done = set()
-    if options.out.exists():
-        done = set(pd.read_csv(options.out)[["case", "seed", "method"]].itertuples(index=False, name=None))
-    for seed, case in product(range(options.seeds), CASES):
-        run(case, options.data, options.out, seed, done)
+    given = asked(__doc__, data=Path("../shared/data"), out=RESULTS / "losses.csv", seeds=5)
+    lines = Lines(given.out, "case", "seed", "method")
+    for seed, case in product(range(given.seeds), CASES):
+        run(case, given.data, seed, lines)
 
 
 if __name__ == "__main__":

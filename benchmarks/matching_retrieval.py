@@ -8,7 +8,6 @@ them beside the project. Nothing is learned or tuned on the judgements. docs/res
     python benchmarks/matching_retrieval.py --data DATA/retrieval --cache runs/matching-rows
 """
 
-import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from resumable import asked
 
 from vicinal.estimators import RowMatcher
 from vicinal.metrics import ndcg
@@ -124,8 +124,5 @@ def run(data: Path, cache: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"))
-    arguments = parser.parse_args()
+    arguments = asked(__doc__, data=Path, cache=Path("runs/matching-rows"))
     run(arguments.data, arguments.cache)

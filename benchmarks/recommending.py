@@ -10,15 +10,16 @@ chosen by vicinal on a tenth of the others. New: a tenth of the items is hidden 
 among them are ranked by recall@20. Users: a tenth is hidden, and their clicks are ranked among all items.
 """
 
-import argparse
 import io
 import time
 import zipfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from resumable import RESULTS, Lines, asked
 from scipy import sparse
 from sklearn.linear_model import Ridge
 
@@ -135,32 +136,17 @@ def new_users(clicks, items, users, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="wheel of recbole 1.2.1")
-    parser.add_argument("--citeulike", type=Path, help="folder of its two files")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--implicit", action="store_true", help="the package can be imported; it is no dependency")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/recommending.csv"))
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    sets = {"MovieLens-100k": films(options.data)}
-    sets |= {"CiteULike-t": articles(options.citeulike)} if options.citeulike else {}
-    results = []
-    for data, (clicks, items, users) in sets.items():
-        for seed in range(options.seeds):
-            runs = [known(clicks, seed, implicit=options.implicit), new_items(clicks, items, seed)]
-            runs += [] if users is None else [new_users(clicks, items, users, seed)]
-            for what, method, value, seconds in (line for run in runs for line in run):
-                results.append(
-                    {"data": data, "what": what, "method": method, "seed": seed, "recall": value, "seconds": seconds}
-                )
-                print(results[-1], flush=True)
-            pd.DataFrame(results).to_csv(options.out, index=False)
-    print(
-        pd.DataFrame(results)
-        .groupby(["data", "what", "method"], sort=False)[["recall", "seconds"]]
-        .agg(["mean", "std"])
-    )
+    options = {"citeulike": "", "seeds": 3, "implicit": False}
+    given = asked(__doc__, data=Path, out=RESULTS / "recommending.csv", **options)
+    lines = Lines(given.out, "data", "seed")
+    sets = {"MovieLens-100k": films(given.data)}
+    sets |= {"CiteULike-t": articles(Path(given.citeulike))} if given.citeulike else {}
+    for (data, (clicks, items, users)), seed in product(sets.items(), range(given.seeds)):
+        if (data, seed) not in lines:
+            found = [*known(clicks, seed, implicit=given.implicit), *new_items(clicks, items, seed)]
+            found += [] if users is None else new_users(clicks, items, users, seed)
+            known_ = {"data": data, "seed": seed}
+            lines.add(known_ | dict(zip(("what", "method", "recall", "seconds"), line, strict=True)) for line in found)
 
 
 if __name__ == "__main__":

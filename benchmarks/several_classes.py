@@ -12,13 +12,13 @@
 ``vicinal compare`` does the rest, on three splits; the figures go to benchmarks/results/several-classes.csv.
 """
 
-import argparse
 import io
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from resumable import asked
 from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
@@ -62,12 +62,7 @@ def movies(path):
 
 def main():
     """Compare on both, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with retrieval/")
-    parser.add_argument("--movielens", type=Path, required=True, help="wheel of recbole")
-    parser.add_argument("--out", type=Path, default=Path("runs/several-classes"))
-    parser.add_argument("--splits", type=int, default=3)
-    given = parser.parse_args()
+    given = asked(__doc__, data=Path, movielens=Path, out=Path("runs/several-classes"), splits=3)
     given.out.mkdir(parents=True, exist_ok=True)
     parts = []
     for name, table in (("movies", movies(given.movielens)), ("tags", tags(given.data))):

@@ -17,7 +17,6 @@ whose prediction is nearer to the true label. The parts:
     python benchmarks/suspects.py --part tables --data FILES
 """
 
-import argparse
 import sys
 import tempfile
 import warnings
@@ -27,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from resumable import RESULTS, Lines, asked
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -41,7 +41,6 @@ from vicinal.data import make_splits
 from vicinal.evaluation import left_out_predictions
 from vicinal.workflows import Explorer
 
-RESULTS = Path(__file__).parent / "results" / "suspects.csv"
 SHARE, LOOKED = 0.05, 50
 VECTORS = {"tweets": 1, "stsb": 1, "amazon": 1, "books": 1, "houses+table": 2, "blood": 4}
 PARTS = {"vectors": VECTORS, "tables": dict.fromkeys(tables.SETS, 1)}
@@ -177,26 +176,13 @@ def runs(case: Case, seed: int) -> Iterator[dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=[*PARTS], default="vectors")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the sets, or of the files of the tables")
-    parser.add_argument("--cache", type=Path, default=Path("runs/suspects"))
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--only", nargs="+", help="some sets of the part")
-    given = parser.parse_args()
-    done = pd.read_csv(given.out) if given.out.is_file() else pd.DataFrame(columns=["part", "set", "seed"])
-    for name in given.only or PARTS[given.part]:
-        for seed in range(PARTS[given.part][name]):
-            if ((done["part"] == given.part) & (done["set"] == name) & (done["seed"] == seed)).any():
-                continue
-            case = case_of(name, given.part, seed, given.data, given.cache)
-            lines = pd.DataFrame(runs(case, seed))
-            for place, (key, value) in enumerate({"part": given.part, "set": name, "seed": seed}.items()):
-                lines.insert(place, key, value)
-            done = pd.concat([done, lines], ignore_index=True) if len(done) else lines
-            done.round(4).to_csv(given.out, index=False)
-            print(lines.round(3).to_string(), flush=True)
-    print(done.groupby(["part", "set", "method"]).mean(numeric_only=True).round(3))
+    given = asked(__doc__, part=[*PARTS], data=Path, cache=Path("runs/suspects"), out=RESULTS / "suspects.csv")
+    lines = Lines(given.out, "part", "set", "seed")
+    for part, name in [(one, name) for one in given.part for name in PARTS[one]]:
+        for seed in range(PARTS[part][name]):
+            if (part, name, seed) not in lines:
+                case = case_of(name, part, seed, given.data, given.cache)
+                lines.add({"part": part, "set": name, "seed": seed} | line for line in runs(case, seed))
 
 
 if __name__ == "__main__":

@@ -84,8 +84,17 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
                 assert run(shlex.split(line)[1:]) == 0, line  # a later block reads what it writes
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name == "tutorials"], ids=lambda p: p.name)
+QUICK = ("match.md", "own-loop.md", "wrong-labels.md")
+"""Tutorials that run in seconds, with every change; ``notebook.md`` has a test of its own."""
+
+TUTORIALS = [p for p in PAGES if p.parent.name == "tutorials"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=() if p.name in QUICK else pytest.mark.slow) for p in TUTORIALS],
+    ids=lambda p: p.name,
+)
 def test_tutorials_run_as_they_stand(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names, ran = {"__name__": page.stem}, 0
@@ -96,6 +105,28 @@ def test_tutorials_run_as_they_stand(page, tmp_path, monkeypatch, capsys):
             assert run(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
             ran += 1
     assert ran >= (page.name not in ("own-loop.md", "notebook.md"))
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.name)
+def test_a_tutorial_is_a_notebook_with_its_cells_in_order_and_what_they_print(page):
+    pytest.importorskip("mkdocs")
+    from notebooks import notebook
+
+    text = page.read_text(encoding="utf-8")
+    cells = notebook(text)["cells"]
+    sources = [cell["source"] + "\n" for cell in cells if cell["cell_type"] == "code"]
+    code = [
+        block.replace("vicinal ", "!vicinal ") if found == "sh" else block
+        for found, block in runnable(page)
+        if found in ("python", "sh")
+    ]
+    assert sources == code
+    printed = [out["text"] for cell in cells for out in cell.get("outputs", ())]
+    assert printed == [block for found, block in runnable(page) if found == "text"]
+    prose = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
+    assert prose.startswith("# ")
+    assert "```python" not in prose
+    assert "](../" not in prose.replace("](../images", "")
 
 
 def test_the_notebook_runs_and_shows_the_cells_of_the_query(tmp_path, monkeypatch):

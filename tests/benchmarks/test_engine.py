@@ -18,7 +18,7 @@ def engine(monkeypatch):
     import engine
 
     yield engine
-    for name in ("engine", "tables"):
+    for name in ("engine", "resumable", "tables"):
         sys.modules.pop(name, None)
 
 
@@ -40,7 +40,8 @@ def test_ten_first_of_signed_weights(engine):
 
 def test_a_stopped_run_resumes(engine, tmp_path, monkeypatch):
     out = tmp_path / "engine.csv"
-    engine.keep(lines(("plain", "diabetes", "all", 0, "lightgbm", 1.0)).to_dict("records"), out)
+    first = lines(("plain", "diabetes", "all", 0, "lightgbm", 1.0)).reindex(columns=engine.FIELDS)
+    engine.Lines(out, *engine.KEY).add(first)
 
     class Here:
         """A process that says what it was asked."""
@@ -60,7 +61,7 @@ def test_a_stopped_run_resumes(engine, tmp_path, monkeypatch):
 
     monkeypatch.setattr(engine, "ProcessPoolExecutor", Here)
     monkeypatch.setattr(engine.os, "environ", dict(engine.os.environ))
-    words = ["engine.py", "--out", str(out), "--only", "diabetes", "--methods", "lightgbm,catboost", "--splits", "2"]
+    words = ["engine.py", "--out", str(out), "--only", "diabetes", "--methods", "lightgbm", "catboost", "--splits", "2"]
     for _ in range(2):  # the second time nothing is left
         monkeypatch.setattr(sys, "argv", words)
         assert engine.main() == 0

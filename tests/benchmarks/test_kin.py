@@ -19,7 +19,8 @@ def kin():
         yield runpy.run_path(str(FOLDER / "kin.py"))
     finally:
         sys.path.remove(str(FOLDER))
-        sys.modules.pop("tables", None)
+        for name in ("resumable", "tables"):
+            sys.modules.pop(name, None)
 
 
 def test_modern_nca_learns_which_columns_count(kin):

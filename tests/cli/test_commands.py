@@ -14,6 +14,7 @@ import pytest
 from references.tables import table
 from vicinal.cli import run
 from vicinal.cli.output import out as output
+from vicinal.cli.output import print_rows
 from vicinal.data import cars_table
 from vicinal.estimators import load_model
 
@@ -304,3 +305,20 @@ def test_control_c_ends_with_a_sentence_and_keeps_the_run(houses, tmp_path):
     assert b"Traceback" not in err
     assert not out.exists()
     assert list((tmp_path / ".m.fit").rglob("last.ckpt"))
+
+
+def test_a_table_of_long_names_wraps_them_and_cuts_no_number(capsys, monkeypatch):
+    monkeypatch.setattr(output, "_width", 40)
+    print_rows(
+        "", ["id", "label", "expected"], [["oldsmobile cutlass ciera (diesel) 1982", "38.25", "24.09"]], names=True
+    )
+    said = capsys.readouterr().out
+    assert "38.25" in said
+    assert "24.09" in said
+    assert "expected" in said
+
+
+def test_a_file_in_the_place_of_a_text_is_told_how_to_be_searched_for(model, houses, capsys):
+    new = str(houses / "new.csv")
+    assert run(["search", str(model), new, "-q"]) == 2
+    assert f"got the file {new}; for its rows say --file {new}" in capsys.readouterr().err

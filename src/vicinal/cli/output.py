@@ -48,11 +48,13 @@ def print_rows(
     """Print a table on ``console``.
 
     With ``numbers``, all columns except the first are flush right and never wrapped; with ``names``, the first is not
-    wrapped. Columns after the first ``least`` are left out, from the last, where they would squeeze the others.
+    wrapped unless numbers would be cut. Columns after the first ``least`` are left out, from the last, where they would
+    squeeze the others.
     """
     widths = [max(map(cell_len, cells)) + 2 for cells in zip(headings, *rows, strict=True)]
     while len(headings) > (len(headings) if least is None else least) and sum(widths[: len(headings)]) > console.width:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
+    names = names and not (numbers and sum(widths[: len(headings)]) > console.width)
     table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         right = numbers and place > 0

@@ -1,6 +1,7 @@
 """``vicinal search``: the bank rows most similar to a text or a row."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,6 +76,8 @@ def search(
         raise ValueError(
             f"query: expected one of TEXT, --id, --row, --file and --interactive, got {' and '.join(chosen) or 'none'}"
         )
+    if query is not None and Path(query).is_file():
+        raise ValueError(f"query: expected a text, got the file {query}; for its rows say --file {query}")
     check_integer("-k", k)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
     source = None if file is None else table_source("--file", file, options["database"])
