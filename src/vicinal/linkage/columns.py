@@ -1,11 +1,13 @@
 """The columns that two tables share, as codes of their distinct cells: each is cleaned and compared once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+
+from vicinal.linkage.cell_forms import CellForm, cell_form, compared_cell
 
 Ids = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -31,15 +33,17 @@ class CodedColumn:
     Attributes:
         name: of the column.
         kind: "code" (dates, postal codes, years, model numbers), "number", "name" (a few words) or "text" (many).
-        values: its distinct cells in their normal form.
+        values: its distinct cells as they are compared.
         sides: the code of each left and of each right row, int32 ``[nL]`` and ``[nR]``, -1 where the cell is empty; of
             one table the same array twice.
+        form: in which cells are compared.
     """
 
     name: str
     kind: Kind
     values: list[str]
     sides: tuple[Ids, Ids]
+    form: CellForm = field(default="plain", kw_only=True)
 
     @classmethod
     def of(
@@ -87,10 +91,14 @@ class CodedColumn:
         every = pd.Series(texts, dtype=object)
         places, values = pd.factorize(every.mask(every.isin(gaps | {""})))
         of = np.append(places, -1).astype(np.int32)  # of an empty cell, -1, the one at the end
-        coded = [of[codes] for codes in sides]
         known = [str(value) for value in values]
-        kind = kind or _kind(known, np.concatenate(coded), numbers=numbers)
-        return cls(name, kind, known, (coded[0], coded[-1]))
+        kind = kind or _kind(known, np.concatenate([of[codes] for codes in sides]), numbers=numbers)
+        form = cell_form(kind, known[:_JUDGED])
+        compared = pd.Series([compared_cell(value, form) for value in known], dtype=object)
+        places, values = pd.factorize(compared.mask(compared == ""))
+        of = np.append(places, -1).astype(np.int32)[of]
+        coded = [of[codes] for codes in sides]
+        return cls(name, kind, [*map(str, values)], (coded[0], coded[-1]), form=form)
 
     @property
     def is_exact(self) -> bool:
