@@ -1,4 +1,4 @@
-"""Which columns of two tables hold the same, though their names differ, and one column that the other table has as two."""
+"""Which columns of two tables hold the same, though their names differ, or though one table has two for one."""
 
 import itertools
 import re
@@ -43,18 +43,18 @@ _MEANINGS = [
     number no nr num numero nummer id code
     date datum fecha data type typ tipo
     first firstname fname forename given givenname vorname rufname prenom nombre nombres nome voornaam imie
-    last lastname lname surname family familyname nachname familienname nom apellido apellidos cognome sobrenome achternaam
-    company companyname firm firma unternehmen business organization organisation entreprise societe empresa azienda ditta
+    last lastname lname surname family familyname nachname familienname nom apellido apellidos cognome sobrenome
+    company companyname firm firma unternehmen business organization organisation entreprise societe empresa azienda
     customer kunde client cliente klant
     supplier vendor lieferant fournisseur proveedor fornitore
-    birth born birthdate birthday dob geburtsdatum geburtstag geboren naissance nacimiento nascita nascimento geboortedatum
+    birth born birthdate birthday dob geburtsdatum geburtstag geboren naissance nacimiento nascita nascimento
     year yr jahr annee ano anno jaar rok released erscheinungsjahr
-    phone telephone tel telefon telefonnummer telefono telefone mobile mobil handy cell movil cellulare celular rufnummer
+    phone telephone tel telefon telefonnummer telefono telefone mobile mobil handy cell movil cellulare rufnummer
     email mail courriel correo
     street strasse str rue calle via rua straat ulica address addr adresse anschrift direccion indirizzo endereco adres
     housenumber houseno hausnummer hausnr huisnummer numero number no nr
     zip zipcode plz postleitzahl postcode postal postalcode codepostal cp codigopostal cap cep
-    city town ort stadt wohnort ville commune municipality ciudad localidad poblacion municipio citta comune cidade miasto
+    city town ort stadt wohnort ville commune municipality ciudad localidad poblacion municipio citta comune cidade
     state province bundesland region provincia estado regione county kanton
     country countrycode land pays pais paese kraj
     gender sex geschlecht sexe sexo sesso

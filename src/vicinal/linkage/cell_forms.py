@@ -15,7 +15,7 @@ _LONG = 6
 """Letters and digits of the median key from which on marks between them say nothing."""
 
 _TELEPHONE, _LAST = 8, 9
-"""Digits of a telephone number, at least, and how many of the last ones tell it, whatever code of a country is before."""
+"""Digits of a telephone number, at least, and how many of the last ones count: codes of countries come before."""
 
 _MOST, _SOME = 0.9, 0.05
 """Shares of cells: that are nothing but a long number, and that begin as telephone numbers do, at least."""
@@ -27,24 +27,29 @@ _MARKS = re.compile(r"[\s/()\-\u2010-\u2015]+")
 _INITIALS = re.compile(r"(?<=\b\w)\.\s?(?=\w\b)")
 _WORD = re.compile(r"[\w&+]+")
 
-_SHORT = frozenset(
-    "gmbh mbh ag kg kgaa ohg gbr ug ek ev eg se sarl sa sas sasu eurl sci snc sl slu slne spa srl srls sapa ltd limited "
-    "llc llp plc inc incorporated corp corporation company bv nv ab asa oy oyj aps sro spzoo kft pty lda ltda".split()
+_SHORT, _LONG_FORMS = (
+    frozenset(words.split())
+    for words in (
+        """
+        gmbh mbh ag kg kgaa ohg gbr ug ek ev eg se sarl sa sas sasu eurl sci snc sl slu slne spa srl srls sapa ltd
+        limited llc llp plc inc incorporated corp corporation company bv nv ab asa oy oyj aps sro spzoo kft pty lda
+        """,
+        """
+        gesellschaft mit beschrankter haftung aktiengesellschaft kommanditgesellschaft offene handelsgesellschaft und &
+        co societe anonyme a responsabilite limitee par actions simplifiee sociedad limitada anonima societa per azioni
+        responsabilita limitata in nome collettivo cia et
+        """,
+    )
 )
-_LONG_FORMS = frozenset(
-    "gesellschaft mit beschrankter haftung aktiengesellschaft kommanditgesellschaft offene handelsgesellschaft und & co "
-    "societe anonyme a responsabilite limitee par actions simplifiee sociedad limitada anonima societa per azioni "
-    "responsabilita limitata in nome collettivo cia et".split()
-)
-"""Words of legal forms, with those between them."""
+"""Legal forms of companies, short, and the words of long ones, with those between them."""
 
 
 def cell_form(kind: str, values: Sequence[str]) -> CellForm:
-    """The form of a column of a kind, by its distinct cells.
+    """The form of a column of a kind, by its distinct cells in their normal form.
 
     >>> cell_form("code", ["+49 170 1234567", "0170/1234567", "0170 7654321"])
     'telephone'
-    >>> cell_form("name", ["Müller Bau GmbH", "Sauer KG", "Rossi S.r.l.", "Ulm"])
+    >>> cell_form("name", ["müller bau gmbh", "sauer kg", "rossi s.r.l.", "ulm"])
     'company'
     """
     if kind == "code":

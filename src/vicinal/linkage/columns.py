@@ -1,7 +1,9 @@
 """The columns that two tables share, as codes of their distinct cells: each is cleaned and compared once."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +14,8 @@ from vicinal.linkage.cell_forms import CellForm, cell_form, compared_cell
 Ids = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Kind = Literal["number", "code", "name", "text"]
+
+_WORD = re.compile(r"\w+")
 
 _CODES = 0.9
 """Share of the cells of a column that have a digit in each word, from which on it is one of codes."""
@@ -104,6 +108,16 @@ class CodedColumn:
     def is_exact(self) -> bool:
         """Whether its cells are codes or whole numbers: the same, or different."""
         return self.kind == "code" or (self.kind == "number" and all(float(each).is_integer() for each in self.values))
+
+    @cached_property
+    def ordered(self) -> Ids:
+        """Its values with their words in the order of the alphabet, without marks, ``[v]``."""
+        return np.array([" ".join(sorted(_WORD.findall(value))) for value in self.values], dtype=object)
+
+    @cached_property
+    def has_order(self) -> Ids:
+        """Which values are others in that order, ``[v]``."""
+        return np.asarray(self.ordered != np.array(self.values, dtype=object), dtype=bool)
 
     def frequency(self) -> Floats:
         """Share of the filled cells of all rows that have each value, ``[v]``."""

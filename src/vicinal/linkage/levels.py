@@ -1,6 +1,5 @@
 """Comparison levels: how alike the cells of a pair are, in a few steps for each kind of column."""
 
-import re
 from typing import Literal
 
 import numpy as np
@@ -15,8 +14,6 @@ Cosine = Literal["text", "digits", "vectors"]
 
 EMPTY = 0
 """Level of a pair of which a cell is empty: it says nothing."""
-
-_WORD = re.compile(r"\w+")
 
 _JARO_WINKLER = (0.8, 0.88, 0.94)
 _RELATIVE = (0.02, 0.1, 0.3)
@@ -46,8 +43,8 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
     """The level of each pair in a column, int8 ``[n]``; see :data:`LEVELS`.
 
     Codes by optimal string alignment, where two letters that change places are one edit; names by the similarity of
-    Jaro and Winkler, in the order of their words or of the alphabet, whichever is higher; numbers by their difference over the larger one; texts by ``cosines``. Each pair of distinct
-    values is compared once.
+    Jaro and Winkler, with their words as they are or in the order of the alphabet, whichever is higher; numbers by
+    their difference over the larger one; texts by ``cosines``. Each pair of distinct values is compared once.
 
     Args:
         column: of both tables.
@@ -105,9 +102,8 @@ def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
     least = _JARO_WINKLER[0] - 0.01
     alike = cpdist(*words, scorer=JaroWinkler.similarity, score_cutoff=least, dtype=np.float64, workers=workers)
     other = np.flatnonzero(alike < _JARO_WINKLER[-1])
-    sorted_texts = np.array([" ".join(sorted(_WORD.findall(value))) for value in column.values], dtype=object)
-    other = other[((sorted_texts != texts)[one[other]]) | ((sorted_texts != texts)[two[other]])]
-    words = sorted_texts[one[other]], sorted_texts[two[other]]
+    other = other[column.has_order[one[other]] | column.has_order[two[other]]]
+    words = column.ordered[one[other]], column.ordered[two[other]]
     again = cpdist(*words, scorer=JaroWinkler.similarity, score_cutoff=least, dtype=np.float64, workers=workers)
     alike[other] = np.maximum(alike[other], again)
     return np.asarray(1 + np.searchsorted(_JARO_WINKLER, alike, side="right"), dtype=np.int8)

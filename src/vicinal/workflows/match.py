@@ -206,7 +206,9 @@ def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[
     if is_numbered:
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
     same = same_columns(table.frame, frame.drop(columns=name, errors="ignore"))
-    frame = with_same_columns(table.frame.head(0), frame, {one: other for one, other in same.items() if len(one) == 1})[1]
+    frame = with_same_columns(table.frame.head(0), frame, {one: other for one, other in same.items() if len(one) == 1})[
+        1
+    ]
     lost = [column for column in matcher.tables_.features.columns if column not in frame.columns]
     if lost:
         raise ValueError(
