@@ -54,7 +54,7 @@ _MEANINGS = [
     street strasse str rue calle via rua straat ulica address addr adresse anschrift direccion indirizzo endereco adres
     housenumber houseno hausnummer hausnr huisnummer numero number no nr
     zip zipcode plz postleitzahl postcode postal postalcode codepostal cp codigopostal cap cep
-    city town ort stadt wohnort ville commune municipality ciudad localidad poblacion municipio citta comune cidade
+    city town location ort stadt wohnort ville commune municipality ciudad localidad poblacion municipio citta comune
     state province bundesland region provincia estado regione county kanton
     country countrycode land pays pais paese kraj
     gender sex geschlecht sexe sexo sesso
@@ -111,7 +111,7 @@ def same_columns(left: pd.DataFrame, right: pd.DataFrame) -> dict[tuple[str, ...
     """The columns of the left table that those of the right one are, which have another name; one may be two.
 
     Columns of one name are left as they are. Of the others those are paired first whose names differ in case and marks
-    alone, and then those that together have most words in common, and names of one meaning in one of eight languages.
+    alone, and then those that together have most words in common, and names of one meaning in several languages.
     Last, a column is paired with two of the other table, if these have more in common with it than one of them.
 
     >>> left = pd.DataFrame({"First Name": ["Ann", "Bo"], "E-Mail": ["a@b.de", "c@d.de"]})

@@ -97,12 +97,13 @@ class CodedColumn:
         of = np.append(places, -1).astype(np.int32)  # of an empty cell, -1, the one at the end
         known = [str(value) for value in values]
         kind = kind or _kind(known, np.concatenate([of[codes] for codes in sides]), numbers=numbers)
-        form = cell_form(kind, known[:_JUDGED])
-        compared = pd.Series([compared_cell(value, form) for value in known], dtype=object)
-        places, values = pd.factorize(compared.mask(compared == ""))
-        of = np.append(places, -1).astype(np.int32)[of]
+        form = cell_form(kind, known[: _JUDGED // 5])
+        if form != "plain" or not all(map(str.isascii, known)):
+            compared = pd.Series([compared_cell(value, form) for value in known], dtype=object)
+            places, values = pd.factorize(compared.mask(compared == ""))
+            of, known = np.append(places, -1).astype(np.int32)[of], [str(value) for value in values]
         coded = [of[codes] for codes in sides]
-        return cls(name, kind, [*map(str, values)], (coded[0], coded[-1]), form=form)
+        return cls(name, kind, known, (coded[0], coded[-1]), form=form)
 
     @property
     def is_exact(self) -> bool:
