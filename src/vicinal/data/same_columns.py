@@ -205,7 +205,9 @@ def _column(name: str, cells: "pd.Series[Any]") -> _Column:
     texts = [text for text in texts if text not in GAPS]
     lettered = float(np.mean([any(map(str.isalpha, text)) for text in texts])) if texts else 0.0
     digits = [re.sub(r"\D", "", text) for text in texts]
-    is_key = not is_date and lettered < 1 - _APART and np.mean([len(each) >= _LONG for each in digits] or [0]) > _APART
+    is_key = (
+        not is_date and lettered < 1 - _APART and np.mean([len(each) >= _LONG for each in digits] or [False]) > _APART
+    )
     words = digits if is_key else [word for text in texts for word in re.findall(r"\w+", text)]
     if is_number and not is_key:
         words = texts
