@@ -2,8 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from vicinal.data.same_columns import same_columns
+from vicinal.data.same_columns import same_columns, with_same_columns
 
 
 def people(rows=60, seed=0):
@@ -20,6 +21,11 @@ def people(rows=60, seed=0):
     )
 
 
+def singles(left, right):
+    """The left column of each right one that is another's."""
+    return {other: one for (one,), (other,) in same_columns(left, right).items()}
+
+
 def test_columns_are_paired_by_their_cells_and_then_by_their_names():
     left = people().assign(Born=people()["Born"].dt.strftime("%m/%d/%Y"))
     right = people()[20:].assign(Born=people()["Born"].dt.strftime("%Y-%m-%d")).reset_index(drop=True)
@@ -27,7 +33,7 @@ def test_columns_are_paired_by_their_cells_and_then_by_their_names():
     right = right.rename(
         columns={"Last Name": "given", "First Name": "family", "Born": "day", "Phone": "telephone", "grade": "segment"}
     )
-    assert same_columns(left, right) == {
+    assert singles(left, right) == {
         "given": "Last Name",  # their cells count, not what their names would say
         "family": "First Name",
         "day": "Born",
@@ -38,9 +44,9 @@ def test_columns_are_paired_by_their_cells_and_then_by_their_names():
 def test_equal_names_stay_and_spellings_come_first():
     left = people()
     right = people().rename(columns={"First Name": "last_name", "Last Name": "first-name", "Born": "born"})
-    assert same_columns(left, right) == {"last_name": "Last Name", "first-name": "First Name", "born": "Born"}
+    assert singles(left, right) == {"last_name": "Last Name", "first-name": "First Name", "born": "Born"}
     assert same_columns(left, left) == {}
-    assert same_columns(left, people(seed=1)[["Phone"]].rename(columns={"Phone": "x"})) == {"x": "Phone"}
+    assert singles(left, people(seed=1)[["Phone"]].rename(columns={"Phone": "x"})) == {"x": "Phone"}
 
 
 def test_few_cells_in_common_are_nothing():
@@ -49,3 +55,42 @@ def test_few_cells_in_common_are_nothing():
     assert same_columns(left, right) == {}
     empty = pd.DataFrame({"x": [None, None]})
     assert same_columns(left, empty) == {}
+
+
+LANGUAGES = [
+    ("Vorname Nachname Geburtsdatum Telefon", "given_name family_name dob phone"),
+    ("prénom nom naissance téléphone", "nombre apellidos fecha_nacimiento móvil"),
+]
+
+
+@pytest.mark.parametrize(("names", "others"), LANGUAGES)
+def test_names_in_other_languages_tell_where_no_cell_is_the_same(names, others):
+    left, right = (
+        pd.DataFrame(
+            {
+                "first": [f"{letter}{n}a" for n in range(30)],
+                "last": [f"{letter}{n}o" for n in range(30)],
+                "day": pd.Timestamp("1960-01-01") + pd.to_timedelta(np.arange(30) * days, "D"),
+                "telephone": [f"+{n:03d} {letter} 55" for n in range(30)],
+            }
+        )
+        for letter, days in (("x", 3), ("y", 2))
+    )
+    left.columns, right.columns = names.split(), others.split()
+    assert singles(left, right[right.columns[::-1]]) == dict(zip(others.split(), names.split(), strict=True))
+
+
+def test_a_column_may_be_two_of_the_other_table():
+    random = np.random.default_rng(0)
+    first, last = ([f"{part}{n}" for n in random.integers(0, 50, 200)] for part in ("ann", "son"))
+    left = pd.DataFrame({"Name": [f"{b}, {a}" for a, b in zip(first, last, strict=True)], "age": range(200)})
+    right = pd.DataFrame({"age": range(200), "surname": last, "given": first})
+    right.loc[0, "given"], right.loc[1, ["surname", "given"]] = None, None
+    for one, other in ((left, right), (right, left)):
+        same = same_columns(one, other)
+        assert same == ({("Name",): ("surname", "given")} if one is left else {("surname", "given"): ("Name",)})
+        assert [sorted(each) for each in with_same_columns(one, other, same)] == [["Name", "age"]] * 2
+    two = with_same_columns(left, right, same_columns(left, right))[1]["Name"]
+    assert two[2] == f"{last[2]} {first[2]}"
+    assert two[0] == last[0]
+    assert two.isna().tolist() == [False, True] + [False] * 198

@@ -8,6 +8,7 @@ import pytest
 
 from references.persons import ENDS, STEMS, persons, slipped, two_tables
 from vicinal.estimators import RowMatcher
+from vicinal.estimators.match_model import DIGITS
 from vicinal.linkage.levels import LEVELS
 
 
@@ -355,3 +356,12 @@ def test_equal_rows_alone_are_linked_where_one_column_decides_and_is_not_sure():
     model = fitted(table, None)
     assert model.link()[["left", "right"]].to_numpy().tolist() == [[0, 200]]
     assert "only equal rows are linked" in model.notes_[-1]
+
+
+@pytest.mark.parametrize("title", ["of stones and old rivers", "of 3d stones"])
+def test_words_with_digits_of_texts_count_beside_columns_of_numbers(title):
+    table = pd.DataFrame({"title": [f"{stem} {end} {title}" for stem in STEMS for end in ENDS][:60], "year": 1950})
+    table["year"] += np.arange(len(table)) % 40
+    left = table.rename_axis("id").reset_index()
+    model = fitted(left, left[:50])
+    assert (DIGITS in model.match_weights()["column"].tolist()) == ("3d" in title)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vicinal.core.identity import without_accents
 from vicinal.data.spelling import GAPS
 from vicinal.estimators.pair_features import normal_text
 from vicinal.linkage.columns import CodedColumn
@@ -52,6 +53,33 @@ def test_kinds_of_columns(cells, numbers, kind):
     for tables in ([cells], [cells, cells[::-1]]):
         assert coded(*tables, numbers=numbers).kind == kind
     assert coded(cells, numbers=numbers, kind="text").kind == "text"
+
+
+SAME = {
+    "telephones": (["+49 170 1234567", "0049 (0)170/1234567", "0170-1234567", "(0170) 123 45 67"], "code"),
+    "isbn": (["978-3-16-148410-0", "9783161484100", "978 3 16 148410 0"], "code"),
+    "names": (["Zoé Müller", "zoe muller"], "name"),
+}
+
+
+@pytest.mark.parametrize(("cells", "kind"), SAME.values(), ids=SAME)
+def test_cells_that_are_written_in_several_ways_are_one_value(cells, kind):
+    column = coded(cells, [cells[0], cells[0][:-1] + "9"], kind=kind)
+    assert set(column.sides[0]) == {0}
+    assert column.sides[1].tolist() == [0, 1]
+
+
+def test_years_before_a_number_tell_keys_apart():
+    keys = [f"20{year}00000001" for year in range(10, 20)]
+    assert len(coded(keys).values) == 10  # the last nine digits are the same
+    assert coded(["10-12", "1012"], kind="code").values == ["10-12", "1012"]
+
+
+def test_legal_forms_say_nothing_where_cells_are_companies():
+    forms = ["GmbH", "Gesellschaft mit beschränkter Haftung", "S.p.A.", "& Co. KG", ""]
+    column = coded([f"Sauer Bau {form}" for form in forms], ["SARL Sauer Bau", "Sauer Bau Ltd", "GmbH & Co. KG"])
+    assert column.values == ["sauer bau", "gmbh & co. kg"]
+    assert coded([f"{n} potatoes 2 kg" for n in "abcdefgh"]).form == "plain"
 
 
 def test_kinds_weigh_values_by_how_often_they_stand():
@@ -110,7 +138,7 @@ def test_two_tables_against_their_cells(left, right):
     column = coded(left, right)
     sides = []
     for side, cells in enumerate((left, right)):
-        normal = [normal_text(cell) for cell in cells]
+        normal = [without_accents(normal_text(cell)) for cell in cells]
         sides.append([None if text in GAPS else text for text in normal])
         assert cells_of(column, side) == sides[side]
     filled = [[text for text in side if text is not None] for side in sides]

@@ -195,3 +195,10 @@ def test_many_distinct_pairs_are_compared_in_parts(monkeypatch):
     monkeypatch.setattr(module, "_PAIRS", 7)
     assert named("code", left, right) == whole
     assert named("code", left, right, np.zeros((0, 2), dtype=int)) == []
+
+
+def test_names_are_compared_in_either_order_of_their_words():
+    left, right = ["Kim Novak", "J. Novak", "Kim Novak"], ["Novak, Kim", "Novak, J", "Novak Kimm"]
+    both = [named("name", left[i : i + 1], right[i : i + 1])[0] for i in range(3)]
+    assert both == ["Jaro-Winkler 0.94"] * 3
+    assert named("name", ["Kim Novak"], ["Kim Porter"]) == [of_name("Kim Novak", "Kim Porter")]

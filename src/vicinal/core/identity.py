@@ -71,6 +71,18 @@ def spelled(text: str, *, loose: bool = False) -> str:
     return " ".join(unicodedata.normalize(form, text.casefold() if loose else text).split())
 
 
+def without_accents(text: str) -> str:
+    """A text whose letters have no accents.
+
+    >>> without_accents("prénom"), without_accents("Zoë")
+    ('prenom', 'Zoe')
+    """
+    if text.isascii():
+        return text
+    parts = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize("NFC", "".join(letter for letter in parts if not unicodedata.combining(letter)))
+
+
 class IdentityWarning(UserWarning):
     """A row may meet its own label, or that of its group, because the caller gave no ids or groups."""
 

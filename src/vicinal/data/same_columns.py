@@ -1,76 +1,251 @@
-"""Which columns of two tables hold the same, though their names differ."""
+"""Which columns of two tables hold the same, though their names differ, or though one table has two for one."""
 
+import itertools
 import re
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy.optimize import linear_sum_assignment
 
-from vicinal.core.identity import spelled
+from vicinal.core.identity import spelled, without_accents
 from vicinal.data.form import TableForm
 from vicinal.data.spelling import GAPS
 
 _ROWS = 20_000
 """Rows of a table that are looked at, at most."""
 
-_SHARED, _SHARE = 10, 0.1
-"""Distinct cells that two columns have in common, at least, and as a share of those of the shorter list."""
+_SHARED = 10
+"""Distinct words that two columns have in common, at least; of fewer their names have to tell."""
 
 _LETTERS = 4
 """Letters of a name that is part of another one's: mail and email, phone and telephone."""
 
+_SAME, _PART, _OTHER = 0.3, 0.25, -0.1
+"""What names add to the words in common where they mean the same, where one is part of the other, and else, where both
+are known words."""
 
-def same_columns(left: pd.DataFrame, right: pd.DataFrame) -> dict[str, str]:
-    """The column of the left table for columns of the right one that hold the same under another name.
+_LEAST, _GAIN = 0.2, 0.1
+"""Words in common, and what names add, from which on two columns are the same; and what a second column has to add."""
 
-    Columns of one name are left as they are. Of the others two are paired if their names differ in case and marks
-    alone, or if each has with no other as many distinct cells in common (ten and a tenth of the shorter list at least),
-    or, last, if one name is part of the other.
+_LONG, _SHAPE = 6, 0.5
+"""Digits of a number from which on it is a key, and what equal numbers of digits count beside equal keys."""
+
+_APART = 0.7
+"""Difference of the shares of cells with letters from which on two columns are not the same."""
+
+_MEANINGS = [
+    frozenset(line.split())
+    for line in """
+    name names fullname nom nome nombre naam nazwa bezeichnung denominazione denominacion nombrecompleto nomecompleto
+    number no nr num numero nummer id code
+    date datum fecha data type typ tipo
+    first firstname fname forename given givenname vorname rufname prenom nombre nombres nome voornaam imie
+    last lastname lname surname family familyname nachname familienname nom apellido apellidos cognome sobrenome
+    company companyname firm firma unternehmen business organization organisation entreprise societe empresa azienda
+    customer kunde client cliente klant
+    supplier vendor lieferant fournisseur proveedor fornitore
+    birth born birthdate birthday dob geburtsdatum geburtstag geboren naissance nacimiento nascita nascimento
+    year yr jahr annee ano anno jaar rok released erscheinungsjahr
+    phone telephone tel telefon telefonnummer telefono telefone mobile mobil handy cell movil cellulare rufnummer
+    email mail courriel correo
+    street strasse str rue calle via rua straat ulica address addr adresse anschrift direccion indirizzo endereco adres
+    housenumber houseno hausnummer hausnr huisnummer numero number no nr
+    zip zipcode plz postleitzahl postcode postal postalcode codepostal cp codigopostal cap cep
+    city town location ort stadt wohnort ville commune municipality ciudad localidad poblacion municipio citta comune
+    state province bundesland region provincia estado regione county kanton
+    country countrycode land pays pais paese kraj
+    gender sex geschlecht sexe sexo sesso
+    title titel titre titulo titolo tytul
+    product productname item artikel produkt produit producto articulo prodotto articolo produto title
+    author authors autor autoren verfasser auteur auteurs autores autore autori
+    director regisseur regie regia regista realisateur
+    publisher verlag editeur editorial editore editora
+    brand manufacturer maker hersteller marke marque fabricant marca fabricante produttore
+    price preis prix precio prezzo preco prijs cena cost
+    ean gtin upc barcode
+    isbn
+    vat tax ust ustid tva nif cif piva btw nip steuernummer
+    website web url homepage site webseite sito
+    genre genero genere category kategorie categorie categoria
+    pages seiten seitenzahl paginas pagine
+    runtime duration dauer laufzeit duree duracion durata
+    venue journal conference booktitle zeitschrift revue revista rivista
+    description beschreibung descripcion descrizione
+    quantity qty menge anzahl quantite cantidad quantita
+    color colour farbe couleur colore
+    department dept abteilung departement departamento dipartimento reparto
+    """.strip().splitlines()
+]
+"""Words of one meaning as columns are called; those of the first three say less than others beside them."""
+
+_GENERAL = 3
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What a column is compared by.
+
+    Attributes:
+        words: how often each stands in its cells; of dates their years.
+        shape: how many of its cells have each number of digits, where they are keys of digits.
+        lettered: share of its cells that have letters.
+        is_date: whether it holds dates.
+        is_number: whether it holds numbers.
+        plain: its name without marks.
+        meanings: of its name, places among the words of one meaning.
+    """
+
+    words: Counter[str]
+    shape: Counter[int]
+    lettered: float
+    is_date: bool
+    is_number: bool
+    plain: str
+    meanings: frozenset[int]
+
+
+def same_columns(left: pd.DataFrame, right: pd.DataFrame) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the left table that those of the right one are, which have another name; one may be two.
+
+    Columns of one name are left as they are. Of the others those are paired first whose names differ in case and marks
+    alone, and then those that together have most words in common, and names of one meaning in several languages.
+    Last, a column is paired with two of the other table, if these have more in common with it than one of them.
 
     >>> left = pd.DataFrame({"First Name": ["Ann", "Bo"], "E-Mail": ["a@b.de", "c@d.de"]})
-    >>> same_columns(left, pd.DataFrame({"mail": ["a@b.de", "x@y.de"], "first_name": ["Bo", "Ann"]}))
-    {'first_name': 'First Name', 'mail': 'E-Mail'}
+    >>> same_columns(left, pd.DataFrame({"correo": ["a@b.de", "x@y.de"], "first_name": ["Bo", "Ann"]}))
+    {('First Name',): ('first_name',), ('E-Mail',): ('correo',)}
     """
-    here = [name for name in left.columns if name not in right.columns]
-    there = [name for name in right.columns if name not in left.columns]
-    if not here or not there:
-        return {}
-    cells = [_cells(table[names]) for table, names in ((left, here), (right, there))]
-    shared = pd.DataFrame(
-        [[_in_common(cells[0][one], cells[1][other]) for other in there] for one in here], index=here, columns=there
-    )
-    plain = {name: re.sub(r"[\W_]+", "", spelled(str(name), loose=True)) for name in (*here, *there)}
-    best = [(one, other) for one in here for other in there if _is_best(shared, one, other)]
-    rules = [
-        [(one, other) for one in here for other in there if plain[one] == plain[other]],
-        best,
-        [(one, other) for one in here for other in there if _is_part(plain[one], plain[other])],
-    ]
+    here = _columns(left.drop(columns=[name for name in left.columns if name in right.columns]))
+    there = _columns(right.drop(columns=[name for name in right.columns if name in left.columns]))
     same: dict[str, str] = {}
-    for one, other in (pair for rule in rules for pair in rule):
-        if other not in same and one not in same.values():
-            same[other] = one
-    return same
+    for one, other in itertools.product(here, there):
+        if here[one].plain == there[other].plain and one not in same and other not in same.values():
+            same[one] = other
+    rows = [name for name in here if name not in same]
+    columns = [name for name in there if name not in same.values()]
+    if rows and columns:
+        likeness = np.array([[_likeness(here[one], there[other]) for other in columns] for one in rows])
+        for row, column in zip(*linear_sum_assignment(-likeness), strict=True):
+            if likeness[row, column] >= _LEAST:
+                same[rows[row]] = columns[column]
+    order = [name for name in here if name in same]
+    return _with_two({(one,): (same[one],) for one in order}, here, there)
 
 
-def _cells(table: pd.DataFrame) -> dict[str, set[str]]:
-    """The distinct cells of each column, as they are meant."""
+def _with_two(
+    same: dict[tuple[str, ...], tuple[str, ...]], here: dict[str, _Column], there: dict[str, _Column]
+) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The same columns, where one is two of the other table if these have more words in common with it."""
+    pairs = list(same.items())
+    for whole, parts, side in ((here, there, 0), (there, here, 1)):
+        for one, column in whole.items():
+            partner = next((pair[1 - side] for pair in pairs if pair[side] == (one,)), ())
+            if len(partner) > 1 or (column.is_date or column.shape):
+                continue
+            free = [name for name in parts if all(name not in pair[1 - side] for pair in pairs) or name in partner]
+            best = _common(column.words, parts[partner[0]].words) if partner else 0.0
+            least, two = max(best + _GAIN, _LEAST), tuple[str, ...]()
+            for names in itertools.combinations(free, 2):
+                single = [_common(column.words, parts[name].words) for name in names]
+                joint = _common(column.words, parts[names[0]].words + parts[names[1]].words)
+                if set(partner) <= set(names) and joint > least and joint > max(single) + _GAIN:
+                    least, two = joint, names
+            if two:
+                pairs = [pair for pair in pairs if pair[side] != (one,)]
+                pairs.append(((one,), two) if side == 0 else (two, (one,)))
+    return dict(pairs)
+
+
+def with_same_columns(
+    left: pd.DataFrame, right: pd.DataFrame, same: dict[tuple[str, ...], tuple[str, ...]]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both tables with one name for the same columns, that of the left table, or that of one that is two there."""
+    for one, other in same.items():
+        name = one[0] if len(one) == 1 else other[0]
+        left, right = _named(left, one, name), _named(right, other, name)
+    return left, right
+
+
+def _named(table: pd.DataFrame, names: tuple[str, ...], name: str) -> pd.DataFrame:
+    if len(names) == 1:
+        return table.rename(columns={names[0]: name})
+    texts = [table[each].map(_shown, na_action="ignore").fillna("") for each in names]
+    joined = texts[0].str.cat(texts[1], sep=" ").str.strip()
+    place = list(table.columns).index(names[0])
+    table = table.drop(columns=list(names))
+    table.insert(place, name, joined.mask(joined == ""))
+    return table
+
+
+def _shown(cell: Any) -> str:
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def _folded(text: str) -> str:
+    return without_accents(spelled(text, loose=True))
+
+
+def _columns(table: pd.DataFrame) -> dict[str, _Column]:
     some = table.sample(_ROWS, random_state=0) if len(table) > _ROWS else table
     forms = TableForm.of(some).columns
-    read = {name: forms[name].read(some[name]) if name in forms else some[name] for name in some.columns}
-    return {name: {spelled(str(cell), loose=True) for cell in cells.dropna()} - GAPS for name, cells in read.items()}
+    columns = {}
+    for name in some.columns:
+        cells = forms[name].read(some[name]) if name in forms else some[name]
+        columns[name] = _column(str(name), cells.dropna())
+    return columns
 
 
-def _in_common(one: set[str], other: set[str]) -> float:
-    """The share of the shorter list; 0 of too few."""
-    count = len(one & other)
-    share = count / max(1, min(len(one), len(other)))
-    return share if count >= _SHARED and share >= _SHARE else 0.0
+def _column(name: str, cells: "pd.Series[Any]") -> _Column:
+    is_date = pd.api.types.is_datetime64_any_dtype(cells)
+    is_number = pd.api.types.is_numeric_dtype(cells)
+    texts = [_folded(_shown(cell)) for cell in (cells.dt.year if is_date else cells)]
+    texts = [text for text in texts if text not in GAPS]
+    lettered = float(np.mean([any(map(str.isalpha, text)) for text in texts])) if texts else 0.0
+    digits = [re.sub(r"\D", "", text) for text in texts]
+    is_key = (
+        not is_date and lettered < 1 - _APART and np.mean([len(each) >= _LONG for each in digits] or [False]) > _APART
+    )
+    words = digits if is_key else [word for text in texts for word in re.findall(r"\w+", text)]
+    if is_number and not is_key:
+        words = texts
+    parts = [_folded(part) for part in re.findall(r"[^\W\d_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name))]
+    whole, every = "".join(parts), [*parts, "".join(parts)]
+    known = {place for place, meant in enumerate(_MEANINGS) if whole in meant}
+    known = known or {place for place, meant in enumerate(_MEANINGS) if not meant.isdisjoint(every)}
+    known = {place for place in known if place >= _GENERAL} or known
+    shape = Counter(map(len, digits)) if is_key else Counter[int]()
+    plain = re.sub(r"[\W_]+", "", spelled(name, loose=True))
+    return _Column(Counter(words), shape, lettered, is_date, is_number, plain, frozenset(known))
 
 
-def _is_best(shared: pd.DataFrame, one: Any, other: Any) -> bool:
-    share = float(shared.loc[one, other])
-    return share > 0 and share >= shared.loc[one].max() and share >= shared[other].max()
+def _common(one: Counter[str], other: Counter[str]) -> float:
+    """The share of the words that both have in common; 0 of too few distinct ones."""
+    return _shared(one, other) if len(one.keys() & other.keys()) >= _SHARED else 0.0
 
 
-def _is_part(one: str, other: str) -> bool:
-    return min(len(one), len(other)) >= _LETTERS and (one in other or other in one)
+def _large(numbers: Counter[str]) -> Counter[str]:
+    return Counter({each: count for each, count in numbers.items() if "." in each or len(each) >= _LETTERS})
+
+
+def _shared(one: Counter[Any], other: Counter[Any]) -> float:
+    totals = max(1, one.total()), max(1, other.total())
+    return sum(min(one[each] / totals[0], other[each] / totals[1]) for each in one.keys() & other.keys())
+
+
+def _likeness(one: _Column, other: _Column) -> float:
+    if one.is_date != other.is_date or abs(one.lettered - other.lettered) > _APART:
+        return 0.0
+    words = one.words, other.words
+    if one.is_number and other.is_number:  # small ones are in common by chance
+        words = _large(one.words), _large(other.words)
+    common = max(_common(*words), _SHAPE * _shared(one.shape, other.shape))
+    if one.is_date:  # few years may be all there are
+        common = _shared(one.words, other.words)
+    if one.meanings and other.meanings:
+        return common + (_OTHER if one.meanings.isdisjoint(other.meanings) else _SAME)
+    names = one.plain, other.plain
+    is_part = min(map(len, names)) >= _LETTERS and (names[0] in names[1] or names[1] in names[0])
+    return common + _PART * is_part

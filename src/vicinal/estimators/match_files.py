@@ -84,6 +84,7 @@ class SavedLinkage(Saved):
     is_sure: bool
     has_sign: bool
     has_media: bool
+    has_digits: bool = True
     follows: dict[str, str] = Field(default_factory=dict, max_length=10_000)
     shares: list[_Share] = Field(min_length=1, max_length=2)
     m: list[list[list[_Share]]]
@@ -278,7 +279,7 @@ def matcher_settings(
     return check_settings("matcher", SavedMatcher, settings)
 
 
-_FLAGS = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media", "follows")
+_FLAGS = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media", "has_digits", "follows")
 """What is saved of the estimates as it is."""
 
 

@@ -12,6 +12,7 @@ from vicinal.estimators.match_rows import Ids
 from vicinal.estimators.match_tables import Log, MatchedTables
 from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_refinement import LEARNED, Refinement
+from vicinal.index.lexical import codes
 from vicinal.linkage.columns import CodedColumn, Kind
 from vicinal.linkage.competition import Competition
 from vicinal.linkage.fellegi_sunter import Estimate, Patterns, estimate
@@ -53,6 +54,9 @@ _SHARED = 0.5
 _DRAWN = 2000
 """Pairs with an equal column that tell which others follow from it."""
 
+_CODED = 0.02
+"""Share of the texts that have words with digits, below which these are compared in the columns of such words alone."""
+
 _OPEN, _WEDGES = 0.5, 2000
 """Open wedges a link, from which on links of one table are no copies, and how many are looked at. With copies there are
 0 to .1 on ten sets, among models of cars, irises and cars with texts, which are merely alike, 1.4 to 3."""
@@ -89,6 +93,8 @@ class Linkage(LinkageModel):
         log("estimating match weights")
         self.kinds, notes = _kinds(tables.coded())
         self.has_media = bool(tables.columns.media)
+        texts = [text for column in tables.coded(self.kinds) if column.kind == "text" for text in column.values]
+        self.has_digits = sum(map(bool, map(codes, texts))) >= _CODED * len(texts)  # else years would count twice
         pairs = tables.pairs_both_ways(self.n_candidates)
         chances = self._weigh(tables, seed, notes)
         is_enough = self.expected(tables) >= FEWEST and not tables.is_large

@@ -53,6 +53,7 @@ class LinkageModel:
         among: whether u is of candidates, not of random pairs.
         is_sure: whether probabilities above .9 are told.
         has_sign: whether anything is linked.
+        has_digits: whether texts have words with digits, beside columns of nothing else.
         has_media: whether vectors of images, sounds or numbers are compared.
         follows: columns that say nothing where another one is equal, and that other one: the city of equal addresses.
         refinement: what was learned beyond the weights; None: nothing.
@@ -66,6 +67,7 @@ class LinkageModel:
     among: bool = False
     is_sure: bool = True
     has_sign: bool = True
+    has_digits: bool = True
     has_media: bool = False
     follows: dict[str, str] = field(default_factory=dict)
     refinement: Refinement | None = None
@@ -76,7 +78,7 @@ class LinkageModel:
     def level_names(self) -> dict[str, tuple[str, ...]]:
         """What the comparison levels of each column are called, in the order of the columns of levels."""
         names = {name: LEVELS[kind] for name, kind in self.kinds.items()}
-        names |= {DIGITS: LEVELS["digits"]} if "text" in self.kinds.values() else {}
+        names |= {DIGITS: LEVELS["digits"]} if self.has_digits and "text" in self.kinds.values() else {}
         return names | ({VECTORS: LEVELS["vectors"]} if self.has_media else {})
 
     def levels(self, tables: MatchedTables, at: Ids) -> Ids:

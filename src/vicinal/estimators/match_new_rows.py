@@ -15,6 +15,7 @@ from vicinal.estimators.match_tables import KEYS, MatchedTables
 from vicinal.estimators.pair_features import Floats, normal_text
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.blocking import block_index
+from vicinal.linkage.cell_forms import compared_cell
 from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.competition import Competition
 
@@ -111,8 +112,11 @@ class NewRows:
 
     def _cells(self, more: MatchTable) -> dict[str, list[str]]:
         """The cells of new rows in their normal form, "" where they say nothing."""
-        texts = {name: list(map(normal_text, more.frame[name].tolist())) for name in self.columns}
-        return {name: ["" if text in GAPS else text for text in column] for name, column in texts.items()}
+        cells = {}
+        for name, column in self.columns.items():
+            texts = map(normal_text, more.frame[name].tolist())
+            cells[name] = ["" if text in GAPS else compared_cell(text, column.form) for text in texts]
+        return cells
 
     def _few(self, cells: dict[str, list[str]], others: Ids) -> MatchedTables:
         """New rows beside some that they may be."""

@@ -1,15 +1,21 @@
 """The columns that two tables share, as codes of their distinct cells: each is cleaned and compared once."""
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from vicinal.linkage.cell_forms import CellForm, cell_form, compared_cell
+
 Ids = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Kind = Literal["number", "code", "name", "text"]
+
+_WORD = re.compile(r"\w+")
 
 _CODES = 0.9
 """Share of the cells of a column that have a digit in each word, from which on it is one of codes."""
@@ -31,15 +37,17 @@ class CodedColumn:
     Attributes:
         name: of the column.
         kind: "code" (dates, postal codes, years, model numbers), "number", "name" (a few words) or "text" (many).
-        values: its distinct cells in their normal form.
+        values: its distinct cells as they are compared.
         sides: the code of each left and of each right row, int32 ``[nL]`` and ``[nR]``, -1 where the cell is empty; of
             one table the same array twice.
+        form: in which cells are compared.
     """
 
     name: str
     kind: Kind
     values: list[str]
     sides: tuple[Ids, Ids]
+    form: CellForm = field(default="plain", kw_only=True)
 
     @classmethod
     def of(
@@ -87,15 +95,30 @@ class CodedColumn:
         every = pd.Series(texts, dtype=object)
         places, values = pd.factorize(every.mask(every.isin(gaps | {""})))
         of = np.append(places, -1).astype(np.int32)  # of an empty cell, -1, the one at the end
-        coded = [of[codes] for codes in sides]
         known = [str(value) for value in values]
-        kind = kind or _kind(known, np.concatenate(coded), numbers=numbers)
-        return cls(name, kind, known, (coded[0], coded[-1]))
+        kind = kind or _kind(known, np.concatenate([of[codes] for codes in sides]), numbers=numbers)
+        form = cell_form(kind, known[: _JUDGED // 5])
+        if form != "plain" or not all(map(str.isascii, known)):
+            compared = pd.Series([compared_cell(value, form) for value in known], dtype=object)
+            places, values = pd.factorize(compared.mask(compared == ""))
+            of, known = np.append(places, -1).astype(np.int32)[of], [str(value) for value in values]
+        coded = [of[codes] for codes in sides]
+        return cls(name, kind, known, (coded[0], coded[-1]), form=form)
 
     @property
     def is_exact(self) -> bool:
         """Whether its cells are codes or whole numbers: the same, or different."""
         return self.kind == "code" or (self.kind == "number" and all(float(each).is_integer() for each in self.values))
+
+    @cached_property
+    def ordered(self) -> Ids:
+        """Its values with their words in the order of the alphabet, without marks, ``[v]``."""
+        return np.array([" ".join(sorted(_WORD.findall(value))) for value in self.values], dtype=object)
+
+    @cached_property
+    def has_order(self) -> Ids:
+        """Which values are others in that order, ``[v]``."""
+        return np.asarray(self.ordered != np.array(self.values, dtype=object), dtype=bool)
 
     def frequency(self) -> Floats:
         """Share of the filled cells of all rows that have each value, ``[v]``."""

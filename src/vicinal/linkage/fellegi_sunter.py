@@ -196,6 +196,7 @@ def estimate(
     m, matches = [_ramp(size) for size in patterns.sizes], _SHARE * competition.share * min(competition.rows)
     if start is not None:
         m, matches = patterns.shares(patterns.counts(start), m), float(start.sum())
+        u = _without_matches(u, [m], np.ones(1), matches / max(competition.possible, 1.0)) if not among else u
     fitted = _maximized(patterns, rarity, MatchWeights([m], u, np.ones(1)), u, competition, matches, among=among)
     apart = _differing_together(patterns, fitted) if second and patterns.sizes else np.zeros(0, dtype=int)
     if len(apart) < 2:

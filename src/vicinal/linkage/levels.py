@@ -43,8 +43,8 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
     """The level of each pair in a column, int8 ``[n]``; see :data:`LEVELS`.
 
     Codes by optimal string alignment, where two letters that change places are one edit; names by the similarity of
-    Jaro and Winkler; numbers by their difference over the larger one; texts by ``cosines``. Each pair of distinct
-    values is compared once.
+    Jaro and Winkler, with their words as they are or in the order of the alphabet, whichever is higher; numbers by
+    their difference over the larger one; texts by ``cosines``. Each pair of distinct values is compared once.
 
     Args:
         column: of both tables.
@@ -101,4 +101,9 @@ def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
         return np.asarray(1 + np.clip(3 - edits, 0, 2), dtype=np.int8)
     least = _JARO_WINKLER[0] - 0.01
     alike = cpdist(*words, scorer=JaroWinkler.similarity, score_cutoff=least, dtype=np.float64, workers=workers)
+    other = np.flatnonzero(alike < _JARO_WINKLER[-1])
+    other = other[column.has_order[one[other]] | column.has_order[two[other]]]
+    words = column.ordered[one[other]], column.ordered[two[other]]
+    again = cpdist(*words, scorer=JaroWinkler.similarity, score_cutoff=least, dtype=np.float64, workers=workers)
+    alike[other] = np.maximum(alike[other], again)
     return np.asarray(1 + np.searchsorted(_JARO_WINKLER, alike, side="right"), dtype=np.int8)

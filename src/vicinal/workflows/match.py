@@ -16,7 +16,7 @@ from vicinal.core import check_choice, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import TableForm, read_cells, read_table, write_table
-from vicinal.data.same_columns import same_columns
+from vicinal.data.same_columns import same_columns, with_same_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
@@ -205,7 +205,10 @@ def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[
     is_numbered = name not in frame.columns and name in NUMBERS
     if is_numbered:
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
-    frame = frame.rename(columns=same_columns(table.frame, frame.drop(columns=name, errors="ignore")))
+    same = same_columns(table.frame, frame.drop(columns=name, errors="ignore"))
+    frame = with_same_columns(table.frame.head(0), frame, {one: other for one, other in same.items() if len(one) == 1})[
+        1
+    ]
     lost = [column for column in matcher.tables_.features.columns if column not in frame.columns]
     if lost:
         raise ValueError(
@@ -257,9 +260,9 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
     right = used(right, id_right)
     same = same_columns(left.drop(columns=id_left), right.drop(columns=id_right))
     if same:
-        pairs = ", ".join(f"{one} = {other}" for other, one in same.items())
+        pairs = ", ".join(f"{' + '.join(one)} = {' + '.join(other)}" for one, other in same.items())
         log(f"columns of other names are taken for the same: {pairs}; to change that, rename or --drop them")
-    right = right.rename(columns=same)
+        left, right = with_same_columns(left, right, same)
     sides = (left, right, job.left), (right, left, job.right or job.left)
     alone = [(path.name, [name for name in one if name not in (*other, *ids)]) for one, other, path in sides]
     if all(names for _, names in alone):

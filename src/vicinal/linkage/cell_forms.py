@@ -1,0 +1,97 @@
+"""The form in which the cells of a column are compared: telephones, keys and names of companies, however written."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from vicinal.core.identity import without_accents
+
+CellForm = Literal["plain", "key", "telephone", "company"]
+
+_LONG = 6
+"""Letters and digits of the median key from which on marks between them say nothing."""
+
+_TELEPHONE, _LAST = 8, 9
+"""Digits of a telephone number, at least, and how many of the last ones count: codes of countries come before."""
+
+_MOST, _SOME = 0.9, 0.05
+"""Shares of cells: that are nothing but a long number, and that begin as telephone numbers do, at least."""
+
+_LEGAL, _FORMS = 0.1, 2
+"""Share of the cells that end in a legal form, and number of different ones, from which on they are companies."""
+
+_MARKS = re.compile(r"[\s/()\-\u2010-\u2015]+")
+_INITIALS = re.compile(r"(?<=\b\w)\.\s?(?=\w\b)")
+_WORD = re.compile(r"[\w&+]+")
+
+_SHORT, _LONG_FORMS = (
+    frozenset(words.split())
+    for words in (
+        """
+        gmbh mbh ag kg kgaa ohg gbr ug ek ev eg se sarl sa sas sasu eurl sci snc sl slu slne spa srl srls sapa ltd
+        limited llc llp plc inc incorporated corp corporation company bv nv ab asa oy oyj aps sro spzoo kft pty lda
+        """,
+        """
+        gesellschaft mit beschrankter haftung aktiengesellschaft kommanditgesellschaft offene handelsgesellschaft und &
+        co societe anonyme a responsabilite limitee par actions simplifiee sociedad limitada anonima societa per azioni
+        responsabilita limitata in nome collettivo cia et
+        """,
+    )
+)
+"""Legal forms of companies, short, and the words of long ones, with those between them."""
+
+
+def cell_form(kind: str, values: Sequence[str]) -> CellForm:
+    """The form of a column of a kind, by its distinct cells in their normal form.
+
+    >>> cell_form("code", ["+49 170 1234567", "0170/1234567", "0170 7654321"])
+    'telephone'
+    >>> cell_form("name", ["müller bau gmbh", "sauer kg", "rossi s.r.l.", "ulm"])
+    'company'
+    """
+    if kind == "code":
+        digits = [re.sub(r"[+.]", "", _MARKS.sub("", value)) for value in values]
+        numbers = np.array([len(each) * each.isdigit() for each in digits])
+        signs = [value.startswith(("+", "00", "(")) for value in values]
+        if len(values) and np.mean(numbers >= _TELEPHONE) >= _MOST and np.mean(signs) >= _SOME:
+            return "telephone"
+        return "key" if len(values) and np.median([*map(len, digits)]) >= _LONG else "plain"
+    if kind in ("name", "text"):
+        last = Counter(words[-1] for value in values if len(words := _words(value)) > 1 and words[-1] in _SHORT)
+        if len(last) >= _FORMS and last.total() >= _LEGAL * len(values):
+            return "company"
+    return "plain"
+
+
+def compared_cell(text: str, form: CellForm) -> str:
+    """A cell in its normal form as it is compared, without accents.
+
+    >>> compared_cell("+49 (0)170 1234567", "telephone") == compared_cell("0170/1234567", "telephone")
+    True
+    >>> compared_cell("978-3-16-148410-0", "key"), compared_cell("bâtiment brun s.a.r.l.", "company")
+    ('9783161484100', 'batiment brun')
+    """
+    text = without_accents(text)
+    if form == "telephone":
+        return re.sub(r"\D", "", text)[-_LAST:]
+    if form == "key":
+        return _MARKS.sub("", text)
+    return _without_legal_form(text) if form == "company" else text
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(_INITIALS.sub("", text))
+
+
+def _without_legal_form(text: str) -> str:
+    """A name without the legal form before or behind it, unless it is nothing else."""
+    words = _words(text)
+    first, last = 0, len(words)
+    while last and words[last - 1] in _SHORT | _LONG_FORMS:
+        last -= 1
+    while first < last and words[first] in _SHORT:
+        first += 1
+    return " ".join(words[first:last]) or text
