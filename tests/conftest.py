@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # pytorch-metric-learning imports it, and it replaces FAISS's search for the whole process by one without
     # `params`, which Milvus in a file calls: an index of Milvus would fail in whichever process had run its tests.
     sys.modules.setdefault("faiss.contrib.torch_utils", types.ModuleType("faiss.contrib.torch_utils"))
+    logging.getLogger().addHandler(logging.NullHandler())  # else what is logged would be printed, between other lines
     quick = bool(config.getoption("markexpr"))
     settings.load_profile("quick" if quick else "thorough")
     os.environ.pop(BRIEF, None)
