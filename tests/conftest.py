@@ -1,6 +1,7 @@
 """Fixtures that all tests share."""
 
 import gc
+import logging
 import os
 import sys
 import types
@@ -40,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # pytorch-metric-learning imports it, and it replaces FAISS's search for the whole process by one without
     # `params`, which Milvus in a file calls: an index of Milvus would fail in whichever process had run its tests.
     sys.modules.setdefault("faiss.contrib.torch_utils", types.ModuleType("faiss.contrib.torch_utils"))
+    logging.getLogger().addHandler(logging.NullHandler())  # else what is logged would be printed, between other lines
     quick = bool(config.getoption("markexpr"))
     settings.load_profile("quick" if quick else "thorough")
     os.environ.pop(BRIEF, None)
@@ -85,13 +87,35 @@ def generator() -> "torch.Generator":
     return torch.Generator().manual_seed(20261120)
 
 
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """What is logged meanwhile; pytest's own way (off: ``-p no:logging``) takes half a millisecond of every test."""
+    lines: list[str] = []
+    handler, root = logging.Handler(), logging.getLogger()
+    level = root.level
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    yield lines
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def brief_fits(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No pictures and few settings of baselines, most of a small fit's time; ``make test-all`` has all of them."""
-    if BRIEF not in os.environ or request.path.parent.name not in BRIEF_FOLDERS:
+    """No pictures and few settings of baselines, most of a small fit's time; ``make test-all`` has all of them.
+
+    No file waits for its disk either: what a crash of the machine leaves is told by the order of the calls, of which
+    tests/core/test_folders.py asks.
+    """
+    if BRIEF not in os.environ:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        if request.path.parent.name not in BRIEF_FOLDERS:
+            yield
+            return
         for page in ("page", "compare", "audit"):
             patch.setattr(f"vicinal.report.{page}.picture", undrawn)
         replaced = dict(FEWER)

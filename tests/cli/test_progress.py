@@ -132,7 +132,7 @@ def test_a_dry_run_says_what_is_trained_and_json_progress_is_lines_of_json(tmp_p
     assert json.loads(told.out)["task"] == "regression"
 
 
-def test_a_fit_in_python_says_what_was_tried_if_that_is_asked_for(capsys, caplog):
+def test_a_fit_in_python_says_what_was_tried_if_that_is_asked_for(capsys, request):
     frame = houses()
     x, y = frame[["a", "b"]], frame["price"]
     NeighborRegressor(metric="kernel").fit(x, y)
@@ -141,14 +141,14 @@ def test_a_fit_in_python_says_what_was_tried_if_that_is_asked_for(capsys, caplog
     lines = capsys.readouterr().err.splitlines()
     assert lines == [str(model.fitted_.trials[0])]
     assert lines[0].startswith(f"kernel, read out by {model.readout_}: rmse ")
-    with caplog.at_level("INFO", "vicinal"):
-        NeighborRegressor(metric="kernel").fit(x, y)
-    assert len(caplog.messages) == 1
     steps = []
     with listening(steps.append):  # whoever shows the progress shows all of it
         NeighborRegressor(metric="kernel", verbose=1).fit(x, y)
     assert steps
     assert capsys.readouterr().err == ""
+    logged = request.getfixturevalue("logged")  # from here on
+    NeighborRegressor(metric="kernel").fit(x, y)
+    assert len(logged) == 1
 
 
 def test_a_notebook_shows_the_line_unless_it_is_silenced(monkeypatch, capsys):

@@ -35,7 +35,13 @@ def saved(tmp_path_factory):
         if index is not None and index.startswith("faiss"):
             pytest.importorskip("faiss")
         model = NeighborRegressor(
-            max_epochs=1, hidden=(8, 4), members=2, index=index, readout="rows", columns={"note": "text"}
+            max_epochs=1,
+            hidden=(8, 4),
+            members=2,
+            index=index,
+            metric="network",
+            readout="rows",
+            columns={"note": "text"},
         )
         model.fit(frame, price, ids=ids, groups=np.arange(ROWS) // 3)
         folders[index] = tmp_path_factory.mktemp("saved") / "model"

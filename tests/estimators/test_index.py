@@ -11,7 +11,7 @@ from vicinal.estimators.fitted import FittedModel
 
 pytestmark = pytest.mark.sweep(3)
 
-QUICK = {**LONGER, "max_epochs": 2}
+QUICK = {**LONGER, "max_epochs": 2, "metric": "network"}
 
 INDEXES = ("exact", "faiss:Flat", "faiss:IVF4,Flat", "faiss:HNSW16", "milvus")
 
@@ -96,8 +96,7 @@ def test_classes_by_an_index(rows, name):
     towns = frame["town"].fillna("none").to_numpy()
     frame = frame.drop(columns="town")
     plain, model = (
-        NeighborClassifier(index=index, metric="network", readout="rows", **QUICK).fit(frame, towns)
-        for index in (None, name)
+        NeighborClassifier(index=index, readout="rows", **QUICK).fit(frame, towns) for index in (None, name)
     )
     np.testing.assert_allclose(model.predict_proba(frame.iloc[:20]), plain.predict_proba(frame.iloc[:20]), atol=1e-6)
     for one, other in zip(model.explain(frame.iloc[:5], 2), plain.explain(frame.iloc[:5], 2), strict=True):
@@ -111,9 +110,9 @@ def test_classes_by_an_index(rows, name):
 @pytest.mark.parametrize("several", [False, True])
 def test_weights_targets_and_transforms_go_with_an_index(settings, several, tmp_path):
     random = np.random.default_rng(0)
-    x, fresh = random.normal(size=(120, 2)), random.normal(size=(9, 2))
-    y = np.exp(x.sum(axis=1) / 2 + 0.1 * random.normal(size=120))
-    labels, weights = np.c_[y, 2 + np.sin(x[:, 0])] if several else y, random.uniform(0.5, 3, 120)
+    x, fresh = random.normal(size=(70, 2)), random.normal(size=(9, 2))
+    y = np.exp(x.sum(axis=1) / 2 + 0.1 * random.normal(size=70))
+    labels, weights = np.c_[y, 2 + np.sin(x[:, 0])] if several else y, random.uniform(0.5, 3, 70)
     plain, model = (
         NeighborRegressor(index=index, target_transform="log", **settings).fit(x, labels, sample_weight=weights)
         for index in (None, "exact")

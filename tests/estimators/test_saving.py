@@ -177,7 +177,7 @@ def test_files_of_the_user_and_symbolic_links_outlive_a_save(regressor, data, fo
     assert sorted(path.name for path in folder.parent.iterdir()) == ["latest", "model"]
 
 
-@pytest.mark.parametrize("index", [None, "exact", "faiss:Flat"])
+@pytest.mark.parametrize("index", [pytest.param(None, marks=pytest.mark.slow), "exact", "faiss:Flat"])
 def test_a_loaded_model_stays_what_it_was_when_its_folder_is_replaced(data, tmp_path, index):
     if index is not None and "faiss" in index:
         pytest.importorskip("faiss", reason="faiss is an optional package")

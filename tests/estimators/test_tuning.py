@@ -1,7 +1,6 @@
 """Promises of plans: within a time, the same model again, and tuning only where it is worth it."""
 
 import json
-import logging
 
 import numpy as np
 import pandas as pd
@@ -77,9 +76,8 @@ def test_a_plan_and_a_seed_make_the_same_model_and_the_plan_can_be_read_again(fo
     np.testing.assert_allclose(loaded.predict(x), first.predict(x), atol=1e-6)
 
 
-def test_auto_keeps_the_frozen_encoder_unless_tuning_is_better_on_the_rows_held_out(folder, monkeypatch, caplog):
+def test_auto_keeps_the_frozen_encoder_unless_tuning_is_better_on_the_rows_held_out(folder, monkeypatch, logged):
     x, y = table()
-    caplog.set_level(logging.INFO)
     frozen = model(folder).fit(x, y)
     tuned = model(folder, tune="last-1", plan=PLAN).fit(x, y)
     honest = TunedEstimator.honest_error
@@ -87,12 +85,12 @@ def test_auto_keeps_the_frozen_encoder_unless_tuning_is_better_on_the_rows_held_
         monkeypatch.setattr(
             TunedEstimator, "honest_error", lambda self, s=sign: s * (self.tune != "none") + 0 * honest(self)
         )
-        caplog.clear()
+        logged.clear()
         chosen = model(folder, tune="auto", plan=PLAN).fit(x, y)
         assert_same_model(chosen, wanted)
         assert chosen.plan_.tune == wanted.tune
-        assert words in caplog.text
-        assert "plan: tune last-1 for 3 epochs of 30 rows in float32" in caplog.text
+        assert words in "\n".join(logged)
+        assert "plan: tune last-1 for 3 epochs of 30 rows in float32" in "\n".join(logged)
 
 
 @pytest.mark.parametrize("kind", [NeighborRegressor, pytest.param(NeighborClassifier, marks=pytest.mark.slow)])

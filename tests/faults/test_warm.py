@@ -47,7 +47,7 @@ def test_a_defect_is_seen(tmp_path):
     for work, args, limits in (
         (fail, (), {}),
         (use_memory, (1 << 30,), {"memory": 256 << 20}),
-        (sleep, (60,), {"seconds": 0.1}),
+        (sleep, (60,), {"seconds": 0.02}),
         (work_on, (), {"seconds": 1}),
     ):
         outcome = run_case(tmp_path / "case", work, *args, **limits)

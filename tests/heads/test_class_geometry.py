@@ -91,7 +91,9 @@ def test_coherence_is_that_of_the_public_code(case: str) -> None:
     torch.testing.assert_close(head(x), golden[f"{case}_logits_tau0.07"] / x.norm(dim=1, keepdim=True))
 
 
-@pytest.mark.parametrize(("classes", "dim"), [(2, 2), (5, 8), (5, 4), (12, 6), (60, 16)])
+@pytest.mark.parametrize(
+    ("classes", "dim"), [(2, 2), (5, 8), (5, 4), (12, 6), pytest.param(60, 16, marks=pytest.mark.slow)]
+)
 def test_bases_are_unit_spread_and_repeatable(classes: int, dim: int) -> None:
     basis = equiangular_basis(classes, dim, rows=7)
     torch.testing.assert_close(basis.vectors.norm(dim=1), torch.ones(classes))

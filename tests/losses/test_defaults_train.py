@@ -112,10 +112,10 @@ def test_the_share_of_smaller_gaps_gathers_no_classes_in_one_place():
     """By a gradient through the share itself, four classes end at two opposite places, and the loss is lower there."""
     known = entry("pair_loss", "dynamic_soft_margin")
     ends = {True: [], False: []}
-    for detach, seed in itertools.product((True, False), range(4)):  # of rows at one place rounding decides the nearest
+    for detach, seed in itertools.product((True, False), range(2)):  # of rows at one place rounding decides the nearest
         torch.manual_seed(0)
         criterion = EmbeddingLoss("dynamic_soft_margin", detach=detach)
         ends[detach].append(trained(known, criterion, seed, steps=150)[1])
     assert all(recall > 0.98 for _, recall in ends[True])
-    assert sum(recall for _, recall in ends[False]) / 4 < 0.8
+    assert sum(recall for _, recall in ends[False]) / 2 < 0.8
     assert all(one[0] < other[0] for one, other in zip(ends[False], ends[True], strict=True))

@@ -29,6 +29,7 @@ def labels_of(entry, labels):
     return labels.float() if "number-relation" in entry.facts else labels
 
 
+@pytest.mark.sweep(3)
 @each
 @pytest.mark.parametrize("reduction", ["mean", "sum", "mean_nonzero"])
 @pytest.mark.parametrize("kind", ["all apart", "all alike", "one row"])

@@ -95,6 +95,7 @@ def test_the_histogram_of_dynamic_soft_margin_survives_a_checkpoint():
     assert int(loss.loss.batches) == 2
 
 
+@pytest.mark.sweep(4)
 @each
 @pytest.mark.parametrize("similarity", ["l2", "l1", "squared_l2", "cosine"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -88,36 +88,31 @@ if MINILM.installed:
 LIGHT = {
     "import vicinal": (*HEAVY, "torch", "numpy", "pandas", "sklearn", "pyarrow", "scipy"),
     "from vicinal.cli import run; run(['--help'])": (*HEAVY, "torch", "numpy", "pandas", "sklearn", "scipy"),
+    "import vicinal.index": (*HEAVY, "pandas", "pyarrow"),
+    MINILM_READS: (*HEAVY, "scipy.sparse.csgraph"),
     "from vicinal import NeighborRegressor; import vicinal.workflows.predict": (
         *HEAVY,
         "vicinal.losses",
         "vicinal.report",
         "jinja2",
     ),
-    "import vicinal.plot": ("lightning", "torchmetrics", "torch._dynamo", "transformers", "matplotlib", "PIL"),
-    "import vicinal.index": (*HEAVY, "pandas", "pyarrow"),
     "from vicinal import NONA, EmbeddingLoss, SoftStep; import vicinal.encoders": HEAVY,
-    MINILM_READS: (*HEAVY, "scipy.sparse.csgraph"),
+    "import vicinal.plot": ("lightning", "torchmetrics", "torch._dynamo", "transformers", "matplotlib", "PIL"),
 }
-"""What each must not load. The first two do without torch; it is imported once for the others."""
+"""What each must not load, in one process after those before it, so that nothing is imported twice."""
 
 LOADED = """
-import os, sys
+import sys
 for number, code in enumerate(sys.argv[2:]):
-    if number == 2:
-        import torch
-    if os.fork() == 0:
-        exec(code)
-        with open(f"{sys.argv[1]}/{number}", "w") as file:
-            file.write(" ".join(sys.modules))
-        os._exit(0)
-    assert os.wait()[1] == 0, code
+    exec(code)
+    with open(f"{sys.argv[1]}/{number}", "w") as file:
+        file.write(" ".join(sys.modules))
 """
 
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    """The modules that are loaded after each import, in a fork of a fresh process."""
+    """The modules that are loaded after each import of a fresh process."""
     folder = tmp_path_factory.mktemp("loaded")
     subprocess.run([sys.executable, "-c", LOADED, str(folder), *LIGHT], check=True)
     return {code: (folder / str(number)).read_text().split() for number, code in enumerate(LIGHT)}

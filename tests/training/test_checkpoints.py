@@ -172,7 +172,7 @@ def test_a_run_that_had_stopped_early_trains_no_further(tmp_path, monkeypatch):
     ],
 )
 def test_a_checkpoint_that_cannot_be_read_is_said_and_the_run_starts_anew(
-    tmp_path, monkeypatch, caplog, whole, name, harm
+    tmp_path, monkeypatch, logged, whole, name, harm
 ):
     with pytest.raises(Killed):
         fit(monkeypatch, tmp_path, stop=2 * BATCHES)
@@ -184,11 +184,11 @@ def test_a_checkpoint_that_cannot_be_read_is_said_and_the_run_starts_anew(
     again = fit(monkeypatch, tmp_path)
     assert again.history_.resumed_at is None
     assert_same_model(again, whole)
-    assert (name in caplog.text) == (not (name == "last.ckpt" and harm == "removed"))
+    assert (name in "\n".join(logged)) == (not (name == "last.ckpt" and harm == "removed"))
 
 
 def test_checkpoints_may_be_moved_but_those_of_an_older_version_are_not_gone_on_from(
-    tmp_path, monkeypatch, caplog, whole
+    tmp_path, monkeypatch, logged, whole
 ):
     with pytest.raises(Killed):
         fit(monkeypatch, tmp_path / "a", stop=2 * BATCHES)
@@ -202,7 +202,7 @@ def test_checkpoints_may_be_moved_but_those_of_an_older_version_are_not_gone_on_
     del old["generators"]
     torch.save(old, tmp_path / "c" / "last.ckpt")
     assert_same_model(fit(monkeypatch, tmp_path / "c"), whole)
-    assert "it is of an older version" in caplog.text
+    assert "it is of an older version" in "\n".join(logged)
 
 
 def test_the_scaler_of_mixed_precision_is_kept(tmp_path, monkeypatch):

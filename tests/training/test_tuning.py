@@ -36,7 +36,7 @@ def model(folder, **settings):
     return NeighborRegressor(encoders={"text": f"folder:{folder}"}, columns={"text": "text"}, **settings)
 
 
-@pytest.mark.parametrize("tune", ["last-2", pytest.param("all", marks=pytest.mark.slow), "lora"])
+@pytest.mark.parametrize("tune", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("last-2", "all")), "lora"])
 def test_a_tuned_encoder_goes_on_after_a_kill_to_the_same_model(folder, tmp_path, monkeypatch, tune):
     x, y = table()
     whole = model(folder, tune=tune).fit(x, y)

@@ -153,7 +153,11 @@ def test_few_rows_are_real_ones_that_predict_as_all_do(tmp_path, classes):
     y = np.where(x[:, 0] > 4, 10 * np.sin(4 * x[:, 0]), 0.0)  # all that there is to say is on one side
     y = np.digitize(y, [-6, -3, -1, 1, 3, 6]) if classes else y
     kind = NeighborClassifier if classes else NeighborRegressor
-    model = kind(metric="kernel") if classes else kind(metric="kernel", readout="rows", target_transform="none")
+    model = (
+        kind(metric="kernel")
+        if classes
+        else kind(metric="kernel", readout="rows", target_transform="none", max_neighbors=20)
+    )
     model.fit(x, y).save(tmp_path / "m")
     outcome = compress_model(tmp_path / "m", out=tmp_path / "few", rows=0.15)
     few = load_model(tmp_path / "few")

@@ -253,7 +253,7 @@ def test_a_change_is_seldom_seen_where_there_is_none():
 
 def test_classes_have_their_share_of_wrong_rows_and_sets_by_period(tmp_path):
     frame = sold().assign(price=lambda f: np.where(f["price"] > 0, "dear", "cheap"))
-    settings = {"max_epochs": 3, "members": 1, "hidden": (8, 4), "learning_rate": 1e-2}
+    settings = {"max_epochs": 3, "members": 1, "hidden": (8, 4), "learning_rate": 1e-2, "metric": "network"}
     job = TableJob(frame, "price", id="id", time="day", parameters=settings, baselines=False)
     split = fit_table(job, tmp_path / "model").split
     record = audit_table(tmp_path / "model", frame.iloc[split.test])
