@@ -121,8 +121,7 @@ def _of_few(model: FittedModel, head: Kriging, queries: Tensor, local: KrigingWe
     top = local.largest(k)
     trend: TrendParts | None = None
     if adjusts(head):
-        near, meant = model.bank.vectors[top[1].clamp(min=0)], _meant(model, prediction)
-        trend = _trend_parts(head, queries, near, local, meant, shared)
+        trend = _trend_parts(model, head, queries, top[1], local, _meant(model, prediction), shared)
     return Attended(*top, prediction, (local.weights != 0).sum(dim=1), trend, below)
 
 
@@ -142,15 +141,24 @@ def _share_below(model: FittedModel, weights: Tensor, values: Tensor, prediction
 
 
 def _trend_parts(
-    head: Comparables, queries: Tensor, rows: Tensor, local: KrigingWeights, meant: Tensor, shared: Tensor | None
+    model: FittedModel,
+    head: Comparables,
+    queries: Tensor,
+    positions: Tensor,
+    local: KrigingWeights,
+    meant: Tensor,
+    shared: Tensor | None,
 ) -> TrendParts:
-    """Of queries ``[b, d]`` and ``rows [b, k, d]``, of the output ``meant [b]``; of a class that came later all 0."""
+    """Of queries ``[b, d]`` and some of their rows ``[b, k]``, of the output ``meant [b]``; of a new class all 0."""
     known, place = meant < head.targets, meant.clamp(max=head.targets - 1)
-    at = torch.arange(len(meant))
-    columns, of_rows = head.contributions(queries)[at, place], head.contributions(rows)[at, :, place]
-    columns, of_rows = columns * known[:, None], of_rows * known[:, None, None]
-    apart, slack = columns[:, None] - of_rows, 1 - local.weights.sum(dim=1)
-    return TrendParts(head.base[place] * known, columns, apart, slack, shared)
+    at, shares = torch.arange(len(meant)), local.shares
+    if shares is not None:  # those of these rows, in their order
+        order = (positions[:, :, None] == local.positions[:, None]).int().argmax(dim=2)
+        shares = torch.cat([shares.gather(1, order), shares[:, -1:]], dim=1)
+    terms = head.trend_terms(queries, model.bank.vectors[positions.clamp(min=0)], shares)
+    base, columns, apart = terms.base[at, place], terms.columns[at, place], terms.differences[at, :, place]
+    apart, slack = apart * known[:, None, None], 1 - local.weights.sum(dim=1)
+    return TrendParts(base * known, columns * known[:, None], apart, slack, shared)
 
 
 def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:

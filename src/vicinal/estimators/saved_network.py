@@ -13,6 +13,8 @@ from vicinal.core.untrusted import (
     tensor_header,
 )
 from vicinal.encoders import TableEncoder
+from vicinal.encoders.blend_projector import BlendProjector
+from vicinal.encoders.kernel_projector import TrendProjector
 from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.encoders.tree_projector import TreeProjector
@@ -26,6 +28,7 @@ from vicinal.estimators.network import (
 )
 from vicinal.estimators.saved_config import SavedConfig, check_encoder_columns
 from vicinal.heads import Comparables, Kriging
+from vicinal.heads.blend import Blend
 from vicinal.heads.kinds import weighs_locally
 from vicinal.training import NeighborNetwork
 
@@ -95,22 +98,18 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
         with torch.device("meta"):
             network = similarity_network(encoder, max(1, min(width, settings["dim"])))
             return network, network.head
-    if config.fitted_metric == "trees":
-        projector = _tree_projector(path, config, encoder)
-        if config.trend not in (None, projector.trend):
-            raise ValueError(f"config.json: expected a trend of {projector.trend} columns, got {config.trend}")
+    if config.fitted_metric in ("trees", "both"):
+        trees = _tree_projector(path, config, encoder)
         with torch.device("meta"):
-            return NeighborNetwork(encoder, projector, _local_head(config, settings)), torch.nn.Identity()
+            if config.fitted_metric == "trees":
+                return NeighborNetwork(encoder, trees, _local_head(config, settings, trees)), torch.nn.Identity()
+            kernel = _empty_kernel(path, config, encoder, settings).projector
+            return _empty_blend(encoder, trees, kernel, config), torch.nn.Identity()
     if config.fitted_metric == "kernel":
-        by_scores = config.classes is not None
-        check_kernel(encoder, classes=by_scores)
-        reduced = any(name.startswith("projector.") and name.endswith(".scale") for name in tensor_header(path))
-        known: dict[str, Any] = {"whole_up_to": config.whole_up_to, "share_lengths": reduced}
         with torch.device("meta"):
-            network = make_kernel_network(settings, encoder, classes=by_scores, **known)
+            network = _empty_kernel(path, config, encoder, settings)
             if config.cross_fits is not None:
-                network = empty_trend_network(network, config.cross_fits, len(config.targets or "1"))
-                network.head = _local_head(config, settings)
+                network.head = _local_head(config, settings, network.projector)
             return network, network.head
     gain = tensor_header(path).get("projector.gain")
     if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
@@ -125,12 +124,42 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
     return network, attention
 
 
-def _local_head(config: SavedConfig, settings: dict[str, Any]) -> torch.nn.Module:
+def _empty_kernel(
+    path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any]
+) -> NeighborNetwork:
+    """The network of a kernel, with a trend if it was fitted by folds; with the readout of all rows."""
+    by_scores = config.classes is not None
+    check_kernel(encoder, classes=by_scores)
+    reduced = any(name.startswith("projector.") and ".trees." not in name and name.endswith(".scale") for name in tensor_header(path))
+    known: dict[str, Any] = {"whole_up_to": config.whole_up_to, "share_lengths": reduced}
+    network = make_kernel_network(settings | {"metric": "kernel"}, encoder, classes=by_scores, **known)
+    if config.cross_fits is None:
+        return network
+    return empty_trend_network(network, config.cross_fits, len(config.targets or "1"))
+
+
+def _empty_blend(
+    encoder: TableEncoder, trees: torch.nn.Module, kernel: torch.nn.Module, config: SavedConfig
+) -> NeighborNetwork:
+    """The network of the mean of trees and a kernel."""
+    if not isinstance(trees, StackedProjector) or not isinstance(kernel, TrendProjector) or config.blend is None:
+        raise ValueError("config.json: expected what a mean of trees and a kernel is made of, got less")
+    parts = zip(config.blend, (trees, kernel), strict=True)
+    heads = [_head(one.neighbors, one.trend, part.trend, trees.targets) for one, part in parts]
+    projector = BlendProjector(trees, kernel, [one.trend is not None for one in config.blend])
+    return NeighborNetwork(encoder, projector, Blend(heads, projector.widths))
+
+
+def _local_head(config: SavedConfig, settings: dict[str, Any], projector: torch.nn.Module) -> Kriging:
     """The head of a metric without a network, its weights not loaded yet."""
-    k = settings["max_neighbors"] or NEIGHBORS
-    if config.trend is None:
-        return Kriging(k)
-    return Comparables(k, trend=config.trend, targets=_outputs(config))
+    return _head(settings["max_neighbors"] or NEIGHBORS, config.trend, projector.trend, _outputs(config))  # type: ignore[arg-type]
+
+
+def _head(k: int, trend: int | None, columns: int, targets: int) -> Kriging:
+    """The same of so many rows, with a trend of the columns of a projector or without."""
+    if trend not in (None, columns):
+        raise ValueError(f"config.json: expected a trend of {columns} columns, got {trend}")
+    return Kriging(k) if trend is None else Comparables(k, trend=trend, targets=targets)
 
 
 def _outputs(config: SavedConfig) -> int:
@@ -141,7 +170,7 @@ def _outputs(config: SavedConfig) -> int:
 def _tree_projector(path: Path, config: SavedConfig, encoder: TableEncoder) -> TreeProjector | StackedProjector:
     """The projector of trees, its weights not loaded yet; a folder from before linear models were there has none."""
     texts, outputs = _read_trees(path.parent, config), _outputs(config)
-    if "projector.slopes" not in tensor_header(path):
+    if config.fitted_metric == "trees" and "projector.slopes" not in tensor_header(path):
         return TreeProjector(texts, TreeColumns(encoder))
     return StackedProjector(texts, LinearColumns(encoder), outputs, classes=config.classes is not None)
 

@@ -44,7 +44,7 @@ from vicinal.estimators.saved_config import (
     with_allowed_encoders,
 )
 from vicinal.estimators.saved_network import fold_heads, fold_readouts, network_weights, read_network, tree_files
-from vicinal.heads.kinds import weighs_locally
+from vicinal.heads.kinds import blended_heads, weighs_locally
 from vicinal.index.bank_files import ROWS
 from vicinal.training.history import TrainingHistory
 from vicinal.version import __version__
@@ -122,6 +122,10 @@ def read_model(
 
 def _attach_index(model: NeighborEstimator, saved: SavedNear) -> None:
     head = model.network_.head
+    if blended_heads(head):
+        raise ValueError(
+            f"index: expected None for the mean of trees and a kernel, whose rows are near in two ways, got {model.index!r}"
+        )
     if weighs_locally(head):  # attention was read over an index by earlier versions, too
         model.fitted_ = replace(model.fitted_, near=NearBank(head, model.bank_.store, saved))
 
@@ -286,6 +290,8 @@ def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, A
         "learned": getattr(model, "learned_", None),
         "metric": model.metric_,
         "trend": getattr(model.network_.head, "trend", None),
+        "blend": [{"neighbors": one.k, "trend": getattr(one, "trend", None)} for one in blended_heads(model.network_.head)]
+        or None,
         "cross_fits": getattr(model.network_.projector, "folds", None) if model.network_.cross_fitted else None,
         "plan": model.plan_,
         "weight_unit": model.weight_unit_,
