@@ -1,4 +1,4 @@
-"""Two metrics of columns side by side, trees and a kernel, each with a trend, for a readout that blends them."""
+"""Two metrics of columns side by side, trees and a kernel, for a readout that blends them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vicinal.encoders.kernel_projector import TrendProjector
+from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
 from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.encoders.table import TableEncoder
 from vicinal.encoders.tree_columns import LinearColumns
@@ -38,7 +38,7 @@ class BlendProjector(nn.Module):
 
     Args:
         trees: fitted.
-        kernel: fitted, to the same folds and targets.
+        kernel: fitted, with a trend of the same folds and targets, or without one.
         trended: whether each of them is read out by its trend.
 
     Raises:
@@ -52,9 +52,11 @@ class BlendProjector(nn.Module):
     linear = 0
     cross_fitted = True
 
-    def __init__(self, trees: StackedProjector, kernel: TrendProjector, trended: Sequence[bool] = (True, True)) -> None:
+    def __init__(
+        self, trees: StackedProjector, kernel: TrendProjector | KernelProjector, trended: Sequence[bool] = (True, True)
+    ) -> None:
         super().__init__()
-        if (trees.folds, trees.targets) != (kernel.folds, kernel.targets):
+        if isinstance(kernel, TrendProjector) and (trees.folds, trees.targets) != (kernel.folds, kernel.targets):
             raise ValueError(
                 f"kernel: expected {trees.folds} folds and {trees.targets} targets as the trees have, got "
                 f"{kernel.folds} and {kernel.targets}"
@@ -63,7 +65,8 @@ class BlendProjector(nn.Module):
         self.folds, self.targets = trees.folds, trees.targets
         self.widths = [trees.dim, kernel.dim]
         self.dim = sum(self.widths)
-        self.names = [n for one, read in zip((trees, kernel), trended, strict=True) if read for n in one.names]
+        of_kernel = kernel.names if isinstance(kernel, TrendProjector) else []
+        self.names = [*trees.names] * trended[0] + of_kernel * trended[1]
 
     @property
     def texts(self) -> list[list[str]]:
@@ -72,5 +75,6 @@ class BlendProjector(nn.Module):
 
     def forward(self, columns: Tensor, folds: Tensor | None = None) -> Tensor:
         """``[b, dim]``, float64, of what :class:`BlendColumns` reads; ``folds [b]`` as of trees."""
-        own, encoded = columns[:, : self.reader.width], columns[:, self.reader.width :]
-        return torch.cat([self.trees(own, folds), self.kernel(encoded, folds)], dim=1)
+        of_trees, encoded = columns[:, : self.reader.width], columns[:, self.reader.width :]
+        known = (encoded, folds) if isinstance(self.kernel, TrendProjector) else (encoded,)
+        return torch.cat([self.trees(of_trees, folds), self.kernel(*known)], dim=1)

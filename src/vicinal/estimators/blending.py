@@ -1,12 +1,15 @@
-"""A model of two metrics: the mean of what trees and a kernel say, where both say it by few rows."""
+"""A model of two metrics: the mean of what trees and a kernel say."""
 
 import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from vicinal.encoders.blend_projector import BlendProjector
-from vicinal.encoders.kernel_projector import TrendProjector
+from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
 from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.fitted import FittedModel
@@ -21,37 +24,46 @@ POWER = 4
 LEAST = 0.1
 """Share below which the other one is taken alone."""
 
+MOST = 2000
+"""Rows up to which both are blended."""
 
-def blended(trees: FittedModel, kernel: FittedModel, tune: str) -> FittedModel | None:
+
+def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel | None:
     r"""The weighted mean of both, with shares $a_m \propto e_m^{-4}$ by their squared errors e out of fold.
 
-    Both err, for the most part apart from each other, so that their mean has less error than the better of them (3 %
-    on the median of small tables; see ``docs/results/predict.md``). Shares go by few rows and are therefore nearly
-    equal where errors are.
+    What the two miss differs, so their mean has less error than the better of them: 3 % on the median of small tables,
+    see ``docs/results/predict.md``. Few rows tell little of which one is better: where errors are alike, so are shares.
 
     Returns:
-        None where one has nearly all the share, or the kernel is read by signed weights of all rows: a prediction of
-        few rows would become one of all.
+        None where one has nearly all the share, where trees, which few rows make, have less error than a kernel that
+        signed weights of all rows make, and where a setting asks for so many rows, or an index, which knows one metric.
     """
     begin = time.perf_counter()
-    costs = [max(one.error_of_all(), torch.finfo(torch.float64).tiny) for one in (trees, kernel)]
-    share = 1 / (1 + (costs[0] / costs[1]) ** POWER)
-    heads = trees.network.head, kernel.network.head
-    few = [head for head in heads if weighs_locally(head) and head.convex]
-    if len(few) < 2 or not any(map(adjusts, few)) or not LEAST <= share <= 1 - LEAST:
+    errors = [max(one.error_of_all(), torch.finfo(torch.float64).tiny) for one in (trees, kernel)]
+    share = float(torch.sigmoid(torch.tensor(errors[1] / errors[0], dtype=torch.float64).log() * POWER))
+    heads = [one.network.head for one in (trees, kernel) if weighs_locally(one.network.head)]
+    hidden = kernel.readout == "dense" and errors[0] < errors[1]
+    fixed = settings["max_neighbors"] is not None or settings["index"] is not None
+    if hidden or fixed or len(trees.bank) > MOST or not (any(map(adjusts, heads)) and LEAST <= share <= 1 - LEAST):
         return None
-    first, second, folds = trees.network.projector, kernel.network.projector, kernel.bank.folds
-    same = folds is not None and trees.bank.folds is not None and torch.equal(folds, trees.bank.folds)
-    if not (same and isinstance(first, StackedProjector) and isinstance(second, TrendProjector)):
+    first, second = trees.network.projector, kernel.network.projector
+    if not isinstance(first, StackedProjector) or not isinstance(second, TrendProjector | KernelProjector):
         return None
-    projector = BlendProjector(first, second, [adjusts(head) for head in few])
-    network = NeighborNetwork(trees.network.encoder, projector, Blend(few, projector.widths, share).double()).eval()
-    banks = [_side_by_side(one, other) for one, other in ((trees.bank, kernel.bank), (trees.held_out, kernel.held_out))]
-    model = FittedModel(trees.codec, network, *banks, "both", TrainingHistory([], []), trees.members)
-    model = model.with_facts(optimism=share * trees.optimism + (1 - share) * kernel.optimism)
+    if isinstance(second, TrendProjector) and not _same_folds(trees.bank, kernel.bank):
+        return None
+    projector = BlendProjector(first, second, [adjusts(head) for head in heads])
+    network = NeighborNetwork(trees.network.encoder, projector, Blend(heads, projector.widths, share).double()).eval()
+    optimism = share * trees.optimism + (1 - share) * kernel.optimism
+    bank, held_out = _side_by_side(trees.bank, kernel.bank), _side_by_side(trees.held_out, kernel.held_out)
+    model = replace(trees, network=network, bank=bank, held_out=held_out, metric="both", optimism=optimism)
     unit = model.codec.unit() ** 2
     history = TrainingHistory([model.error_of_all() / unit], [model.honest_error() / unit])
-    return model.with_facts(history=history, trials=(model.trial(time.perf_counter() - begin, tune),))
+    return model.with_facts(history=history, trials=(model.trial(time.perf_counter() - begin, settings["tune"]),))
+
+
+def _same_folds(one: Bank, other: Bank) -> bool:
+    """Whether each row is left out together with the same others."""
+    return one.folds is not None and other.folds is not None and torch.equal(one.folds, other.folds)
 
 
 def _side_by_side(one: Bank, other: Bank) -> Bank:

@@ -166,9 +166,9 @@ class FittedModel:
         head = self.network.head
         if not weighs_locally(head):
             return "attention"
-        if adjusts(head):
-            return "comparables"
-        return "rows" if head.convex else "dense"
+        if not head.convex:
+            return "dense"
+        return "comparables" if adjusts(head) else "rows"
 
     # Labels and predictions.
 

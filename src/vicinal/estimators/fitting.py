@@ -220,8 +220,7 @@ def _better_kernel(
     """Trees, a kernel or the mean of both; of classes a kernel, unless trees have surely less error.
 
     On six tables of 120 to 900 rows trees of classes had as little error as a kernel, and now and then much more.
-
-    It is of the likelihood of all its rows only if that of fewer has less error.
+    The kernel is of the likelihood of all its rows only if that of fewer has less error.
     """
     if trees.codec.kind == "classes":
         kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)
@@ -238,9 +237,7 @@ def _better_kernel(
     if kernel is None:
         return trees
     both = (trees, kernel) if error <= kernel.error_of_all() else (kernel, trees)
-    # with max_neighbors no more rows make a prediction, and an index finds rows by one metric
-    alone = settings["max_neighbors"] is not None or settings["index"] is not None
-    mean = None if alone else blended(trees, kernel, settings["tune"])
+    mean = blended(trees, kernel, settings)
     return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
 
 

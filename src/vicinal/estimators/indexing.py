@@ -102,7 +102,7 @@ class NearBank:
         slots = torch.full_like(positions, -1).masked_scatter_(known, where)
         mass = None if self.store.weights is None else self.store.weights[places]
         local = self.head.weights_of(queries, self.store.vectors_at(places), slots, mass)
-        return local._replace(positions=positions)
+        return KrigingWeights(local.weights, positions, local.variance, local.trend, local.moves)
 
     def add(self, keys: Tensor, vectors: Tensor) -> None:
         """Rows that were added to the bank."""

@@ -90,10 +90,11 @@ class SavedTableEncoder(Saved):
 
 
 class SavedReadout(Saved):
-    """How trees, or a kernel, are read out in the mean of both."""
+    """How trees, or a kernel, are read out in the mean of both; by signed weights where all rows may be used."""
 
     neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)]
     trend: PositiveInt | None = None
+    whole_up_to: Annotated[int, Field(ge=0, le=WHOLE)] = 0
 
 
 class SavedConfig(Saved):

@@ -14,7 +14,6 @@ from vicinal.core.untrusted import (
 )
 from vicinal.encoders import TableEncoder
 from vicinal.encoders.blend_projector import BlendProjector
-from vicinal.encoders.kernel_projector import TrendProjector
 from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.encoders.tree_projector import TreeProjector
@@ -29,7 +28,7 @@ from vicinal.estimators.network import (
 from vicinal.estimators.saved_config import SavedConfig, check_encoder_columns
 from vicinal.heads import Comparables, Kriging
 from vicinal.heads.blend import Blend
-from vicinal.heads.kinds import weighs_locally
+from vicinal.heads.kinds import blends, weighs_locally
 from vicinal.training import NeighborNetwork
 
 _FORMER_NEIGHBORS = 128
@@ -93,6 +92,7 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
     settings = config.parameters.model_dump() | {"metric": config.fitted_metric, "rank": config.rank}
     former = _FORMER_NEIGHBORS if config.fitted_metric == "kernel" else None
     settings["max_neighbors"] = config.neighbors or settings["max_neighbors"] or former
+    settings["whole_up_to"] = config.whole_up_to
     if config.task == "similarity":
         width = (tensor_header(path).get("projector.weight") or ((0,),))[0][-1]
         with torch.device("meta"):
@@ -103,11 +103,10 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
         with torch.device("meta"):
             if config.fitted_metric == "trees":
                 return NeighborNetwork(encoder, trees, _local_head(config, settings, trees)), torch.nn.Identity()
-            kernel = _empty_kernel(path, config, encoder, settings).projector
-            return _empty_blend(encoder, trees, kernel, config), torch.nn.Identity()
+            return _empty_blend(path, config, encoder, settings, trees), torch.nn.Identity()
     if config.fitted_metric == "kernel":
         with torch.device("meta"):
-            network = _empty_kernel(path, config, encoder, settings)
+            network = _empty_kernel(path, config, encoder, settings, config.cross_fits)
             if config.cross_fits is not None:
                 network.head = _local_head(config, settings, network.projector)
             return network, network.head
@@ -125,29 +124,43 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
 
 
 def _empty_kernel(
-    path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any]
+    path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any], folds: int | None
 ) -> NeighborNetwork:
-    """The network of a kernel, with a trend if it was fitted by folds; with the readout of all rows."""
+    """The network of a kernel, with a trend of so many folds; its head is that of all rows."""
     by_scores = config.classes is not None
     check_kernel(encoder, classes=by_scores)
-    reduced = any(name.startswith("projector.") and ".trees." not in name and name.endswith(".scale") for name in tensor_header(path))
-    known: dict[str, Any] = {"whole_up_to": config.whole_up_to, "share_lengths": reduced}
-    network = make_kernel_network(settings | {"metric": "kernel"}, encoder, classes=by_scores, **known)
-    if config.cross_fits is None:
-        return network
-    return empty_trend_network(network, config.cross_fits, len(config.targets or "1"))
+    names = [name for name in tensor_header(path) if name.startswith("projector.") and ".trees." not in name]
+    known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": by_scores}
+    known["share_lengths"] = any(name.endswith(".scale") for name in names)
+    network = make_kernel_network(settings | {"metric": "kernel"}, encoder, **known)
+    return network if folds is None else empty_trend_network(network, folds, len(config.targets or "1"))
 
 
 def _empty_blend(
-    encoder: TableEncoder, trees: torch.nn.Module, kernel: torch.nn.Module, config: SavedConfig
+    path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any], trees: torch.nn.Module
 ) -> NeighborNetwork:
     """The network of the mean of trees and a kernel."""
-    if not isinstance(trees, StackedProjector) or not isinstance(kernel, TrendProjector) or config.blend is None:
+    if not isinstance(trees, StackedProjector) or config.blend is None:
         raise ValueError("config.json: expected what a mean of trees and a kernel is made of, got less")
-    parts = zip(config.blend, (trees, kernel), strict=True)
-    heads = [_head(one.neighbors, one.trend, part.trend, trees.targets) for one, part in parts]
-    projector = BlendProjector(trees, kernel, [one.trend is not None for one in config.blend])
-    return NeighborNetwork(encoder, projector, Blend(heads, projector.widths))
+    first, second = config.blend
+    settings = settings | {"max_neighbors": second.neighbors, "whole_up_to": second.whole_up_to}
+    kernel = _empty_kernel(path, config, encoder, settings, None if second.whole_up_to else config.cross_fits)
+    part: Any = kernel.projector
+    head = _head(first.neighbors, first.trend, trees.trend, trees.targets)
+    other: Any = kernel.head
+    if not second.whole_up_to:
+        other = _head(second.neighbors, second.trend, part.trend, trees.targets)
+    projector = BlendProjector(trees, part, [one.trend is not None for one in config.blend])
+    return NeighborNetwork(encoder, projector, Blend([head, other], projector.widths))
+
+
+def blended_readouts(head: torch.nn.Module) -> list[dict[str, int | None]] | None:
+    """What ``config.json`` says of the heads of a mean; None of any other head."""
+    if not blends(head):
+        return None
+    trends = [getattr(one, "trend", None) for one in head.members()]
+    each = zip(head.members(), trends, strict=True)
+    return [{"neighbors": one.k, "trend": trend, "whole_up_to": one.whole_up_to} for one, trend in each]
 
 
 def _local_head(config: SavedConfig, settings: dict[str, Any], projector: torch.nn.Module) -> Kriging:

@@ -25,9 +25,9 @@ def adjusts(head: object) -> TypeGuard[Comparables]:
     return isinstance(head, Comparables)
 
 
-def blended_heads(head: nn.Module) -> list[Kriging]:
-    """The two heads of the mean of two metrics; of any other head none."""
-    return head.members() if isinstance(head, Blend) else []
+def blends(head: nn.Module) -> TypeGuard[Blend]:
+    """Whether a head is the mean of two local heads, each with a metric of its own."""
+    return isinstance(head, Blend)
 
 
 def attends(head: nn.Module) -> TypeGuard[NONA]:

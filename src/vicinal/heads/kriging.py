@@ -83,11 +83,21 @@ class KrigingWeights(NamedTuple):
         apart = self.mean(labels) - (weights * self.values(labels)).sum(dim=1)
         return self._replace(weights=weights, moves=self.moves + apart[:, None])
 
-    def largest(self, k: int) -> tuple[Tensor, Tensor]:
-        """The ``k`` weights ``[b, k]`` of largest absolute value, and their positions, -1 where the weight is 0."""
+    def strongest(self, k: int) -> "KrigingWeights":
+        """The ``k`` rows of largest absolute weight; positions are -1 where the weight is 0."""
         order = self.weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
-        best = self.weights.gather(1, order)
-        return best, self.positions.gather(1, order).masked_fill(best == 0, -1)
+        best, moves, shares = self.weights.gather(1, order), self.moves, self.shares
+        if moves is not None:
+            wide = order.reshape(*order.shape, *[1] * (moves.ndim - 2)).expand(*order.shape, *moves.shape[2:])
+            moves = moves.gather(1, wide)
+        if shares is not None:
+            shares = torch.cat([shares.gather(1, order), shares[:, -1:]], dim=1)
+        positions = self.positions.gather(1, order).masked_fill(best == 0, -1)
+        return KrigingWeights(best, positions, self.variance, self.trend, moves, shares)
+
+    def largest(self, k: int) -> tuple[Tensor, Tensor]:
+        """Weights ``[b, k]`` and positions of :meth:`strongest`."""
+        return self.strongest(k)[:2]
 
 
 def _widened(values: Tensor, like: Tensor, rows: int) -> Tensor:
