@@ -55,7 +55,7 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     network = NeighborNetwork(trees.network.encoder, projector, Blend(heads, projector.widths, share).double()).eval()
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
     bank, held_out = _side_by_side(trees.bank, kernel.bank), _side_by_side(trees.held_out, kernel.held_out)
-    model = replace(trees, network=network, bank=bank, held_out=held_out, metric="both", optimism=optimism)
+    model = replace(trees, network=network, bank=bank, held_out=held_out, metric="trees and kernel", optimism=optimism)
     unit = model.codec.unit() ** 2
     history = TrainingHistory([model.error_of_all() / unit], [model.honest_error() / unit])
     return model.with_facts(history=history, trials=(model.trial(time.perf_counter() - begin, settings["tune"]),))

@@ -83,7 +83,7 @@ class FittedModel:
         network: encoder, projector and head.
         bank: the rows that predictions are made from: all of them.
         held_out: the rows that were held out of training; none where members are folds.
-        metric: "network", "kernel", "trees", or "both" for the mean of the last two.
+        metric: "network", "kernel", "trees" or "trees and kernel", the mean of both.
         history: error curves of training; a single point for a kernel.
         members: how many projectors and heads there are side by side.
         folds: how many folds the members leave out; None where rows were held out.

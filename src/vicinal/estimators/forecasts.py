@@ -82,8 +82,11 @@ class _Rows:
         fitted: FittedModel = self.model.fitted_
         numbers = fitted.codec.kind == "numbers"
         chosen = fitted.metric, fitted.codec.transform.base.name if numbers else "none"
-        chosen = ("auto" if chosen[0] == "both" else chosen[0]), chosen[1]  # a mean is no metric that can be asked for
-        known = [one for one in fitted.trials if one.metric not in ("network", "both")]
+        chosen = (
+            ("auto" if chosen[0] == "trees and kernel" else chosen[0]),
+            chosen[1],
+        )  # a mean is no metric that can be asked for
+        known = [one for one in fitted.trials if one.metric not in ("network", "trees and kernel")]
         others = [(one.metric, one.target_transform) for one in known]
         tried: dict[tuple[str, str], tuple[float, tuple[Forecasts, ...]]] = {}
         with warnings.catch_warnings():

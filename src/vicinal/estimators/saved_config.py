@@ -126,7 +126,7 @@ class SavedConfig(Saved):
     rank: Size | None = None
     start: float | None = None
     learned: bool | None = None
-    metric: Literal["network", "kernel", "trees", "both"] | None = None
+    metric: Literal["network", "kernel", "trees", "trees and kernel"] | None = None
     trend: PositiveInt | None = None
     blend: tuple[SavedReadout, SavedReadout] | None = None
     cross_fits: Annotated[int, Field(ge=2, le=64)] | None = None
@@ -181,10 +181,12 @@ class SavedConfig(Saved):
 
     @model_validator(mode="after")
     def _agree_on_readouts(self) -> Self:
-        if (self.fitted_metric in ("trees", "both") or self.trend is not None) and self.cross_fits is None:
+        if (self.fitted_metric in ("trees", "trees and kernel") or self.trend is not None) and self.cross_fits is None:
             raise ValueError("a metric that has learned from labels without folds")
-        if (self.fitted_metric == "both") != (self.blend is not None) or (self.blend and self.classes is not None):
-            raise ValueError("two readouts of another metric than both, or of classes")
+        if (self.fitted_metric == "trees and kernel") != (self.blend is not None) or (
+            self.blend and self.classes is not None
+        ):
+            raise ValueError("two readouts of another metric than trees and kernel, or of classes")
         if self.fold_readouts is not None and len(self.fold_readouts) != self.folds:
             raise ValueError(f"{len(self.fold_readouts)} readouts of {self.folds} folds")
         if None in (self.fold_readouts or ()) and self.parameters.readout != "auto":

@@ -98,7 +98,7 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
         with torch.device("meta"):
             network = similarity_network(encoder, max(1, min(width, settings["dim"])))
             return network, network.head
-    if config.fitted_metric in ("trees", "both"):
+    if config.fitted_metric in ("trees", "trees and kernel"):
         trees = _tree_projector(path, config, encoder)
         with torch.device("meta"):
             if config.fitted_metric == "trees":

@@ -16,7 +16,7 @@ class Trial(Saved):
     """A metric with its readout that a fit has tried.
 
     Attributes:
-        metric: "network", "kernel", "trees", or "both" for the mean of the last two.
+        metric: "network", "kernel", "trees" or "trees and kernel", the mean of both.
         readout: "attention", "rows", "comparables", "dense", or "none" of a head that is a plain layer.
         target_transform: the scale that labels were learned on.
         tune: what of pretrained encoders was trained.
@@ -30,7 +30,7 @@ class Trial(Saved):
             it is fitted.
     """
 
-    metric: Literal["network", "kernel", "trees", "both"]
+    metric: Literal["network", "kernel", "trees", "trees and kernel"]
     readout: Literal["attention", "rows", "comparables", "dense", "none"]
     target_transform: str = Field(max_length=20)
     tune: str = Field(max_length=20)
@@ -46,8 +46,7 @@ class Trial(Saved):
         listed = ", ".join(f"{value:.4g} {where}" for where, value in errors.items() if value is not None)
         measure = self.measure.replace("_", " ")
         took = "" if self.seconds is None else f"; {span_words(self.seconds)}"
-        name = "mean of trees and kernel" if self.metric == "both" else self.metric
-        return f"{name}, read out by {self.readout}: {measure} {listed}{took}"
+        return f"{self.metric}, read out by {self.readout}: {measure} {listed}{took}"
 
 
 def leaderboard(trials: Sequence[Trial]) -> pd.DataFrame:

@@ -141,7 +141,7 @@ def remains(model: BankedEstimator, *, deep: bool = False) -> list[str]:
         return ["kinds and notation of columns, which were found with them", journal]
     size = sum(value.numel() for value in model.network_.parameters())
     lengths = "the kernel's length of each column"
-    trained = {"trees": "boosted trees", "kernel": lengths, "both": f"boosted trees and {lengths}"}
+    trained = {"trees": "boosted trees", "kernel": lengths, "trees and kernel": f"boosted trees and {lengths}"}
     return [
         "means, deviations and quantiles of columns"
         + (", buckets of texts" if "text" in model.kinds_.values() else ""),
