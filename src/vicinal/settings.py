@@ -102,7 +102,8 @@ class NeighborSettings(EstimatorSettings):
     metric: str = setting(
         "auto",
         "How the similarity is learned: trees (boosted), kernel (with learned lengths of columns; for classes "
-        "also of frozen encoders), network (trained), or auto (what predicts best; a network only if clearly better).",
+        "also of frozen encoders), network (trained), or auto (what predicts best, which may be the mean of trees and "
+        "kernel; a network only if clearly better).",
         choices=("auto", "network", "kernel", "trees"),
     )
     similarity: str = setting("l2", "Similarity: l2, l1, cosine, dot, scaled_dot, snr, squared_l2.")

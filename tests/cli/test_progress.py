@@ -121,7 +121,7 @@ def test_a_dry_run_says_what_is_trained_and_json_progress_is_lines_of_json(tmp_p
     houses().to_csv(tmp_path / "h.csv", index=False)
     assert run(["fit", str(tmp_path / "h.csv"), "--target", "price", "--dry-run", "-q"]) == 0
     said = capsys.readouterr().out
-    assert "Will train a kernel model and a tree model, and keep the better." in " ".join(said.split())
+    assert "Will train a kernel model and a tree model, and keep the better or their mean." in " ".join(said.split())
     assert "it will take" not in said
     options = ["--max-epochs", "2", "--members", "1", "--no-baselines", "--json", "--out", str(tmp_path / "m")]
     assert run(["fit", str(tmp_path / "h.csv"), "--target", "price", *options]) == 0

@@ -1,4 +1,4 @@
-"""metric="auto": a kernel or a network for plain tables, whichever predicts the rows held out better."""
+"""metric="auto": trees, a kernel, the mean of both, or a network, by what each says of rows that it has not seen."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from references.tables import QUICK, table
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, fitting, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
 
@@ -39,6 +39,73 @@ def test_steps_are_of_trees_and_equal_what_these_give(tmp_path):
     again = load_model(tmp_path / "m")
     assert (again.metric, again.metric_) == ("auto", "trees")
     np.testing.assert_array_equal(again.predict(frame[:9]), auto.predict(frame[:9]))
+
+
+def bends(count=120, seed=0):
+    """Of which trees and a kernel, read out by few rows, err alike."""
+    frame, y = rows(count, seed)
+    return frame, 3 * frame["b"] + 2.0 * (frame["a"] > 0.5) + (frame["c"] == "u") + (y - y.mean()) / 9
+
+
+def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(tmp_path):
+    frame, y = bends()
+    auto, trees, kernel = (
+        NeighborRegressor(metric=one, **SETTINGS).fit(frame, y) for one in ("auto", "trees", "kernel")
+    )
+    assert (auto.metric_, kernel.readout_) == ("trees and kernel", "comparables")
+    first, second = (one.fitted_.error_of_all() for one in (trees, kernel))
+    share = first**-4 / (first**-4 + second**-4)
+    new = bends(40, 1)[0]
+    mean = share * trees.predict(new) + (1 - share) * kernel.predict(new)
+    np.testing.assert_allclose(auto.predict(new), mean, rtol=0, atol=1e-9)
+    assert str(auto.fitted_.trials[0]).startswith("trees and kernel, read out by comparables: rmse ")
+    assert [one.metric for one in auto.fitted_.trials].count("trees and kernel") == 1
+    auto.save(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"^index: expected None for the mean of trees and a kernel"):
+        load_model(tmp_path / "m", index="exact")
+
+
+@pytest.mark.parametrize(
+    ("of_kernel", "readout", "settings", "chosen"),
+    [
+        (1.7, "comparables", {}, "trees and kernel"),  # the shares are .89 and .11
+        (1.8, "comparables", {}, "trees"),
+        (0.5, "comparables", {}, "kernel"),
+        (1.1, "dense", {}, "trees"),  # few rows make its predictions, and those of the mean would be made of all
+        (0.9, "dense", {}, "trees and kernel"),
+        (1.1, "comparables", {"max_neighbors": 20}, "trees"),
+        (1.1, "comparables", {"index": "exact"}, "trees"),
+        (1.1, "comparables", {"readout": "rows"}, "trees"),
+    ],
+)
+def test_one_alone_is_taken_where_it_errs_far_less_or_can_be_read(monkeypatch, of_kernel, readout, settings, chosen):
+    frame, y = bends()
+    errors = {"trees": 1.0, "kernel": of_kernel, "trees and kernel": 1.0}
+    monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
+    if readout == "dense":
+        monkeypatch.setattr(fitting, "_with_trend", lambda model, *more: model)
+    assert NeighborRegressor(**SETTINGS, **settings).fit(frame, y).metric_ == chosen
+
+
+def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together(monkeypatch, tmp_path):
+    frame, y = rows()
+    monkeypatch.setattr(blending, "LEAST", 0.0)
+    model = NeighborRegressor(**SETTINGS).fit(frame, y + 3 * np.sin(2 * frame["a"] * frame["b"]))
+    assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
+    new = rows(30, 1)[0]
+    said = model.predict(new)
+    for one, prediction in zip(model.explain(new, 150), said, strict=True):
+        parts = sum(n.contribution for n in one.neighbors) + one.trend.weight * one.trend.value
+        assert (one.other_count, parts) == (0, pytest.approx(prediction, abs=1e-9))
+        assert len({n.id for n in one.neighbors}) == len(one.neighbors)
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(new), said)
+    np.testing.assert_array_equal(again.predict_interval(new), model.predict_interval(new))
+    again.add(new, said + 50, ids=range(900, 930))
+    assert again.predict(new).mean() > said.mean() + 2
+    again.forget(range(900, 930))
+    np.testing.assert_allclose(again.predict(new), said, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

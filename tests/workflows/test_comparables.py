@@ -66,7 +66,7 @@ def test_the_report_of_a_fit_shows_adjusted_labels_and_the_trend(place):
 def test_the_dry_run_names_the_metrics_that_are_tried(place, capsys):
     line = ["fit", str(place / "t.csv"), "--target", "progression", "--id", "key", "--dry-run"]
     assert run(line) == 0
-    assert "Will train a kernel model and a tree model, and keep the better." in capsys.readouterr().out
+    assert "Will train a kernel model and a tree model, and keep the better or their mean." in capsys.readouterr().out
     assert run([*line, "--metric", "trees", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["training"]["metrics"] == ["trees"]
     assert run([*line, "--metric", "network"]) == 0

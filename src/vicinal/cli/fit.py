@@ -137,6 +137,7 @@ def print_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> No
     names = {"kernel": "a kernel model", "trees": "a tree model", "network": "a neural model"}
     *others, last = (names[metric] for metric in steps["metrics"])
     keep = ("", ", and keep the better", ", and keep the best")[len(others)]
+    keep += ("", " or their mean", " or the mean of the first two")[len(others)] * steps["mean"]
     lines = [f"Will train {', '.join(others)}{' and ' if others else ''}{last}{keep}."]
     if whole and "network" in steps["metrics"]:
         lines.append(

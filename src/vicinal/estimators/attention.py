@@ -16,7 +16,7 @@ from vicinal.estimators.readout import LARGE
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import neighbor_range
 from vicinal.heads.admissible import Identity
-from vicinal.heads.comparables import Comparables
+from vicinal.heads.comparables import TrendTerms
 from vicinal.heads.kinds import adjusts, attends, has_members, member_heads, weighs_locally
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import ensemble_top_weights, label_quantiles
@@ -118,12 +118,13 @@ def _of_few(model: FittedModel, head: Kriging, queries: Tensor, local: KrigingWe
         if even.moves is not None and local.moves is not None:
             shared = even.moves[:, 0] - local.moves[:, 0]
             local = even
-    top = local.largest(k)
+    top = local.strongest(k)
     trend: TrendParts | None = None
     if adjusts(head):
-        near, meant = model.bank.vectors[top[1].clamp(min=0)], _meant(model, prediction)
-        trend = _trend_parts(head, queries, near, local, meant, shared)
-    return Attended(*top, prediction, (local.weights != 0).sum(dim=1), trend, below)
+        near, meant = model.bank.vectors[top.positions.clamp(min=0)], _meant(model, prediction)
+        slack = 1 - local.weights.sum(dim=1)
+        trend = _trend_parts(head.trend_terms(queries, near, top.shares), slack, meant, shared)
+    return Attended(*top[:2], prediction, (local.weights != 0).sum(dim=1), trend, below)
 
 
 def _of_all(model: FittedModel, queries: Tensor, identity: Mapping[str, Tensor | None], k: int) -> Attended:
@@ -141,16 +142,12 @@ def _share_below(model: FittedModel, weights: Tensor, values: Tensor, prediction
     return (weights * (values <= prediction[:, None])).sum(dim=1)
 
 
-def _trend_parts(
-    head: Comparables, queries: Tensor, rows: Tensor, local: KrigingWeights, meant: Tensor, shared: Tensor | None
-) -> TrendParts:
-    """Of queries ``[b, d]`` and ``rows [b, k, d]``, of the output ``meant [b]``; of a class that came later all 0."""
-    known, place = meant < head.targets, meant.clamp(max=head.targets - 1)
-    at = torch.arange(len(meant))
-    columns, of_rows = head.contributions(queries)[at, place], head.contributions(rows)[at, :, place]
-    columns, of_rows = columns * known[:, None], of_rows * known[:, None, None]
-    apart, slack = columns[:, None] - of_rows, 1 - local.weights.sum(dim=1)
-    return TrendParts(head.base[place] * known, columns, apart, slack, shared)
+def _trend_parts(terms: TrendTerms, slack: Tensor, meant: Tensor, shared: Tensor | None) -> TrendParts:
+    """Of the output ``meant [b]``; of a class that came later all 0."""
+    targets, at = terms.base.shape[1], torch.arange(len(meant))
+    known, place = meant < targets, meant.clamp(max=targets - 1)
+    base, columns, apart = terms.base[at, place], terms.columns[at, place], terms.differences[at, :, place]
+    return TrendParts(base * known, columns * known[:, None], apart * known[:, None, None], slack, shared)
 
 
 def kriging_prediction(model: FittedModel, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:

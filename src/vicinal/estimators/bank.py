@@ -203,10 +203,10 @@ class Bank:
             self._prepared = NearestRows(self.vectors)
         return self._prepared
 
-    def whole(self, head: Kriging) -> WholeBank:
-        """The predictor that uses all rows as they are now."""
+    def whole(self, head: Kriging, vectors: Tensor) -> WholeBank:
+        """The predictor that uses all rows as they are now, by ``vectors [N, d]`` or a part of them."""
         if self._whole is None or self._whole[0] is not self.state or self._whole[1].head is not head:
-            self._whole = self.state, WholeBank(head, self.vectors, self.weights)
+            self._whole = self.state, WholeBank(head, vectors, self.weights)
         return self._whole[1]
 
     def nearest(self, queries: Tensor, k: int, identity: Mapping[str, Tensor | None]) -> Nearest:

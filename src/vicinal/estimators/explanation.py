@@ -362,8 +362,7 @@ def _in_words(explanation: Explanation, unit: str) -> str:
 def _row(one: Neighbor) -> str:
     name = one.name or str(one.id)
     said = f"{name} had {_number(one.label)}"
-    if one.adjustments:
-        by = one.by
+    if by := one.by:
         first = sorted(one.adjustments, key=lambda column: -abs(one.adjustments[column]))[:_REASONS]
         reasons = " and ".join(column for column in first if one.adjustments[column] * by > 0)
         said += f", {'minus' if by < 0 else 'plus'} {_number(abs(by))}" + (f" for its {reasons}" if reasons else "")

@@ -84,7 +84,7 @@ class FittedModel:
         network: encoder, projector and head.
         bank: the rows that predictions are made from: all of them.
         held_out: the rows that were held out of training; none where members are folds.
-        metric: "network", "kernel" or "trees".
+        metric: "network", "kernel", "trees" or "trees and kernel", the mean of both.
         history: error curves of training; a single point for a kernel.
         members: how many projectors and heads there are side by side.
         folds: how many folds the members leave out; None where rows were held out.
@@ -167,9 +167,9 @@ class FittedModel:
         head = self.network.head
         if not weighs_locally(head):
             return "attention"
-        if adjusts(head):
-            return "comparables"
-        return "rows" if head.convex else "dense"
+        if not head.convex:
+            return "dense"
+        return "comparables" if adjusts(head) else "rows"
 
     # Labels and predictions.
 

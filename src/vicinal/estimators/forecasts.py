@@ -82,7 +82,12 @@ class _Rows:
         fitted: FittedModel = self.model.fitted_
         numbers = fitted.codec.kind == "numbers"
         chosen = fitted.metric, fitted.codec.transform.base.name if numbers else "none"
-        others = [(one.metric, one.target_transform) for one in fitted.trials if one.metric != "network"]
+        chosen = (
+            ("auto" if chosen[0] == "trees and kernel" else chosen[0]),
+            chosen[1],
+        )  # a mean is no metric that can be asked for
+        known = [one for one in fitted.trials if one.metric not in ("network", "trees and kernel")]
+        others = [(one.metric, one.target_transform) for one in known]
         tried: dict[tuple[str, str], tuple[float, tuple[Forecasts, ...]]] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say of the rows the fit has said

@@ -113,8 +113,7 @@ def range_without(low: Array, high: Array, gone: Array, left: Array) -> tuple[Ar
 def rescale(head: nn.Module, factor: torch.Tensor, offset: torch.Tensor) -> None:
     """Make a head without a bank, or the trend of one, say ``factor`` times what it said, plus ``offset [T]``."""
     if adjusts(head):
-        head.base.mul_(factor).add_(offset)
-        head.unit.mul_(factor)
+        head.rescale(factor, offset)
     for one in member_heads(head):
         if is_linear(one):
             with torch.no_grad():

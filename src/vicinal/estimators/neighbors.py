@@ -61,11 +61,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             "network": an encoder and projector, trained for the prediction. Settings of networks and of their training
             are ignored by the other two. "auto": for numbers "trees", or "kernel" on tables of at most 64 encoded
             numbers and categories, whichever has less error on rows that are each predicted from the others (of texts
-            or files alone "kernel"); where there are other columns, "network" if its error on the held-out rows is more
-            than 5 % lower than theirs. For one class a row "kernel" where no encoder is trained; "trees" of at most 32
-            classes, or 2.5 million rows times classes, and at least 40 rows, where they are better than a kernel by
-            more than a standard error; and with other columns "network" where it is better by more than 5 % and a
-            standard error. "network" for all else, and where a loss, folds or attention are asked for.
+            or files alone "kernel"), or, of at most 2,000 rows, the mean of both, each with a share by its error; where
+            there are other columns, "network" if its error on the held-out rows is more than 5 % lower. For one class a
+            row "kernel" where no encoder is trained; "trees" of at most 32 classes, or 2.5 million rows times classes,
+            and at least 40 rows, where they are better than a kernel by more than a standard error; and with other
+            columns "network" where it is better by more than 5 % and a standard error. "network" for all else, and
+            where a loss, folds or attention are asked for.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "s2-ranks" or "s1-ranks" (:class:`vicinal.masks.RankStep`), "s2-reject"
             (:class:`vicinal.masks.RejectingStep`), "topk" (keeps ``n_neighbors``), or None.
@@ -172,7 +173,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         bank_: the rows that predictions are made from: all of them.
         calibration_: the rows that were held out of training; none where members are folds.
         folds_: how many folds the members leave out, or None where rows were held out.
-        metric_: "network", "kernel" or "trees", whichever was fitted.
+        metric_: "network", "kernel", "trees" or "trees and kernel", whichever was fitted.
         history_: error curves of training; a single point for a kernel.
         plan_: the plan by which encoders were tuned, or None.
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it. Of several

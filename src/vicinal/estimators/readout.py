@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from vicinal.estimators.bank import Bank
 from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity
-from vicinal.heads.kinds import weighs_locally
+from vicinal.heads.kinds import blends, weighs_locally
 from vicinal.heads.kriging import KrigingWeights, neighborhoods, solve_each
 from vicinal.heads.whole_bank import WholeBank
 from vicinal.training import NeighborNetwork
@@ -86,10 +86,21 @@ def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[
 
     Of equally near rows those of lower keys go first, so that it changes nothing where rows stand in the bank.
     """
+    if not blends(head):
+        return _weights(head, bank, bank.vectors, queries, identity)
+    parts = zip(head.members(), head.parts(bank.vectors), head.parts(queries), strict=True)
+    return head.mean_of(*(_weights(one, bank, vectors, some, identity) for one, vectors, some in parts))
+
+
+def _weights(
+    head: Kriging, bank: Bank, vectors: Tensor, queries: Tensor, identity: Mapping[str, Tensor | None]
+) -> KrigingWeights:
+    """The same of a head that reads ``vectors [N, d]``, those of the bank or a part of them."""
     if head.by_one_inverse(len(bank)):
-        return bank.whole(head).weights_of(queries, Identity(**identity))
-    positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
-    return head.weights_of(queries, bank.vectors, positions, identity.get("bank_weight"))
+        return bank.whole(head, vectors).weights_of(queries, Identity(**identity))
+    prepared = bank.prepared() if vectors.shape[1] == bank.vectors.shape[1] else None
+    positions = head.nearest(queries, vectors, Identity(**identity), prepared, bank.store.keys)
+    return head.weights_of(queries, vectors, positions, identity.get("bank_weight"))
 
 
 @torch.no_grad()

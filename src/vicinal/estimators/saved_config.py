@@ -89,6 +89,14 @@ class SavedTableEncoder(Saved):
     parts: list[dict[str, JsonValue]] = Field(min_length=1, max_length=1024)
 
 
+class SavedReadout(Saved):
+    """How trees, or a kernel, are read out in the mean of both; by signed weights where all rows may be used."""
+
+    neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)]
+    trend: PositiveInt | None = None
+    whole_up_to: Annotated[int, Field(ge=0, le=WHOLE)] = 0
+
+
 class SavedConfig(Saved):
     """What ``config.json`` holds."""
 
@@ -118,8 +126,9 @@ class SavedConfig(Saved):
     rank: Size | None = None
     start: float | None = None
     learned: bool | None = None
-    metric: Literal["network", "kernel", "trees"] | None = None
+    metric: Literal["network", "kernel", "trees", "trees and kernel"] | None = None
     trend: PositiveInt | None = None
+    blend: tuple[SavedReadout, SavedReadout] | None = None
     cross_fits: Annotated[int, Field(ge=2, le=64)] | None = None
     plan: TuningPlan | None = None
     weight_unit: _Positive = 1.0
@@ -172,8 +181,12 @@ class SavedConfig(Saved):
 
     @model_validator(mode="after")
     def _agree_on_readouts(self) -> Self:
-        if (self.fitted_metric == "trees" or self.trend is not None) and self.cross_fits is None:
+        if (self.fitted_metric in ("trees", "trees and kernel") or self.trend is not None) and self.cross_fits is None:
             raise ValueError("a metric that has learned from labels without folds")
+        if (self.fitted_metric == "trees and kernel") != (self.blend is not None) or (
+            self.blend and self.classes is not None
+        ):
+            raise ValueError("two readouts of another metric than trees and kernel, or of classes")
         if self.fold_readouts is not None and len(self.fold_readouts) != self.folds:
             raise ValueError(f"{len(self.fold_readouts)} readouts of {self.folds} folds")
         if None in (self.fold_readouts or ()) and self.parameters.readout != "auto":

@@ -13,6 +13,7 @@ from vicinal.core.untrusted import (
     tensor_header,
 )
 from vicinal.encoders import TableEncoder
+from vicinal.encoders.blend_projector import BlendProjector
 from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.encoders.tree_projector import TreeProjector
@@ -26,7 +27,8 @@ from vicinal.estimators.network import (
 )
 from vicinal.estimators.saved_config import SavedConfig, check_encoder_columns
 from vicinal.heads import Comparables, Kriging
-from vicinal.heads.kinds import weighs_locally
+from vicinal.heads.blend import Blend
+from vicinal.heads.kinds import blends, weighs_locally
 from vicinal.training import NeighborNetwork
 
 _FORMER_NEIGHBORS = 128
@@ -90,27 +92,23 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
     settings = config.parameters.model_dump() | {"metric": config.fitted_metric, "rank": config.rank}
     former = _FORMER_NEIGHBORS if config.fitted_metric == "kernel" else None
     settings["max_neighbors"] = config.neighbors or settings["max_neighbors"] or former
+    settings["whole_up_to"] = config.whole_up_to
     if config.task == "similarity":
         width = (tensor_header(path).get("projector.weight") or ((0,),))[0][-1]
         with torch.device("meta"):
             network = similarity_network(encoder, max(1, min(width, settings["dim"])))
             return network, network.head
-    if config.fitted_metric == "trees":
-        projector = _tree_projector(path, config, encoder)
-        if config.trend not in (None, projector.trend):
-            raise ValueError(f"config.json: expected a trend of {projector.trend} columns, got {config.trend}")
+    if config.fitted_metric in ("trees", "trees and kernel"):
+        trees = _tree_projector(path, config, encoder)
         with torch.device("meta"):
-            return NeighborNetwork(encoder, projector, _local_head(config, settings)), torch.nn.Identity()
+            if config.fitted_metric == "trees":
+                return NeighborNetwork(encoder, trees, _local_head(config, settings, trees)), torch.nn.Identity()
+            return _empty_blend(path, config, encoder, settings, trees), torch.nn.Identity()
     if config.fitted_metric == "kernel":
-        by_scores = config.classes is not None
-        check_kernel(encoder, classes=by_scores)
-        reduced = any(name.startswith("projector.") and name.endswith(".scale") for name in tensor_header(path))
-        known: dict[str, Any] = {"whole_up_to": config.whole_up_to, "share_lengths": reduced}
         with torch.device("meta"):
-            network = make_kernel_network(settings, encoder, classes=by_scores, **known)
+            network = _empty_kernel(path, config, encoder, settings, config.cross_fits)
             if config.cross_fits is not None:
-                network = empty_trend_network(network, config.cross_fits, len(config.targets or "1"))
-                network.head = _local_head(config, settings)
+                network.head = _local_head(config, settings, network.projector)
             return network, network.head
     gain = tensor_header(path).get("projector.gain")
     if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
@@ -125,12 +123,56 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
     return network, attention
 
 
-def _local_head(config: SavedConfig, settings: dict[str, Any]) -> torch.nn.Module:
+def _empty_kernel(
+    path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any], folds: int | None
+) -> NeighborNetwork:
+    """The network of a kernel, with a trend of so many folds; its head is that of all rows."""
+    by_scores = config.classes is not None
+    check_kernel(encoder, classes=by_scores)
+    names = [name for name in tensor_header(path) if name.startswith("projector.") and ".trees." not in name]
+    known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": by_scores}
+    known["share_lengths"] = any(name.endswith(".scale") for name in names)
+    network = make_kernel_network(settings | {"metric": "kernel"}, encoder, **known)
+    return network if folds is None else empty_trend_network(network, folds, len(config.targets or "1"))
+
+
+def _empty_blend(
+    path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any], trees: torch.nn.Module
+) -> NeighborNetwork:
+    """The network of the mean of trees and a kernel."""
+    if not isinstance(trees, StackedProjector) or config.blend is None:
+        raise ValueError("config.json: expected what a mean of trees and a kernel is made of, got less")
+    first, second = config.blend
+    settings = settings | {"max_neighbors": second.neighbors, "whole_up_to": second.whole_up_to}
+    kernel = _empty_kernel(path, config, encoder, settings, None if second.whole_up_to else config.cross_fits)
+    part: Any = kernel.projector
+    head = _head(first.neighbors, first.trend, trees.trend, trees.targets)
+    other: Any = kernel.head
+    if not second.whole_up_to:
+        other = _head(second.neighbors, second.trend, part.trend, trees.targets)
+    projector = BlendProjector(trees, part, [one.trend is not None for one in config.blend])
+    return NeighborNetwork(encoder, projector, Blend([head, other], projector.widths))
+
+
+def blended_readouts(head: torch.nn.Module) -> list[dict[str, int | None]] | None:
+    """What ``config.json`` says of the heads of a mean; None of any other head."""
+    if not blends(head):
+        return None
+    trends = [getattr(one, "trend", None) for one in head.members()]
+    each = zip(head.members(), trends, strict=True)
+    return [{"neighbors": one.k, "trend": trend, "whole_up_to": one.whole_up_to} for one, trend in each]
+
+
+def _local_head(config: SavedConfig, settings: dict[str, Any], projector: torch.nn.Module) -> Kriging:
     """The head of a metric without a network, its weights not loaded yet."""
-    k = settings["max_neighbors"] or NEIGHBORS
-    if config.trend is None:
-        return Kriging(k)
-    return Comparables(k, trend=config.trend, targets=_outputs(config))
+    return _head(settings["max_neighbors"] or NEIGHBORS, config.trend, projector.trend, _outputs(config))  # type: ignore[arg-type]
+
+
+def _head(k: int, trend: int | None, columns: int, targets: int) -> Kriging:
+    """The same of so many rows, with a trend of the columns of a projector or without."""
+    if trend not in (None, columns):
+        raise ValueError(f"config.json: expected a trend of {columns} columns, got {trend}")
+    return Kriging(k) if trend is None else Comparables(k, trend=trend, targets=targets)
 
 
 def _outputs(config: SavedConfig) -> int:
@@ -141,7 +183,7 @@ def _outputs(config: SavedConfig) -> int:
 def _tree_projector(path: Path, config: SavedConfig, encoder: TableEncoder) -> TreeProjector | StackedProjector:
     """The projector of trees, its weights not loaded yet; a folder from before linear models were there has none."""
     texts, outputs = _read_trees(path.parent, config), _outputs(config)
-    if "projector.slopes" not in tensor_header(path):
+    if config.fitted_metric == "trees" and "projector.slopes" not in tensor_header(path):
         return TreeProjector(texts, TreeColumns(encoder))
     return StackedProjector(texts, LinearColumns(encoder), outputs, classes=config.classes is not None)
 

@@ -43,8 +43,15 @@ from vicinal.estimators.saved_config import (
     saved_config,
     with_allowed_encoders,
 )
-from vicinal.estimators.saved_network import fold_heads, fold_readouts, network_weights, read_network, tree_files
-from vicinal.heads.kinds import weighs_locally
+from vicinal.estimators.saved_network import (
+    blended_readouts,
+    fold_heads,
+    fold_readouts,
+    network_weights,
+    read_network,
+    tree_files,
+)
+from vicinal.heads.kinds import blends, weighs_locally
 from vicinal.index.bank_files import ROWS
 from vicinal.training.history import TrainingHistory
 from vicinal.version import __version__
@@ -122,6 +129,11 @@ def read_model(
 
 def _attach_index(model: NeighborEstimator, saved: SavedNear) -> None:
     head = model.network_.head
+    if blends(head):
+        raise ValueError(
+            "index: expected None for the mean of trees and a kernel, which find rows in two ways, got "
+            f"{short_text(str(model.index), ECHO)}; fit with metric='trees' or 'kernel' for an index"
+        )
     if weighs_locally(head):  # attention was read over an index by earlier versions, too
         model.fitted_ = replace(model.fitted_, near=NearBank(head, model.bank_.store, saved))
 
@@ -286,6 +298,7 @@ def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, A
         "learned": getattr(model, "learned_", None),
         "metric": model.metric_,
         "trend": getattr(model.network_.head, "trend", None),
+        "blend": blended_readouts(model.network_.head),
         "cross_fits": getattr(model.network_.projector, "folds", None) if model.network_.cross_fitted else None,
         "plan": model.plan_,
         "weight_unit": model.weight_unit_,

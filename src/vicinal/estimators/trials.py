@@ -16,7 +16,7 @@ class Trial(Saved):
     """A metric with its readout that a fit has tried.
 
     Attributes:
-        metric: "network", "kernel" or "trees".
+        metric: "network", "kernel", "trees" or "trees and kernel", the mean of both.
         readout: "attention", "rows", "comparables", "dense", or "none" of a head that is a plain layer.
         target_transform: the scale that labels were learned on.
         tune: what of pretrained encoders was trained.
@@ -30,7 +30,7 @@ class Trial(Saved):
             it is fitted.
     """
 
-    metric: Literal["network", "kernel", "trees"]
+    metric: Literal["network", "kernel", "trees", "trees and kernel"]
     readout: Literal["attention", "rows", "comparables", "dense", "none"]
     target_transform: str = Field(max_length=20)
     tune: str = Field(max_length=20)

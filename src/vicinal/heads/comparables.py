@@ -1,6 +1,7 @@
 """Comparables: labels of a few rows, each adjusted by what a trend says of its difference to the query."""
 
 import copy
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,6 +9,20 @@ from torch import Tensor
 from vicinal.core import register
 from vicinal.core.checks import check_integer
 from vicinal.heads.kriging import Kriging, KrigingWeights
+
+
+class TrendTerms(NamedTuple):
+    """What a trend says of some queries and their rows, column by column, in units of the labels.
+
+    Attributes:
+        base: what all rows get ``[b, T]``.
+        columns: what each entry adds for the queries ``[b, T, c]``.
+        differences: the same less that of each row ``[b, k, T, c]``.
+    """
+
+    base: Tensor
+    columns: Tensor
+    differences: Tensor
 
 
 @register(
@@ -82,6 +97,22 @@ class Comparables(Kriging):
         each = each if self.place is None else each[..., self.place : self.place + 1, :]
         scaled: Tensor = each * self.unit[:, None]
         return scaled
+
+    def rescale(self, factor: Tensor, offset: Tensor) -> None:
+        """Make the trend say ``factor [T]`` times what it said, plus ``offset [T]``."""
+        self.base.mul_(factor).add_(offset)
+        self.unit.mul_(factor)
+
+    def trend_terms(self, queries: Tensor, rows: Tensor, shares: Tensor | None) -> TrendTerms:
+        """What each column adds for ``queries [b, d]``, and by what it adjusts the labels of ``rows [b, k, d]``.
+
+        Args:
+            queries: ``[b, d]``.
+            rows: ``[b, k, d]``.
+            shares: of the weights of these rows: see :class:`vicinal.heads.kriging.KrigingWeights`.
+        """
+        columns = self.contributions(queries)
+        return TrendTerms(self.base.expand(len(queries), -1), columns, columns[:, None] - self.contributions(rows))
 
     def trend_of(self, embeddings: Tensor) -> Tensor:
         """F ``[..., T]`` of embeddings ``[..., d]``, in float64."""

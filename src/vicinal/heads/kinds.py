@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from torch import nn
 
+from vicinal.heads.blend import Blend
 from vicinal.heads.comparables import Comparables
 from vicinal.heads.dense import Dense
 from vicinal.heads.kriging import Kriging
@@ -22,6 +23,11 @@ def weighs_locally(head: nn.Module) -> TypeGuard[Kriging]:
 def adjusts(head: object) -> TypeGuard[Comparables]:
     """Whether a head adjusts the labels of a few nearest rows by a trend: comparables."""
     return isinstance(head, Comparables)
+
+
+def blends(head: nn.Module) -> TypeGuard[Blend]:
+    """Whether a head is the mean of two local heads, each with a metric of its own."""
+    return isinstance(head, Blend)
 
 
 def attends(head: nn.Module) -> TypeGuard[NONA]:

@@ -41,6 +41,8 @@ class KrigingWeights(NamedTuple):
         trend: what a trend says of the queries ``[b]`` or ``[b, T]``, which has the weight that is missing to 1, see
             :class:`vicinal.heads.comparables.Comparables`; None: there is none.
         moves: what it adds to the label of each row ``[b, k]`` or ``[b, k, T]``.
+        shares: of two heads what the first has of the weight of each row, and last of that of the trend ``[b, k + 1]``,
+            see :class:`vicinal.heads.blend.Blend`; None: there is one head.
     """
 
     weights: Tensor
@@ -48,6 +50,7 @@ class KrigingWeights(NamedTuple):
     variance: Tensor
     trend: Tensor | None = None
     moves: Tensor | None = None
+    shares: Tensor | None = None
 
     def values(self, labels: Tensor) -> Tensor:
         """Adjusted labels ``[b, k]`` or ``[b, k, T]`` of the rows, from the bank's ``[N]`` or ``[N, T]``, float64."""
@@ -78,13 +81,23 @@ class KrigingWeights(NamedTuple):
         even = there / there.sum(dim=1, keepdim=True)
         weights = torch.where(total > _NO_WEIGHT, self.weights / total.clamp(min=_NO_WEIGHT), even)
         apart = self.mean(labels) - (weights * self.values(labels)).sum(dim=1)
-        return KrigingWeights(weights, self.positions, self.variance, self.trend, self.moves + apart[:, None])
+        return self._replace(weights=weights, moves=self.moves + apart[:, None])
+
+    def strongest(self, k: int) -> "KrigingWeights":
+        """The ``k`` rows of largest absolute weight; positions are -1 where the weight is 0."""
+        order = self.weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
+        best, moves, shares = self.weights.gather(1, order), self.moves, self.shares
+        if moves is not None:
+            wide = order.reshape(*order.shape, *[1] * (moves.ndim - 2)).expand(*order.shape, *moves.shape[2:])
+            moves = moves.gather(1, wide)
+        if shares is not None:
+            shares = torch.cat([shares.gather(1, order), shares[:, -1:]], dim=1)
+        positions = self.positions.gather(1, order).masked_fill(best == 0, -1)
+        return KrigingWeights(best, positions, self.variance, self.trend, moves, shares)
 
     def largest(self, k: int) -> tuple[Tensor, Tensor]:
-        """The ``k`` weights ``[b, k]`` of largest absolute value, and their positions, -1 where the weight is 0."""
-        order = self.weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
-        best = self.weights.gather(1, order)
-        return best, self.positions.gather(1, order).masked_fill(best == 0, -1)
+        """Weights ``[b, k]`` and positions of :meth:`strongest`."""
+        return self.strongest(k)[:2]
 
 
 def _widened(values: Tensor, like: Tensor, rows: int) -> Tensor:

@@ -77,6 +77,7 @@ class ModelSettings(ShownSettings):
     neighbors: int | None = None
     whole_up_to: int = 0
     metric: str | None = None
+    blend: list[dict[str, int | None]] | None = None
     adaptation: dict[str, JsonValue] | None = None
     trials: list[_Trial] = Field(default_factory=list)
     changed: list[str] | None = None
@@ -174,8 +175,9 @@ def _settings(config: ModelSettings) -> dict[str, Any]:
     parameters = config.parameters
     metric = config.metric or ("kernel" if parameters.get("metric") == "kernel" else "network")
     by_kriging = parameters.get("readout") != "attention" if config.kriging is None else config.kriging
-    plain = "dense" if metric == "kernel" and config.cross_fits is None else "rows"
-    chosen = plain if config.trend is None else "comparables"
+    signed = metric == "kernel" and config.cross_fits is None
+    signed |= any(one.get("whole_up_to") for one in config.blend or ())
+    chosen = "dense" if signed else "rows" if config.trend is None else "comparables"
     readout = "attention" if not by_kriging else str(parameters.get("readout")).replace("auto", chosen)
     readout = readout if parameters.get("head") != "dense" else "none, the head is dense"
     settings: dict[str, Any] = {} if config.task == "similarity" else {"metric": metric, "readout": readout}

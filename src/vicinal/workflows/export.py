@@ -89,7 +89,7 @@ def export_onnx(
         raise ValueError(f"onnx: expected a name that ends in .onnx, in a folder that is there, got {short_text(out)}")
     onnx = optional_import("onnx", "onnx", "onnx")
     model = load_model(folder, index=index, encoders=encoders)
-    if model.metric_ == "trees":
+    if model.metric_ in ("trees", "trees and kernel"):
         raise ValueError(
             "onnx: expected a model with a kernel or a network, got one with trees, which LightGBM runs; fit with "
             "metric='kernel' or 'network', or read the model's trees-*.txt with LightGBM"

@@ -22,6 +22,7 @@ from vicinal.encoders import (
     build_table_encoder,
 )
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.blending import MOST
 from vicinal.estimators.encoder_choice import planned_encoders
 from vicinal.estimators.importance import knows_columns
 from vicinal.estimators.kernel_metric import may_be_kernel
@@ -77,7 +78,8 @@ class FitPlan:
         sizes: number of rows to train on ("train"), to stop early and calibrate ("validation"; 0 where members are
             folds) and to test on ("test").
         steps: "steps" of an epoch, "max_epochs", "patience", "members", "batch_size"; and "metrics": those that
-            are fitted, "kernel", "trees" and "network", of which the best one is taken.
+            are fitted, "kernel", "trees" and "network", of which the best one is taken; and "mean": whether the mean of
+            the first two may be.
     """
 
     opened: OpenTable
@@ -127,6 +129,8 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     settings = settings_of(model)
     encoders = planned_encoders(frame, opened.kinds, model.encoders)
     steps: dict[str, Any] = {"metrics": _metrics(model, opened, encoders)}
+    few = opened.table.task == "regression" and len(split.train) + len(split.validation) <= MOST
+    steps |= {"mean": few and {"kernel", "trees"} <= set(steps["metrics"])}
     steps |= {"steps": -(-sizes["train"] // settings["batch_size"])}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
     return FitPlan(opened, split, encoders, leak.sentence, sizes, steps)

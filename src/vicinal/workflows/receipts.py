@@ -140,7 +140,8 @@ def remains(model: BankedEstimator, *, deep: bool = False) -> list[str]:
     if deep:
         return ["kinds and notation of columns, which were found with them", journal]
     size = sum(value.numel() for value in model.network_.parameters())
-    trained = {"trees": "boosted trees", "kernel": "the kernel's length of each column"}
+    lengths = "the kernel's length of each column"
+    trained = {"trees": "boosted trees", "kernel": lengths, "trees and kernel": f"boosted trees and {lengths}"}
     return [
         "means, deviations and quantiles of columns"
         + (", buckets of texts" if "text" in model.kinds_.values() else ""),
