@@ -241,12 +241,13 @@ def _threshold(model: NeighborEstimator, k: int, by: Refinement) -> float:
     hits = _ordered(model, judges.rows, vectors, max(k, _VOTES), *who, replace(by, precision=None))
     chances = _chances(model, vectors, model.identity_of(len(judges), *who), hits)
     draw, pairs = np.random.default_rng(0), []
-    for own, some, labels in zip(judges.labels, chances, _labels_of(model, hits), strict=True):
+    for truth, some, labels in zip(judges.labels, chances, _labels_of(model, hits), strict=True):
         if some:
             at = int(draw.integers(min(k, len(some))))
-            pairs.append((some[at], bool(_same(labels[at], own, several=own.ndim == 1))))
+            pairs.append((some[at], bool(_same(labels[at], truth, several=truth.ndim == 1))))
     try:
-        least = precision_threshold(*np.array(pairs, dtype=float).reshape(-1, 2).T, float(by.precision or 0))
+        likely, right = np.array(pairs, dtype=float).reshape(-1, 2).T
+        least = precision_threshold(likely, right, float(by.precision or 0))
     except ValueError as error:
         raise ValueError(f"{error} (a pair is a row held out and one of its hits)") from None
     computed.searches[key] = least, by.rerank  # which its id must outlive

@@ -171,11 +171,11 @@ class Application:
     def work(self, name: str | None, what: str) -> Callable[..., Any]:
         """What the model with a name does for one kind of request; raises Refused for what its kind does not do."""
         model = self.served(name)
-        if (work := getattr(model, what, None)) is None:
+        answer: Callable[..., Any] | None = getattr(model, what, None)
+        if answer is None:
             able = listed([one for one in (*BODIES, "explore") if hasattr(model, one)], 200)
             raise Refused(400, f"path: expected one that {short_text(model.name, ECHO)} answers ({able}), got {what}")
-        found: Callable[..., Any] = work
-        return found
+        return answer
 
     def endpoint(self, what: str) -> Callable[..., Any]:
         """The handler of one kind of request."""

@@ -45,7 +45,7 @@ class ServedRecommender:
         """Recommend items to users, by a recommender."""
         model, body = self._current(), read_body(Recommend, content, self.most)
         users = canonical_ids("users", body.users, distinct=True).tolist()
-        items: dict[Any, list[dict[str, Any]]] = {user: [] for user in users}
+        items: dict[Any, list[dict[Any, Any]]] = {user: [] for user in users}
         for row in model.recommend(users, body.k, among=body.among).to_dict("records"):
             items[row.pop("user")].append(row)
         return {"recommendations": [{"user": user, "items": rows} for user, rows in items.items()]}
