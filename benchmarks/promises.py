@@ -129,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--splits", type=int, default=25)
-    parser.add_argument("--models", nargs="*", default=[*MODELS, "search"])
+    parser.add_argument("--models", nargs="*", default=list(MODELS))
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -145,7 +145,7 @@ def main() -> None:
                     line |= {"answered": f"{share:.4f}", "wrong of all": f"{all_wrong:.4f}"}
                     writer.writerow({**line, "wrong": f"{wrong.mean():.4f}" if len(wrong) else ""})
                 file.flush()
-        for kind in MODELS.keys() & options.models:
+        for kind in [one for one in MODELS if one in options.models]:
             rows, settings = MODELS[kind]
             for name, x, y, most in sets():
                 for seed in range(options.splits):
