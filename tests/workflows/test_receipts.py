@@ -61,6 +61,16 @@ def test_a_bank_made_anew_predicts_the_same_and_one_of_other_rows_does_not(kind,
     assert difference_without_history(model)[1] > 1e-3
 
 
+def test_rows_of_equal_cells_do_not_make_a_receipt_fail():
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": draw.integers(20, 26, 300), "sex": draw.choice(["f", "m"], 300)})
+    y = frame["age"] + 3 * draw.normal(size=300)
+    model = NeighborRegressor(metric="kernel", readout="comparables").fit(
+        frame, y, ids=[f"r{row}" for row in range(300)]
+    )
+    assert difference_without_history(model)[1] < 1e-9
+
+
 def test_a_receipt_names_the_rows_the_files_and_what_may_know_them(folder, tmp_path):
     before = {path.name: sha256(path) for path in folder.iterdir() if path.is_file()}
     model = load_model(folder)

@@ -133,6 +133,10 @@ def _missing(wrong: Floats, ends: Integers, precision: float, level: float) -> s
                 f"precision: expected labelled pairs that can show {precision:g}, got {rows} to choose a threshold by; "
                 f"some {math.ceil(rows * more / count) - rows} more like them would do, or ask for less"
             )
+        return (
+            f"precision: expected labelled pairs that can show {precision:g} from the threshold on that their scores "
+            f"make likeliest, got {rows} that cannot; ask for less or give more pairs"
+        )
     return (
         f"precision: expected right pairs at the top, as a promise of {precision:g} needs, got at most "
         f"{1 - float(shares[said].min()):.3f} that are of {rows} labelled ones; ask for less or give more pairs"

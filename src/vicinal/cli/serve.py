@@ -24,7 +24,7 @@ def serve(
     ],
     **options: Any,
 ) -> None:
-    """Serve models over HTTP: predict, explain, search; with a token in VICINAL_TOKEN also add, relabel and forget.
+    """Serve models over HTTP: predict, explain, search, recommend; with a token in VICINAL_TOKEN add, relabel, forget.
 
     Changes are on disk before they are acknowledged. After SIGTERM, running requests finish, and the exit code is 0.
     """

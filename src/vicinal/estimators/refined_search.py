@@ -1,7 +1,7 @@
 """A search by vectors and words, read again by a ranker, and cut where hits are no longer right."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +10,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.calibration import RelevanceFilter
+from vicinal.calibration import precision_threshold
 from vicinal.core import listed, short
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.identity import IdentityWarning
-from vicinal.core.seeding import seeded
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.search import Hit, hits_at, search_rows
 from vicinal.index.base import Hits
@@ -26,8 +25,8 @@ QUERY, SCORE = "query", "score"
 KINDS = ("words", "letters")
 """Of terms."""
 
-_FEWEST = 20
-"""Rows held out of which a cut is learned, at least."""
+_FEWEST, _VOTES = 20, 10
+"""Rows held out by which a threshold is chosen, and hits of which the share of a class is one, at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +97,13 @@ def refined_search(
         by: how.
     """
     by.check(model)
-    hits = _ordered(model, table, vectors, k, ids, groups, by)
     if by.precision is None:
-        return hits
-    cut = _cut(model, k, by)
+        return _ordered(model, table, vectors, k, ids, groups, by)
+    hits = _ordered(model, table, vectors, max(k, _VOTES), ids, groups, by)
+    least, identity = _threshold(model, k, by), model.identity_of(len(vectors), ids, groups)
     return [
-        [hit for hit, right in zip(some, cut.shown(one, some), strict=True) if right]
-        for one, some in zip(vectors, hits, strict=True)
+        [hit for hit, chance in zip(some[:k], chances, strict=False) if chance >= least]
+        for some, chances in zip(hits, _chances(model, vectors, identity, hits), strict=True)
     ]
 
 
@@ -199,70 +198,57 @@ def _reranked(by: Refinement, texts: Sequence[str], hits: list[list[Hit]]) -> li
     return graded
 
 
-@dataclass(frozen=True, eq=False)
-class _Cut:
-    """Which hits of a query are shown: those that are right with a probability from a threshold on.
+def _labels_of(model: NeighborEstimator, hits: Sequence[Sequence[Hit]]) -> tuple[Tensor, ...]:
+    """Labels of the bank of the hits of each query."""
+    places = model.bank_.store.positions([hit.id for some in hits for hit in some])
+    return torch.split(model.bank_.labels[places], [len(some) for some in hits])
 
-    Attributes:
-        relevance: of vectors of queries and standardized scores.
-        mean: of scores.
-        spread: of scores.
+
+def _same(one: Tensor, other: Tensor, *, several: bool) -> Tensor:
+    """Whether rows have a class in common."""
+    return (one * other).sum(-1) > 0 if several else one == other
+
+
+@torch.no_grad()
+def _chances(
+    model: NeighborEstimator, vectors: Tensor, identity: Mapping[str, Any], hits: Sequence[Sequence[Hit]]
+) -> list[list[float]]:
+    """How likely each hit of each query is right.
+
+    That is the predicted probability of its class; of a model that predicts none, the share of hits of its class.
     """
-
-    relevance: RelevanceFilter
-    mean: float
-    spread: float
-
-    def standard(self, scores: Sequence[float]) -> Tensor:
-        """Standardized scores, float32."""
-        return ((torch.tensor(scores, dtype=torch.float64) - self.mean) / self.spread).float()
-
-    def shown(self, vector: Tensor, hits: Sequence[Hit]) -> list[bool]:
-        """Whether each hit of a query is shown."""
-        if not hits:
-            return []
-        scores = self.standard([hit.score for hit in hits])
-        shown: list[bool] = self.relevance.shown(vector[None].float(), scores[None])[0].tolist()
-        return shown
+    if not hasattr(model, "predict"):
+        labels = _labels_of(model, hits)
+        return [_same(one[:, None], one[None], several=one.ndim == 2).double().mean(1).tolist() for one in labels]
+    shares = model.fitted_.in_label_units(model.fitted_.answer(vectors, identity)).double().clamp(0, 1)
+    classes = [model.fitted_.codec.as_predicted(labels) for labels in _labels_of(model, hits)]
+    return [(one * each).amax(1).tolist() if len(each) else [] for one, each in zip(shares, classes, strict=True)]
 
 
-def _cut(model: NeighborEstimator, k: int, by: Refinement) -> _Cut:
-    """The cut for a promise, learned of rows held out; once for each way to search.
+def _threshold(model: NeighborEstimator, k: int, by: Refinement) -> float:
+    """The least chance of a hit for a promise, chosen by rows held out; once for each way to search.
 
-    Half of these rows, as queries, fit the probabilities; of each other one hit is drawn, so that the pairs of which
-    the threshold is chosen do not hang together.
+    Of each of these rows, as a query, one hit is drawn, so that the pairs do not hang together.
     """
     key, computed = f"{k} {by.words} {by.calls} {by.precision} {id(by.rerank)}", model.fitted_.computed
     if key in computed.searches:
-        cut: _Cut = computed.searches[key][0]
-        return cut
+        known: float = computed.searches[key][0]
+        return known
     judges = model.calibration_
     if len(judges) < _FEWEST:
         raise ValueError(f"precision: expected at least {_FEWEST} rows held out, to promise it by, got {len(judges)}")
-    vectors = judges.vectors.double()
-    hits = _ordered(model, judges.rows, vectors, k, judges.ids, judges.groups, replace(by, precision=None))
-    labels = judges.labels.reshape(len(judges), -1)
-    known = model.bank_.labels.reshape(len(model.bank_), -1)
-    several, draw = judges.labels.ndim == 2, np.random.default_rng(0)
-    order = draw.permutation([row for row, some in enumerate(hits) if some])
-    pairs: list[list[tuple[int, float, bool]]] = [[], []]
-    for place, row in enumerate(order.tolist()):
-        at = known[model.bank_.store.positions([hit.id for hit in hits[row]])]
-        right = (at * labels[row]).sum(1) > 0 if several else (at == labels[row]).all(1)
-        some = [(row, hit.score, bool(one)) for hit, one in zip(hits[row], right.tolist(), strict=True)]
-        pairs[place % 2] += some if place % 2 == 0 else [some[int(draw.integers(len(some)))]]
-    (rows, scores, truth), (others, other_scores, other_truth) = (zip(*some, strict=True) for some in pairs)
-    cut = _Cut(RelevanceFilter(vectors.shape[1]), float(np.mean(scores)), float(np.std(scores)) or 1.0)
-    judged = [torch.tensor(one) for one in (truth, other_truth)]
-    with seeded(0):
-        if bool(judged[0].any()) and not bool(judged[0].all()):
-            cut.relevance.fit(vectors[list(rows)].float(), cut.standard(scores), judged[0])
-        chosen = vectors[list(others)].float(), cut.standard(other_scores), judged[1]
-        try:
-            cut.relevance.choose(*chosen, precision=by.precision)
-        except ValueError as error:
-            raise ValueError(
-                f"{error} (a pair is a row held out and one of its hits; half of these rows count)"
-            ) from None
-    computed.searches[key] = cut, by.rerank  # which its id must outlive
-    return cut
+    vectors, who = judges.vectors.double(), (judges.ids, judges.groups)
+    hits = _ordered(model, judges.rows, vectors, max(k, _VOTES), *who, replace(by, precision=None))
+    chances = _chances(model, vectors, model.identity_of(len(judges), *who), hits)
+    draw, pairs = np.random.default_rng(0), []
+    for truth, some, labels in zip(judges.labels, chances, _labels_of(model, hits), strict=True):
+        if some:
+            at = int(draw.integers(min(k, len(some))))
+            pairs.append((some[at], bool(_same(labels[at], truth, several=truth.ndim == 1))))
+    try:
+        likely, right = np.array(pairs, dtype=float).reshape(-1, 2).T
+        least = precision_threshold(likely, right, float(by.precision or 0))
+    except ValueError as error:
+        raise ValueError(f"{error} (a pair is a row held out and one of its hits)") from None
+    computed.searches[key] = least, by.rerank  # which its id must outlive
+    return least

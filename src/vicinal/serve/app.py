@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,24 +22,41 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vicinal.core import nearest, short
+from vicinal.core import listed, nearest, short
 from vicinal.core.checks import ECHO, short_text
 from vicinal.report.theme import environment
 from vicinal.serve.measures import Measures
 from vicinal.serve.pages import files_of, page_file
-from vicinal.serve.requests import Add, Body, Explain, Forget, Predict, Refused, Relabel, Search, as_json, typed
+from vicinal.serve.recommender import ServedRecommender
+from vicinal.serve.requests import (
+    Add,
+    Body,
+    Explain,
+    Forget,
+    Predict,
+    Reason,
+    Recommend,
+    Refused,
+    Relabel,
+    Search,
+    as_json,
+    typed,
+)
 from vicinal.serve.served import CHANGES, ServedModel
 from vicinal.serve.settings import SETTINGS, TOKEN, ServeSettings
 from vicinal.version import __version__
+from vicinal.workflows.recommend import is_recommender
 
-BODIES: dict[str, type[Body]] = {
-    "predict": Predict,
-    "explain": Explain,
-    "search": Search,
-    "add": Add,
-    "relabel": Relabel,
-    "forget": Forget,
+BODIES: dict[str, tuple[type[Body], ...]] = {
+    "predict": (Predict,),
+    "explain": (Explain, Reason),
+    "search": (Search,),
+    "recommend": (Recommend,),
+    "add": (Add,),
+    "relabel": (Relabel,),
+    "forget": (Forget,),
 }
+"""Bodies of each endpoint; the second is for a recommender."""
 _LOG = logging.getLogger("vicinal.serve")
 _ADDRESSES = 10_000
 """Client addresses whose requests are counted at a time, at most."""
@@ -121,7 +139,7 @@ class Application:
 
     def __init__(self, settings: ServeSettings) -> None:
         self.settings, self.measures = settings, Measures()
-        self.models: dict[str, ServedModel] = {}
+        self.models: dict[str, ServedModel | ServedRecommender] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")  # the only one that uses models
         if settings.workers > 1:
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings.workers))
@@ -136,18 +154,28 @@ class Application:
 
     def _open(self) -> None:
         for name, path in self.settings.models.items():
-            self.models[name] = ServedModel(name, path, self.settings, self.measures)
+            kind = ServedRecommender if is_recommender(Path(path)) else ServedModel
+            self.models[name] = kind(name, path, self.settings, self.measures)
 
     async def _in_turn(self, work: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
-    def served(self, name: str | None) -> ServedModel:
+    def served(self, name: str | None) -> ServedModel | ServedRecommender:
         """The model with a name; None: the first."""
         if name is not None and name not in self.models:
             names = ", ".join(self.models)
             hint = nearest(name, self.models)
             raise Refused(404, f"model: expected one of {names}, got {short_text(name, ECHO)}{hint}")
         return self.models[next(iter(self.models)) if name is None else name]
+
+    def work(self, name: str | None, what: str) -> Callable[..., Any]:
+        """What the model with a name does for one kind of request; raises Refused for what its kind does not do."""
+        model = self.served(name)
+        answer: Callable[..., Any] | None = getattr(model, what, None)
+        if answer is None:
+            able = listed([one for one in (*BODIES, "explore") if hasattr(model, one)], 200)
+            raise Refused(400, f"path: expected one that {short_text(model.name, ECHO)} answers ({able}), got {what}")
+        return answer
 
     def endpoint(self, what: str) -> Callable[..., Any]:
         """The handler of one kind of request."""
@@ -158,7 +186,7 @@ class Application:
                 question = request.path_params.get("question")  # of the page /explore
                 if (question or what) in CHANGES:
                     _check_token(request)
-                work = getattr(self.served(request.path_params.get("name")), what)
+                work = self.work(request.path_params.get("name"), what)
                 if question is not None:
                     work = partial(work, question)
                 result = as_json(await self._in_turn(answered, work, await _content(request)))
@@ -185,7 +213,7 @@ class Application:
 
     async def explore_file(self, request: Request) -> Response:
         """The page ``/explore`` of a model, or one of its files."""
-        self.served(request.path_params.get("name"))
+        self.work(request.path_params.get("name"), "explore")
         start, *files = files_of("explore")
         if (name := request.path_params.get("file", start)) not in (start, *files):
             raise Refused(404, "path: expected one that / lists, got another")
@@ -194,9 +222,9 @@ class Application:
     async def page(self, request: Request) -> Response:
         """A page that lists all endpoints."""
         paths = request.app.openapi()["paths"]
-        return HTMLResponse(
-            environment().get_template("endpoints.html").render(paths=paths, models=list(self.models), dumps=json.dumps)
-        )
+        shown = {name: hasattr(model, "explore") for name, model in self.models.items()}
+        template = environment().get_template("endpoints.html")
+        return HTMLResponse(template.render(paths=paths, models=shown, dumps=json.dumps))
 
 
 def make_app(settings: ServeSettings) -> FastAPI:
@@ -211,7 +239,7 @@ def make_app(settings: ServeSettings) -> FastAPI:
                 path,
                 of.endpoint(what),
                 methods=["POST"],
-                summary=str(getattr(ServedModel, what).__doc__),
+                summary=str(getattr(ServedModel, what, getattr(ServedRecommender, what, None)).__doc__),
                 openapi_extra=_described(what, named="{name}" in path),
                 operation_id=("named_" if "{name}" in path else "") + what,
             )
@@ -313,7 +341,9 @@ async def _refusal(request: Request, wrong: Exception) -> Response:
 
 def _described(what: str, *, named: bool) -> dict[str, Any]:
     """The OpenAPI description of an endpoint, besides its name."""
-    schema = BODIES[what].model_json_schema()
+    schema, *more = [body.model_json_schema() for body in BODIES[what]]
+    if more:
+        schema = {"anyOf": [schema, *more], "example": schema["example"]}
     described: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
     if named:
         described["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]

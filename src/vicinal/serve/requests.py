@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import pandas as pd
 from fastapi import Response
@@ -80,6 +80,7 @@ def typed(text: str) -> int | float | str:
 _ITEMS = {
     "rows": "objects of cells by column",
     "ids": "texts or whole numbers",
+    "users": "texts or whole numbers",
     "query": "a text or a list of texts",
     "cost": "a price of too low, or a list of two, of too low and of too high",
 }
@@ -138,6 +139,25 @@ class Search(Body):
     query: str | Annotated[list[str], Field(min_length=1)] | None = Field(None, description=_ITEMS["query"])
     rows: Rows | None = None
     k: int = Field(10, ge=1, le=_MOST_HITS, description=f"a whole number from 1 to {_MOST_HITS}")
+
+
+class Recommend(Body):
+    """Users to recommend items to; see :meth:`vicinal.estimators.Recommender.recommend`."""
+
+    model_config = _like({"users": ["ann"], "k": 10, "among": "all"})
+
+    users: Ids
+    k: int = Field(10, ge=1, le=_MOST_HITS, description=f"a whole number from 1 to {_MOST_HITS}")
+    among: Literal["all", "known", "new"] = Field("all", description="all, known or new")
+
+
+class Reason(Body):
+    """Pairs of a user and an item to give the reasons of, from a recommender."""
+
+    model_config = _like({"rows": [{"user": "ann", "item": "The Third Man"}], "people": False})
+
+    rows: Rows
+    people: bool = Field(default=False, description="true or false")
 
 
 class Add(Body):
@@ -206,7 +226,6 @@ def table_of(model: BankedEstimator, rows: list[dict[str, Any]], *, whole: bool 
     Raises:
         ValueError: for a cell that cannot be used, with its row and column.
     """
-    columns = {name: None for row in rows for name in row}
     read = [str(name) for name in model.feature_names_in_] if whole else []
     derived = {str(name) for name in (*(model.notes_.get("sets") or {}), *(model.notes_.get("chunked") or []))}
     for place, row in enumerate(rows):
@@ -217,11 +236,21 @@ def table_of(model: BankedEstimator, rows: list[dict[str, Any]], *, whole: bool 
                     f"rows: expected the column {short(name)}, which the model reads, in row {place}, got "
                     f"none{likely}; null stands for a gap"
                 )
+    return frame_of(rows, model.kinds_)
+
+
+def frame_of(rows: list[dict[str, Any]], kinds: Mapping[str, str]) -> pd.DataFrame:
+    """Rows as a table, with cells that fit the kinds of their columns, by name.
+
+    Raises:
+        ValueError: for a cell that does not, with its row and column.
+    """
+    columns = {name: None for row in rows for name in row}
     cells = {
-        name: [checked_cell(row.get(name), model.kinds_.get(name), name, place) for place, row in enumerate(rows)]
+        name: [checked_cell(row.get(name), kinds.get(name), name, place) for place, row in enumerate(rows)]
         for name in columns
     }
-    return pd.DataFrame({name: _column(values, model.kinds_.get(name)) for name, values in cells.items()})
+    return pd.DataFrame({name: _column(values, kinds.get(name)) for name, values in cells.items()})
 
 
 def _column(values: list[Any], kind: str | None) -> pd.Series:

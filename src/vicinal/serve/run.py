@@ -8,11 +8,13 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from vicinal.core import counted
-from vicinal.estimators import ModelFolder
+from vicinal.estimators import ModelFolder, Recommender
 from vicinal.serve.settings import MEASURES, SETTINGS, ServeSettings
+from vicinal.workflows.recommend import is_recommender
 
 _APP = "vicinal.serve.app:from_environment"
 _PATIENCE = 30
@@ -64,8 +66,11 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
         from uvicorn.supervisors import Multiprocess
 
         import vicinal.serve.app  # noqa: F401  as the workers do
-    folders = [ModelFolder(f, index=settings.index, encoders=settings.encoders) for f in settings.models.values()]
-    del folders  # that they can be read is known before a port is taken
+    for folder in settings.models.values():  # that they can be read is known before a port is taken
+        if is_recommender(Path(folder)):
+            Recommender.load(folder)
+        else:
+            ModelFolder(folder, index=settings.index, encoders=settings.encoders)
     measures = tempfile.mkdtemp(prefix="vicinal-measures-")
     environment = {SETTINGS: settings.model_dump_json()}
     if settings.workers > 1:  # one process counts in its memory: its counters were made before this folder was

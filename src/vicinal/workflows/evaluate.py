@@ -465,8 +465,9 @@ def labelled_table(
     for column in (target, *known.values()):
         if column is not None:
             if column not in frame.columns:
+                new = "" if column == target else "; give it, with names of their own for rows that are new"
                 raise ValueError(
-                    f"data: expected the column {short(column)}, which the model was fitted with, got none"
+                    f"data: expected the column {short(column)}, which the model was fitted with, got none{new}"
                 )
             features[column] = frame[column]
     fair = model.fair if fair is None and model.fair in frame.columns else fair

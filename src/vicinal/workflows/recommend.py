@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from vicinal.core import counted, short
+from vicinal.core import counted, files, short
 from vicinal.core.folders import check_replaceable, kind_of, staged_folder
 from vicinal.data import read_table, write_table
 from vicinal.data.sources import table_name
@@ -122,27 +122,29 @@ def add_clicks(folder: Path, source: Path | pd.DataFrame, log: Log = lambda line
     Raises:
         ValueError: for a table without a column of users or items; the folder is unchanged.
     """
-    model = Recommender.load(folder)
-    frame = _read(source, model, log) if isinstance(source, Path) else source
-    names = set(map(str, frame.columns)) if frame is not None else set()
-    if {model.user, model.item} <= names:
-        model.add(clicks=frame)
-    elif model.item in names:
-        model.add(items=frame)
-    elif model.user in names:
-        model.add(users=frame)
-    else:
-        raise ValueError(
-            f"data: expected the columns {short(model.user)} and {short(model.item)} of clicks, or one of them and "
-            f"columns of users or items, got {short(sorted(names))}"
-        )
-    model.save(folder)
+    with files.locked(files.resolved(folder), "update"):  # or of two that add at once one would be lost
+        model = Recommender.load(folder)
+        frame = _read(source, model, log) if isinstance(source, Path) else source
+        names = set(map(str, frame.columns)) if frame is not None else set()
+        if {model.user, model.item} <= names:
+            model.add(clicks=frame)
+        elif model.item in names:
+            model.add(items=frame)
+        elif model.user in names:
+            model.add(users=frame)
+        else:
+            raise ValueError(
+                f"data: expected the columns {short(model.user)} and {short(model.item)} of clicks, or one of them and "
+                f"columns of users or items, got {short(sorted(names))}"
+            )
+        model.save(folder)
     return 0 if frame is None else len(frame), model
 
 
 def forget_users(folder: Path, users: Sequence[Any]) -> tuple[int, Recommender]:
     """Remove users from the recommender in ``folder``, with its recommendations and report."""
     names = list(dict.fromkeys(users))
-    model = Recommender.load(folder).forget(names)
-    model.save(folder)
+    with files.locked(files.resolved(folder), "update"):
+        model = Recommender.load(folder).forget(names)
+        model.save(folder)
     return len(names), model
