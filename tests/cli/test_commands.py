@@ -318,6 +318,16 @@ def test_a_table_of_long_names_wraps_them_and_cuts_no_number(capsys, monkeypatch
     assert "expected" in said
 
 
+def test_a_long_text_is_folded_and_columns_that_do_not_fit_are_left_out(capsys, monkeypatch):
+    monkeypatch.setattr(output, "_width", 40)
+    lines = [["linalg.pascal", "Returns the n x n Pascal matrix of binomials.", "yes"]]
+    print_rows("", ["id", "help", "known"], lines, numbers=False, names=True, least=1)
+    said = capsys.readouterr().out
+    assert "linalg.pascal" in said
+    assert "binomials" in said
+    assert "known" not in said
+
+
 def test_a_file_in_the_place_of_a_text_is_told_how_to_be_searched_for(model, houses, capsys):
     new = str(houses / "new.csv")
     assert run(["search", str(model), new, "-q"]) == 2

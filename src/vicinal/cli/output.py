@@ -35,6 +35,10 @@ def finite(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
+_FOLDED = 24
+"""Width to which a column that may be left out is folded."""
+
+
 def print_rows(
     title: str,
     headings: list[str],
@@ -49,10 +53,12 @@ def print_rows(
 
     With ``numbers``, all columns except the first are flush right and never wrapped; with ``names``, the first is not
     wrapped unless numbers would be cut. Columns after the first ``least`` are left out, from the last, where they would
-    squeeze the others.
+    squeeze the others though long ones are folded.
     """
     widths = [max(map(cell_len, cells)) + 2 for cells in zip(headings, *rows, strict=True)]
-    while len(headings) > (len(headings) if least is None else least) and sum(widths[: len(headings)]) > console.width:
+    least = len(headings) if least is None else least
+    widths[least:] = [min(width, _FOLDED) for width in widths[least:]]
+    while len(headings) > least and sum(widths[: len(headings)]) > console.width:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     names = names and not (numbers and sum(widths[: len(headings)]) > console.width)
     table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
