@@ -58,7 +58,7 @@ OFTEN_GAPS, FAR = 3, 3
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _HAS_DIGIT = re.compile(r"[0-9]")
-_COMPACT = re.compile(r"(?:19|20)[0-9]{6}")
+_COMPACT = re.compile(r"(?:19|20)[0-9]{6}(?:[0-9]{6})?")
 FREE = {"free", "gratis", "kostenlos", "gratuit", "zero"}
 """Words for 0 among numbers."""
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
@@ -386,12 +386,13 @@ def why_text(column: "pd.Series[Any]") -> str:
 def _whole_days(column: "pd.Series[Any]") -> list[int]:
     """The different numbers of a column if all may be days such as 20240131."""
     values = column.dropna().to_numpy(dtype=np.float64)
-    within = len(values) and ((values >= 19000101) & (values < 21000101) & (values == np.round(values))).all()
+    days = values // 1e6 if len(values) and values.min() > 1e13 else values  # with times, as 20240131143000
+    within = len(values) and ((days >= 19000101) & (days < 21000101) & (values == np.round(values))).all()
     return np.unique(values).astype(np.int64).tolist() if within else []
 
 
 def _compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
-    """Of whole numbers that are all days such as 20240131, at least ``FEWEST_READ`` different ones."""
+    """Of whole numbers that are all days such as 20240131, or times, at least ``FEWEST_READ`` different ones."""
     if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
         return None
     return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
@@ -474,7 +475,7 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
 def _numbers_of(plain: Sequence[str]) -> tuple[list[Number], int]:
     """The number of each text, and how many are middles of ranges; none if some text is neither, or most are ranges."""
     ends = {text[-1] if text[-1] in "+-" else "" for text in plain}
-    if len(ends) == 3 or (len(plain) == 1 and not _HAS_DIGIT.search(plain[0])):  # grades: 2+, 2 and 2-; a star as a mark
+    if len(ends) == 3 or (len(plain) == 1 and not _HAS_DIGIT.search(plain[0])):  # grades: 2+, 2, 2-; a star as a mark
         return [], 0
     read: list[Number] = []
     ranges = 0
@@ -506,7 +507,8 @@ def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> Literal
     fuel, which have one digit before them.
     """
     marked = [(each.point, each.comma) for each in read if each.is_open and each.point and each.comma]
-    whole = {each.point for each in read if not each.is_open and each.point}
+    units = {each.sign for each in read if each.is_open}
+    whole = {each.point for each in read if not each.is_open and each.point and each.sign in units}
     pairs = {point < comma if comma > 0 else point > comma for point, comma in marked}
     if len(marked) < FEWEST_READ or len(pairs) > 1 or any(abs(one) >= 1000 for one in whole):
         return None

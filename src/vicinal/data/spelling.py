@@ -272,7 +272,9 @@ def _in_parts(text: str) -> Number | None:
     if match is None:
         return None
     unit, smaller = _unit_of(match["unit"]), _unit_of(match["smaller"] or "")
-    smaller = "in" if unit == "ft" and not smaller else "min" if unit == "h" and smaller in ("m", "") else smaller
+    smaller = "in" if unit == "ft" and not smaller else smaller
+    if unit == "h" and (smaller == "m" or (not smaller and len(match["more"]) == 2)):  # 2021 H1 is half a year
+        smaller = "min"
     smaller = "month" if unit == "year" and smaller == "m" else smaller
     factor = converted(1.0, smaller, unit) if unit != smaller else None
     if not smaller or factor is None or factor >= 1:
@@ -465,7 +467,7 @@ _REWRITTEN = (
         re.compile(r"(?<![^\W\d_])([^\W\d_]+) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: (utc|gmt))? ([0-9]{4})$"),
         r"\1 \2 \5 \3",
     ),
-    (re.compile(r"^([0-9]{8})t([0-9]{2})([0-9]{2})([0-9]{2})"), r"\1 \2:\3:\4"),
+    (re.compile(r"^([0-9]{8})(?:t|(?=[0-9]{6}$))([0-9]{2})([0-9]{2})([0-9]{2})"), r"\1 \2:\3:\4"),
     (re.compile(r"^([0-9]{2}/?[a-z]{3}/?[0-9]{4}):"), r"\1 "),
     (re.compile(r"^(?:kw|wk|week) ?([0-9]{1,2})[ /-]+([0-9]{4})$"), r"\2w\1"),
     (re.compile(r"^([1-4])\. ?quartal ([0-9]{4})$"), r"q\1 \2"),
