@@ -642,12 +642,24 @@ def thousands(values, mark, sign=""):
         (thousands(range(7_000, 15_000, 601), ",", " $"), "."),
         (thousands(range(7_000, 15_000, 601), "."), None),
         (thousands(range(7_000, 15_000, 601), ".", " kg"), None),
+        ([*thousands(range(1_264, 9_000, 601), ".", " kW"), "820 W"], None),
         (thousands(range(1_111, 2_000, 61), ".", " \u20ac"), None),
         ([*thousands(range(700, 15_000, 601), "."), "1200"], None),
         ([*thousands(range(7_000, 15_000, 601), "."), "0", "-99"], None),
         (thousands(range(700, 7_000, 901), "."), None),
     ],
-    ids=["some too small", "money", "dollars", "decimals", "weights", "fuel", "a plain thousand", "gaps", "few"],
+    ids=[
+        "some too small",
+        "money",
+        "dollars",
+        "decimals",
+        "weights",
+        "two units",
+        "fuel",
+        "a plain thousand",
+        "gaps",
+        "few",
+    ],
 )
 def test_three_digits_after_every_mark_are_thousands_in_money_or_beside_smaller_numbers(cells, decimal):
     form = form_of(cells)
