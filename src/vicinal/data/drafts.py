@@ -129,8 +129,8 @@ def _draft_of_cells(
     """The form of a column of objects: different ``texts``, and ``others``."""
     folded = {text: text.casefold() for text in map(plain_text, texts)}
     plain = [text for text, small in folded.items() if small not in GAPS]
-    if (named := _named_form(plain, others, kind)) is not None:
-        return named
+    if (words := _named_form(plain, others, kind)) is not None:
+        return words
     words = _words_form(column, folded) if not others else None
     if kind == "category":
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words

@@ -176,7 +176,7 @@ def _assumptions(form: ColumnForm) -> Iterator[str]:
             "that is wrong)"
         )
     if form.kind == "scale":
-        shown = listed(sorted(form.steps, key=lambda word: form.steps[word]), 80)
+        shown = listed([word for word, _ in sorted(form.steps.items(), key=lambda each: each[1])], 80)
         yield f"read as steps of a scale, lowest first: {shown} (--category if that is wrong)"
     if form.kind == "list" and form.around:
         yield f"read as sets of words between {short(form.around)} (--category or --text if that is wrong)"

@@ -105,10 +105,10 @@ def _known(words: Sequence[str]) -> dict[str, float]:
 
 def _explained(words: Sequence[str]) -> dict[str, float]:
     """Numbers beside words of a scale: all of it, or its ends alone."""
-    found = [(word, _NUMBERED.fullmatch(word)) for word in words]
+    matches = [(word, _NUMBERED.fullmatch(word)) for word in words]
     parts = [
         (word, match["first"] or match["last"], match["then"] or match["before"] or "")
-        for word, match in found
+        for word, match in matches
         if match
     ]
     numbers = [int(number) for _, number, _ in parts]
