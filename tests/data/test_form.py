@@ -46,6 +46,19 @@ NUMBERS = {
     "12-": -12.0,
     "115k miles": 115000.0,
     "2.5 million km": 2.5e6,
+    "3 1/4": 3.25,
+    '18-1/8"': 18.125,
+    "3/4": 0.75,
+    "1.5 \u00d7 10^4": 15000.0,
+    "6 x 10\u207b\u00b2": 0.06,
+    "\u0664\u0664\u0662\u066b\u0665": 442.5,
+    "\u0967\u096a": 14.0,
+    "52\u00b030'N": 52.5,
+    "W 13\u00b0 15\u2032 36\u2033": -13.26,
+    "33.5\u00b0 S": -33.5,
+    "5\u20196\u201d": 5.5,
+    "2.212,50 S": -2212.5,
+    "2.212,50 H": 2212.5,
 }
 DATES = {
     "31/12/2021": DAY,
@@ -77,6 +90,17 @@ DATES = {
     "Q4 2021": datetime.datetime(2021, 10, 1),
     "2021-Q4": datetime.datetime(2021, 10, 1),
     "2021-W52": datetime.datetime(2021, 12, 27),
+    "H2 2021": datetime.datetime(2021, 7, 1),
+    "2021 H1": datetime.datetime(2021, 1, 1),
+    "KW 52/2021": datetime.datetime(2021, 12, 27),
+    "4. Quartal 2021": datetime.datetime(2021, 10, 1),
+    "2021. 12. 31.": DAY,
+    "31.12.2021 14.30": DAY.replace(hour=14, minute=30),
+    "31/12/2021 \u00e0 14h30": DAY.replace(hour=14, minute=30),
+    "2021-12-31-14.30.00.000000": DAY.replace(hour=14, minute=30),
+    "2021/12/31 3:30:00 PM GMT+1": DAY.replace(hour=14, minute=30),
+    "31/Dec/2021:14:30:00 +0000": DAY.replace(hour=14, minute=30),
+    "Fri Dec 31 2021 14:30:00 GMT+0530 (India Standard Time)": DAY.replace(hour=9),
     "1066-10-14": datetime.datetime(1066, 10, 14),
     "9999-12-31": datetime.datetime(9999, 12, 31),
 }
@@ -114,8 +138,13 @@ def test_dates_as_people_write_them(text, day):
         ["12 Main St"],
         ["1.1.1.1"],
         ["2021-02-30"],
-        ["€5", "$7"],
+        ["€5", "¥700"],
         ["1,5", "2.5"],
+        ["6/8", "3/4", "4/4"],
+        ["3/4/5"],
+        ["2+", "2", "2-"],
+        ["\u2605", None],
+        ["H3 2021"],
         ["31/12/2021", "12/31/2021"],
     ],
 )
@@ -295,7 +324,10 @@ LENGTHS = {
         "1d 2h": 93600,
     },
     "ISO": {"PT12H30M": 45000, "P1DT1S": 86401},
-    "a stopwatch": {"3:28.5": 208.5, "0:00.25": 0.25},
+    "a stopwatch": {"3:28.5": 208.5, "0:00.25": 0.25, "4:07": 247, "59,32": 59.32, "9.58": 9.58},
+    "a run": {"45:07": 2707, "1:02:03": 3723},
+    "hours and minutes": {"7:30": 27000, "12:45": 45900, "1:02:03": 3723},
+    "German": {"2 Std. 5 Min.": 7500, "07:30 Uhr": 27000},
 }
 
 
@@ -362,7 +394,7 @@ def test_nines_far_beyond_all_others_are_gaps_and_said(number, is_gap, as_text):
 
 
 REASONS = {
-    "in several units: '$', '€'": [f"{'$€'[n % 2]}{n}.50" for n in range(20)],
+    "in several units: '$', '¥'": [f"{'$¥'[n % 2]}{n * (1 + 99 * (n % 2))}.50" for n in range(20)],
     "some with the day first and some with the month first": [*(f"{day}/1/2021" for day in range(13, 25)), "1/25/2021"],
     "not 'V58'": [*map(str, range(20)), "V58"],
 }
@@ -389,6 +421,15 @@ UNITS = {
     "millions of money": ["$1.5M", 1.5e6, "$20k", 2e4, "$7", 7.0],
     "meters, not millions": ["3 m", 3.0, "4 m", 4.0],
     "at least": ["~7", 7.0, ">9", 9.0, "65+", 65.0],
+    "watts": ["3.264 kW", 3.264, "1.5 kW", 1.5, "820 W", 0.82],
+    "credit and debit": ["500.50 Cr", 500.5, "20 Dr", -20.0, "7 dr", -7.0],
+    "before and after": ["44 BC", -44.0, "14 AD", 14.0, "9 AD", 9.0],
+    "free among prices": ["$1.50", 1.5, "Free", 0.0, "$3", 3.0],
+    "ranges among numbers": ["3", 3.0, "2-4", 3.0, "10", 10.0, "5+", 5.0],
+    "dollars and euros": ["€5", 5.0, "$7", 7.0],
+    "marks of notes": ["12", 12.0, "15 b", 15.0, "9", 9.0, "14 p", 14.0, "20", 20.0],
+    "thousands, no notes": ["950", 950.0, "2 k", 2e3, "12", 12.0],
+    "stars": ["\u2605\u2605\u2605\u2606", 3.0, "\u2605\u2605\u2605\u2605", 4.0, "\u2606\u2606\u2606\u2606", 0.0],
 }
 
 
@@ -601,12 +642,24 @@ def thousands(values, mark, sign=""):
         (thousands(range(7_000, 15_000, 601), ",", " $"), "."),
         (thousands(range(7_000, 15_000, 601), "."), None),
         (thousands(range(7_000, 15_000, 601), ".", " kg"), None),
+        ([*thousands(range(1_264, 9_000, 601), ".", " kW"), "820 W"], None),
         (thousands(range(1_111, 2_000, 61), ".", " \u20ac"), None),
         ([*thousands(range(700, 15_000, 601), "."), "1200"], None),
         ([*thousands(range(7_000, 15_000, 601), "."), "0", "-99"], None),
         (thousands(range(700, 7_000, 901), "."), None),
     ],
-    ids=["some too small", "money", "dollars", "decimals", "weights", "fuel", "a plain thousand", "gaps", "few"],
+    ids=[
+        "some too small",
+        "money",
+        "dollars",
+        "decimals",
+        "weights",
+        "two units",
+        "fuel",
+        "a plain thousand",
+        "gaps",
+        "few",
+    ],
 )
 def test_three_digits_after_every_mark_are_thousands_in_money_or_beside_smaller_numbers(cells, decimal):
     form = form_of(cells)
@@ -629,3 +682,74 @@ def test_years_of_two_digits_lie_where_the_column_is_shortest():
 def test_letters_before_digits_are_no_lengths_of_time():
     assert form_of([f"P{n:04d}" for n in range(20)]) is None
     assert read(["7h30", "7 hrs", "PT5M"]).dt.total_seconds().tolist() == [27000.0, 25200.0, 300.0]
+
+
+SCALES = {
+    "agreement": {"Strongly disagree": 0, "disagree": 1, "Neutral": 2, "agree": 3, "Strongly Agree": 4},
+    "some of it": {"disagree": 0, "neutral": 1, "strongly agree": 2},
+    "how often": {"Nie": 0, "manchmal": 1, "h\u00e4ufig": 2, "immer": 3},
+    "grades": {"C": 0, "B-": 1, "B": 2, "A+": 3},
+    "numbers explained": {"1 - very bad": 1, "2": 2, "3": 3, "5 - very good": 5},
+    "in brackets": {"very bad (1)": 1, "bad (2)": 2, "good (4)": 4},
+    "ages": {"Under 18": 18, "18-24": 21, "25 to 34": 29.5, "35-49": 42, "50 or older": 50},
+    "incomes": {"< $20k": 20e3, "$20k - $40k": 30e3, "$40k - $60k": 50e3, "60,000 to 99,999": 79999.5},
+}
+
+
+@pytest.mark.parametrize("steps", SCALES.values(), ids=SCALES)
+def test_words_that_are_steps_of_a_scale_are_numbers_and_said(steps):
+    lines, cells = [], [*steps, *steps, "n/a", "don't know"]
+    form = TableForm.of(pd.DataFrame({"x": cells}), log=lines.append)
+    assert form.columns["x"].kind == "scale"
+    assert lines[0].startswith("x: read as steps of a scale, lowest first: ")
+    meant = form.read(pd.DataFrame({"x": cells}))
+    np.testing.assert_array_equal(meant["x"], [*steps.values()] * 2 + [np.nan] * 2)
+    pd.testing.assert_frame_equal(form.read(meant), meant)
+    assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+    assert not TableForm.of(pd.DataFrame({"x": cells}), targets=["x"]).columns, "a target names classes"
+    assert not form.of_target("x").columns
+    assert form_of(cells, kinds={"x": "category"}) is None or form_of(cells, kinds={"x": "category"}).kind == "words"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["A", "B", "C", "D"],
+        ["A+", "A-", "B+", "B-", "AB+"],
+        ["A+", "A-", "B+"],
+        ["good", "bad", "fair", "blue"],
+        ["satisfied", "neutral"],
+        ["1 - North", "2 - South", "3 - East"],
+        ["Store 1", "Store 2", "Store 3"],
+        ["6-4", "7-5", "7-6", "3-6"],
+        ["1-0", "0-1", "1/2-1/2"],
+        ["2019-20", "2020-21", "2021-22"],
+        ["01-02", "03-04", "05-06"],
+        ["555-1234", "556-2345", "557-9876"],
+        ["1.9.0", "1.10.0", "1.11.1", "2.0.0"],
+    ],
+    ids=lambda cells: cells[0],
+)
+def test_names_scores_and_codes_are_no_scales(cells):
+    form = form_of(cells * 4)
+    assert form is None or form.kind == "parts"
+
+
+def test_a_range_and_a_word_of_a_scale_that_the_fit_did_not_see():
+    form = TableForm.of(pd.DataFrame({"x": ["18-24", "25-34", "35-44"]}))
+    with pytest.warns(ColumnWarning, match="1 of 3 cells read as missing, as the column holds steps of a scale"):
+        new = form.read(pd.DataFrame({"x": ["45-54", "65+", "old"]}))["x"]
+    np.testing.assert_array_equal(new, [49.5, 65.0, np.nan])
+
+
+def test_times_in_one_number_are_dates():
+    times = pd.date_range("2024-01-28 10:15", periods=12, freq="37h")
+    written = times.strftime("%Y%m%d%H%M%S")
+    for cells in (written.tolist(), written.astype(int).tolist()):
+        assert read(cells).tolist() == times.tolist()
+
+
+def test_words_among_times_are_gaps():
+    cells = [*(f"{38 + n}:{10 + n}" for n in range(12)), "1:02:03", "DNF", "DNF", "DNF"]
+    assert read(cells).dt.total_seconds().tolist()[:2] == [38 * 60 + 10, 39 * 60 + 11]
+    assert read(cells).isna().sum() == 3

@@ -116,6 +116,12 @@ def test_a_sheet_or_a_table_is_named_behind_a_number_sign(tmp_path):
     assert read_table(f"{tmp_path}/b.xlsx#other")["word"].tolist() == ["b c", "\u00fc"]
     write_excel(tmp_path / "n.xlsx", pd.DataFrame({"Notes": ["made in May", "by us"]}), other=TABLE)
     assert len(read_table(tmp_path / "n.xlsx")) == 3, "a page of notes is no table"
+    write_excel(tmp_path / "h.xlsx", TABLE[:1], other=TABLE)
+    book = openpyxl.load_workbook(tmp_path / "h.xlsx")
+    book["first"].sheet_state = "hidden"
+    book.save(tmp_path / "h.xlsx")
+    assert len(read_table(tmp_path / "h.xlsx")) == 3, "a hidden sheet is only read by name"
+    assert len(read_table(f"{tmp_path}/h.xlsx#first")) == 1
     with contextlib.closing(sqlite3.connect(tmp_path / "d.sqlite")) as database:
         for name in ("one", "two"):
             TABLE.assign(word=name).to_sql(name, database, index=False)

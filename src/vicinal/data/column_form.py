@@ -15,11 +15,13 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import ColumnError, short
 from vicinal.core.untrusted import Saved
+from vicinal.data.scales import MOST_STEPS, range_of
 from vicinal.data.spelling import (
     GAPS,
     LONGEST_PART,
     MONEY,
     MOST_PARTS,
+    STOPWATCH,
     SURE_GAPS,
     as_truth,
     converted,
@@ -43,7 +45,7 @@ FAR_YEARS = (1700, 2199)
 MOST_WORDS = 50
 """Different words of a column of categories, at most, whose spellings are compared."""
 
-MOST_GAPS = 3
+MOST_GAPS = 6
 """Different words, at most, that stand for missing numbers in one column, beside those that always do."""
 
 MOST_BESIDE = 12
@@ -60,11 +62,12 @@ class ColumnForm(Saved):
     """How the cells of one column are written.
 
     Attributes:
-        kind: "number", "date", "duration", "truth"; "levels" of a column of categories whose cells were numbers; "list"
-            of texts that are lists in JSON or words between marks; "parts" of texts with numbers among the same words;
-            "words" of texts among which "n/a", "?" and "-" are gaps, or that are spelled in several ways.
+        kind: "number", "date", "duration", "truth"; "scale" of words that are steps of one; "levels" of a column of
+            categories whose cells were numbers; "list" of texts that are lists in JSON or words between marks; "parts"
+            of texts with numbers among the same words; "words" of texts among which "n/a", "?" and "-" are gaps, or
+            that are spelled in several ways.
         decimal: the mark before decimals, in texts.
-        sign: of money, "%", or a unit; "" without.
+        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         first_year: of the hundred years that years of two digits are in; None: those up to 68 follow 1999.
@@ -79,14 +82,15 @@ class ColumnForm(Saved):
         placeholder: the number that stood for a missing one, such as -999; None: none did.
         around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`; of
             "list" the mark between words, "" in JSON.
-        middle: of "parts" whether a cell is the mean of its numbers, as a target of ranges (10-20 kg) is.
+        middle: whether a range (10-20 kg) is its middle: in a target of "parts", on a "scale" and among numbers.
+        steps: numbers that words stand for, in lower case: steps of a "scale", and "free" among prices.
         typical: of "parts" the median of each number, which counts where a cell has none; one: cells are numbers.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["number", "date", "duration", "truth", "levels", "list", "parts", "words"]
+    kind: Literal["number", "date", "duration", "truth", "scale", "levels", "list", "parts", "words"]
     decimal: Literal[".", ","] = "."
     sign: str = Field(default="", max_length=32)
     every: bool = False
@@ -103,6 +107,7 @@ class ColumnForm(Saved):
     placeholder: float | None = None
     around: str = Field(default="", max_length=LONGEST_PART)
     middle: bool = False
+    steps: dict[str, float] = Field(default_factory=dict, max_length=MOST_STEPS)
     typical: dict[int, float] = Field(default_factory=dict, max_length=MOST_PARTS)
     unitless: bool = False
 
@@ -121,7 +126,7 @@ class ColumnForm(Saved):
             return f"written {'day' if self.day_first else 'month'} first"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
-        return "true or false" if self.kind == "truth" else ""
+        return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
 
     def is_gap(self, cell: Any) -> bool:
         """Whether a cell says that its value is missing, in this column."""
@@ -264,7 +269,11 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
     text = _without_words(form, plain_text(cell))
     if text.casefold() in GAPS or text.casefold() in form.gaps:
         return np.nan
+    if (step := form.steps.get(text.casefold())) is not None:
+        return step
     number = number_of(text)
+    if number is None and form.middle and (ends := range_of(text)) is not None:
+        return sum(ends) / 2
     if number is None:
         return _Refused("numbers", "dates") if day_of(text) is not None else _special(text, cell)
     value = number.value(form.decimal)
@@ -281,7 +290,9 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
 
 
 def _without_words(form: ColumnForm, text: str) -> str:
-    """A text without the words that stand beside some numbers or dates of its column."""
+    """A text without the words that stand beside some numbers or dates of its column, or a letter that marks a note."""
+    if text[-2:-1] == " " and f"# {text[-1].casefold()}" in form.beside:
+        return text[:-2]
     parts = words_beside(text) if form.beside else None
     return text if parts is None or parts[0] not in form.beside else parts[1]
 
@@ -373,16 +384,18 @@ def _date_in(form: ColumnForm, text: str) -> Any:
 
 
 def _read_durations(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    del form
     if is_timedelta64_dtype(column.dtype):
         return column
-    cells = _unrefused(column, _each(column, _one_duration))
+    cells = _unrefused(column, _each(column, lambda cell: _one_duration(form, cell)))
     return _with_index(np.array(cells, dtype="timedelta64[us]"), column)
 
 
-def _one_duration(cell: Any) -> Any:
-    if is_written_gap(cell):
+def _one_duration(form: ColumnForm, cell: Any) -> Any:
+    if form.is_gap(cell):
         return None
+    if form.sign and isinstance(cell, str) and (clock := STOPWATCH.fullmatch(plain_text(cell))):
+        minutes, seconds = clock["minutes"] or 0, clock["seconds"].replace(",", ".")
+        return datetime.timedelta(minutes=int(minutes), seconds=float(seconds))
     if isinstance(cell, datetime.time):
         day = {"hours": cell.hour, "minutes": cell.minute, "seconds": cell.second, "microseconds": cell.microsecond}
         return datetime.timedelta(**day)
@@ -492,7 +505,7 @@ def _read_words(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
 _DATES = (datetime.date, np.datetime64, pd.Period)
 _LENGTHS = (datetime.timedelta, datetime.time, np.timedelta64)
 _READING: dict[str, Callable[[ColumnForm, "pd.Series[Any]"], "pd.Series[Any]"]] = {
-    "number": _read_numbers,
+    **dict.fromkeys(("number", "scale"), _read_numbers),
     "date": _read_dates,
     "duration": _read_durations,
     "truth": _read_truths,

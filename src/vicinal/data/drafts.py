@@ -23,10 +23,12 @@ from vicinal.data.column_form import (
     is_number,
     split,
 )
+from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
     GAPS,
     MEASURES,
     MONEY,
+    STOPWATCH,
     SURE_GAPS,
     Day,
     Number,
@@ -47,13 +49,18 @@ from vicinal.encoders.kinds import is_list, read_list
 MOST_ODD, FEWEST_READ = 0.05, 10
 """Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
 
+MOST_APART = 5
+"""How many times the median of one currency may be that of another in a column that is read without converting them."""
+
 OFTEN_GAPS, FAR = 3, 3
 """Rows at least that a word or number for missing values is in, and its distance from the others, in their ranges."""
 
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _HAS_DIGIT = re.compile(r"[0-9]")
-_COMPACT = re.compile(r"(?:19|20)[0-9]{6}")
+_COMPACT = re.compile(r"(?:19|20)[0-9]{6}(?:[0-9]{6})?")
+FREE = {"free", "gratis", "kostenlos", "gratuit", "zero"}
+"""Words for 0 among numbers."""
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
 
@@ -122,13 +129,15 @@ def _draft_of_cells(
     """The form of a column of objects: different ``texts``, and ``others``."""
     folded = {text: text.casefold() for text in map(plain_text, texts)}
     plain = [text for text, small in folded.items() if small not in GAPS]
-    if kind != "number" and (pair := _truth_form(plain, others)) is not None:
-        return pair
+    if (words := _named_form(plain, others, kind)) is not None:
+        return words
     words = _words_form(column, folded) if not others else None
     if kind == "category":
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
     if not plain and not others:
         return ColumnForm(kind="number") if texts else None
+    free = {folded[text]: 0.0 for text in plain if folded[text] in FREE}
+    plain = [text for text in plain if folded[text] not in free] if len(free) < len(plain) else plain
     plain, beside = _without_words(column, plain)
     plain, words_of_gaps = _without_odd(column, folded, plain)
     if all(map(is_number, others)):
@@ -139,7 +148,8 @@ def _draft_of_cells(
         number = _number_form(plain, others, gaps=gaps)
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
-            number = number.model_copy(update={**named, "gaps": words_of_gaps, "beside": beside})
+            named |= {"gaps": words_of_gaps, "beside": (*number.beside, *beside), "steps": free}
+            number = number.model_copy(update=named)
             place = None if kind is not None else _placeholder(number.read(column))
             return number if place is None else number.model_copy(update={"placeholder": place})
     if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
@@ -153,11 +163,36 @@ def _draft_of_cells(
                 beside=beside,
             )
             return _date_form(form, form.read(column), is_open=order[1])
-    lengths = all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others)
-    if lengths and all(duration_of(text) is not None for text in plain):
-        return ColumnForm(kind="duration")
+    if not free and (lengths := _duration_form(plain, others)) is not None:
+        return lengths.model_copy(update={"gaps": words_of_gaps})
     parts = _parts_form([plain_text(text) for text in texts]) if kind is None and not others else None
     return parts or (None if kind or others else _separated(column, texts, None)) or words
+
+
+def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) -> ColumnForm | None:
+    """Of truth values, or of words that are steps of a scale."""
+    if kind != "number" and (pair := _truth_form(plain, others)) is not None:
+        return pair
+    if kind == "category" or others or len(plain) > 2 * MOST_STEPS:
+        return None
+    steps, gaps = steps_of({text.casefold() for text in plain})
+    return ColumnForm(kind="scale", steps=steps, gaps=gaps[:MOST_GAPS], middle=True) if steps else None
+
+
+def _duration_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:
+    if not all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others):
+        return None
+    if _is_stopwatch(plain) and all(duration_of(text) is not None or STOPWATCH.fullmatch(text) for text in plain):
+        return ColumnForm(kind="duration", sign="s")
+    return ColumnForm(kind="duration") if all(duration_of(text) is not None for text in plain) else None
+
+
+def _is_stopwatch(plain: Sequence[str]) -> bool:
+    """Whether 3:28 is minutes and seconds: beside 3:28.5, or beside hours of which no day has as many."""
+    clocks = [text.split(":") for text in plain if ":" in text]
+    short = [clock for clock in clocks if len(clock) == 2]
+    fractions = any("." in seconds or "," in seconds for _, seconds in short)
+    return fractions or (len(short) < len(clocks) and any(first.isdecimal() and int(first) >= 24 for first, _ in short))
 
 
 def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None) -> ColumnForm | None:
@@ -205,6 +240,7 @@ def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str
     days = 2 * sum(map(_is_unmistakable, first)) > FEWEST_READ
     if not (days or _mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
         return plain, ()
+    plain, notes = _without_notes(plain)
     others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
     parts = {text: each for text in others if (each := words_beside(text)) is not None}
     cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
@@ -214,28 +250,49 @@ def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str
     some = rows.total()
     texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
     if not rows or max(rows.values()) < OFTEN_GAPS or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
+        return plain, notes
+    return (texts, (*notes, *sorted(rows))) if days or 2 * some <= cells.total() else (plain, notes)
+
+
+def _without_notes(plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The texts without letters that mark notes after a few numbers, such as "12 p", and these: they are no units.
+
+    A letter that is a unit or a scale is a mark if its number is like those without: "12 b" among 9 and 15.
+    """
+    read = {text: number for text in plain if (number := number_of(text)) is not None}
+    bare = [number.point or 0.0 for number in read.values() if not number.sign]
+    marked = {text: number for text, number in read.items() if number.sign}
+    letters = {text[-1].casefold() for text in marked if text[-2:-1] == " " and text[-1].isalpha()}
+    if not letters or len(marked) >= len(bare) or len(letters) > MOST_BESIDE // 2:
         return plain, ()
-    return (texts, tuple(sorted(rows))) if days or 2 * some <= cells.total() else (plain, ())
+    if not all(text[-2:-1] == " " and text[-1].isalpha() for text in marked):
+        return plain, ()
+    if common_unit([number.sign for number in marked.values()]) not in (None, *letters & {"b", "m", "k"}):
+        return plain, ()
+    values = [number.point or 0.0 for text in marked if (number := number_of(text[:-2])) is not None]
+    if not min(bare) <= float(np.median(values)) <= max(bare):
+        return plain, ()
+    return [text[:-2] if text in marked else text for text in plain], tuple(sorted(f"# {each}" for each in letters))
 
 
 def _without_odd(
     column: "pd.Series[Any]", folded: Mapping[str, str], plain: list[str]
 ) -> tuple[list[str], tuple[str, ...]]:
-    """The texts but those that are neither numbers nor dates, if they are few: "see note" among numbers is a gap.
+    """The texts but those that are no numbers, dates or times, if they are few: "see note" among numbers is a gap.
 
     So are up to ``MOST_GAPS`` words that stand in several rows each, which come second: beside dates in however many
     ("sofort", "expired"), beside numbers in fewer than these.
     A code with digits, such as V58 among 401 and 250, is never odd: it says that the column is one of codes.
     """
     some = [text for text in plain if not text.isdecimal()] if _mostly_read(plain) else []  # digits alone are a number
-    odd = {text for text in some if number_of(text) is None and day_of(text) is None}
+    odd = {text for text in some if not _is_read(text)}
     if not odd or len(plain) - len(odd) < FEWEST_READ:
         return plain, ()
     dates = 2 * sum(day_of(text) is not None for text in plain) > len(plain)
     cells = Counter(folded[plain_text(cell)] for cell in column.tolist() if isinstance(cell, str))
     words = {folded[text]: cells[folded[text]] for text in odd}
     often = {word: count for word, count in words.items() if count >= OFTEN_GAPS}
-    if len(often) > MOST_GAPS or not (dates or 2 * sum(often.values()) < len(column)):
+    if len(often) > MOST_GAPS or not ((dates and len(often) <= 3) or 2 * sum(often.values()) < len(column)):
         often = {}
     few = sum(words.values()) - sum(often.values()) <= max(1, MOST_ODD * len(column))
     if not few or (not dates and any(map(_HAS_DIGIT.search, odd))):
@@ -254,7 +311,11 @@ def _is_unmistakable(text: str) -> bool:
 def _mostly_read(plain: Sequence[str]) -> bool:
     """Whether most of the first texts are numbers or dates, so that it is worth a look at all of them."""
     first = plain[:FEWEST_READ]
-    return 2 * sum(number_of(text) is not None or day_of(text) is not None for text in first) > len(first)
+    return 2 * sum(map(_is_read, first)) > len(first)
+
+
+def _is_read(text: str) -> bool:
+    return number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None
 
 
 def _placeholder(column: "pd.Series[Any]") -> float | None:
@@ -325,12 +386,13 @@ def why_text(column: "pd.Series[Any]") -> str:
 def _whole_days(column: "pd.Series[Any]") -> list[int]:
     """The different numbers of a column if all may be days such as 20240131."""
     values = column.dropna().to_numpy(dtype=np.float64)
-    within = len(values) and ((values >= 19000101) & (values < 21000101) & (values == np.round(values))).all()
+    days = values // 1e6 if len(values) and values.min() > 1e13 else values  # with times, as 20240131143000
+    within = len(values) and ((days >= 19000101) & (days < 21000101) & (values == np.round(values))).all()
     return np.unique(values).astype(np.int64).tolist() if within else []
 
 
 def _compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
-    """Of whole numbers that are all days such as 20240131, at least ``FEWEST_READ`` different ones."""
+    """Of whole numbers that are all days such as 20240131, or times, at least ``FEWEST_READ`` different ones."""
     if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
         return None
     return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
@@ -393,23 +455,48 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
         sure = _POINT_SURELY.search(joined) is not None
         if sure or "." not in joined:
             return ColumnForm(kind="number", certain=sure, plain=sure)
-    read: list[Number] = []
-    for text in plain:
-        number = number_of(text)
-        if number is None:
-            return None
-        read.append(number)
-    sign = common_unit([number.sign for number in read])
+    read, ranges = _numbers_of(plain)
+    sign = common_unit([number.sign for number in read]) if read else None
+    money = sorted({number.sign for number in read}) if sign is None and _are_alike(read) else []
+    sign = "" if money else sign
     commas = any(number.point is None for number in read)
     points = any(number.comma is None for number in read)
     if sign is None or (commas and points):
         return None
     every = bool(sign) and all(number.sign for number in read) and not others
     known: dict[str, Any] = {"sign": sign, "every": every, "certain": commas or points}
+    known |= {"middle": ranges > 0, "beside": tuple(each for each in money if each)}
     is_open = not (commas or points) and any(number.is_open for number in read)
     if is_open and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
         return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
     return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
+
+
+def _numbers_of(plain: Sequence[str]) -> tuple[list[Number], int]:
+    """The number of each text, and how many are middles of ranges; none if some text is neither, or most are ranges."""
+    ends = {text[-1] if text[-1] in "+-" else "" for text in plain}
+    if len(ends) == 3 or (len(plain) == 1 and not _HAS_DIGIT.search(plain[0])):  # grades: 2+, 2, 2-; a star as a mark
+        return [], 0
+    read: list[Number] = []
+    ranges = 0
+    for text in plain:
+        number = number_of(text)
+        if number is None and (span := range_of(text)) is not None:
+            ranges, number = ranges + 1, Number(sum(span) / 2, sum(span) / 2)
+        if number is None or 2 * ranges > len(plain):
+            return [], 0
+        read.append(number)
+    return read, ranges
+
+
+def _are_alike(read: Sequence[Number]) -> bool:
+    """Whether all are amounts of a few kinds of money that are worth about as much: not yen beside dollars."""
+    amounts: dict[str, list[float]] = {}
+    for number in read:
+        amounts.setdefault(number.sign, []).append(abs(number.comma or 0.0 if number.point is None else number.point))
+    middles = [float(np.median(each)) for each in amounts.values()]
+    known = bool(middles) and amounts.keys() <= (MONEY - {"%"}) | {""}
+    return known and 0 < max(middles) <= MOST_APART * min(middles)
 
 
 def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> Literal[".", ","] | None:
@@ -420,7 +507,8 @@ def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> Literal
     fuel, which have one digit before them.
     """
     marked = [(each.point, each.comma) for each in read if each.is_open and each.point and each.comma]
-    whole = {each.point for each in read if not each.is_open and each.point}
+    units = {each.sign for each in read if each.is_open}
+    whole = {each.point for each in read if not each.is_open and each.point and each.sign in units}
     pairs = {point < comma if comma > 0 else point > comma for point, comma in marked}
     if len(marked) < FEWEST_READ or len(pairs) > 1 or any(abs(one) >= 1000 for one in whole):
         return None

@@ -73,7 +73,9 @@ class TableForm(Saved):
         for name, column in frame.items():
             if str(name) not in aside:
                 draft = draft_of(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
-                drafts[str(name)] = None if str(name) in targets and draft and draft.is_split else draft
+                drafts[str(name)] = (
+                    None if str(name) in targets and draft and (draft.is_split or draft.kind == "scale") else draft
+                )
                 if drafts[str(name)] is None and str(name) not in kinds and (why := why_text(column)):
                     log(f"{short_text(name)}: read as texts or categories, not as numbers: {why}")
         settled = [each for each in drafts.values() if each is not None and not each.open]
@@ -131,7 +133,7 @@ class TableForm(Saved):
     def of_target(self, name: str) -> Self:
         """This form with one number or class in each cell of a column: of ranges such as 10-20 kg their middle."""
         form = self.columns.get(name)
-        if form is not None and form.is_split:
+        if form is not None and (form.is_split or form.kind == "scale"):
             return type(self)(columns={other: each for other, each in self.columns.items() if other != name})
         if form is None or len(form.typical) < 2:
             return self
@@ -148,11 +150,12 @@ class TableForm(Saved):
 
 def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]") -> None:
     """Warn of cells that count as missing though they are written."""
-    if form.kind not in ("number", "date", "duration") or not (gone := cells.isna()).any():
+    if form.kind not in ("number", "date", "duration", "scale") or not (gone := cells.isna()).any():
         return
     odd = column[gone][[not form.is_gap(cell) for cell in column[gone].tolist()]]
     if len(odd):
-        what = {"number": "numbers", "date": "dates", "duration": "lengths of time"}[form.kind]
+        named = {"number": "numbers", "date": "dates", "duration": "lengths of time", "scale": "steps of a scale"}
+        what = named[form.kind]
         shown = ", ".join(f"{short(cell)} in row {short_text(row)}" for row, cell in odd.iloc[:3].items())
         are = f"{len(odd)} of {len(column)} cells read as missing, as the column holds {what}"
         warn_caller(f"{short_text(column.name)}: {are}: {shown}", CellWarning)
@@ -172,6 +175,9 @@ def _assumptions(form: ColumnForm) -> Iterator[str]:
             f"no cell tells which mark stands before decimals; read with a {mark} before them (--decimal {option} if "
             "that is wrong)"
         )
+    if form.kind == "scale":
+        shown = listed([word for word, _ in sorted(form.steps.items(), key=lambda each: each[1])], 80)
+        yield f"read as steps of a scale, lowest first: {shown} (--category if that is wrong)"
     if form.kind == "list" and form.around:
         yield f"read as sets of words between {short(form.around)} (--category or --text if that is wrong)"
     if form.spellings:

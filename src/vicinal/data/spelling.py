@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import functools
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -10,26 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 GAPS = frozenset(
-    {
-        "",
-        "na",
-        "n/a",
-        "#n/a",
-        "n.a.",
-        "nan",
-        "nat",
-        "null",
-        "nil",
-        "none",
-        "<na>",
-        "-",
-        "--",
-        "?",
-        ".",
-        "missing",
-        "unknown",
-    }
-    | {"(blank)", "not available", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!", "0000-00-00"}
+    {"", "-", "--", "---", "?", ".", "..", "...", ":", "null", "nil", "none", "missing", "unknown", "not available"}
+    | {"na", "n/a", "#n/a", "n.a.", "n.a", "nan", "nat", "<na>", "(blank)", "n.d.", "no data", "not specified"}
+    | {"tbd", "tba", "not applicable", "prefer not to say", "0000-00-00", "unbekannt", "keine angabe", "k.a.", "k. a."}
+    | {"k.a", "s/d", "s.d.", "sin datos", "inconnu", "non renseign\u00e9", "desconocido", "\u4e0d\u660e"}
+    | {f"#{error}" for error in ("div/0!", "value!", "ref!", "name?", "num!", "null!", "error!", "getting_data")}
 )
 """How people write that a value is missing, in lower case: among numbers, dates, lengths of time and truth values."""
 
@@ -52,6 +38,17 @@ TRUTHS = (
     ("нет", "да"),
     ("いいえ", "はい"),
     ("無", "有"),
+    ("否", "是"),
+    ("nee", "ja"),
+    ("ne", "ano"),
+    ("falsch", "wahr"),
+    ("faux", "vrai"),
+    ("falso", "verdadero"),
+    ("falso", "vero"),
+    ("✗", "✓"),
+    ("✘", "✔"),
+    ("❌", "✅"),
+    ("☐", "☑"),
 )
 """Pairs of words for false and true, in lower case; single letters count only where a column has both."""
 
@@ -80,10 +77,24 @@ _REMEMBERED = 1 << 16
 MONEY = frozenset(_SIGNS.values()) - {"%"}
 
 _UNITS = (
-    {"mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237},
+    {"\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237},
     {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
-    {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "week": 604800.0, "month": 2629800.0, "year": 31557600.0},
+    {
+        "ms": 1e-3,
+        "s": 1.0,
+        "min": 60.0,
+        "h": 3600.0,
+        "day": 86400.0,
+        "week": 604800.0,
+        "month": 2629800.0,
+        "year": 31557600.0,
+    },
     {"ml": 1e-3, "cl": 0.01, "l": 1.0, "gal": 3.785411784},
+    {"wh": 1e-3, "kwh": 1.0, "mwh": 1e3, "gwh": 1e6},
+    {"w": 1e-3, "kw": 1.0},
+    {"hz": 1e-6, "khz": 1e-3, "mhz": 1.0, "ghz": 1e3},
+    {"m2": 1.0, "km2": 1e6, "ha": 1e4, "sqft": 0.09290304, "acre": 4046.8564224},
+    {"km/h": 1.0, "mph": 1.609344, "m/s": 3.6},
     {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6},
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
 )
@@ -91,6 +102,9 @@ _UNITS = (
 
 MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | MONEY
 """Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
+
+_OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce"}
+"""Words after a number that turn its sign, beside those that do not: 500.00 Dr is -500.00 Cr."""
 
 _ZERO = {"\u00b0f": 32.0}
 """What a unit calls zero of its base unit, where that is not 0."""
@@ -100,15 +114,9 @@ _SAME = {
     **{"pound": "lb", "inch": "in", "inche": "in", '"': "in", "''": "in", "'": "ft", "feet": "ft", "foot": "ft"},
     **{"c": "\u00b0c", "f": "\u00b0f", "celsius": "\u00b0c", "fahrenheit": "\u00b0f"},
     **{
-        "mile": "mi",
-        "mls": "mi",
-        "sec": "s",
-        "second": "s",
-        "minute": "min",
-        "hr": "h",
-        "hour": "h",
-        "d": "day",
-        "wk": "week",
+        **{"mile": "mi", "mls": "mi", "sec": "s", "second": "s", "minute": "min", "hr": "h", "hour": "h", "d": "day"},
+        **{"wk": "week", "std": "h", "stunde": "h", "stunden": "h", "minuten": "min", "tag": "day", "tage": "day"},
+        **{"mcg": "\u03bcg", "ug": "\u03bcg", "sqm": "m2", "qm": "m2", "ft2": "sqft", "kph": "km/h", "kmh": "km/h"},
     },
     **{"mos": "month", "mth": "month", "mths": "month", "yrs": "year", "wks": "week"},
     **{"mo": "month", "yr": "year", "y": "year", "liter": "l", "litre": "l", "gram": "g", "lbs": "lb", "hrs": "h"},
@@ -129,6 +137,17 @@ _NUMBER = re.compile(
 )
 _MONEY_OUTSIDE = re.compile(r"^([^\w\s(]{1,2}|[a-z]{3}) ?\(")  # $(5.00)
 _PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}),?\s*(?P<more>[0-9]+(?:\.[0-9]+)?)\s*(?P<smaller>{_WORD})?")
+_FRACTION = re.compile(
+    r"(?<![\w/.,])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|3|4|8|16|32|64)(?![\w/.,])"
+)
+_POWER = re.compile(r" ?[x\u00d7*\u00b7\u22c5] ?10\^([-+]?[0-9]{1,2})$")
+_ON_ACCOUNT = re.compile(r"(?<=,[0-9]{2}) ([sh])$")  # as German banks write debit and credit
+_STARS = re.compile(r"(?=.*[\u2605\u2b50\u2606])(?P<full>[\u2605\u2b50]*)(?P<half>\.5)?[\u2606\u2729]*")
+_DEGREES = re.compile(
+    r"(?P<before>[nsew]?) ?(?P<degrees>-?[0-9]{1,3}(?:\.[0-9]+)?) ?\u00b0 ?"
+    r"(?:(?P<minutes>[0-9]{1,2}(?:\.[0-9]+)?) ?' ?)?"
+    r"(?:(?P<seconds>[0-9]{1,2}(?:\.[0-9]+)?) ?(?:\"|'') ?)?(?P<after>[nsew]?)"
+)
 _POINT = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([,' ])[0-9]{3})(?:\1[0-9]{3})*|[1-9][0-9]?(?:,[0-9]{2})*,[0-9]{3})?"
                     r"(?:\.[0-9]*)?")  # fmt: skip
 _COMMA = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([.' ])[0-9]{3})(?:\1[0-9]{3})*)?(?:,[0-9]*)?")
@@ -136,8 +155,11 @@ _NO_CENTS = re.compile(r"(?<=[0-9])[.,/]-{1,2}$")  # CHF 1'200.- and Rs. 1,200/-
 _SPACES = str.maketrans(
     dict.fromkeys("\u00a0\u2007\u2009\u202f\t", " ")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")  # dashes and minus signs
-    | {"\u2019": "'", "\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
+    | {"\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"', "\u066b": ".", "\u066c": ",", "\ufe0f": ""}
+    | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
 )
+_RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
+_DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
 
 
 def plain_text(cell: str) -> str:
@@ -147,7 +169,8 @@ def plain_text(cell: str) -> str:
     '-1 234'
     """
     if not cell.isascii():
-        cell = unicodedata.normalize("NFKC", cell.translate(_SPACES)).translate(_SPACES)
+        cell = unicodedata.normalize("NFKC", _RAISED.sub("^", cell).translate(_SPACES)).translate(_SPACES)
+        cell = _DIGIT.sub(lambda sign: str(unicodedata.decimal(sign[0])), cell)
     return " ".join(cell.split())
 
 
@@ -189,9 +212,16 @@ def number_of(text: str) -> Number | None:
     >>> number_of("3 lbs"), number_of("$1.2M"), number_of("6'3\"")
     (Number(point=3.0, comma=3.0, sign='lb'), Number(point=1200000.0, comma=None, sign='$'), Number(point=6.25, ...))
     """
-    match = _NUMBER.fullmatch(_MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", text.casefold())))
+    plain = text.casefold()
+    if "/" in plain:
+        plain = _FRACTION.sub(_decimals, plain)
+    elif "^" in plain:
+        plain = _POWER.sub(r"e\1", plain)
+    elif "," in plain:
+        plain = _ON_ACCOUNT.sub(lambda part: {"s": " soll", "h": " haben"}[part[1]], plain)
+    match = _NUMBER.fullmatch(_MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", plain)))
     if match is None:
-        return _in_parts(text.casefold())
+        return _in_parts(plain) or _of_signs(plain)
     part = match.groupdict()
     money = [part[name] for name in ("before", "after", "last") if part[name]]
     signs = [part[name] for name in ("minus", "inner", "trailing") if part[name]] + ["-"] * (part["open"] is not None)
@@ -208,11 +238,32 @@ def number_of(text: str) -> Number | None:
     factor *= _SCALES[unit] if money and unit else 1.0
     point = _value(_POINT, digits, (",", "'", " "), power, factor)
     comma = _value(_COMMA, digits, (".", "'", " "), power, factor)
-    return (
-        _in_parts(text.casefold())
-        if point is comma is None
-        else Number(point, comma, _SIGNS[money[0]] if money else unit)
-    )
+    return _in_parts(plain) if point is comma is None else Number(point, comma, _SIGNS[money[0]] if money else unit)
+
+
+def _decimals(part: re.Match[str]) -> str:
+    """A fraction in lowest terms as decimals, 3 1/4 as 3.250000; another text, such as 6/8, as it is."""
+    over, under = int(part["over"]), int(part["under"])
+    is_one = over < under and math.gcd(over, under) == 1
+    return f"{int(part['whole'] or 0) + over / under:.6f}" if is_one else part[0]
+
+
+def _of_signs(text: str) -> Number | None:
+    """The degrees in 52\u00b031'N, or the stars in \u2605\u2605\u2605\u2606\u2606; or None."""
+    stars = _STARS.fullmatch(text)
+    if stars is not None:
+        value = len(stars["full"]) + len(stars["half"] or "") / 4
+        return Number(value, value)
+    match = _DEGREES.fullmatch(text)
+    if (
+        match is None
+        or (match["before"] and match["after"])
+        or not (match["before"] or match["minutes"] or match["after"])
+    ):
+        return None
+    value = float(match["degrees"]) + float(match["minutes"] or 0) / 60 + float(match["seconds"] or 0) / 3600
+    value *= -1 if (match["before"] or match["after"] or "") in ("s", "w") else 1
+    return Number(value, value, "\u00b0")
 
 
 def _in_parts(text: str) -> Number | None:
@@ -221,7 +272,9 @@ def _in_parts(text: str) -> Number | None:
     if match is None:
         return None
     unit, smaller = _unit_of(match["unit"]), _unit_of(match["smaller"] or "")
-    smaller = "in" if unit == "ft" and not smaller else "min" if unit == "h" and smaller in ("m", "") else smaller
+    smaller = "in" if unit == "ft" and not smaller else smaller
+    if unit == "h" and (smaller == "m" or (not smaller and len(match["more"]) == 2)):  # 2021 H1 is half a year
+        smaller = "min"
     smaller = "month" if unit == "year" and smaller == "m" else smaller
     factor = converted(1.0, smaller, unit) if unit != smaller else None
     if not smaller or factor is None or factor >= 1:
@@ -249,8 +302,8 @@ def converted(value: float, unit: str, other: str) -> float | None:
     >>> converted(3, "km", "m"), converted(2, "k", ""), converted(98.6, "\u00b0f", "\u00b0c"), converted(1, "kg", "m")
     (3000.0, 2000.0, 37.0, None)
     """
-    if unit == other:
-        return value
+    if other in (unit, _OPPOSITE.get(unit)):
+        return value if unit == other else -value
     if not other or other in MONEY:
         return value * _SCALES[unit] if unit in _SCALES else None
     for units in _UNITS:
@@ -262,8 +315,8 @@ def converted(value: float, unit: str, other: str) -> float | None:
 def common_unit(units: Sequence[str]) -> str | None:
     """The unit that a column is read in, given those of its cells, "" of plain numbers; None if they do not fit.
 
-    >>> [common_unit(units) for units in (["kg", "", "lb", "kg"], ["k", "mn", ""], ["m", "m"], ["$", "%"])]
-    ['kg', '', 'm', None]
+    >>> [common_unit(units) for units in (["kg", "", "lb", "kg"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"])]
+    ['kg', '', None, 'ad']
     """
     some = Counter(unit for unit in units if unit)
     if not some:
@@ -271,6 +324,7 @@ def common_unit(units: Sequence[str]) -> str | None:
     if set(some) <= set(_SCALES):
         return next(iter(some)) if set(some) in ({"m"}, {"b"}) else ""
     base = next(unit for unit, _ in some.most_common() if unit == "m" or unit not in _SCALES)  # m is also a length
+    base = _OPPOSITE.get(base, base)
     return base if all(converted(1.0, unit, base) is not None for unit in some) else None
 
 
@@ -325,15 +379,21 @@ _DURATIONS = tuple(
     re.compile(form)
     for form in (
         r"(?P<minus>-)?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
-        r"(?::(?P<seconds>[0-5][0-9](?:\.[0-9]{1,9})?))?",
-        r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9]\.[0-9]{1,9})",
+        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?(?: ?uhr)?",
+        r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
         r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
-        r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?(?:(?P<hours>[0-9]+) ?h(?:(?:ou)?rs?)?,? ?)?"
-        r"(?:(?P<minutes>[0-9]+) ?(?:m(?:in(?:ute)?s?)?,? ?|(?(hours)$|(?!))))?"
+        r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?"
+        r"(?:(?P<hours>[0-9]+) ?(?:h(?:(?:ou)?rs?)?|std\.?|stunden?),? ?)?"
+        r"(?:(?P<minutes>[0-9]+) ?"
+        r"(?:m(?:in(?:ut)?(?:e[ns]?|s)?)?\.?,? ?|(?(hours)(?:(?<=h[0-9]{2})|(?<=h [0-9]{2}))$|(?!))))?"
         r"(?:(?P<seconds>[0-9]+(?:\.[0-9]+)?) ?s(?:ec(?:ond)?s?)?)?",
     )
 )
 """As a clock shows them, with hours or with fractions of a second; times of day; and with words: 1h 30m, PT5M, 7h30."""
+
+
+STOPWATCH = re.compile(r"(?:(?P<minutes>[0-9]{1,3}):(?=[0-5][0-9]))?(?P<seconds>[0-9]{1,2}(?:[.,][0-9]{1,3})?)")
+"""Minutes and seconds, or seconds, where a column shows that these come last: 3:28.5, 3:28 and 59.32."""
 
 
 def duration_of(text: str) -> datetime.timedelta | None:
@@ -346,7 +406,7 @@ def duration_of(text: str) -> datetime.timedelta | None:
     if match is None or not any(sign.isalpha() or sign == ":" for sign in text):
         return None
     part = match.groupdict()
-    parts = {name: float(part.get(name) or 0) for name in ("days", "hours", "minutes", "seconds")}
+    parts = {name: float((part.get(name) or "0").replace(",", ".")) for name in ("days", "hours", "minutes", "seconds")}
     if part.get("half"):
         parts["hours"] = parts["hours"] % 12 + 12 * (part["half"] == "p")
     return datetime.timedelta(**parts) * (-1 if part.get("minus") else 1)
@@ -372,8 +432,9 @@ _MONTHS = (
 )
 _MONTH = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names.split()}
 _TIME = (
-    r"(?:(?:t|,? +)(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,9}))?)?"
-    r"\s*(?P<half>[ap]\.?m\.?)?\s*(?P<zone>z|[a-z]{3,4}|[+-][0-9]{2}(?::?[0-9]{2})?)?(?:\[[a-z/_]+\])?)?"
+    r"(?:(?:t|,? +(?:(?:\u00e0|at|um) )?|-(?=..\.))(?P<hour>[0-9]{1,2})[:.h](?P<minute>[0-9]{2})"
+    r"(?:[:.](?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,9}))?)?\s*(?P<half>[ap]\.?m\.?)?"
+    r"\s*(?P<zone>z|[a-z]{3,4}|(?:gmt|utc)?[+-][0-9]{1,2}(?::?[0-9]{2})?)?(?: ?[\[(][a-z/_ ]+[\])])?)?"
 )
 _ZONES = {
     **{"z": "z", "utc": "z", "gmt": "z", "wet": "z", "cet": "+01", "cest": "+02", "eet": "+02", "eest": "+03"},
@@ -385,7 +446,7 @@ _ORDINAL = r"(?:\.|st|nd|rd|th|er)?"
 _DATES = tuple(
     re.compile(_WEEKDAY + form + _TIME)
     for form in (
-        r"(?P<year>[0-9]{4})(?P<mark>[-/.])(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})",
+        r"(?P<year>[0-9]{4})(?P<mark>[-/]|(?P<dot>\. ?))(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})(?(dot)\.?)",
         r"(?P<first>[0-9]{1,2})(?P<mark>[-/]|\. ?)(?P<other>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})",
         r"(?P<first>[0-9]{1,2})(?P<mark>/)(?P<other>[0-9]{1,2})/(?P<short>[0-9]{2})",
         r"(?P<first>[0-9]{2})(?P<mark>[-.])(?P<other>[0-9]{2})(?P=mark)(?P<short>[0-9]{2})",  # 3.4.21 may be a version
@@ -406,14 +467,18 @@ _REWRITTEN = (
         re.compile(r"(?<![^\W\d_])([^\W\d_]+) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: (utc|gmt))? ([0-9]{4})$"),
         r"\1 \2 \5 \3",
     ),
-    (re.compile(r"^([0-9]{8})t([0-9]{2})([0-9]{2})([0-9]{2})"), r"\1 \2:\3:\4"),
-    (re.compile(r"^([0-9]{2}[a-z]{3}[0-9]{4}):"), r"\1 "),
+    (re.compile(r"^([0-9]{8})(?:t|(?=[0-9]{6}$))([0-9]{2})([0-9]{2})([0-9]{2})"), r"\1 \2:\3:\4"),
+    (re.compile(r"^([0-9]{2}/?[a-z]{3}/?[0-9]{4}):"), r"\1 "),
+    (re.compile(r"^(?:kw|wk|week) ?([0-9]{1,2})[ /-]+([0-9]{4})$"), r"\2w\1"),
+    (re.compile(r"^([1-4])\. ?quartal ([0-9]{4})$"), r"q\1 \2"),
     (re.compile(r"^([0-9]{4})\u5e74([0-9]{1,2})\u6708([0-9]{1,2})\u65e5"), r"\1-\2-\3"),
 )
-"""Times as C (Sun Jan 01 00:00:00 2012), basic ISO (20240131T101500Z), SAS (31JAN2024:10:15:00), Japan write them."""
+"""Times as C (Sun Jan 01 00:00:00 2012), basic ISO (20240131T101500Z), SAS (31JAN2024:10:15:00), Japan write them, and
+weeks and quarters as Germany does."""
 
-_QUARTER = re.compile(
-    r"(?:q(?P<first>[1-4])[ /-]?)?(?P<year>(?:19|20)[0-9]{2})(?:[ /-]?(?:q(?P<then>[1-4])|w(?P<week>[0-9]{2})))?"
+_PARTS_OF_YEAR = re.compile(
+    r"(?:(?P<first>[qh][1-4])[ /-]?)?(?P<year>(?:19|20)[0-9]{2})"
+    r"(?:[ /-]?(?:(?P<then>[qh][1-4])|w(?P<week>[0-9]{1,2})))?"
 )
 
 _SHORT_YEARS = 69
@@ -498,10 +563,10 @@ def day_of(text: str) -> Day | None:
     if not text[:1].isalnum() or not any(sign.isdigit() for sign in text):
         return None
     text = text.casefold()
-    if (beginning := _beginning(text)) is not None:
-        return Day(beginning, beginning)
     for form, other in _REWRITTEN:
         text = form.sub(other, text)
+    if (beginning := _beginning(text)) is not None:
+        return Day(beginning, beginning)
     for form in _DATES:
         match = form.fullmatch(text)
         if match is not None and (day := _day(match.groupdict())) is not None:
@@ -510,14 +575,15 @@ def day_of(text: str) -> Day | None:
 
 
 def _beginning(text: str) -> datetime.datetime | None:
-    """The first day of a quarter (Q1 2024, 2024-Q1) or of a week of the ISO (2024-W05); None for another text."""
-    match = _QUARTER.fullmatch(text)
-    quarter = match and (match["first"] or match["then"])
-    if match is None or (match["first"] and (match["then"] or match["week"])) or not (quarter or match["week"]):
+    """The first day of a quarter (Q1 2024, 2024-Q1), half a year (H1 2024) or week of the ISO (2024-W05); or None."""
+    match = _PARTS_OF_YEAR.fullmatch(text)
+    part = match and (match["first"] or match["then"])
+    if match is None or (match["first"] and (match["then"] or match["week"])) or not (part or match["week"]):
         return None
-    if quarter:
-        return datetime.datetime(int(match["year"]), 3 * int(quarter) - 2, 1)
-    with contextlib.suppress(ValueError):  # a year without week 53
+    with contextlib.suppress(ValueError):  # a year without week 53, or a third half
+        if part:
+            months = {"q": 3, "h": 6}[part[0]]
+            return datetime.datetime(int(match["year"]), months * (int(part[1]) - 1) + 1, 1)
         return datetime.datetime.fromisocalendar(int(match["year"]), int(match["week"]), 1)
     return None
 
@@ -554,11 +620,12 @@ def _moment(year: int, month: int, day: int, part: dict[str, str | None]) -> dat
     except ValueError:
         return None
     zone = (part["zone"] or "z").replace(":", "")
-    zone = _ZONES.get(zone, zone)
+    zone = _ZONES.get(zone, zone.removeprefix("gmt").removeprefix("utc"))
     if zone[0] not in "+-z" or zone[1:2].isalpha():
         return None
     if zone[0] in "+-":
-        ahead = datetime.timedelta(hours=int(zone[1:3]), minutes=int(zone[3:] or 0))
+        hours, minutes = (zone[1:], 0) if len(zone) < 4 else (zone[1:-2], zone[-2:])
+        ahead = datetime.timedelta(hours=int(hours), minutes=int(minutes))
         with contextlib.suppress(OverflowError):  # the last hours of the year 9999, which mean "no end" in any zone
             return moment + (ahead if zone[0] == "-" else -ahead)
     return moment

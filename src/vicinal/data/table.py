@@ -224,7 +224,8 @@ def _as_meant(
     frame: pd.DataFrame, target: str, names: Sequence[str], aside: Sequence[str], form: TableForm | None, log: Log
 ) -> tuple[pd.DataFrame, TableForm]:
     """``frame`` with the cells of the columns ``names`` read by their form, and that form."""
-    form = (form or TableForm()).widened(frame[list(dict.fromkeys(names))], aside=aside, log=log).of_columns(names)
+    some = frame[list(dict.fromkeys(names))]
+    form = (form or TableForm()).widened(some, aside=aside, targets=[target], log=log).of_columns(names)
     form = form.of_target(target)
     return form.read(frame), form
 

@@ -43,11 +43,12 @@ def read_workbook(path: Path, sheet: str, log: Callable[[str], None] = lambda li
         with _whole_workbook(path.name):
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
             names = [one.title for one in book.worksheets]
+            shown = [one.title for one in book.worksheets if one.sheet_state == "visible"] or names
         if sheet not in names and (sheet or not names):
             got = f"{short(sheet)}{nearest(sheet, names)}" if names else "a book without any"
             raise ValueError(f"{path.name}: expected one of the sheets {listed(names)}, got {got}")
         if not sheet:
-            sheet = next((name for name in names if _holds_table(path.name, book[name])), names[0])
+            sheet = next((name for name in shown if _holds_table(path.name, book[name])), shown[0])
             if len(names) > 1:
                 log(f"{path.name}: read the sheet {short(sheet)} of {listed(names, 80)}; name another after a #")
         return _sheet_frame(path.name, _lines(path.name, book[sheet]), most, log)

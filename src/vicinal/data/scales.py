@@ -1,0 +1,164 @@
+"""Words that are steps of a scale, such as "agree", "18-24" or "B+": each as a number, in the order of the scale."""
+
+import re
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from vicinal.data.spelling import Number, converted, number_of, words_beside
+
+FEWEST_STEPS, MOST_STEPS = 3, 50
+"""Different steps of a scale in a column, at least and at most."""
+
+_GRADES = "; ".join(f"{letter}-; {letter}; {letter}+" for letter in "fedcba")
+_SCALES = (
+    "strongly disagree, completely disagree; disagree; somewhat disagree, slightly disagree, rather disagree; "
+    "neutral, neither agree nor disagree, undecided, neither; somewhat agree, slightly agree, rather agree; agree; "
+    "strongly agree, completely agree",
+    "very dissatisfied, very unsatisfied; dissatisfied, unsatisfied; somewhat dissatisfied; "
+    "neutral, neither satisfied nor dissatisfied; somewhat satisfied; satisfied; very satisfied",
+    "very unlikely; unlikely; somewhat unlikely; "
+    "neutral, neither likely nor unlikely; somewhat likely; likely; very likely",
+    "never; rarely, seldom; sometimes, occasionally; often, frequently; usually, very often; always",
+    "terrible; very bad, very poor; bad, poor; fair, average, ok, okay; good; very good; excellent, outstanding",
+    "very low; low; medium, moderate; high; very high",
+    "not at all; a little, slightly, a bit; somewhat, moderately; quite a bit, very, a lot; extremely, very much",
+    "none, normal; minimal, very mild; mild; moderate; severe; very severe, critical",
+    "unimportant, not important, not at all important; slightly important; moderately important, neutral; important; "
+    "very important; extremely important",
+    "very easy; easy; medium, neutral, moderate; hard, difficult; very hard, very difficult",
+    "xxs; xs; s; m; l; xl; xxl, 2xl; xxxl, 3xl",
+    "tiny; small; medium; large; extra large",
+    "first; second; third; fourth; fifth; sixth",
+    "stimme \u00fcberhaupt nicht zu, stimme gar nicht zu; stimme nicht zu; stimme eher nicht zu; teils/teils, "
+    "neutral, weder noch; stimme eher zu; stimme zu; stimme voll zu, stimme voll und ganz zu, stimme v\u00f6llig zu",
+    "trifft \u00fcberhaupt nicht zu, trifft gar nicht zu; trifft nicht zu; trifft eher nicht zu; teils/teils; "
+    "trifft eher zu; trifft zu; trifft voll zu, trifft v\u00f6llig zu, trifft voll und ganz zu",
+    "nie; selten; manchmal, gelegentlich; oft, h\u00e4ufig; sehr oft, sehr h\u00e4ufig; immer",
+    "sehr schlecht; schlecht; mittel, mittelm\u00e4\u00dfig, befriedigend, neutral; gut; sehr gut",
+    "sehr unzufrieden; unzufrieden; eher unzufrieden; neutral, teils/teils; eher zufrieden; zufrieden; sehr zufrieden",
+    "jamais; rarement; parfois, quelquefois; souvent; tr\u00e8s souvent; toujours",
+    "pas du tout d'accord; pas d'accord, plut\u00f4t pas d'accord; neutre; "
+    "d'accord, plut\u00f4t d'accord; tout \u00e0 fait d'accord",
+    "nunca; raramente, rara vez, casi nunca; a veces, algunas veces; a menudo, frecuentemente, casi siempre; siempre",
+    "muy en desacuerdo, totalmente en desacuerdo; en desacuerdo; neutral; "
+    "de acuerdo; muy de acuerdo, totalmente de acuerdo",
+    _GRADES,
+    "g; f; e; d; c; b; a; a+; a++; a+++",
+)
+"""From the lowest step to the highest, with other words for one step between commas."""
+
+_STEPS = [
+    {word: step for step, words in enumerate(scale.split("; ")) for word in words.split(", ")} for scale in _SCALES
+]
+_NO_ANSWER = {
+    "don't know",
+    "do not know",
+    "not sure",
+    "no opinion",
+    "no answer",
+    "wei\u00df nicht",
+    "prefer not to answer",
+}
+_RANGE = re.compile(
+    r"(?:between|from|von|de|entre)? ?(?P<low>[^a-z]*[0-9].*?) ?(?:-|~|\.\.+|\b(?:to|bis|and|und|\u00e0|a|et|y)\b) ?"
+    r"(?P<high>\S.*)"
+)
+_NUMBERED = re.compile(
+    r"(?P<first>[0-9]{1,2})(?: ?[-=:.)(] ?(?P<then>[^\d)]*)\)?)?|(?P<before>\D+?) ?[(\[](?P<last>[0-9]{1,2})[)\]]"
+)
+
+
+def steps_of(words: Collection[str]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """The number of each of the different ``words`` of a column, in lower case, and those for no answer; or nothing.
+
+    They are steps of one scale that people know, numbers that words explain, or ranges one above the other.
+
+    >>> steps_of(["agree", "neutral", "disagree", "don't know"])
+    ({'disagree': 0.0, 'neutral': 1.0, 'agree': 2.0}, ("don't know",))
+    >>> steps_of(["18-24", "25-34", "35 to 64", "65 or older"])[0]
+    {'18-24': 21.0, '25-34': 29.5, '35 to 64': 49.5, '65 or older': 65.0}
+    >>> steps_of(["1 = very bad", "2", "3 = very good"])[0], steps_of(["store 1", "store 2", "store 3"])[0]
+    ({'1 = very bad': 1.0, '2': 2.0, '3 = very good': 3.0}, {})
+    """
+    some = [word for word in words if word not in _NO_ANSWER]
+    if not FEWEST_STEPS <= len(some) <= MOST_STEPS:
+        return {}, ()
+    steps = _known(some) or _explained(some) or _ranges(some)
+    return steps, tuple(word for word in words if word in _NO_ANSWER) if steps else ()
+
+
+def _known(words: Sequence[str]) -> dict[str, float]:
+    """Steps of a known scale: those that are there one apart, and the others between them."""
+    for scale in _STEPS:
+        letters = (
+            "b" in scale
+        )  # grades, with a sign at some but not at all: A, B and C are names, A+ and B- blood groups
+        if all(word in scale for word in words) and not (letters and len({min(len(word), 2) for word in words}) < 2):
+            there = sorted({scale[word] for word in words})
+            if len(there) >= FEWEST_STEPS:
+                places = np.interp(list(scale.values()), there, np.arange(len(there))).tolist()
+                return {word: place for word, place in zip(scale, places, strict=True) if word in words}
+    return {}
+
+
+def _explained(words: Sequence[str]) -> dict[str, float]:
+    """Numbers beside words of a scale: all of it, or its ends alone."""
+    matches = [(word, _NUMBERED.fullmatch(word)) for word in words]
+    parts = [
+        (word, match["first"] or match["last"], match["then"] or match["before"] or "")
+        for word, match in matches
+        if match
+    ]
+    numbers = [int(number) for _, number, _ in parts]
+    if len(parts) < len(words) or len(set(numbers)) < len(words):
+        return {}
+    said = {int(number): text.strip() for _, number, text in parts if text.strip()}
+    ends = said.keys() <= {min(numbers), max(numbers)}
+    if not said or not (ends or any(all(text in scale for text in said.values()) for scale in _STEPS)):
+        return {}
+    return {word: float(number) for word, number, _ in parts}
+
+
+def _ranges(words: Sequence[str]) -> dict[str, float]:
+    """Ranges that do not overlap, and numbers between them, such as "65+"."""
+    spans = {word: range_of(word) or _point(word) for word in words}
+    known = sorted(span for span in spans.values() if span is not None)
+    if len(known) < len(words) or sum(low < high for low, high in known) < FEWEST_STEPS:
+        return {}
+    if any(high > low for (_, high), (low, _) in pairwise(known)):
+        return {}
+    return {word: sum(span) / 2 for word, span in sorted(spans.items(), key=lambda each: each[1] or ()) if span}
+
+
+def range_of(text: str) -> tuple[float, float] | None:
+    """The ends of a range such as 10-20 kg or $20k to $40k; None for another text, such as 20-10 or 01-02.
+
+    >>> range_of("$20k to $40k"), range_of("10-20 years old"), range_of("3-1"), range_of("01-02")
+    ((20000.0, 40000.0), (10.0, 20.0), None, None)
+    """
+    match = _RANGE.fullmatch(text)
+    low, high = (None, None) if match is None else (_number(match["low"]), _number(match["high"]))
+    if low is None or high is None:
+        return None
+    ends = _value(low, low.sign or high.sign), _value(high, high.sign)
+    return ends if low.sign in ("", high.sign) and ends[0] < ends[1] else None
+
+
+def _point(text: str) -> tuple[float, float] | None:
+    number = _number(text)
+    return None if number is None else (_value(number, number.sign),) * 2
+
+
+def _number(text: str) -> Number | None:
+    """The one number in a text, whatever words are beside it; not a code, such as 007."""
+    parts = words_beside(text.strip())
+    return None if parts is None or re.match(r"0\d", parts[1]) else number_of(parts[1])
+
+
+def _value(number: Number, sign: str) -> float:
+    """Of a number of an end: three digits after a mark are thousands."""
+    value = max((each for each in (number.point, number.comma) if each is not None), key=abs)
+    plain = converted(value, sign, "")
+    return value if plain is None else plain
