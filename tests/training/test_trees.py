@@ -47,3 +47,16 @@ def test_no_tree_follows_the_first_when_the_time_is_over():
     with ending_in(0):
         texts, _ = boosted_folds(columns, labels, folds)
     assert {sum(line.startswith("Tree=") for line in fold[0].splitlines()) for fold in texts} == {1}
+
+
+def test_leaves_of_many_rows_are_chosen_on_two_folds_and_the_others_boosted_with_what_is_chosen(monkeypatch):
+    """Folds that stop earlier go on with the others, so that all are what they are together."""
+    rng = np.random.default_rng(0)
+    columns = torch.from_numpy(rng.uniform(-2, 2, (300, 3)))
+    labels = columns[:, 0].sin() + torch.from_numpy(rng.normal(0, 0.5, 300))
+    monkeypatch.setattr(trees, "LEAVES", (8, 8))
+    whole = boosted_folds(columns, labels, torch.arange(300) % 5)
+    monkeypatch.setattr(trees, "MANY", 300)
+    parts = boosted_folds(columns, labels, torch.arange(300) % 5)
+    assert parts[0] == whole[0]
+    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-12)
