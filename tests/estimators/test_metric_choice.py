@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from references.tables import QUICK, table
+from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
@@ -106,6 +107,28 @@ def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together
     assert again.predict(new).mean() > said.mean() + 2
     again.forget(range(900, 930))
     np.testing.assert_allclose(again.predict(new), said, rtol=0, atol=1e-9)
+
+
+def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monkeypatch):
+    frame, y = rows()
+    frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
+    found, settle = [], NgramEncoder.settle
+    monkeypatch.setattr(NgramEncoder, "settle", lambda self, some: found.append(self) or settle(self, some))
+    model = NeighborRegressor(**SETTINGS, encoders={"text": "ngrams"}).fit(frame, y)
+    assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "kernel", "network"}
+    assert len(found) == 1
+
+
+def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):
+    frame, y = rows()
+    chosen = []
+    monkeypatch.setattr(fitting, "HOPELESS", 0.0)
+    monkeypatch.setattr(fitting, "may_be_trees", lambda *known: False)
+    monkeypatch.setattr(fitting, "_with_readout", lambda model, *rest: chosen.append(model) or model)
+    settings = {**SETTINGS, "learning_rate": 1e-12, "max_epochs": 5}
+    assert NeighborRegressor(**settings).fit(frame, y).metric_ == "kernel"
+    NeighborRegressor(metric="network", **settings).fit(frame, y)
+    assert len(chosen) == 1
 
 
 @pytest.mark.parametrize(

@@ -47,3 +47,17 @@ def test_no_tree_follows_the_first_when_the_time_is_over():
     with ending_in(0):
         texts, _ = boosted_folds(columns, labels, folds)
     assert {sum(line.startswith("Tree=") for line in fold[0].splitlines()) for fold in texts} == {1}
+
+
+def test_leaves_of_many_rows_are_chosen_on_two_folds_and_the_others_boosted_with_what_is_chosen(monkeypatch):
+    """Folds that stop earlier go on with the others, so that all are what they are together."""
+    rng, folds = np.random.default_rng(0), torch.arange(300) % 5
+    columns = torch.from_numpy(rng.uniform(-2, 2, (300, 3)))
+    noise = torch.from_numpy(rng.normal(0, 0.1, 300))
+    labels = (3 * columns[:, 0]).sin() * torch.where(folds < 2, 0.5, 1.0) + noise  # two folds soon get worse
+    monkeypatch.setattr(trees, "LEAVES", (8, 8))
+    whole = boosted_folds(columns, labels, folds)
+    monkeypatch.setattr(trees, "MANY", 300)
+    parts = boosted_folds(columns, labels, folds)
+    assert parts[0] == whole[0]
+    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-12)

@@ -144,6 +144,13 @@ class TableEncoder(nn.Module):
             part.fit(frame)
         return self
 
+    def settle(self, frame: pd.DataFrame) -> Self:
+        """Hold each part that would be trained, see ``ColumnEncoder.settle``; gives itself."""
+        for part in self.encoders:
+            if not part.frozen:  # vectors of empty sets stay as they are
+                part.settle(frame)
+        return self
+
     def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
         """Let all parts go of single cells of rows that are forgotten; see ``ColumnEncoder.forget``."""
         for part in self.encoders:

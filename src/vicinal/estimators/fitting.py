@@ -141,6 +141,7 @@ def fit_on_scale(
         name, part = "none", copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
         kernels = settings["metric"] == "auto" and may_be_kernel(settings, own_lengths(part))
         if (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
+            part.settle(rows.frame.iloc[rows.held_out.train])  # once for both
             tried = {}
             for one in ("none", "log"):
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
@@ -172,7 +173,8 @@ def fit_best(
         seed: of training.
         kernel: one that was fitted already.
     """
-    encoder.fit(rows.frame.iloc[rows.held_out.train])
+    seen = rows.frame.iloc[rows.held_out.train]
+    encoder.fit(seen)
     frozen = encoder.untrained if codec.kind == "classes" else None
 
     def kernel_of(part: TableEncoder) -> FittedModel:
@@ -190,11 +192,13 @@ def fit_best(
     )
     plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
     plain |= kernels and codec.kind == "numbers" and own_lengths(encoder) == encoder.dim
+    # once for all that train no encoder
+    settled = copy.deepcopy(encoder).settle(seen) if trees or kernels else encoder
     with seeded():
-        first = kernel_of(copy.deepcopy(encoder)) if kernels and not trees else None
+        first = kernel_of(copy.deepcopy(settled)) if kernels and not trees else None
         if trees:
-            first = fit_trees(rows, codec, copy.deepcopy(encoder), settings, seed)
-            first = _better_kernel(first, rows, encoder, settings, seed, kernel) if kernels else first
+            first = fit_trees(rows, codec, copy.deepcopy(settled), settings, seed)
+            first = _better_kernel(first, rows, settled, settings, seed, kernel) if kernels else first
     # no network is as good on such tables (docs/results/predict.md)
     if first is not None and ((trees and plain) or time_left() <= 0):
         return first
@@ -267,7 +271,7 @@ def fit_network(
     """
     from vicinal.estimators.loss import make_added, make_criterion, make_fair, make_targets
     from vicinal.estimators.loss_readout import with_loss_readout
-    from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
+    from vicinal.training.fit import cannot_reach, train  # Lightning is slow to import, and no saved model needs it
 
     held_out = rows.held_out
     train_rows = torch.from_numpy(held_out.train)
@@ -301,7 +305,7 @@ def fit_network(
     network.projector.double()
     network.head.double()
     model = with_banks(network, inputs, rows, codec, history, settings)
-    if kriging is not None:
+    if kriging is not None and not cannot_reach(reach, history.validation_error):  # else another metric is taken
         model = _with_readout(model, kriging, settings)
     return with_loss_readout(model, settings)
 
@@ -397,10 +401,7 @@ def fit_kernel(
     """
     classes = codec.kind == "classes"
     check_kernel(encoder, classes=classes)
-    seen = rows.frame.iloc[rows.held_out.train]
-    for part in encoder.encoders:
-        if not part.frozen:  # vectors of empty sets stay as they are
-            part.settle(seen)
+    encoder.settle(rows.frame.iloc[rows.held_out.train])
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
     k = settings["max_neighbors"] or kernel_neighbors(len(rows.frame))
     by = settings | {"metric": "kernel", "max_neighbors": k}
@@ -462,9 +463,7 @@ def fit_trees(
     rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, seed: int
 ) -> FittedModel:
     """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out."""
-    for part in encoder.encoders:
-        if not part.frozen:
-            part.settle(rows.frame.iloc[rows.held_out.train])
+    encoder.settle(rows.frame.iloc[rows.held_out.train])
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
     codes = labels.argmax(dim=1).numpy() if classes else None
     folds = make_folds(len(rows.frame), FOLDS, rows.groups, codes, seed).folds

@@ -1,14 +1,14 @@
 """Boosted trees of numbers or classes, by folds: each row has a model that has not seen its label."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core.progress import report, time_left
+from vicinal.core.progress import ending_in, report, time_left
 from vicinal.encoders.tree_text import class_texts
 
 FOLDS = 5
@@ -29,6 +29,9 @@ QUIET = 0.2
 FEW = 10_000
 """Rows up to which these are tried: of more, leaves of 20 rows blur little, and smaller ones take minutes."""
 
+MANY, CHOOSING = 4000, 2
+"""Rows from which on leaves are chosen by the errors of so many folds; the others are boosted with what is chosen."""
+
 ROUNDS = 2000
 """Trees of a model, at most."""
 
@@ -44,6 +47,9 @@ class: minutes of a processor."""
 
 _SHARED = 1 << 18
 """Cells from which on threads share the work; of fewer each would wait for the others most of the time."""
+
+_Part = tuple[np.ndarray, np.ndarray]
+"""The rows that a fold learns from, and those that it leaves out."""
 
 
 def boosted_folds(
@@ -88,17 +94,46 @@ def boosted_folds(
 
 @dataclass(frozen=True)
 class _Tried:
-    """Models of one number of leaves by fold, their error, leaves, least rows of a leaf, and trees."""
+    """Models of one number of leaves by fold, with their mean error after each tree, leaves, and least rows of one."""
 
     models: list[Any]
-    error: float
+    errors: list[float]
     leaves: int
     smallest: int
-    rounds: int
+
+    @property
+    def error(self) -> float:
+        """The least."""
+        return min(self.errors)
+
+    @property
+    def rounds(self) -> int:
+        """Trees of the least error."""
+        return self.errors.index(self.error) + 1
 
     def texts(self) -> list[str]:
         """Of the trees of least error, as LightGBM writes them."""
         return [model.model_to_string(num_iteration=self.rounds) for model in self.models]
+
+    def joined(self, others: "_Tried", most: int) -> "_Tried":
+        """With the models of other folds, all boosted on until their mean error is as long at its least as one's is."""
+        counts, trees = [len(side.models) for side in (self, others)], max(len(self.errors), len(others.errors))
+        while True:
+            both = [side.up_to(trees) for side in (self, others)]
+            least = min(len(errors) for errors in both)
+            mean = np.average([errors[:least] for errors in both], axis=0, weights=counts).tolist()
+            whole = replace(self, models=[*self.models, *others.models], errors=mean)
+            if least < trees or trees >= min(most, whole.rounds + PATIENCE):
+                return whole
+            trees += 1
+
+    def up_to(self, trees: int) -> list[float]:
+        """Errors of so many trees, boosted now if they are not there and there is time."""
+        while len(self.errors) < trees and time_left() > 0:
+            for model in self.models:
+                model.update()
+            self.errors.append(float(np.mean([model.eval_valid()[0][2] for model in self.models])))
+        return self.errors
 
 
 class _Target:
@@ -117,6 +152,7 @@ class _Target:
     ) -> None:
         import lightgbm  # only training needs it
 
+        self.count = len(rows)
         self.smallest = 5 if len(rows) < 500 else 10 if len(rows) <= 2000 else 20
         self.variance = 0.0 if classes else float(np.cov(labels, aweights=mass, ddof=0))
         large = len(rows) >= _LARGE
@@ -148,32 +184,42 @@ class _Target:
         self.parts = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(folds.max() + 1)]
 
     def best(self) -> _Tried:
-        """The number of leaves, and of least rows in one, of least error."""
-        best = min((self._boosted(leaves, self.smallest) for leaves in self.leaves[:2]), key=lambda one: one.error)
+        """All folds, with the number of leaves, and of least rows in one, of least error."""
+        if self.count < MANY or len(self.parts) <= CHOOSING:
+            return self._chosen(self.parts)
+        with ending_in(time_left() / 2):  # of a limit, so that all folds have the rest
+            some = self._chosen(self.parts[:CHOOSING])
+        return some.joined(self._boosted(some.leaves, some.smallest, self.parts[CHOOSING:]), self.rounds)
+
+    def _chosen(self, parts: list[_Part]) -> _Tried:
+        best = min(
+            (self._boosted(leaves, self.smallest, parts) for leaves in self.leaves[:2]), key=lambda one: one.error
+        )
         for leaves in self.leaves[2:]:
             if best.leaves != self.leaves[self.leaves.index(leaves) - 1]:
                 break
-            best = min(best, self._boosted(leaves, self.smallest), key=lambda one: one.error)
-        quiet = best.error < QUIET * self.variance and self.data.num_data() <= FEW
+            best = min(best, self._boosted(leaves, self.smallest, parts), key=lambda one: one.error)
+        quiet = best.error < QUIET * self.variance and self.count <= FEW
         for smallest in SMALL if quiet else ():
-            other = self._boosted(best.leaves, smallest)
+            other = self._boosted(best.leaves, smallest, parts)
             if other.error >= best.error:
                 break
             best = other
         return best
 
-    def _boosted(self, leaves: int, smallest: int) -> _Tried:
+    def _boosted(self, leaves: int, smallest: int, parts: list[_Part]) -> _Tried:
         import lightgbm
 
+        errors = list[float]()  # those that cv gives end at the least
+
         def tell(state: Any) -> None:
+            errors.append(state.evaluation_result_list[0][2])
             report("trees", state.iteration + 1, self.rounds, f"trees of {leaves} leaves (or fewer)")
             if time_left() <= 0:
                 raise lightgbm.callback.EarlyStopException(state.iteration, state.evaluation_result_list)
 
         stop: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False), tell]
         settings = self.settings | {"num_leaves": leaves, "min_data_in_leaf": smallest}
-        known: Any = {"folds": self.parts, "callbacks": stop, "return_cvbooster": True}
+        known: Any = {"folds": parts, "callbacks": stop, "return_cvbooster": True}
         result: Any = lightgbm.cv(settings, self.data, self.rounds, **known)
-        errors = result[f"valid {self.metric}-mean"]
-        rounds = int(np.argmin(errors)) + 1
-        return _Tried(result["cvbooster"].boosters, float(errors[rounds - 1]), leaves, smallest, rounds)
+        return _Tried(result["cvbooster"].boosters, errors, leaves, smallest)
