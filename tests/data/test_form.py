@@ -740,6 +740,9 @@ def test_a_range_and_a_word_of_a_scale_that_the_fit_did_not_see():
     with pytest.warns(ColumnWarning, match="1 of 3 cells read as missing, as the column holds steps of a scale"):
         new = form.read(pd.DataFrame({"x": ["45-54", "65+", "old"]}))["x"]
     np.testing.assert_array_equal(new, [49.5, 65.0, np.nan])
+    form = TableForm.of(pd.DataFrame({"x": ["disagree", "neutral", "agree"]}))
+    new = form.read(pd.DataFrame({"x": ["Somewhat agree", "strongly agree", "agree"]}))["x"]
+    np.testing.assert_array_equal(new, [1.5, 2.0, 2.0])
 
 
 def test_times_in_one_number_are_dates():

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 from pydantic import ConfigDict, Field
 
-from vicinal.core import ColumnError, short
+from vicinal.core import ColumnError, listed, short
 from vicinal.core.untrusted import Saved
-from vicinal.data.scales import MOST_STEPS, range_of
+from vicinal.data.scales import MOST_STEPS, range_of, step_of
 from vicinal.data.spelling import (
     GAPS,
     LONGEST_PART,
@@ -274,6 +274,9 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
     number = number_of(text)
     if number is None and form.middle and (ends := range_of(text)) is not None:
         return sum(ends) / 2
+    if number is None and form.kind == "scale":
+        step = step_of(text.casefold(), form.steps)
+        return _Refused(f"steps such as {listed(form.steps, 80)}", "another word") if step is None else step
     if number is None:
         return _Refused("numbers", "dates") if day_of(text) is not None else _special(text, cell)
     value = number.value(form.decimal)

@@ -1,7 +1,7 @@
 """Words that are steps of a scale, such as "agree", "18-24" or "B+": each as a number, in the order of the scale."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -92,15 +92,27 @@ def steps_of(words: Collection[str]) -> tuple[dict[str, float], tuple[str, ...]]
 def _known(words: Sequence[str]) -> dict[str, float]:
     """Steps of a known scale: those that are there one apart, and the others between them."""
     for scale in _STEPS:
-        letters = (
-            "b" in scale
-        )  # grades, with a sign at some but not at all: A, B and C are names, A+ and B- blood groups
+        # grades have a sign at some but not at all: A, B and C are names, A+ and B- blood groups
+        letters = "b" in scale
         if all(word in scale for word in words) and not (letters and len({min(len(word), 2) for word in words}) < 2):
             there = sorted({scale[word] for word in words})
             if len(there) >= FEWEST_STEPS:
                 places = np.interp(list(scale.values()), there, np.arange(len(there))).tolist()
                 return {word: place for word, place in zip(scale, places, strict=True) if word in words}
     return {}
+
+
+def step_of(word: str, steps: Mapping[str, float]) -> float | None:
+    """The number of a word that no row had: between its neighbors on the scale of ``steps``; None if it is not there.
+
+    >>> step_of("somewhat agree", {"neutral": 0.0, "agree": 1.0}), step_of("perhaps", {"neutral": 0.0, "agree": 1.0})
+    (0.5, None)
+    """
+    for scale in _STEPS:
+        if word in scale and all(each in scale for each in steps):
+            places, numbers = zip(*sorted((scale[each], number) for each, number in steps.items()), strict=True)
+            return float(np.interp(scale[word], places, numbers))
+    return None
 
 
 def _explained(words: Sequence[str]) -> dict[str, float]:
