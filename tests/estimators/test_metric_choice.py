@@ -76,6 +76,7 @@ def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(tmp_path):
         (0.9, "dense", {}, "trees and kernel"),
         (1.1, "comparables", {"max_neighbors": 20}, "trees"),
         (1.1, "comparables", {"index": "exact"}, "trees"),
+        (1.1, "comparables", {"index": "exact", "tune": "auto"}, "trees"),
         (1.1, "comparables", {"readout": "rows"}, "trees"),
     ],
 )

@@ -81,11 +81,8 @@ class _Rows:
         """The model as it forecasts best, with what its forecasts were like."""
         fitted: FittedModel = self.model.fitted_
         numbers = fitted.codec.kind == "numbers"
-        chosen = fitted.metric, fitted.codec.transform.base.name if numbers else "none"
-        chosen = (
-            ("auto" if chosen[0] == "trees and kernel" else chosen[0]),
-            chosen[1],
-        )  # a mean is no metric that can be asked for
+        metric = "auto" if fitted.metric == "trees and kernel" else fitted.metric  # no mean can be asked for
+        chosen = metric, fitted.codec.transform.base.name if numbers else "none"
         known = [one for one in fitted.trials if one.metric not in ("network", "trees and kernel")]
         others = [(one.metric, one.target_transform) for one in known]
         tried: dict[tuple[str, str], tuple[float, tuple[Forecasts, ...]]] = {}

@@ -31,6 +31,7 @@ from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, TRAINED, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.trials import Trial
+from vicinal.heads.kinds import blends
 from vicinal.training import TrainingSettings
 
 _logger = logging.getLogger(__name__)
@@ -107,6 +108,9 @@ class TunedEstimator(NeighborEstimator):
             if plan is None:
                 plan = self._stored_plan(chosen, pretrained, x, seed, started)
             chosen = self._better(chosen, plan, seed, x, y, labelled)
+        if self.index is not None and blends(chosen.network_.head):  # an index knows one metric: the better of the two
+            metric = chosen.fitted_.trials[1].metric
+            chosen = self._part("frozen", seed, tune="none", plan=None, metric=metric).fit(x, y, **labelled)
         for name, value in vars(chosen).items():
             if name not in self.get_params(deep=False):
                 setattr(self, name, value)
