@@ -56,6 +56,8 @@ def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(tmp_path):
     assert (auto.metric_, kernel.readout_) == ("trees and kernel", "comparables")
     first, second = (one.fitted_.error_of_all() for one in (trees, kernel))
     share = first**-4 / (first**-4 + second**-4)
+    for one, head in zip((trees, kernel), auto.network_.head.members(), strict=True):
+        one.network_.head.k = head.k  # together 30 rows at most
     new = bends(40, 1)[0]
     mean = share * trees.predict(new) + (1 - share) * kernel.predict(new)
     np.testing.assert_allclose(auto.predict(new), mean, rtol=0, atol=1e-9)
@@ -87,6 +89,25 @@ def test_one_alone_is_taken_where_it_errs_far_less_or_can_be_read(monkeypatch, o
     if readout == "dense":
         monkeypatch.setattr(fitting, "_with_trend", lambda model, *more: model)
     assert NeighborRegressor(**SETTINGS, **settings).fit(frame, y).metric_ == chosen
+
+
+@pytest.mark.parametrize(
+    ("rows", "few"), [((10, 10), (10, 10)), ((10, 30), (10, 20)), ((30, 30), (15, 15)), ((120, 30), (90, 30))]
+)
+def test_both_together_read_30_rows_or_as_many_as_one_of_them(monkeypatch, rows, few):
+    frame, y = bends()
+    of, made = dict(zip(("trees", "kernel"), rows, strict=True)), FittedModel.error_of_all
+
+    def error(self):
+        if self.metric in of:
+            self.network.head.k = of[self.metric]
+        return 1.0 if self.metric in of else made(self)
+
+    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    model = NeighborRegressor(**SETTINGS).fit(frame, y)
+    assert tuple(head.k for head in model.network_.head.members()) == few
+    for one in model.explain(bends(5, 1)[0], 9):
+        assert len(one.neighbors) + one.other_count <= sum(few)
 
 
 def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together(monkeypatch, tmp_path):

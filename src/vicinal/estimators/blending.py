@@ -1,7 +1,8 @@
 """A model of two metrics: the mean of what trees and a kernel say."""
 
+import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.fitted import FittedModel
 from vicinal.heads.blend import Blend
 from vicinal.heads.kinds import adjusts, weighs_locally
+from vicinal.heads.kriging import Kriging
 from vicinal.training import NeighborNetwork
 from vicinal.training.history import TrainingHistory
 
@@ -23,6 +25,9 @@ POWER = 4
 
 LEAST = 0.1
 """Share below which the other one is taken alone."""
+
+FEW = 30
+"""Rows that make the whole prediction, unless one of the two takes more."""
 
 MOST = 2000
 """Rows up to which both are blended."""
@@ -52,13 +57,26 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     if isinstance(second, TrendProjector) and not _same_folds(trees.bank, kernel.bank):
         return None
     projector = BlendProjector(first, second, [adjusts(head) for head in heads])
-    network = NeighborNetwork(trees.network.encoder, projector, Blend(heads, projector.widths, share).double()).eval()
+    head = Blend(_of_few(heads), projector.widths, share)
+    network = NeighborNetwork(trees.network.encoder, projector, head.double()).eval()
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
     bank, held_out = _side_by_side(trees.bank, kernel.bank), _side_by_side(trees.held_out, kernel.held_out)
     model = replace(trees, network=network, bank=bank, held_out=held_out, metric="trees and kernel", optimism=optimism)
     unit = model.codec.unit() ** 2
     history = TrainingHistory([model.error_of_all() / unit], [model.honest_error() / unit])
     return model.with_facts(history=history, trials=(model.trial(time.perf_counter() - begin, settings["tune"]),))
+
+
+def _of_few(heads: Sequence[Kriging]) -> list[Kriging]:
+    """Heads that together read at most 30 rows, or as many as one of them does; of signed weights they read all."""
+    if not all(head.convex for head in heads):
+        return list(heads)
+    least, most = sorted(head.k for head in heads)
+    least = min(least, max(FEW, most) // 2)
+    few = [copy.deepcopy(head) for head in heads]
+    for head in few:
+        head.k = min(head.k, max(FEW, most) - least if head.k == most else least)
+    return few
 
 
 def _same_folds(one: Bank, other: Bank) -> bool:
