@@ -175,7 +175,7 @@ def test_a_report_outlives_added_rows_but_no_forgotten_ones(folder, tmp_path, ca
     assert run(["fit", str(folder / "houses.csv"), *options]) == 0
     printed(capsys, "add", out, folder / "new.csv", "-q")
     assert (out / "report.html").is_file()
-    printed(capsys, "forget", out, "--ids", load_model(out).bank_.ids[0])
+    printed(capsys, "forget", out, load_model(out).bank_.ids[0])
     assert not (out / "report.html").exists()
 
 

@@ -169,7 +169,7 @@ def forget(
     model: Annotated[
         str | None, typer.Argument(help="Model folder of any kind; with --verify: if it has moved.", metavar="MODEL")
     ] = None,
-    more: Annotated[list[str] | None, typer.Argument(help="More ids.", metavar="ID", show_default=False)] = None,
+    more: Annotated[list[str] | None, typer.Argument(help="Ids.", metavar="ID", show_default=False)] = None,
     *,
     ids: Annotated[
         list[str] | None,
@@ -207,11 +207,13 @@ def forget(
         else:
             output.print(verified.text())
         return
-    if model is None or not ids:
-        raise ValueError("ids: expected a model and ids to forget, or --verify RECEIPT, got neither")
+    names = [*(ids or []), *(more or [])]
+    if model is None or not names:
+        got = "neither" if model is None else "no ids"
+        raise ValueError(f"ids: expected a model and ids to forget, or --verify RECEIPT, got {got}")
     folder = local_path("model", model)
     path = free_name(folder) if receipt is None else local_path("--receipt", receipt, written=True)
-    gone = read_ids([*ids, *(more or [])])
+    gone = read_ids(names)
     with shown_progress(**{name: options[name] for name in o.RUN}):
         change = forget_rows(folder, gone, deep=deep, receipt=path, **named)
     written = change.receipt
