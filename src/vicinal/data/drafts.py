@@ -280,8 +280,8 @@ def _without_odd(
 ) -> tuple[list[str], tuple[str, ...]]:
     """The texts but those that are no numbers, dates or times, if they are few: "see note" among numbers is a gap.
 
-    So are up to ``MOST_GAPS`` words that stand in several rows each, which come second: beside dates in however many
-    ("sofort", "expired"), beside numbers in fewer than these.
+    So are up to ``MOST_GAPS`` words that stand in several rows each, which come second: in fewer rows than the numbers,
+    and of up to three words beside dates in however many ("sofort", "expired").
     A code with digits, such as V58 among 401 and 250, is never odd: it says that the column is one of codes.
     """
     some = [text for text in plain if not text.isdecimal()] if _mostly_read(plain) else []  # digits alone are a number

@@ -30,6 +30,9 @@ are known words."""
 _LEAST, _GAIN = 0.2, 0.1
 """Words in common, and what names add, from which on two columns are the same; and what a second column has to add."""
 
+_LIKELY = 6
+"""Columns with most words in common with one, of which two may be that one together."""
+
 _LONG, _SHAPE = 6, 0.5
 """Digits of a number from which on it is a key, and what equal numbers of digits count beside equal keys."""
 
@@ -145,13 +148,15 @@ def _with_two(
             partner = next((pair[1 - side] for pair in pairs if pair[side] == (one,)), ())
             if len(partner) > 1 or (column.is_date or column.shape):
                 continue
-            free = [name for name in parts if all(name not in pair[1 - side] for pair in pairs) or name in partner]
-            best = _common(column.words, parts[partner[0]].words) if partner else 0.0
+            taken = {name for pair in pairs for name in pair[1 - side]} - {*partner}
+            single = {name: _common(column.words, parts[name].words) for name in parts if name not in taken}
+            likely = sorted((name for name in single if single[name]), key=lambda name: -single[name])[:_LIKELY]
+            best = single[partner[0]] if partner else 0.0
             least, two = max(best + _GAIN, _LEAST), tuple[str, ...]()
-            for names in itertools.combinations(free, 2):
-                single = [_common(column.words, parts[name].words) for name in names]
+            # in the order of the table, as their cells are joined in it
+            for names in itertools.combinations([name for name in parts if name in (*likely, *partner)], 2):
                 joint = _common(column.words, parts[names[0]].words + parts[names[1]].words)
-                if set(partner) <= set(names) and joint > least and joint > max(single) + _GAIN:
+                if set(partner) <= set(names) and joint > least and joint > max(single[name] for name in names) + _GAIN:
                     least, two = joint, names
             if two:
                 pairs = [pair for pair in pairs if pair[side] != (one,)]
