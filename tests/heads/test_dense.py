@@ -58,3 +58,8 @@ def test_wrong_settings_are_refused(settings, error, sentence):
 def test_queries_of_another_width_are_refused():
     with pytest.raises(ValueError, match=r"^queries: expected \[b, 3\], got \(2, 4\)$"):
         Dense(3)(torch.zeros(2, 4))
+
+
+def test_names_that_no_head_knows_raise():
+    with pytest.raises(TypeError, match="bank_idss"):
+        Dense(2)(torch.ones(1, 2), bank_idss=torch.zeros(1))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_integer, check_matrices
-from vicinal.heads.admissible import IdentityArguments
+from vicinal.heads.admissible import Identity, IdentityArguments
 
 Activation = Literal["none", "softmax", "sigmoid"]
 
@@ -75,6 +75,7 @@ class Dense(nn.Module):
         Raises:
             ValueError: if the queries are not ``dim`` wide.
         """
+        Identity(**identity)  # a name that no head knows raises
         check_matrices(queries, queries)
         if queries.shape[1] != self.linear.in_features:
             raise ValueError(f"queries: expected [b, {self.linear.in_features}], got {tuple(queries.shape)}")
