@@ -63,11 +63,15 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a sweep, ``make test`` runs one case in so many, always the same ones; ``make test-all`` runs all."""
+    """Of a sweep, ``make test`` runs the first case and one in so many of the others, always the same ones."""
+    begun = set()
     for item in items:
         sweep = item.get_closest_marker("sweep")
-        if sweep and hasattr(item, "callspec") and zlib.crc32(item.nodeid.encode()) % sweep.args[0]:
+        if sweep is None or item.get_closest_marker("slow") or not hasattr(item, "callspec"):
+            continue
+        if item.function in begun and zlib.crc32(item.nodeid.encode()) % sweep.args[0]:
             item.add_marker(pytest.mark.slow)
+        begun.add(item.function)
 
 
 @pytest.fixture(scope="session")

@@ -284,6 +284,7 @@ def test_every_paper_has_a_door_or_is_left_out_with_a_reason():
     assert without == [NOTHING]  # registered, and of no list
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("door", DOORS)
 def test_a_door_calls_the_function_of_its_method(door, data, monkeypatch):

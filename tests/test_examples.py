@@ -48,6 +48,7 @@ def test_lightning_module(monkeypatch, capsys):
     assert float(re.search(r"MAP@R (\d\.\d+)", told)[1]) > 0.7
 
 
+@pytest.mark.slow
 def test_omniglot_in_brief(shared, monkeypatch, capsys, tmp_path):
     data = shared / "data" / "images" / "omniglot_small.npz"
     asked = ["--data", data, "--losses", "supcon", "--libraries", "vicinal", "--seeds", 1, "--steps", 4]

@@ -310,6 +310,7 @@ def tiny_extractor(kind, folder):
     return folder
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("name", "kind", "tuned"),
     [("rsna", "image", False), ("pitchfork", "text", False), ("nosemic", "audio", False), ("pitchfork", "text", True)],

@@ -173,6 +173,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the highest memory cannot be reset here")
 @pytest.mark.parametrize("copies", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_needs_a_few_blocks_where_all_distances_have_781_mib(copies):

@@ -87,6 +87,7 @@ def test_best_f1_is_the_best_of_all_thresholds():
     assert f1(best_f1(scores, related)) == max(map(f1, np.unique(scores)))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("form", [pytest.param("linear", marks=pytest.mark.slow), "power", "root"])
 def test_filters_rise_with_the_score_and_learn_each_querys_cut(form):
     random = np.random.default_rng(0)

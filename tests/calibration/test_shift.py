@@ -34,6 +34,7 @@ def test_online_radii_are_those_of_the_public_code(stream: str) -> None:
     assert adaptive == pytest.approx(golden[f"{stream}_saocp_radius"], abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [ScaleFreeOGD, StronglyAdaptive])
 def test_online_methods_cover_a_long_stream_and_a_drifting_one(kind: type) -> None:
     rng = np.random.default_rng(0)

@@ -337,6 +337,7 @@ def test_a_table_in_the_place_of_the_model(saved, tmp_path, capsys):
             assert told.endswith("the model comes first and the table second, as in: vicinal predict MODEL DATA")
 
 
+@pytest.mark.slow
 def test_root_is_the_folder_that_paths_start_from(tmp_path, capsys):
     with_images(tmp_path, "4.jpg")
     (tmp_path / "4.jpg").write_bytes(jpeg())

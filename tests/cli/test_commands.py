@@ -169,6 +169,7 @@ def test_predict_passes_over_extra_columns_and_says_so(houses, model, tmp_path, 
     assert "passed over 1 column that the model does not read: color" in printed.err
 
 
+@pytest.mark.slow
 def test_compare_resumes(houses, tmp_path, capsys):
     options = ["--target", "price", "--drop", "house", "--drop", "street", "--out", str(tmp_path / "c"), *QUICK]
     assert run(["compare", str(houses / "houses.csv"), "--splits", "2", *options]) == 0
@@ -195,6 +196,7 @@ def test_compare_shows_baselines_beside_the_heads(houses, tmp_path, capsys):
     assert methods == ["nona", "ridge", "kernel ridge", "support vectors", "boosting", "k-NN"]
 
 
+@pytest.mark.slow
 def test_compare_of_two_tables_tests_over_them(houses, tmp_path, capsys):
     two = tmp_path / "flats.csv"
     frame, price = table(100, seed=5)

@@ -95,6 +95,7 @@ def fitted(request, tmp_path_factory):
     return folder / "model", pd.concat([frame.drop(tested[-1]), frame.loc[tested[-1:]]])
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", FILES)
 def test_no_row_is_its_own_neighbor(fitted, name, tmp_path, capsys):
     model, frame = fitted
@@ -135,6 +136,7 @@ def test_without_ids_rows_are_known_by_place_and_content_of_any_type(dtype, tmp_
     }
 
 
+@pytest.mark.sweep(2)
 def test_ids_and_groups_that_a_table_has_not_are_told(fitted, tmp_path, capsys):
     model, frame = fitted
     of_ids = "id: expected the column 'key', got none, so a row that is in the bank is predicted from itself"

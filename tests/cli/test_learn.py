@@ -75,6 +75,7 @@ def test_a_learned_folder_is_searched_embedded_and_changed_as_any_other(folder, 
     assert "expected one that predicts" in capsys.readouterr().err
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("options", "measure"),
     [

@@ -79,6 +79,7 @@ def test_sets_are_added_and_forgotten(fitted, tmp_path):
     np.testing.assert_allclose(load_model(tmp_path / "more").forget(["a", "b", "c"]).predict(new), before)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
 def test_sets_are_learned_in_other_precisions(precision):
     frame, total = numbers()
@@ -94,6 +95,7 @@ def test_an_index_finds_sets(tmp_path):
     assert np.array_equal(load_model(tmp_path / "m").predict(frame), model.predict(frame))
 
 
+@pytest.mark.sweep(2)
 def test_columns_are_grouped_and_the_model_asks_for_the_same(model, photos, capsys):
     card = (model / "README.md").read_text()
     assert (model / "report.html").read_text().count("data:image/jpeg") >= 6  # photos of rows and neighbors
@@ -118,6 +120,7 @@ def test_a_model_of_sets_is_audited(model, photos, capsys):
     assert audit["rows"]["new"] == 12
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_sets_in_files_are_found_and_empty_ones_counted(form, tmp_path, capsys):
     frame, total = numbers()

@@ -76,6 +76,7 @@ def test_with_fewer_than_four_known_classes_nothing_is_hidden(generator):
         assert len(found.labels) == 72
 
 
+@pytest.mark.slow
 def test_draws_follow_the_generator_and_large_tables_are_grouped_by_a_part(generator, monkeypatch):
     rows, labels = spoken()
     known = labels < 6

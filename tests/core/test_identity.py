@@ -41,6 +41,7 @@ def test_a_whole_number_of_any_size_and_its_plain_text_are_one(number):
     assert all(bool(known[0]) == fits and int(values[0]) == (number if fits else 0) for values, known in whole)
 
 
+@pytest.mark.slow
 @settings(max_examples=3 * settings().max_examples)
 @given(st.text(max_size=12))
 def test_canonical_form_is_final(text):

@@ -84,6 +84,7 @@ def fitted(metric):
     return NeighborRegressor(metric=metric, **QUICK).fit(X, Y)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("metric", ["kernel", "network"])
 def test_modes_of_the_caller_change_no_prediction(mode, metric):
@@ -98,6 +99,7 @@ def test_modes_of_the_caller_change_no_prediction(mode, metric):
     np.testing.assert_array_equal(model.predict(X), usual.predict(X))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_classes_and_added_rows_are_the_same_in_every_mode(mode):
     usual = NeighborClassifier(metric="kernel").fit(X, Y > 0).add(X[:3] + 0.1, Y[:3] > 0)

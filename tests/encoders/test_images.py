@@ -106,6 +106,7 @@ def test_more_than_50_megapixels_is_refused():
         prepare(data)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("side", [11_000, 20_000])
 def test_a_bomb_beyond_the_limits_of_pillow_is_refused_alike(side):
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None

@@ -22,6 +22,7 @@ def both(**settings):
     return MiniLMEncoder("x", **settings), theirs
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("tune", ["none", pytest.param("last-1", marks=pytest.mark.slow), "all"])
 def test_tokens_vectors_and_gradients_are_those_of_transformers(tune):
     results = []

@@ -107,6 +107,7 @@ def test_each_trained_weight_is_of_one_layer_from_the_top_down(made):
         assert layers <= len(groups) <= layers + 2
 
 
+@pytest.mark.sweep(2)
 @each
 @pytest.mark.parametrize("memory", [True, False])
 def test_kept_states_give_the_vectors_and_gradients_of_the_whole_network(made, frame_of, monkeypatch, memory):

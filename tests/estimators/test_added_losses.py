@@ -42,6 +42,7 @@ def weights(model):
     return torch.cat([p.detach().flatten() for p in model.network_.projector.parameters()])
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("head", "loss"),
     [
@@ -60,6 +61,7 @@ def test_classes(curve, plain, loss, head):
     assert not torch.equal(weights(model), plain(NeighborClassifier, head))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("loss", ["rank_n_contrast", "0.1*label_contrast(bandwidth=.5)", "matching:sinh + log_ratio"])
 def test_numbers(curve, plain, loss):
     x, y, _ = curve

@@ -37,6 +37,7 @@ def settings_of(heads):
     return [(one.log_scale.item(), one.log_noise.item()) if isinstance(one, Kriging) else None for one in heads]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("compared", [False, True])
 def test_labels_of_a_fold_do_not_reach_its_readout(compared):
     attention = Ensemble([NONA() for _ in range(4)]) if compared else None

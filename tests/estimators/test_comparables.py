@@ -130,6 +130,7 @@ def by_reference(model, frame, *, known=False):
     return low + np.array(said) * (high - low)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("case", CASES)
 def test_trees_agree_with_numpy_from_lightgbms_text_to_the_prediction(case):
     model = fitted("trees", case)
@@ -140,6 +141,7 @@ def test_trees_agree_with_numpy_from_lightgbms_text_to_the_prediction(case):
     np.testing.assert_allclose(said, by_reference(model, some, known=True), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.sweep(2)
 def test_each_of_several_targets_is_explained_in_its_own_unit(several):
     said = several.predict(NEW)
     assert said.shape == (30, 2)
@@ -259,6 +261,7 @@ def test_groups_are_whole_folds_and_weights_count():
     assert (low < high).all()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("metric", METRICS)
 def test_intervals_cover_new_rows(metric):
     frame, y = rows(260, seed=2)
@@ -293,6 +296,7 @@ def bounded(request):
     )
 
 
+@pytest.mark.sweep(2)
 def test_one_wild_cell_moves_its_row_no_further_than_half_a_range_and_no_other(bounded):
     cells = [(column, value) for column in ("size", "age") for value in (1e30, -1e30, 1e6, -1e6, 300.0)]
     wild = pd.concat([NEW.assign(**{column: value}) for column, value in cells])
@@ -305,6 +309,7 @@ def test_one_wild_cell_moves_its_row_no_further_than_half_a_range_and_no_other(b
     assert (after <= Y.max() + reach).all()
 
 
+@pytest.mark.sweep(2)
 def test_a_wild_added_row_moves_no_prediction_of_others_out_of_the_range(bounded, tmp_path):
     bounded.save(tmp_path / "m")
     model = load_model(tmp_path / "m")

@@ -60,6 +60,7 @@ def check_same(one, other, rows):
         assert repr(mine) == repr(theirs)  # a missing number differs from itself
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("index", [None, "exact", "faiss:Flat", "faiss:HNSW16"])
@@ -99,6 +100,7 @@ def test_forgotten_rows_are_not_in_a_pickle(saved):
         assert not any(mark in pickle.dumps(model) for mark in (note, label)), index
 
 
+@pytest.mark.slow
 def test_a_model_over_a_database_says_that_two_would_share_it(tmp_path):
     pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
     frame, price = table(40)

@@ -183,6 +183,7 @@ CASES = {
 }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("case", CASES)
 def test_no_error_repeats_a_long_value(case, tmp_path):
     with pytest.raises((ValueError, TypeError)) as caught:

@@ -104,6 +104,7 @@ def test_the_sentence_names_the_chosen_encoder_first():
     assert choice.sentence == "ngrams explains 61 % of the labels' variance linearly, minilm 48 %"
 
 
+@pytest.mark.slow
 @needs_minilm
 def test_a_chosen_encoder_is_tuned_as_one_that_was_named_is(few, tmp_path):
     frame, y = reviews()
@@ -147,6 +148,7 @@ def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp
     assert planned_encoders(frame, kinds, None)["text"] == "pair:minilm or minilm or ngrams"
 
 
+@pytest.mark.sweep(2)
 @needs_minilm
 @pytest.mark.parametrize(
     ("columns", "named"),

@@ -46,6 +46,7 @@ def with_wild(name, wild):
     return new
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", MODELS)
 @given(wild=WILD)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=settings().max_examples // 4)

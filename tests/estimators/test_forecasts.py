@@ -35,6 +35,7 @@ def share_within(model, x, y):
     return np.mean((low <= y) & (y <= high))
 
 
+@pytest.mark.slow
 def test_later_rows_of_a_level_that_wanders_are_within():
     with_times, without = [], []
     for seed in range(4):

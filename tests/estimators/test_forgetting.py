@@ -86,6 +86,7 @@ def fitted(case):
     return kind(columns={"tags": "set"} if tags else None, **settings).fit(frame, y, ids=ids, **known), frame
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", CASES)
 def test_no_file_holds_what_only_a_forgotten_row_had(tmp_path, case):
@@ -231,6 +232,7 @@ def test_rows_that_stop_predictions_are_refused_and_nothing_changes(tmp_path, ov
 GAPS = [None, pd.NA, "", *(pytest.param(gap, marks=pytest.mark.slow) for gap in (np.nan, pd.NaT))]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("gap", GAPS, ids=repr)
 def test_a_gap_stays_a_gap_through_add_forget_and_save(tmp_path, gap):

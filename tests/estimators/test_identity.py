@@ -109,6 +109,7 @@ def test_nor_with_an_index(index, what, fitted_form, form):
     check_no_leak(fitted(fitted_form, what, index), what, form)
 
 
+@pytest.mark.slow
 def test_nor_with_a_database(tmp_path):
     pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
     for what in ("ids", "groups"):

@@ -214,6 +214,7 @@ def write_and_die(place, moment):
     add(folder, ["dead"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moment", "there"), [("middle", False), ("after", True)])
 def test_a_kill_while_a_record_is_written_leaves_it_whole_or_not_at_all(place, tmp_path, moment, there):
     add(ModelFolder(place), ["a"])
@@ -232,6 +233,7 @@ def add_many(place, letter):
             folder.compact()
 
 
+@pytest.mark.slow
 def test_two_writers_at_once_lose_nothing(place, tmp_path):
     cases = [(tmp_path / letter, start(tmp_path / letter, add_many, place, letter)) for letter in "xy"]
     for case, process in cases:

@@ -350,6 +350,7 @@ def noted(rows):
     return frame.assign(note=notes), price + np.array([sum(gain[word] for word in pair) for pair in words])
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("readout", ["rows", "dense", "comparables"])
 def test_texts_are_read_as_components_with_one_length(noted, readout, tmp_path):
     frame, price = noted

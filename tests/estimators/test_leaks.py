@@ -26,6 +26,7 @@ FEW = [("l2", None), ("squared_l2", "s1"), ("cosine", "s2"), ("squared_l2", "top
 PAIRS = itertools.product(["l2", "cosine", "squared_l2"], [None, "s1", "s2", "topk", "rows"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("similarity", "mask"),
     [pytest.param(*pair, marks=[] if pair in FEW else pytest.mark.slow) for pair in PAIRS],
@@ -90,6 +91,7 @@ def fit_doubled(path, capsys, *more):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_doubled_rows_do_not_leak_with_groups(doubled, capsys):
     found = fit_doubled(doubled, capsys, "--group", "pair")
     assert found["scores"]["model"]["r2"] <= 0.05

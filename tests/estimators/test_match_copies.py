@@ -206,6 +206,7 @@ def test_prices_are_alike_where_they_are_near():
     assert [cell.verdict for cell in cells if cell.column == "price"] == ["alike"]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("gap", [None, "", "  ", "n/a", "\u200b", "-"])
 def test_rows_without_content_link_to_nothing(gap):
     names = lamps(30)

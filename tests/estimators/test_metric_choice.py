@@ -68,6 +68,7 @@ def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(tmp_path):
         load_model(tmp_path / "m", index="exact")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("of_kernel", "readout", "settings", "chosen"),
     [
@@ -183,6 +184,7 @@ def test_a_saved_model_with_an_index_is_of_the_metric_that_was_chosen(name, tmp_
     np.testing.assert_array_equal(again.predict(frame[:20]), model.predict(frame[:20]))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("settings", [{}, {"metric": "network", "readout": "auto"}], ids=str)
 def test_a_database_has_no_collection_of_what_was_not_chosen(tmp_path, settings):
     client = pytest.importorskip("pymilvus")

@@ -143,6 +143,7 @@ def test_kneighbors_agrees_with_a_plain_search(regressor, data):
     assert (own_ids != regressor.bank_.ids[:, None]).all()
 
 
+@pytest.mark.slow
 def test_intervals_cover_new_rows():
     frame, price = table(600, seed=3)
     model = NeighborRegressor(columns={"note": "text"}, validation_fraction=0.4, **BRIEF).fit(frame, price)

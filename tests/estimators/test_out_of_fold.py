@@ -123,6 +123,7 @@ def test_the_error_of_all_members_is_that_of_one_less_their_disagreement(readout
     np.testing.assert_allclose(one.out_of_fold_error(), error - disagreement, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_all_members_gain_on_new_rows_what_out_of_fold_rows_tell(model, other):
     fresh, truth = table(600, seed=9)
     y = table()[1]
@@ -175,6 +176,7 @@ def test_probabilities_out_of_fold_sum_to_one(classifier):
     assert len(set(ids.tolist())) == 240
 
 
+@pytest.mark.sweep(2)
 def test_a_saved_model_is_the_same(model, other, classifier, tmp_path):
     x, _ = table(30, seed=5)
     for number, one in enumerate((model, other)):

@@ -153,6 +153,7 @@ def test_forgotten_rows_leave_its_bank(model):
     assert not model.learned_.reader.forget([f"{i}\t{i}" for i in range(len(left))])
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_leaves_nothing(encoder, tmp_path, monkeypatch):
     left, right, pairs = tables(140)
     settings = {"encoders": encoder, "tune": "all", "plan": PLAN.model_copy(update={"epochs": 2})}

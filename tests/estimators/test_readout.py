@@ -227,6 +227,7 @@ def test_classes_are_not_read_out_with_signed_weights(rows, monkeypatch):
 INDEXES = ("exact", "faiss:Flat", "faiss:HNSW16", "milvus")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name in ("exact", "faiss:Flat") else []) for name in INDEXES],

@@ -104,6 +104,7 @@ def test_a_folder_with_other_labels_than_its_classes_is_refused(model, tmp_path)
         load_model(folder)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "settings",
     [

@@ -46,6 +46,7 @@ def fitted(name, settings, x, z):
     return model.fit(x, z).predict
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_prediction_is_that_of_scikit_learn_by_the_chosen_settings(name):
     x, y = wave()
@@ -57,6 +58,7 @@ def test_the_prediction_is_that_of_scikit_learn_by_the_chosen_settings(name):
     assert got.rows == 120
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_error_is_that_of_left_out_folds(name):
     x, y = wave()

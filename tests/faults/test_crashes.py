@@ -35,14 +35,6 @@ CASES = [
 ]
 """The name that changes, and how."""
 
-BRIEF = {
-    10 * place
-    for place, (_, work, *_) in enumerate(CASES)
-    if place == 0 or work not in (crashing.fit, crashing.compare)
-}
-SEEDS = [seed if seed in BRIEF else pytest.param(seed, marks=pytest.mark.slow) for seed in range(200)]
-"""Of which ``make test`` runs one for each case, but of those that train only the first."""
-
 
 # What is there, to be compared.
 
@@ -139,7 +131,8 @@ def others(root, name):
     return {path: digest for path, digest in contents(root).items() if not path.startswith((name, "."))}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
 def test_a_kill_leaves_the_old_or_the_new_and_the_same_command_works(tmp_path, work, seed):
     name, do, *args = CASES[(seed // 10 + seed % 10) % len(CASES)]
     before, after, kinds = work(name, do, *args)

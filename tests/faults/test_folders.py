@@ -168,13 +168,14 @@ def plain(models, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ("houses", "shapes") else pytest.mark.slow) for name in MODELS]
+    "name", [pytest.param(name, marks=[] if name == "shapes" else pytest.mark.slow) for name in MODELS]
 )
 def test_a_folder_is_read_before_it_is_edited(name, plain):
     codes = [code for code, _ in plain(name).values()]
     assert codes == ([0, 2, 0] if name == "shapes" else [0, 0, 0])  # a dense head has no neighbors to evaluate
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", seeded(300))
 def test_an_edited_folder(seed, models, plain, tmp_path):
     rng = np.random.default_rng(seed)

@@ -55,6 +55,7 @@ def listing(folder):
     return sorted((str(path), path.lstat().st_mode, path.lstat().st_size) for path in folder.rglob("*"))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("kind", "name"), seeded_tenth(FILES))
 def test_a_media_file(kind, name, models, tmp_path):
     files, column, end = KINDS[kind]
@@ -72,6 +73,7 @@ def test_a_media_file(kind, name, models, tmp_path):
         assert np.isfinite([float(line.split(",")[1]) for line in outcome.out.splitlines()[1:]]).all()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("way", ["predict", "fit"])
 @pytest.mark.parametrize(("kind", "name"), seeded_tenth(ODD_PLACES))
 def test_what_stands_in_the_place_of_a_file(kind, name, way, models, tmp_path):

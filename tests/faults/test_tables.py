@@ -41,6 +41,7 @@ def chosen_command(seed, rng, names, models):
     return "predict", (model, "--explain", 2), codes
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", seeded(CASES))
 def test_a_bad_table(seed, models, tmp_path):
     table, names, rng = bad_table(seed)

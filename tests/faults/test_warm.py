@@ -43,6 +43,7 @@ def test_cases_find_the_library_imported(tmp_path):
     assert run_case(tmp_path / "case", imported).code == 0
 
 
+@pytest.mark.slow
 def test_a_defect_is_seen(tmp_path):
     for work, args, limits in (
         (fail, (), {}),

@@ -129,6 +129,7 @@ def test_bases_that_cannot_be_are_refused_and_short_searches_say_so() -> None:
         EquiangularHead(3, 4)(torch.ones(2, 3))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.sweep(4)
 @pytest.mark.parametrize(("classes", "dim"), [(30, 4), (25, 3), (12, 2), (60, 6)])
 @pytest.mark.parametrize("above", [0.0, 0.05, 0.15])

@@ -68,6 +68,7 @@ def test_all_say_whether_they_look_at_the_bank(entry, chosen):
     assert bool((moved != 0).any()) == head.uses_bank
 
 
+@pytest.mark.sweep(3)
 @each
 @quick
 @given(seed=st.integers(0, 10_000))

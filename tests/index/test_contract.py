@@ -21,6 +21,7 @@ def recall(found, wanted):
     return np.mean([len(set(f) & set(w)) / len(w) for f, w in zip(found.tolist(), wanted.tolist(), strict=True)])
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("similarity", ["l2", "squared_l2", "dot", "scaled_dot", "cosine"])
 def test_search_finds_what_a_sort_of_all_scores_finds(make, backend, rows, generator, similarity, record_property):
     ids, vectors = rows

@@ -21,6 +21,7 @@ FACTORIES = [
 ]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_any_factory_string_adds_removes_saves_and_loads(factory, generator, tmp_path):
     vectors = torch.randn(300, 8, generator=generator)
@@ -82,6 +83,7 @@ def shares(index, rows, queries, wanted):
     return torch.stack([torch.isin(one, other).float().mean() for one, other in zip(wanted, found, strict=True)]).mean()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.sweep(8)
 @pytest.mark.parametrize("similarity", ["l2", "squared_l2", "cosine"])
 @pytest.mark.parametrize("far", [1e6, 1e20, -3e38])

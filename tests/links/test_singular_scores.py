@@ -122,6 +122,7 @@ def agree(got, want, tolerance):
     assert bool((error <= bound).all()), f"{got[inside][error > bound][:3]} for {want[inside][error > bound][:3]}"
 
 
+@pytest.mark.sweep(3)
 @each
 @each_dtype
 def test_divergence_is_exact_at_every_pair_of_corners(name, dtype):

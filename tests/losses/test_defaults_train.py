@@ -108,6 +108,7 @@ def test_distances_are_taken_from_the_best_score_of_the_similarity(name):
         assert values[0] != pytest.approx(other)
 
 
+@pytest.mark.slow
 def test_the_share_of_smaller_gaps_gathers_no_classes_in_one_place():
     """By a gradient through the share itself, four classes end at two opposite places, and the loss is lower there."""
     known = entry("pair_loss", "dynamic_soft_margin")

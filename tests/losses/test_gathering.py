@@ -132,6 +132,7 @@ def test_rows_and_sums_of_all_with_gradients(results, first):
         torch.testing.assert_close(slope, 3 * 3 * own**2 + 2 * 2 * own)  # of both losses: 1 + 2 times, and twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "numbers"), NAMES, ids=[name for name, _ in NAMES])
 def test_two_processes_are_one(results, name, numbers):
     want = train(name, numbers, slice(None), 1)

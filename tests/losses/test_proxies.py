@@ -57,6 +57,7 @@ def test_blocks_are_the_whole(entry, reduction, several):
     torch.testing.assert_close(blocks, whole, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("entry", [e for e in WITH_PROXIES if "batch-scores" not in e.facts], ids=lambda e: e.name)
 def test_no_matrix_of_all_scores_is_made(entry):
     b, classes, size = 2100, 400, 13_000

@@ -84,6 +84,7 @@ def page_of():
     return page
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["words", "houses", "digits"])
 def test_pages_are_self_contained_and_well_formed(name, request, page_of):
     record = request.getfixturevalue(name)

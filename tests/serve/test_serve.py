@@ -670,6 +670,7 @@ def check_killed(begin, houses, tmp_path, count, kill_after):
     assert load_model(houses).bank_.has(acknowledged).all()
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_of_adds_loses_none_that_was_acknowledged(houses, tmp_path, started):
     check_killed(started, houses, tmp_path, 100, 40)
 

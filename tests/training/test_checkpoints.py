@@ -72,6 +72,7 @@ class Noisy(nn.Module):
         return ((prediction - labels).square() * noise).mean()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "stop", [2 * BATCHES + 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, BATCHES, 3 * BATCHES))]
 )

@@ -228,6 +228,7 @@ def test_more_processes_than_rows_are_refused():
         RowBatches(10, 2, 0, processes=3)
 
 
+@pytest.mark.slow
 def test_batch_norm_is_that_of_the_whole_batch(two):
     for number, want in enumerate(norms(None)):
         first, second = (result["norms"][number] for result in two)

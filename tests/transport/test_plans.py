@@ -277,6 +277,7 @@ def fused_cost(plan, scores, rows, columns, strength):
     return ((plan * scores).sum() - strength * sum(apart)).item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.03, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_a_fused_plan_is_the_best_of_the_plans_near_it(strength):
     data = load("class_ot_group_lasso")

@@ -147,6 +147,7 @@ def without_others(model, rows):
     return copy.deepcopy(model).forget(np.setdiff1d(np.arange(len(model.bank_)), rows))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("classes", [False, True])
 def test_few_rows_are_real_ones_that_predict_as_all_do(tmp_path, classes):
     x = np.random.default_rng(0).uniform(0, 6, (120, 2))

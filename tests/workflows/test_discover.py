@@ -60,6 +60,7 @@ def place(models, tmp_path):
     return tmp_path, frame, words
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["held", "folds", "alike"])
 def test_new_classes_are_found_named_and_then_predicted(place, name):
     folder, frame, words = place

@@ -124,9 +124,8 @@ def opened(browser, page):
     return tab
 
 
-@pytest.mark.parametrize(
-    "served", ["text", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("image", "audio"))], indirect=True
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("served", ["text", "image", "audio"], indirect=True)
 def test_a_person_finds_mends_and_takes_back_by_keyboard(browser, served, tmp_path):
     page, folder, kind = served
     tab, other = opened(browser, page), opened(browser, page)
@@ -271,6 +270,7 @@ def rows_are_filtered_and_selected(tab, size, price):
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
     rng = np.random.default_rng(0)
     x = pd.DataFrame({"size": rng.uniform(20, 200, 60)})
@@ -298,6 +298,7 @@ def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
         thread.join()
 
 
+@pytest.mark.slow
 def test_pairs_are_labelled_by_keyboard(browser, tmp_path):
     rng = np.random.default_rng(0)
     names = [" ".join(rng.choice(["lamp", "oak", "red", "saw"], 3)) + f" {number}" for number in range(100, 140)]

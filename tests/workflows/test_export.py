@@ -81,6 +81,7 @@ def test_words_and_vectors(table, tmp_path, metric):
     assert known[0]["shape"] == ["rows", "t.ngrams"]
 
 
+@pytest.mark.slow
 def test_pictures_and_a_learned_similarity(table, tmp_path):
     frame = table[0][["b"]].assign(p=list(pictures(60)))
     settings = {"columns": {"p": "image"}, "encoders": {"p": "cnn"}, "max_epochs": 1}

@@ -251,6 +251,7 @@ def two(count, name, seed):
     return rows(count, name, seed).assign(size=lambda frame: 1000 * np.cos(frame["a"]))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("folds", [False, True])
 def test_a_refit_of_several_targets_compares_both_by_all_of_them(tmp_path, folds):
     table = two(80, "a", 0)

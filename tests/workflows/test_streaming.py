@@ -58,6 +58,7 @@ def assert_same(one, other):
     pd.testing.assert_frame_equal(one, other, check_dtype=False, check_column_type=False, rtol=1e-12)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.filterwarnings("ignore::vicinal.core.ColumnWarning")  # of a category that is new
 @pytest.mark.parametrize("model", ["numbers", "words"])
 @pytest.mark.parametrize(
@@ -131,6 +132,7 @@ def test_a_run_that_is_killed_with_signal_9_is_gone_on_with(place, tmp_path):
     assert_same(read_back(out), predict_table(folder / "numbers", given).flat())
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.filterwarnings("ignore::vicinal.core.ColumnWarning")
 @pytest.mark.parametrize("other", ["table", "setting", "model"])
 def test_another_table_model_or_setting_begins_anew_and_says_so(place, tmp_path, monkeypatch, other):

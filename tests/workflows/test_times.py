@@ -132,6 +132,7 @@ def test_a_refit_is_compared_on_the_latest_rows(fitted, tmp_path):
     assert day[split.train].max() < day[split.validation].min() <= day[split.validation].max() < day[split.test].min()
 
 
+@pytest.mark.slow
 def test_a_series_that_rises_is_followed_beyond_its_range(tmp_path):
     random, month = np.random.default_rng(0), np.arange(120)
     season = np.array(["cold", "mild", "warm", "mild"])[month % 12 // 3]

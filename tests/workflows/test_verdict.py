@@ -31,6 +31,7 @@ def test_figures_are_those_of_the_errors():
     assert found.covered.low == pytest.approx(0.7347, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_doubt_holds_the_truth_about_as_often_as_it_says():
     rng, hits = np.random.default_rng(0), 0
     for _ in range(100):
