@@ -4,9 +4,11 @@ import gc
 import logging
 import os
 import sys
+import time
 import types
 import zlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,9 @@ CHOSEN = ("test_readout.py", "test_out_of_fold.py", "test_choices_out_of_fold.py
 
 GROWN = ("test_comparables.py", "test_importance.py", "test_times.py")
 """What tests how well trees and readouts with a trend predict: elsewhere few are tried."""
+
+DATABASES = ("cli", "estimators", "index")
+"""Whose tests keep rows in Milvus."""
 
 BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks", "core", "encoders", "data")
 """Whose tests look at neither the pictures of a report nor at the settings that baselines are tuned among."""
@@ -110,13 +115,16 @@ def brief_fits(request: pytest.FixtureRequest) -> Iterator[None]:
     """No pictures and few settings of baselines, most of a small fit's time; ``make test-all`` has all of them.
 
     No file waits for its disk either: what a crash of the machine leaves is told by the order of the calls, of which
-    tests/core/test_folders.py asks.
+    tests/core/test_folders.py asks. Nor does Milvus wait half a second before it asks whether an index is there.
     """
     if BRIEF not in os.environ:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        if request.path.parent.name in DATABASES and find_spec("pymilvus"):
+            hasty = types.SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(seconds / 50))
+            patch.setattr("pymilvus.client.grpc_handler.time", hasty)
         if request.path.parent.name not in BRIEF_FOLDERS:
             yield
             return
