@@ -199,7 +199,7 @@ def prepare_table(
         dropped=dropped,
         rows=labelled.index.to_numpy(),
         name=name,
-        reason=read.reason,
+        reason=_as_written(read.reason, form, target),
         times=None if time is None else as_times(frame.loc[read.keep, time]),
         weights=None if weight is None else read_weights(frame.loc[read.keep, weight]),
         attribute=None if fair is None else frame.loc[read.keep, fair],
@@ -234,10 +234,15 @@ def table_kinds(table: Table, kinds: Mapping[str, Kind]) -> dict[str, ColumnKind
     """The kind of each column of a table; its reason also says how the column is written, where that is unusual."""
     columns = infer_kinds(table.frame, kinds)
     for name, column in columns.items():
-        form = table.form.columns.get(name)
-        if column.kind is not None and form is not None and form.sentence:
-            columns[name] = replace(column, reason=f"{column.reason}; {form.sentence}")
+        if column.kind is not None:
+            columns[name] = replace(column, reason=_as_written(column.reason, table.form, name))
     return columns
+
+
+def _as_written(reason: str, form: TableForm, name: str) -> str:
+    """``reason``, and how the cells of a column are written, where that is unusual."""
+    own = form.columns.get(name)
+    return reason if own is None or not own.sentence else f"{reason}; {own.sentence}"
 
 
 def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64]:
