@@ -68,7 +68,6 @@ def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(tmp_path):
         load_model(tmp_path / "m", index="exact")
 
 
-@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("of_kernel", "readout", "settings", "chosen"),
     [
