@@ -1,5 +1,6 @@
 """Rows of identical content: found by content, reported across a split, kept together by groups."""
 
+import dataclasses
 import os
 
 import numpy as np
@@ -80,6 +81,8 @@ def test_report_counts_what_is_on_both_sides():
     assert "(rows 2 = 1, 3 = 1, 5 = 4)" in leak.sentence
     assert "--group" in leak.sentence
     stopped_on = Split(np.arange(7, 13), np.array([0, 3, 5]), np.array([1, 2, 4, 6, 13, 14]), 0)
+    beside = duplicates_across(split, dataclasses.replace(copies, grouped=True))  # where no other groups can be given
+    assert beside.sentence.endswith("flatters: give copies one group, or leave them out")
     assert duplicates_across(stopped_on, copies).test == 4, "a copy among the validation rows counts too"
 
 

@@ -1,5 +1,7 @@
 """Columns that give the target away are named, honest ones are not."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -79,6 +81,10 @@ def test_a_key_whose_rows_share_the_target_is_named(seed, classes):
     y = rng.integers(0, 3, 60)[patient] if classes else rng.normal(size=60)[patient]
     frame = pd.DataFrame({"patient": [f"p{i:03d} of ward" for i in patient], "number": 1000 + patient * 7 % 61})
     assert found(frame, y, classes=classes) == {"patient": "group", "number": "group"}
+    kinds = {"patient": "text", "number": "number"}
+    leaks = leaking_columns(frame, kinds, y, classes=classes, groups=np.arange(len(frame)) // 2)
+    assert leaks
+    assert all("--group" not in leak.sentence for leak in leaks)
     assert found(frame, rng.permutation(y), classes=classes) == {}
 
 
@@ -172,6 +178,8 @@ def test_sentences_say_what_to_do():
         'or known only after it, say --drop "the price"'
     )
     assert second.sentence.endswith("(a patient, a house), say --group user_id, else say --drop user_id")
+    beside = dataclasses.replace(second, grouped=True)  # no other groups can be given, so none are advised
+    assert beside.sentence.endswith("(a patient, a house), say --drop user_id")
     assert second.python.endswith("(a patient, a house), give it as groups, else leave it out")
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from vicinal import NeighborClassifier, NeighborRegressor
+from vicinal.core.checks import CellWarning
 from vicinal.estimators import EmbeddingLearner
 from vicinal.estimators.refined_search import joined_texts
 from vicinal.index.lexical import LexicalIndex, Terms, beside
@@ -122,3 +123,18 @@ def test_what_cannot_be_promised_or_read_is_refused(shop):
 def test_queries_without_hits_or_words():
     assert joined_texts(pd.DataFrame({"a": [1.0, None]}), ["a", "b"]) == ["1.0", ""]
     assert joined_texts(pd.DataFrame({"a": [1, 2]}), []) == ["", ""]
+
+
+def test_a_query_of_an_empty_set_finds_nothing():
+    random = np.random.default_rng(0)
+    sets = [random.normal(3 * (row % 3), 1, 1 + row % 4).tolist() if row % 10 else [] for row in range(60)]
+    names = np.array(["a", "b", "c"])[np.arange(60) % 3]
+    model = NeighborClassifier(metric="network", max_epochs=1, members=1).fit(pd.DataFrame({"values": sets}), names)
+    queries = pd.DataFrame({"values": [[], [0.1, 0.2], []]})
+    with pytest.warns(CellWarning, match=r"^queries: 2 of 3 have no known cell, as of an empty set, and find nothing"):
+        hits = model.search(queries, 3, ids=["x", "y", "z"])
+    assert [len(some) for some in hits] == [0, 3, 0]
+    alone = model.search(queries.iloc[1:2], 3)[0]
+    assert [hit.id for hit in hits[1]] == [hit.id for hit in alone]
+    with pytest.warns(CellWarning):
+        assert [len(some) for some in model.search(queries.iloc[:1], 3)] == [0]

@@ -31,6 +31,7 @@ class Duplicates:
         conflicting: the number of these groups with more than one target.
         chance: how many would have more than one if targets were dealt to rows by chance.
         rows: row labels ``[n]``, for examples.
+        grouped: whether the rows have groups already, or queries, beside which there are no others.
     """
 
     content: NDArray[np.int64]
@@ -38,6 +39,7 @@ class Duplicates:
     conflicting: int
     chance: float
     rows: NDArray[Any]
+    grouped: bool = False
 
     @property
     def extra(self) -> int:
@@ -99,7 +101,7 @@ def find_duplicates(
     conflicting = sum(len(set(table.target[group].tolist())) > 1 for group in groups)
     shares = pd.Series(table.target.tolist()).value_counts(normalize=True).to_numpy()
     chance = sum(1 - float((shares ** len(group)).sum()) for group in groups)
-    return Duplicates(content, groups, conflicting, chance, table.rows)
+    return Duplicates(content, groups, conflicting, chance, table.rows, table.groups is not None)
 
 
 def duplicates_across(split: Split, duplicates: Duplicates, *, examples: int = 3) -> Leak:
@@ -148,9 +150,12 @@ def _sentence(duplicates: Duplicates, leaked: int, tested: int, pairs: list[tupl
     if not leaked:
         return f"{copies}; none of them is on both sides of the split"
     shown = ", ".join(f"{one} = {other}" for one, other in pairs)
+    instead = "give copies one group, or leave them out"
+    if not duplicates.grouped:
+        instead = "say --group COLUMN with a column that is the same for copies, and they stay on one side"
     return (
         f"{copies}; {leaked} of {tested} test rows have a copy that was trained on (rows {shown}), so the test result "
-        "flatters: say --group COLUMN with a column that is the same for copies, and they stay on one side"
+        f"flatters: {instead}"
     )
 
 

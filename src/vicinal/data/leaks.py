@@ -1,7 +1,7 @@
 """Columns that give the target away, or that name what rows have in common: reported, never dropped."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -43,11 +43,13 @@ class ColumnLeak:
         form: "target" (it gives the target away), "group" (it names what rows have in common), "name" (its name
             suggests that), or "copy" (it is a copy of the given groups).
         seen: what was found, as a clause.
+        grouped: whether the rows have groups already, beside which there are no others.
     """
 
     column: str
     form: Literal["target", "group", "name", "copy"]
     seen: str
+    grouped: bool = False
 
     @property
     def sentence(self) -> str:
@@ -66,7 +68,8 @@ class ColumnLeak:
             return f"if it is made from the target, or known only after it, {drop}"
         if self.form == "copy":
             return drop
-        return f"if it names what rows have in common (a patient, a house), {group}, else {drop}"
+        also = "" if self.grouped else f"{group}, else "  # of groups that would be refused
+        return f"if it names what rows have in common (a patient, a house), {also}{drop}"
 
 
 def leaking_columns(
@@ -116,7 +119,7 @@ def leaking_columns(
         if leak is None and grouped is None and not pd.api.types.is_float_dtype(column.dtype):
             leak = _named_key(called, levels)
         if leak is not None:
-            leaks.append(leak)
+            leaks.append(replace(leak, grouped=grouped is not None))
     return leaks
 
 

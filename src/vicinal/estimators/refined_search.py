@@ -3,17 +3,20 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vicinal.calibration import precision_threshold
 from vicinal.core import listed, short
-from vicinal.core.checks import check_between, check_integer
+from vicinal.core.checks import CellWarning, check_between, check_integer
 from vicinal.core.identity import IdentityWarning
+from vicinal.data.cells import missing_cells
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.search import Hit, hits_at, search_rows
 from vicinal.index.base import Hits
@@ -97,6 +100,41 @@ def refined_search(
         by: how.
     """
     by.check(model)
+    blank = _blank(table)
+    if blank.any():
+        warnings.warn(
+            f"queries: {int(blank.sum())} of {len(blank)} have no known cell, as of an empty set, and find nothing",
+            CellWarning,
+            stacklevel=4,
+        )
+        if blank.all():
+            return [[] for _ in blank]
+        some_ids, some_groups = (None if each is None else list(compress(each, ~blank)) for each in (ids, groups))
+        there = torch.from_numpy(~blank)
+        answers = iter(_shown(model, table[~blank], vectors[there], k, some_ids, some_groups, by))
+        return [[] if nothing else next(answers) for nothing in blank]
+    return _shown(model, table, vectors, k, ids, groups, by)
+
+
+def _blank(table: Any) -> NDArray[np.bool_]:
+    """Queries ``[n]`` that have nothing in any column, which would find rows that have nothing, too.
+
+    >>> _blank(pd.DataFrame({"x": [None, None, 3], "photos": [[], ["p.jpg"], []]})).tolist()
+    [True, False, False]
+    """
+    if not isinstance(table, pd.DataFrame) or not len(table.columns):
+        return np.zeros(len(table), dtype=bool)
+    blank = np.ones(len(table), dtype=bool)
+    for _, cells in table.items():
+        empty = [isinstance(cell, list | tuple | np.ndarray) and np.size(cell) == 0 for cell in cells]
+        blank &= missing_cells(cells) | np.array(empty, dtype=bool)
+    return blank
+
+
+def _shown(
+    model: NeighborEstimator, table: pd.DataFrame, vectors: Tensor, k: int, ids: Any, groups: Any, by: Refinement
+) -> list[list[Hit]]:
+    """The same for queries that say something."""
     if by.precision is None:
         return _ordered(model, table, vectors, k, ids, groups, by)
     hits = _ordered(model, table, vectors, max(k, _VOTES), ids, groups, by)

@@ -178,7 +178,10 @@ def _check_model(model: BankedEstimator) -> None:
     """Raise ValueError for a model without neighbors, or with labels other than one class per row."""
     kind = getattr(model, "labels_", "classes")
     if not hasattr(model, "classes_") or model.multilabel_ or kind != "classes":
-        raise ValueError("model: expected one of one class a row, got one of numbers or of several classes")
+        raise ValueError(
+            "model: expected one of one class a row, got one of numbers or of several classes; "
+            "fit or learn with a column that holds one class a row"
+        )
     model.check_neighbor_head("model")
 
 
@@ -187,7 +190,9 @@ def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any
     bank, rows = model.bank_, model.calibration_
     if model.folds_ is None:
         if not len(rows):
-            raise ValueError("model: expected one that held rows out, to calibrate on, got one without")
+            raise ValueError(
+                "model: expected one that held rows out, to calibrate on, got one without; fit again with some held out"
+            )
         scores = _strangeness(model, queries, identity)
         chances, count = _beside(model, rows, torch.arange(len(rows)), scores)
         if hasattr(model, "labels_"):  # whole classes were held out: those that were trained on count, too
