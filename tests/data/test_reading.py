@@ -263,8 +263,8 @@ OTHER = {
     "gzip": (gzip.compress(b"a,b\n1,2\n"), "a gzip file; let its name end as in table.csv.gz"),
     "bzip2": (bz2.compress(b"a,b\n1,2\n"), "a bzip2 file; unpack it: bunzip2 d"),
     "xz": (lzma.compress(b"a,b\n1,2\n"), "an xz file; unpack it: unxz d"),
-    "zip": (zipped(a_csv="a,b"), "a zip archive; unpack it"),
-    "torn zip": (zipped(a_csv="a,b")[:40], "a zip archive; unpack it"),
+    "zip": (zipped(a_csv="a,b"), "a zip archive; let its name end in .zip"),
+    "torn zip": (zipped(a_csv="a,b")[:40], "a zip archive; let its name end in .zip"),
     "excel": (zipped(xl__workbook_xml="<x/>"), "an Excel file; let its name end in .xlsx"),
     "open document": (zipped(content_xml="<x/>"), "a spreadsheet (OpenDocument); open it"),
     "old excel": (bytes.fromhex("d0cf11e0a1b11ae1") + b"\0" * 100, "an Excel file of the old form; open it"),
@@ -443,6 +443,38 @@ def test_totals_units_and_notes_are_no_rows(tmp_path, size):
     for last in (",186,,", ",187,,", "-7.5,,,"):
         rows = len(read_table(write(tmp_path, "n,b,c,d\n" + numbers.replace("a", "15.5") + last + "\n")))
         assert rows == 13 - (last == ",186,,"), "a row with gaps is one, unless its number is the sum"
+    sizes = "".join(f"{n},{'ab'[n % 2]},{n}.5\n" for n in range(10, 22))
+    frame = read_table(write(tmp_path, f"size,town,price\nm2,,USD\n{sizes}\nSource: city office,,\nTotal,,192\n"))
+    assert frame["size"].tolist() == [*range(10, 22)]
+    assert len(read_table(write(tmp_path, f"size,town,price\nunknown,a,7\n{sizes}"))) == 13, "a name is no unit"
+
+
+ARCHIVES = {
+    "one table": ({"__MACOSX/._t.csv": "", "in/t.csv": "a;b\n1;2\n", "LICENSE.txt": "x"}, "", None),
+    "a named one": ({"t.csv": "a,b\n3,4\n", "u.tsv": "a\tb\n1\t2\n"}, "#u.tsv", None),
+    "two": (
+        {"t.csv": "a\n1\n", "u.csv": "a\n1\n"},
+        "",
+        "expected one table inside, got 't.csv', 'u.csv'; name one as d.zip#NAME",
+    ),
+    "none of that name": ({"t.csv": "a\n1\n"}, "#v.csv", "expected a table 'v.csv' inside, got 't.csv'"),
+    "no table": ({"x.txt": "a"}, "", "expected one table inside, got none; one ends in .csv"),
+    "a bomb": ({"t.csv": "a\n" + "0" * (1 << 20)}, "", "that unpacks to at most"),
+}
+
+
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_a_zip_archive_is_the_table_inside(tmp_path, case, monkeypatch):
+    files, part, wrong = ARCHIVES[case]
+    monkeypatch.setattr("vicinal.data.sources.most_unpacked", lambda size: 1 << 19)
+    with zipfile.ZipFile(tmp_path / "d.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    if wrong is None:
+        assert read_table(f"{tmp_path / 'd.zip'}{part}").to_numpy().tolist() == [[1, 2]]
+    else:
+        with pytest.raises(ValueError, match=f"^d.zip: .*{wrong}"):
+            read_table(f"{tmp_path / 'd.zip'}{part}")
 
 
 def test_a_film_called_total_recall_is_a_row_though_one_cell_of_it_is_unknown(tmp_path):

@@ -135,7 +135,8 @@ def test_a_sheet_or_a_table_is_named_behind_a_number_sign(tmp_path):
             read_table(f"{tmp_path}/{name}")
     (tmp_path / "c.csv").write_text("a\n1\n")
     with pytest.raises(
-        ValueError, match=r"^c\.csv: expected a workbook, a database or a dataset before a #, got '\.csv'"
+        ValueError,
+        match=r"^c\.csv: expected a workbook, a zip archive, a database or a dataset before a #, got '\.csv'",
     ):
         read_table(f"{tmp_path}/c.csv#x")
     (tmp_path / "c#1.csv").write_text("a\n1\n")

@@ -120,7 +120,7 @@ def _zipped(path: Path) -> tuple[str, str]:
         return "an Excel file", "let its name end in .xlsx"
     if "content.xml" in names:
         return "a spreadsheet (OpenDocument)", _SPREADSHEET
-    return "a zip archive", _UNPACK
+    return "a zip archive", "let its name end in .zip"
 
 
 def advice_for(path: Path) -> str:

@@ -105,8 +105,9 @@ def read_cells(path: str | Path, *, ids: Collection[str] = (), log: Log = lambda
     xlsx, and database files (sqlite, duckdb).
 
     Args:
-        path: a file with one of these endings, text also packed (.csv.gz, .jsonl.zst); a pattern of files
-            (``sold-*.csv``) with the same columns; ``book.xlsx#sheet`` or ``shop.sqlite#table``; a folder of images,
+        path: a file with one of these endings, text also packed (.csv.gz, .jsonl.zst, .zip); a pattern of files
+            (``sold-*.csv``) with the same columns; ``book.xlsx#sheet``, ``shop.sqlite#table`` or, of several tables in
+            an archive, ``sold.zip#may.csv``; a folder of images,
             with a table of labels in it or a folder for each class; or a folder that ``datasets`` saved to disk, with
             several splits ``folder#split``.
         ids: columns of ids and groups, whose cells csv and tsv keep as written ("1e3", "+1"), so that each is the same
@@ -145,7 +146,7 @@ def table_pieces(
     first: tuple[Path, list[str]] | None = None
     for file in files:
         check_table(file, part)
-        with unpacked(file) as plain:
+        with unpacked(file, part=part) as plain:
             for piece in _pieces(plain, size, need, how):
                 frame = with_names(plain, _flat_frame(piece))
                 first = first or (file, list(frame.columns))
@@ -192,7 +193,7 @@ def check_table(path: Path, part: str = "") -> None:
         raise ValueError(f"{short_text(path, ECHO)}: expected a file, got none: {wrong.strerror}") from None
     if other and not other.startswith(_FORMATS.get(ending, "\0")):
         raise ValueError(f"{path.name}: expected a table, got {other}")
-    if ending in PACKED and Path(path.stem).suffix.lower() not in TEXTS:
+    if ending in PACKED and ending != ".zip" and Path(path.stem).suffix.lower() not in TEXTS:
         endings = ", ".join(f"{text}{ending}" for text in TEXTS)
         raise ValueError(f"{path.name}: expected a packed file that ends in {endings}, got {short(path.name)}")
     if ending not in (*READERS, *PACKED):
@@ -201,8 +202,10 @@ def check_table(path: Path, part: str = "") -> None:
             f"{path.name}: expected a file that ends in {', '.join(READERS)}, got "
             f"{short(path.suffix or 'no ending')}{'; ' if advice else ''}{advice}"
         )
-    if part and ending not in (".xlsx", *DATABASES):
-        raise ValueError(f"{path.name}: expected a workbook, a database or a dataset before a #, got {short(ending)}")
+    if part and ending not in (".xlsx", ".zip", *DATABASES):
+        raise ValueError(
+            f"{path.name}: expected a workbook, a zip archive, a database or a dataset before a #, got {short(ending)}"
+        )
 
 
 def with_names(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
@@ -598,5 +601,6 @@ _FORMATS = {
     **dict.fromkeys(DATABASES, "an SQLite database"),
     ".gz": "a gzip file",
     ".zst": "a zstandard file",
+    ".zip": "a zip archive",
 }
 """The format of files with this ending, as :func:`vicinal.data.formats.other_format` names it."""

@@ -9,15 +9,17 @@ import re
 import shutil
 import sys
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from vicinal.core import short
+from vicinal.core import listed, short
 from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.untrusted import check_unpacked, most_unpacked, open_regular
 from vicinal.data.databases import QUERY, query_tables
@@ -26,7 +28,7 @@ from vicinal.data.formats import other_format
 TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 """Endings of text files, which may be packed."""
 
-PACKED = (".gz", ".zst")
+PACKED = (".gz", ".zst", ".zip")
 
 _PATTERN = re.compile(r"[*?\[]")
 _STEP, _START = 1 << 20, 1 << 12
@@ -37,6 +39,7 @@ _SNIFFED = {
     "an SQLite database": ".sqlite",
     "a gzip file": ".gz",
     "a zstandard file": ".zst",
+    "a zip archive": ".zip",
 }
 
 
@@ -138,7 +141,9 @@ def table_name(path: Path) -> str:
     if path.is_dir():
         return path.resolve().name
     before, _, part = ("", "", path.name) if path.exists() else path.name.rpartition("#")
-    stems = [Path(name.removesuffix(".gz").removesuffix(".zst")).stem for name in (before, part) if name]
+    stems = [
+        Path(name.removesuffix(".gz").removesuffix(".zst").removesuffix(".zip")).stem for name in (before, part) if name
+    ]
     plain = _PATTERN.split("-".join(stems))[0].strip("-_. ")
     return plain or next((one.name for one in path.parents if one.name and not _PATTERN.search(one.name)), "table")
 
@@ -157,25 +162,64 @@ def beside(path: Path, word: str) -> Path:
 
 
 @contextmanager
-def unpacked(path: Path, ending: str = "") -> Iterator[Path]:
+def unpacked(path: Path, ending: str = "", part: str = "") -> Iterator[Path]:
     """``path``, or for a packed file an unpacked copy, removed at the end of the ``with`` statement.
 
+    Args:
+        path: a file; of a zip archive the only table inside, or ``part``.
+        ending: how its name would end if it had one.
+        part: the name of a table in a zip archive.
+
     Raises:
-        ValueError: if it is torn, or unpacks to too much.
+        ValueError: if it is torn, unpacks to too much, or holds no or several tables.
     """
     ending = ending or path.suffix.lower()
     if ending not in PACKED:
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="vicinal-") as folder:
-        plain = Path(folder) / (path.stem if path.suffix.lower() in PACKED else path.name)
-        most, size = most_unpacked(path.stat().st_size), 0
-        with open_regular(path) as packed, plain.open("wb") as file:
-            for block in _blocks(packed, "gzip" if ending == ".gz" else "zstd", path.name):
+    most, size = most_unpacked(path.stat().st_size), 0
+    with tempfile.TemporaryDirectory(prefix="vicinal-") as folder, open_regular(path) as packed:
+        if ending == ".zip":
+            name, blocks = _in_archive(packed, path.name, part)
+        else:
+            name = path.stem if path.suffix.lower() in PACKED else path.name
+            blocks = _blocks(packed, "gzip" if ending == ".gz" else "zstd", path.name)
+        plain = Path(folder) / name
+        with plain.open("wb") as file:
+            for block in blocks:
                 size += len(block)
                 check_unpacked(path.name, size, most)
                 file.write(block)
         yield plain
+
+
+def _in_archive(packed: BinaryIO, name: str, part: str) -> tuple[str, Iterator[bytes]]:
+    """The file name of a table in a zip archive, and what is packed of it; hidden files are none."""
+    try:
+        archive = zipfile.ZipFile(packed)
+        inside = [one for one in archive.namelist() if _is_table(one)]
+        tables = [one for one in inside if not part or part in (one, PurePosixPath(one).name)]
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeError) as wrong:
+        raise ValueError(f"{name}: expected a whole zip archive, got: {short_text(wrong, ECHO)}") from None
+    if len(tables) != 1:
+        wanted = f"a table {short(part)} inside" if part else "one table inside"
+        advice = f"; name one as {name}#NAME" if inside else f"; one ends in {', '.join(TEXTS)}"
+        raise ValueError(f"{name}: expected {wanted}, got {listed(inside, 80) or 'none'}{advice}")
+    return PurePosixPath(tables[0]).name, _entry(archive, tables[0], name)
+
+
+def _is_table(name: str) -> bool:
+    path = PurePosixPath(name)  # of an archive, whatever the system
+    return path.suffix.lower() in TEXTS and not any(one.startswith((".", "__MACOSX")) for one in path.parts)
+
+
+def _entry(archive: zipfile.ZipFile, entry: str, name: str) -> Iterator[bytes]:
+    try:
+        with archive.open(entry) as stream:
+            while block := stream.read(_STEP):
+                yield block
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, zlib.error) as wrong:  # or has a password
+        raise ValueError(f"{name}: expected a whole zip archive, got: {short_text(wrong, ECHO)}") from None
 
 
 def _blocks(packed: BinaryIO, form: str, name: str) -> Iterator[bytes]:

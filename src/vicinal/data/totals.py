@@ -27,9 +27,10 @@ def without_totals(frame: pd.DataFrame, *, end: bool = True) -> tuple[pd.DataFra
     """The rows of a table as people export it, without totals and notes, and which were left out as a phrase, or "".
 
     A row is a total if its first cell says so and it has a gap in a column that has none in other rows: "Summe" in one,
-    "North Total" in a quarter of them. The first row is of units if it alone has no first cell, and words above
-    numbers. Rows at the ``end`` are notes if at most a third of their cells are there and no other row has as few, and
-    if their first cell is written as none above, or is not there and another is the sum of its column.
+    "North Total" in a quarter of them. The first row is of units if words stand above numbers in it and nothing above
+    names, or if it alone has no first cell. Rows at the ``end`` are notes if at most a third of their cells are there
+    and no other row has as few, and if their first cell is written as none above, or is not there and another is the
+    sum of its column.
 
     >>> rows = pd.DataFrame({"place": [*"abcdefghij", "Total"], "kind": [*"x" * 10, None], "price": range(11)})
     >>> without_totals(rows)[1]
@@ -38,30 +39,40 @@ def without_totals(frame: pd.DataFrame, *, end: bool = True) -> tuple[pd.DataFra
     if len(frame) <= FEWEST_ROWS or frame.shape[1] < 3:
         return frame, ""
     filled = frame.notna().to_numpy()  # [n, columns]
-    odd = np.zeros(len(frame), dtype=bool)
     first = frame.iloc[:, 0].tolist()
-    above = [_shape(cell) for cell in frame.iloc[0].tolist()]
-    words = any(
-        "a" in one and "0" not in one and _shape(cell) == "0" for one, cell in zip(above, frame.iloc[1], strict=True)
-    )
-    odd[0] = units = not filled[0, 0] and filled[1 : FEWEST_ROWS + 1, 0].all() and words
-    if end:
-        odd[_first_note(frame.iloc[int(units) :], filled[int(units) :]) + int(units) :] = True
+    odd = np.arange(len(frame)) < _has_units(frame)
     named = np.array([isinstance(cell, str) and _TOTAL.search(cell) is not None for cell in first])
-    full = filled[~odd & ~named].all(0)
+    full = filled[~odd & ~named & ~_few(filled)].all(0)
     gaps = (~filled[:, full]).sum(1)
     alone = np.array([isinstance(cell, str) and _ALONE.search(cell) is not None for cell in first])
     odd |= named & (gaps > 0) & (alone | (4 * gaps >= full.sum()))  # one unknown cell makes no total of "Total Recall"
+    if end:
+        rows = np.flatnonzero(~odd)
+        odd[rows[_first_note(frame.iloc[rows], filled[rows]) :]] = True
     if not odd.any() or 2 * odd.sum() > len(frame):
         return frame, ""
     shown = [next((str(cell) for cell in row if not pd.isna(cell)), "") for row in frame[odd].to_numpy().tolist()]
     return frame[~odd], f"{counted(len(shown), 'row')} of totals, units or notes: {listed(shown, 80)}"
 
 
+def _has_units(frame: pd.DataFrame) -> bool:
+    """Whether words stand above numbers in the first row, and nothing above names, or at least not above the first."""
+    columns = [[_shape(cell) for cell in cells] for cells in frame.iloc[: FEWEST_ROWS + 1].T.to_numpy().tolist()]
+    words = ["a" in one and any(below) and not any("a" in cell for cell in below) for one, *below in columns]
+    alone = not columns[0][0] and all(columns[0][1:])
+    return any(words) and (alone or all(word or not one for word, (one, *_) in zip(words, columns, strict=True)))
+
+
+def _few(filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows ``[n]`` have at most a third of the usual number of cells."""
+    few: NDArray[np.bool_] = 3 * filled.sum(1) <= int(np.median(filled.sum(1)))
+    return few
+
+
 def _first_note(frame: pd.DataFrame, filled: NDArray[np.bool_]) -> int:
     """The place of the first row of the notes at the end; the number of rows if there are none."""
     number, width = len(frame), int(np.median(filled.sum(1)))
-    few = 3 * filled.sum(1) <= width  # [n]
+    few = _few(filled)  # [n]
     start = number - int(few[::-1].argmin())
     if width < 3 or few[:start].any() or start < FEWEST_ROWS or not 0 < number - start <= MOST_NOTES:
         return number
