@@ -202,9 +202,9 @@ def _in_archive(packed: BinaryIO, name: str, part: str) -> tuple[str, Iterator[b
     except (zipfile.BadZipFile, NotImplementedError, UnicodeError) as wrong:
         raise ValueError(f"{name}: expected a whole zip archive, got: {short_text(wrong, ECHO)}") from None
     if len(tables) != 1:
-        wanted = f"a table {short(part)} inside" if part else "one table inside"
+        expected = f"a table {short(part)} inside" if part else "one table inside"
         advice = f"; name one as {name}#NAME" if inside else f"; one ends in {', '.join(TEXTS)}"
-        raise ValueError(f"{name}: expected {wanted}, got {listed(inside, 80) or 'none'}{advice}")
+        raise ValueError(f"{name}: expected {expected}, got {listed(inside, 80) or 'none'}{advice}")
     return PurePosixPath(tables[0]).name, _entry(archive, tables[0], name)
 
 

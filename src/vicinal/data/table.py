@@ -241,8 +241,8 @@ def table_kinds(table: Table, kinds: Mapping[str, Kind]) -> dict[str, ColumnKind
 
 def _as_written(reason: str, form: TableForm, name: str) -> str:
     """``reason``, and how the cells of a column are written, where that is unusual."""
-    own = form.columns.get(name)
-    return reason if own is None or not own.sentence else f"{reason}; {own.sentence}"
+    column = form.columns.get(name)
+    return reason if column is None or not column.sentence else f"{reason}; {column.sentence}"
 
 
 def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64]:
