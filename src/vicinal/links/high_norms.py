@@ -1,7 +1,6 @@
 """Curves that grow steeper away from 0 (or from ``shift``) on both sides: losses sensitive to large scores."""
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -64,6 +63,7 @@ class SignedPower(Shaped):
     is_odd = True
     region: Region = "high-norms"
     turns = (0.0,)
+    _settings = ("d",)
     near = 0.5
 
     def __init__(self, d: float = 2.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
@@ -84,9 +84,6 @@ class SignedPower(Shaped):
         return torch.sign(p) * p.abs() ** (1 / self.d)
 
     _reach = formula(torch.abs)
-
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        yield "d", self.d
 
 
 @enlist("logit", family="high norms", sigmoid="high-norms", classes="high-norms")
@@ -238,6 +235,7 @@ class AbsPower(Shaped):
     scaling_only = True
     region = "high-norms"
     turns = (0.0,)
+    _settings = ("d", "c")
 
     def __init__(
         self,
@@ -263,7 +261,3 @@ class AbsPower(Shaped):
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         far = self._primitive(xa) - self._primitive(xb) - delta * self._value(xb)
         return replace_close(far, self._slope, delta, xb, 0.5 * xb.abs(), near=0.5)
-
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        yield "d", self.d
-        yield "c", self.c

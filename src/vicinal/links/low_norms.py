@@ -1,7 +1,6 @@
 """Curves that are steepest at 0 (or at ``shift``), smooth or of straight pieces: losses sensitive to small scores."""
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -221,6 +220,7 @@ class HuberGrad(Shaped):
     is_odd = True
     region = "low-norms"
     turns = (0.0,)
+    _settings = ("delta",)
 
     def __init__(
         self, delta: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0
@@ -241,9 +241,6 @@ class HuberGrad(Shaped):
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         return ramp_divergence(delta, xa, xb, -self.delta, self.delta)
 
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        yield "delta", self.delta
-
 
 @enlist("pseudo_huber_grad", family="low norms", sigmoid="low-norms", classes="high-norms")
 class PseudoHuberGrad(Shaped):
@@ -260,6 +257,7 @@ class PseudoHuberGrad(Shaped):
     is_odd = True
     region = "low-norms"
     turns = (0.0,)
+    _settings = ("c",)
 
     def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
         super().__init__(scale, shift, amplitude)
@@ -289,9 +287,6 @@ class PseudoHuberGrad(Shaped):
         share = torch.where(product >= 0, 1 + product, opposite)  # of two signs, 1 + product would cancel
         return (delta * low_b) ** 2 / root_a / (share + low_a * low_b)
 
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        yield "c", self.c
-
 
 @enlist(
     "smelu_grad",
@@ -315,6 +310,7 @@ class SmeLUGrad(Shaped):
     is_invertible = False
     region = "low-norms"
     turns = (0.0,)
+    _settings = ("c",)
 
     def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
         super().__init__(scale, shift, amplitude)
@@ -332,9 +328,6 @@ class SmeLUGrad(Shaped):
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         return ramp_divergence(delta, xa, xb, -self.c, self.c) / (2 * self.c)
-
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        yield "c", self.c
 
 
 @enlist("step", "monotone-probabilities", family="low norms", sigmoid="low-norms", classes="high-scores")

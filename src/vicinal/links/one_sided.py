@@ -1,7 +1,6 @@
 """Links that are steep on one side only: losses sensitive to high scores, or to low ones."""
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -80,6 +79,7 @@ class Power(Shaped):
 
     region: Region = "high-scores"
     turns = (0.0,)
+    _settings = ("d",)
     interval = (0.0, math.inf)
     near = 0.5
 
@@ -101,9 +101,6 @@ class Power(Shaped):
         return torch.where(p >= 0, p.clamp(min=0) ** (1 / self.d), torch.nan)
 
     _reach = formula(lambda x: x)
-
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        yield "d", self.d
 
 
 @enlist("log", family="one-sided", sigmoid="low-scores", classes="low-scores")

@@ -13,6 +13,7 @@ from vicinal.links.curve import Curve
 from vicinal.links.high_norms import Sinh
 from vicinal.links.low_norms import Arcsinh, HuberGrad, Identity
 from vicinal.links.one_sided import AntiExp, Exp
+from vicinal.links.shaped import Shaped
 
 Density = Callable[[Tensor], Tensor]
 """Of scores, up to a factor: an elementwise function of torch, >= 0."""
@@ -265,9 +266,11 @@ def design(
     check_between("width", width, 0, math.inf)
     check_number("around", around)
     if isinstance(sensitive, str):
-        maker = _MAKERS[check_choice("sensitive", sensitive, _MAKERS)]
-        link, note = maker(around, width, ratio)
-        middle = around
+        shape, reach, words = _SHAPES[check_choice("sensitive", sensitive, _SHAPES)]
+        scale, middle = reach(ratio) / width, around
+        link: Curve = shape(scale, around, 1 / scale)
+        words = words.format(ratio=ratio, width=width)
+        note = f"{shape.__name__} with scale {scale:.4g} (slope 1 at {around:g}, {words})"
     else:
         link, note, middle = _interval(sensitive, ratio)
     if cap is not None:
@@ -287,33 +290,10 @@ def _interval(sensitive: tuple[float, float], ratio: float) -> tuple[Curve, str,
     return link, f"straight lines: slope 1 from {low:g} to {high:g}, {1 / ratio:.4g} outside", middle
 
 
-def _high(around: float, width: float, ratio: float) -> tuple[Curve, str]:
-    scale = math.log(ratio) / width
-    note = f"Exp with scale {scale:.4g} (slope 1 at {around:g}, {ratio:g} times as much for every {width:g} up)"
-    return Exp(scale, around, 1 / scale), note
-
-
-def _low(around: float, width: float, ratio: float) -> tuple[Curve, str]:
-    scale = math.log(ratio) / width
-    note = f"AntiExp with scale {scale:.4g} (slope 1 at {around:g}, {ratio:g} times as much for every {width:g} down)"
-    return AntiExp(scale, around, 1 / scale), note
-
-
-def _low_norm(around: float, width: float, ratio: float) -> tuple[Curve, str]:
-    scale = math.sqrt(ratio * ratio - 1) / width
-    note = f"Arcsinh with scale {scale:.4g} (slope 1 at {around:g}, 1/{ratio:g} at a distance of {width:g})"
-    return Arcsinh(scale, around, 1 / scale), note
-
-
-def _high_norm(around: float, width: float, ratio: float) -> tuple[Curve, str]:
-    scale = math.acosh(ratio) / width
-    note = f"Sinh with scale {scale:.4g} (slope 1 at {around:g}, {ratio:g} at a distance of {width:g})"
-    return Sinh(scale, around, 1 / scale), note
-
-
-_MAKERS: Mapping[str, Callable[[float, float, float], tuple[Curve, str]]] = {
-    "high": _high,
-    "low": _low,
-    "low_norm": _low_norm,
-    "high_norm": _high_norm,
+_SHAPES: Mapping[str, tuple[type[Shaped], Callable[[float], float], str]] = {
+    "high": (Exp, math.log, "{ratio:g} times as much for every {width:g} up"),
+    "low": (AntiExp, math.log, "{ratio:g} times as much for every {width:g} down"),
+    "low_norm": (Arcsinh, lambda ratio: math.sqrt(ratio * ratio - 1), "1/{ratio:g} at a distance of {width:g}"),
+    "high_norm": (Sinh, math.acosh, "{ratio:g} at a distance of {width:g}"),
 }
+"""Of each kind of sensitivity the curve, its scale times the width where slopes differ by the ratio, and words."""

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -45,6 +45,8 @@ class Shaped(Curve):
     turns: ClassVar[tuple[float, ...] | None] = None
     """Where the plain function or its slope turns: between them both are monotone. None: it is not known."""
     scaling_only: ClassVar[bool] = False
+    _settings: ClassVar[tuple[str, ...]] = ()
+    """Names of those beside scale, shift and amplitude, for ``repr``."""
 
     def __init__(self, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
         super().__init__()
@@ -186,13 +188,9 @@ class Shaped(Curve):
         """Distance from ``x`` to where the slope stops being smooth, in the plane of complex numbers."""
         return 1.0
 
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        """Settings beside scale, shift and amplitude, for ``repr``."""
-        return iter(())
-
     def extra_repr(self) -> str:
         """Settings that are not the defaults, for ``repr``."""
-        shown = [f"{name}={value}" for name, value in self._extra()]
+        shown = [f"{name}={getattr(self, name)}" for name in self._settings]
         for name, default in (("scale", 1.0), ("shift", 0.0), ("amplitude", 1.0)):
             if (plain := number(getattr(self, name))) != default:
                 shown.append(f"{name}={plain:g}")
