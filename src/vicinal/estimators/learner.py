@@ -153,10 +153,10 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
 
         vectors = torch.from_numpy(self.embed(X))
         codes = self.as_known(y, len(vectors))
-        known = (
-            None if groups is None else np.unique(canonical_ids("groups", groups, len(vectors)), return_inverse=True)
-        )
-        return alike_scores(vectors, codes, None if known is None else torch.from_numpy(known[1]))
+        if groups is not None:
+            groups = canonical_ids("groups", groups, len(vectors))
+            groups = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
+        return alike_scores(vectors, codes, groups)
 
     def score(self, X: Any, y: Any) -> float:
         """MAP@R of the rows among one another; of numbers the R2 of the mean of their ten nearest."""
