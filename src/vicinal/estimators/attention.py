@@ -288,7 +288,9 @@ def _nearest_by_index(
     store = model.bank_.store
     index = ExactIndex(store.dim, model.fitted_similarity(), bank=store)
     for start in range(0, len(queries), _QUERIES):
-        part, part_identity = queries[start : start + _QUERIES], _part(query_identity, start, _QUERIES)
+        end = start + _QUERIES
+        part = queries[start:end]
+        part_identity = {name: None if v is None else v[start:end] for name, v in query_identity.items()}
         hidden = store.hidden_keys(**part_identity) if any(v is not None for v in part_identity.values()) else None
         at = store.positions_of_keys(index.search(part.float(), k, exclude=hidden).ids)
         lines = torch.arange(len(part)).repeat_interleave(k)
@@ -312,10 +314,6 @@ def _nearest_of_all(
         best = scores.topk(k, dim=-1)
         seen = torch.ones_like(best.indices, dtype=torch.bool) if allowed is None else allowed.gather(1, best.indices)
         yield best.values, best.indices.masked_fill(~seen, -1)
-
-
-def _part(identity: dict[str, Any], start: int, size: int) -> dict[str, Any]:
-    return {name: None if value is None else value[start : start + size] for name, value in identity.items()}
 
 
 def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> list[Explanation]:
@@ -379,7 +377,7 @@ def _told(positions: Tensor, model: FittedModel, text: str | None) -> tuple[_Tol
     labels, classes = bank.labels[places], codec.kind == "classes"
     scales = (PLAIN, PLAIN) if classes else (codec.transform, model.limited_transform())
     numbers = codec.as_predicted(labels) if classes else labels
-    cells = bank.store.rows_at(places).to_dict("records")
+    cells: list[dict[str, Any]] = bank.store.rows_at(places).to_dict("records")  # type: ignore[assignment]
     each = zip(bank.store.ids_of_keys(bank.store.keys[places]), labels.tolist(), cells, strict=True)
     rows = [Neighbor(name, 0.0, codec.named(label), 0.0, row, _name(name, row, text)) for name, label, row in each]
     told = _Told(rows, _columns(numbers).tolist(), _columns(scales[0].forward(numbers)).tolist(), scales)
