@@ -14,6 +14,7 @@ from vicinal.encoders.kernel_projector import KernelProjector
 from vicinal.training.likelihood import (
     GAIN,
     LEAST_NOISE,
+    KernelRows,
     TableKernel,
     corrected,
     fit_kernel,
@@ -39,6 +40,12 @@ def problem(n=30, p=3, seed=0):
     return x, inputs, pieces, labels, kernel
 
 
+def known(inputs, pieces, labels, parts, weights=None):
+    return KernelRows(
+        inputs, pieces, labels, torch.ones(len(inputs), dtype=FLOAT) if weights is None else weights, parts
+    )
+
+
 def plain(kernel):
     """The kernel's numbers as the reference takes them."""
     rest = (kernel.log_amplitude, kernel.log_linear, kernel.log_pieces, kernel.log_noise)
@@ -55,7 +62,7 @@ def test_kernel_and_objective_equal_numpy(seed):
     lengths, b, a, c, noise = plain(kernel)
     want = reference.covariance(centered, centered, features, features, lengths, b, a, c)
     np.testing.assert_allclose(kernel.covariance(inputs, pieces).numpy(), want, atol=1e-7)  # a root at distance 0
-    got = objective(kernel, inputs, pieces, labels, [torch.arange(len(x))])
+    got = objective(kernel, known(inputs, pieces, labels, [torch.arange(len(x))]))
     assert float(got) == pytest.approx(
         reference.objective(centered, features, labels.numpy(), lengths, b, a, c, noise), abs=1e-8
     )
@@ -63,13 +70,13 @@ def test_kernel_and_objective_equal_numpy(seed):
 
 def test_the_gradient_is_that_of_differences():
     _, inputs, pieces, labels, kernel = problem(n=20)
-    parts = [torch.arange(13), torch.arange(13, 20)]
+    rows = known(inputs, pieces, labels, [torch.arange(13), torch.arange(13, 20)])
     point = kernel.values().requires_grad_()
-    objective(TableKernel.of(point), inputs, pieces, labels, parts).backward()
+    objective(TableKernel.of(point), rows).backward()
     for j in range(len(point)):
         step = torch.zeros(len(point), dtype=FLOAT)
         step[j] = 1e-5
-        ends = [objective(TableKernel.of(point.detach() + s), inputs, pieces, labels, parts) for s in (step, -step)]
+        ends = [objective(TableKernel.of(point.detach() + s), rows) for s in (step, -step)]
         assert float(point.grad[j]) == pytest.approx(float(ends[0] - ends[1]) / 2e-5, abs=1e-6)
 
 
@@ -85,14 +92,13 @@ def test_the_likelihood_passes_gradcheck():
 
 def test_learning_lowers_the_objective_and_ends_where_its_slope_is_small():
     _, inputs, pieces, labels, _ = problem(n=120, p=4)
-    rows = [torch.arange(120)]
-    kernel = most_likely_kernel(inputs, pieces, labels, rows)
-    start = TableKernel.start(4)
-    best = objective(kernel, inputs, pieces, labels, rows)
-    assert best < objective(start, inputs, pieces, labels, rows) - 20
+    rows, start = known(inputs, pieces, labels, [torch.arange(120)]), TableKernel.start(4)
+    kernel = most_likely_kernel(rows, start)
+    best = objective(kernel, rows)
+    assert best < objective(start, rows) - 20
     for step in torch.randn(20, 8, generator=torch.Generator().manual_seed(1), dtype=FLOAT):
         inside = (kernel.values() + 0.1 * step).clamp(math.log(1e-6), math.log(1e3))
-        assert objective(TableKernel.of(inside), inputs, pieces, labels, rows) > best - 1e-3
+        assert objective(TableKernel.of(inside), rows) > best - 1e-3
 
 
 def test_it_starts_where_it_says():
@@ -165,25 +171,23 @@ def test_leave_one_out_equals_leaving_one_out(parts):
             rest = [j for j in part if j != i]
             said = ordinary(matrix[np.ix_(rest, rest)], matrix[i, rest], noise, labels[rest].numpy())
             squares.append((said - float(labels[i])) ** 2)
-    got = leave_one_out_error(kernel, inputs, pieces, labels, [torch.tensor(list(part)) for part in parts])
+    got = leave_one_out_error(kernel, known(inputs, pieces, labels, [torch.tensor(list(part)) for part in parts]))
     assert got == pytest.approx(np.mean(squares), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_kernel_is_changed_only_where_labels_left_out_say_that_it_pays(seed):
     _, inputs, pieces, labels, _ = problem(n=60, seed=seed)
-    rows = [torch.arange(40), torch.arange(40, 60)]
-    likely = most_likely_kernel(inputs, pieces, labels, rows)
-    changed = corrected(likely, inputs, pieces, labels, rows)
-    before, after = (leave_one_out_error(one, inputs, pieces, labels, rows) for one in (likely, changed))
+    rows = known(inputs, pieces, labels, [torch.arange(40), torch.arange(40, 60)])
+    likely = most_likely_kernel(rows, TableKernel.start(inputs.shape[1]))
+    changed = corrected(likely, rows)
+    before, after = (leave_one_out_error(one, rows) for one in (likely, changed))
     assert changed is likely or after < (1 - GAIN) * before
     torch.testing.assert_close(changed.log_lengths, likely.log_lengths)
     noisy = replace(likely, log_noise=likely.log_noise + math.log(100.0))
-    mended = corrected(noisy, inputs, pieces, labels, rows)
+    mended = corrected(noisy, rows)
     assert mended.log_noise < noisy.log_noise
-    assert leave_one_out_error(mended, inputs, pieces, labels, rows) < 0.9 * leave_one_out_error(
-        noisy, inputs, pieces, labels, rows
-    )
+    assert leave_one_out_error(mended, rows) < 0.9 * leave_one_out_error(noisy, rows)
 
 
 def test_a_fit_ends_with_the_leave_one_out_error_of_its_own_rows(monkeypatch):
@@ -193,17 +197,18 @@ def test_a_fit_ends_with_the_leave_one_out_error_of_its_own_rows(monkeypatch):
     monkeypatch.setattr(likelihood_module, "MOST_LEFT_OUT", 50)
     monkeypatch.setattr(likelihood_module, "corrected", lambda *given: (calls.append(given), given[0])[1])
     fit_kernel(inputs, pieces, labels, groups)
-    parts = calls[0][4]
+    parts = calls[0][1].parts
     assert sum(map(len, parts)) == 50
     assert all(len(set(groups[part].tolist())) == len(part) for part in parts)
 
 
 def test_a_row_of_weight_w_has_noise_of_one_wth_in_likelihood_and_error():
     _, inputs, pieces, labels, kernel = problem()
-    weights, everything = torch.arange(30) % 3 + 1.0, [torch.arange(30)]
+    weights = (torch.arange(30) % 3 + 1.0).double()
+    rows = known(inputs, pieces, labels, [torch.arange(30)], weights)
     matrix = kernel.covariance(inputs, pieces) + torch.diag((kernel.log_noise.exp() + LEAST_NOISE) / weights)
     want = negative_log_likelihood(matrix, labels) + kernel.penalty()
-    torch.testing.assert_close(objective(kernel, inputs, pieces, labels, everything, weights), want)
+    torch.testing.assert_close(objective(kernel, rows), want)
     errors = []
     for row in range(30):
         others = torch.arange(30) != row
@@ -213,7 +218,7 @@ def test_a_row_of_weight_w_has_noise_of_one_wth_in_likelihood_and_error():
         column = torch.cat([matrix[others, row], torch.ones(1, dtype=FLOAT)])
         errors.append(labels[row] - torch.linalg.solve(bordered, column)[:29] @ labels[others])
     wanted = (torch.stack(errors).square() * weights).sum() / weights.sum()
-    got = leave_one_out_error(kernel, inputs, pieces, labels, everything, weights.double())
+    got = leave_one_out_error(kernel, rows)
     assert got == pytest.approx(float(wanted), rel=1e-6)
 
 
@@ -231,7 +236,9 @@ def test_a_kernel_of_fewer_rows_is_where_more_begin(monkeypatch):
     monkeypatch.setattr(likelihood_module, "FIRST_ROWS", (20, 40))
     calls = []
     monkeypatch.setattr(
-        likelihood_module, "most_likely_kernel", lambda *a, **k: calls.append((len(a[3][0]), k["start"])) or calls[0][1]
+        likelihood_module,
+        "most_likely_kernel",
+        lambda rows, start, steps: calls.append((len(rows.parts[0]), start)) or calls[0][1],
     )
     monkeypatch.setattr(likelihood_module, "corrected", lambda kernel, *rest: kernel)
     first = TableKernel.start(3)
@@ -246,9 +253,9 @@ def test_a_kernel_of_fewer_rows_is_where_more_begin(monkeypatch):
 
 def test_the_first_step_is_the_last_when_the_time_is_over():
     _, inputs, pieces, labels, _ = problem()
-    known = inputs, pieces, labels, [torch.arange(30)]
+    rows, start = known(inputs, pieces, labels, [torch.arange(30)]), TableKernel.start(inputs.shape[1])
     with ending_in(0):
-        stopped = most_likely_kernel(*known)
-    first = most_likely_kernel(*known, steps=1)
+        stopped = most_likely_kernel(rows, start)
+    first = most_likely_kernel(rows, start, steps=1)
     torch.testing.assert_close(stopped.values(), first.values())
-    assert not torch.equal(stopped.values(), most_likely_kernel(*known).values())
+    assert not torch.equal(stopped.values(), most_likely_kernel(rows, start).values())

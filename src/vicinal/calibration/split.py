@@ -40,22 +40,17 @@ def conformal_quantile(
     values = check_vector("scores", scores)
     check_between("coverage", coverage, 0, 1)
     count = len(values)
-    if weights is None and groups is None:
-        rank = math.ceil((count + 1) * coverage - 1e-9)
-        if rank <= count:
-            return float(np.partition(values, rank - 1)[rank - 1])
-        raise too_few(coverage, count / (count + 1), count)
     mass = np.ones(count) if weights is None else check_vector("weights", weights, size=count)
-    if (mass < 0).any() or not mass.any():
+    if (mass < 0).any() or (count and not mass.any()):
         raise ValueError("weights: expected numbers >= 0, not all of them 0")
-    new_mass, units = mass.sum() / np.count_nonzero(mass), "rows"
+    new_mass, units = mass.sum() / np.count_nonzero(mass) if count else 1.0, "rows"
     if groups is not None:
         (mass, count), new_mass, units = group_mass(groups, mass), 1.0, "groups"
     order = np.argsort(values, kind="stable")
     share = np.cumsum(mass[order]) / (mass.sum() + new_mass)
     reached = int(np.searchsorted(share, coverage - 1e-12))
     if reached == len(values):
-        raise too_few(coverage, float(share[-1]), count, units)
+        raise too_few(coverage, float(mass.sum() / (mass.sum() + new_mass)), count, units)
     return float(values[order[reached]])
 
 

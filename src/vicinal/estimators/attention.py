@@ -112,10 +112,10 @@ def _of_few(model: FittedModel, head: Kriging, queries: Tensor, local: KrigingWe
     below: Tensor | None = None
     shared: Tensor | None = None
     if model.codec.transform.by_rows:
-        weights, values = model.weighted_values(local)
+        weights, values = model.weighted_values(local)  # that sum to 1, as a link or a quantile needs them
         below = _share_below(model, weights, values, prediction)
         even = local.without_slack(model.codec.transform.base.forward(model.bank.labels))
-        if even.moves is not None and local.moves is not None:
+        if even.moves is not None and local.moves is not None:  # what weights lack is no weight of the trend's then
             shared = even.moves[:, 0] - local.moves[:, 0]
             local = even
     top = local.strongest(k)
@@ -288,7 +288,9 @@ def _nearest_by_index(
     store = model.bank_.store
     index = ExactIndex(store.dim, model.fitted_similarity(), bank=store)
     for start in range(0, len(queries), _QUERIES):
-        part, part_identity = queries[start : start + _QUERIES], _part(query_identity, start, _QUERIES)
+        end = start + _QUERIES
+        part = queries[start:end]
+        part_identity = {name: None if v is None else v[start:end] for name, v in query_identity.items()}
         hidden = store.hidden_keys(**part_identity) if any(v is not None for v in part_identity.values()) else None
         at = store.positions_of_keys(index.search(part.float(), k, exclude=hidden).ids)
         lines = torch.arange(len(part)).repeat_interleave(k)
@@ -314,76 +316,98 @@ def _nearest_of_all(
         yield best.values, best.indices.masked_fill(~seen, -1)
 
 
-def _part(identity: dict[str, Any], start: int, size: int) -> dict[str, Any]:
-    return {name: None if value is None else value[start : start + size] for name, value in identity.items()}
-
-
 def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> list[Explanation]:
-    """Explanations of some queries.
+    """Explanations of some queries: of numbers of what is predicted, of classes of the most probable one.
 
     Args:
         top: their highest weights, where these rows stand in the bank, and their predictions.
         model: whose rows they are; contributions are on the scale of its labels' transform.
         text: the column that rows are called by; None: by their ids.
     """
-    bank, transform, limited = model.bank, model.codec.transform, model.limited_transform()
-    entries = model.network.trend_columns()
-    classes = model.codec.classes if model.codec.kind == "classes" else None
-    known = top.positions >= 0
-    places, where = torch.unique(top.positions[known], return_inverse=True)
-    slots = torch.full_like(top.positions, -1).masked_scatter_(known, where)
-    rows = bank.store.rows_at(places).to_dict("records")
-    ids = bank.store.ids_of_keys(bank.store.keys[places])
-    labels, numbers = bank.labels[places].tolist(), transform.forward(bank.labels[places]).tolist()
-    said = model.in_label_units(top.prediction)
-    best = top.prediction if classes is None else said.argmax(dim=-1)
-    others = [len(bank)] * len(best) if top.carriers is None else top.carriers.tolist()
-    explanations, usual = [], model.usual()
-    for i, prediction in enumerate(best.tolist()):
-        neighbors = []
-        each = zip(top.weights[i].tolist(), slots[i].tolist(), strict=True)
-        for place, (weight, slot) in enumerate(each):
-            if slot < 0 or weight == 0:  # nothing of it is in the prediction: such is the row itself, and its group
-                continue
-            label = labels[slot]
-            row = rows[slot]
-            one = Neighbor(ids[slot], weight, model.codec.named(label), 0.0, row, _name(ids[slot], row, text))
-            if top.trend is None:
-                value = numbers[slot] if classes is None else _has(label, prediction)
-            else:
-                by_column = _by_column(entries, top.trend.differences[i, place])
-                number = label if classes is None else float(_has(label, prediction))
-                if top.trend.shared is not None:
-                    by_column["the trend"] = float(top.trend.shared[i])
-                scales = (transform, limited) if classes is None else (PLAIN, PLAIN)
-                one, value = _adjusted(one, number, by_column, *scales)
-            if top.below is not None:
-                value = value <= prediction + _ROUNDING * _ROUNDING * (abs(prediction) + abs(label))
-            neighbors.append(replace(one, contribution=weight * value))
-        total = float(prediction if classes is None else top.prediction[i, prediction])
-        total = total if top.below is None else float(top.below[i])
-        trend = None if top.trend is None or top.trend.shared is not None else _trend(entries, top.trend, i)
-        if trend is not None and transform.name not in ("none", "power"):
-            value = limited.inverse(torch.tensor([trend.value], dtype=torch.float64))
-            trend = replace(trend, label=float(value[0]))
+    transform, classes = model.codec.transform, model.codec.kind == "classes"
+    rows, slots = _told(top.positions, model, text)
+    said, predicted = _columns(model.in_label_units(top.prediction)), _columns(top.prediction)
+    usual = model.usual().reshape(-1)
+    others = [len(model.bank)] * len(said) if top.carriers is None else top.carriers.tolist()
+    explanations = []
+    for i, place in enumerate(said.argmax(dim=1).tolist()):  # a number is the only column there is
+        neighbors = _neighbors(top, model, rows, slots[i], i, place)
+        total = float(predicted[i, place] if top.below is None else top.below[i])
+        trend = _trend(model, top.trend, i)
         of_trend = (0.0, 0.0) if trend is None else (trend.weight, trend.weight * trend.value)
         rest = 1.0 - of_trend[0] - sum(n.weight for n in neighbors)
         explanations.append(
             Explanation(
-                prediction=float(said[i]) if classes is None else model.codec.named(prediction),
+                prediction=model.codec.named(place) if classes else float(said[i, place]),
                 total=total + transform.constant,
-                neighbors=tuple(neighbors),
+                neighbors=neighbors,
                 other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
                 other_contribution=total - of_trend[1] - sum(n.contribution for n in neighbors),
                 other_count=others[i] - len(neighbors),
                 transform=transform.name if top.below is None else "quantile",
-                probability=None if classes is None else float(said[i, prediction]),
+                probability=float(said[i, place]) if classes else None,
                 trend=trend,
                 constant=transform.constant,
-                usual=0.0 if top.below is not None else float(usual if classes is None else usual[prediction]),
+                usual=float(usual[place]) if top.below is None else 0.0,
             )
         )
     return explanations
+
+
+class _Told(NamedTuple):
+    """The rows that some queries attend to.
+
+    Attributes:
+        rows: as explanations tell of them, without weight yet ``[R]``.
+        numbers: their labels ``[R, 1]``, or 1 and 0 as each has a class or not ``[R, K]``.
+        values: the same on the scale of contributions.
+        scales: that scale, and the one whose predictions keep near the labels.
+    """
+
+    rows: list[Neighbor]
+    numbers: list[list[float]]
+    values: list[list[float]]
+    scales: tuple[TargetTransform, TargetTransform]
+
+
+def _told(positions: Tensor, model: FittedModel, text: str | None) -> tuple[_Told, Tensor]:
+    """The rows at ``positions [b, k]`` of the bank, each once, and which of them each is ``[b, k]``; -1 for none."""
+    bank, codec, known = model.bank, model.codec, positions >= 0
+    places, where = torch.unique(positions[known], return_inverse=True)
+    labels, classes = bank.labels[places], codec.kind == "classes"
+    scales = (PLAIN, PLAIN) if classes else (codec.transform, model.limited_transform())
+    numbers = codec.as_predicted(labels) if classes else labels
+    cells: list[dict[str, Any]] = bank.store.rows_at(places).to_dict("records")  # type: ignore[assignment]
+    each = zip(bank.store.ids_of_keys(bank.store.keys[places]), labels.tolist(), cells, strict=True)
+    rows = [Neighbor(name, 0.0, codec.named(label), 0.0, row, _name(name, row, text)) for name, label, row in each]
+    told = _Told(rows, _columns(numbers).tolist(), _columns(scales[0].forward(numbers)).tolist(), scales)
+    return told, torch.full_like(positions, -1).masked_scatter_(known, where)
+
+
+def _neighbors(
+    top: Attended, model: FittedModel, told: _Told, slots: Tensor, query: int, place: int
+) -> tuple[Neighbor, ...]:
+    """The rows of a query with what each adds to the number, or class, at ``place``."""
+    neighbors, entries = [], model.network.trend_columns()
+    for nth, (weight, slot) in enumerate(zip(top.weights[query].tolist(), slots.tolist(), strict=True)):
+        if slot < 0 or weight == 0:  # nothing of it is in the prediction: such is the row itself, and its group
+            continue
+        one, number, value = told.rows[slot], told.numbers[slot][place], told.values[slot][place]
+        if top.trend is not None:
+            by_column = _by_column(entries, top.trend.differences[query, nth])
+            if top.trend.shared is not None:
+                by_column["the trend"] = float(top.trend.shared[query])
+            one, value = _adjusted(one, number, by_column, *told.scales)
+        if top.below is not None:
+            bound = float(top.prediction[query])
+            value = float(value <= bound + _ROUNDING * _ROUNDING * (abs(bound) + abs(number)))
+        neighbors.append(replace(one, weight=weight, contribution=weight * value))
+    return tuple(neighbors)
+
+
+def _columns(values: Tensor) -> Tensor:
+    """Numbers ``[n]`` as one column ``[n, 1]``; several columns as they are."""
+    return values if values.ndim == 2 else values[:, None]
 
 
 def _by_column(entries: Sequence[str], values: Tensor) -> dict[str, float]:
@@ -394,10 +418,16 @@ def _by_column(entries: Sequence[str], values: Tensor) -> dict[str, float]:
     return sums
 
 
-def _trend(entries: Sequence[str], parts: TrendParts, query: int) -> Trend:
-    columns = _by_column(entries, parts.columns[query])
-    base = float(parts.base[query])
-    return Trend(float(parts.weight[query]), base, columns, base + float(parts.columns[query].sum()))
+def _trend(model: FittedModel, parts: TrendParts | None, query: int) -> Trend | None:
+    """What the trend itself says of a query; None where there is none, or it moves the labels of rows."""
+    if parts is None or parts.shared is not None:
+        return None
+    columns, base = _by_column(model.network.trend_columns(), parts.columns[query]), float(parts.base[query])
+    trend = Trend(float(parts.weight[query]), base, columns, base + float(parts.columns[query].sum()))
+    if model.codec.transform.name in ("none", "power"):
+        return trend
+    label = model.limited_transform().inverse(torch.tensor([trend.value], dtype=torch.float64))
+    return replace(trend, label=float(label[0]))
 
 
 def _adjusted(
@@ -408,11 +438,6 @@ def _adjusted(
     adjusted = limited.inverse(moved)
     value = transform.forward(adjusted) if transform.name == "link" else moved
     return replace(one, adjustments=adjustments, adjusted=float(adjusted[0])), float(value[0])
-
-
-def _has(label: Any, place: int) -> bool:
-    """Whether a label of the bank, one class or 0 and 1 of each, is or has the class at ``place``."""
-    return bool(label[place] if isinstance(label, list) else label == place)
 
 
 def _name(row_id: Any, row: dict[str, Any], text: str | None) -> str:

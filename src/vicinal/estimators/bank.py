@@ -189,13 +189,13 @@ class Bank:
     def identity(self, ids: Ids | None, groups: Ids | None) -> dict[str, Tensor | None]:
         """Keyword arguments that tell a head which bank rows queries may not see, and what each row counts as."""
         query_ids, query_groups = self.keys_of(ids), self.codes_of(groups)
-        known = {
+        return {
             "query_ids": query_ids,
             "bank_ids": None if query_ids is None else torch.arange(len(self)),
             "query_groups": query_groups,
             "bank_groups": None if query_groups is None else self.store.group_codes,
+            "bank_weight": self.weights,
         }
-        return known if self.weights is None else known | {"bank_weight": self.weights}
 
     def prepared(self) -> NearestRows:
         """The search structure for the rows as they are now."""

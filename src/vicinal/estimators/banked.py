@@ -37,7 +37,7 @@ from vicinal.estimators.elements import with_elements
 from vicinal.estimators.explanation import Explanation, Explanations
 from vicinal.estimators.fitting import fit_network, with_index
 from vicinal.estimators.importance import importance_of
-from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
+from vicinal.estimators.inputs import FEWEST_ROWS, Draw, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.label_codec import label_frame
 from vicinal.estimators.presets import settings_of
@@ -609,9 +609,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             new = new[~np.isin(groups[new], groups[np.setdiff1d(everything, new)])]
         of_groups = None if groups is None else groups[new]
         if len(new) >= FEWEST_ROWS and (of_groups is None or len(set(of_groups.tolist())) > 1):
-            some = hold_out(len(new), None, self.validation_fraction, of_groups, None, seed).validation
+            some = hold_out(Draw(len(new), seed, of_groups), self.validation_fraction).validation
             validation = np.union1d(validation, new[some])
-        return hold_out(len(everything), validation, 0, None, None, seed)
+        return hold_out(Draw(len(everything), seed, validation=validation), 0)
 
     def _learn_on(
         self, x: Any, y: Any, ids: Any, groups: Any, weights: Any, *, refit: bool, epochs: int | None

@@ -26,6 +26,7 @@ from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.fitted import FittedModel, Part, check_finite
 from vicinal.estimators.fitting import device_of, fit_on_scale, prepared, with_index
 from vicinal.estimators.inputs import (
+    Draw,
     EmbeddedRows,
     HeldOut,
     Ids,
@@ -174,11 +175,12 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
                     warn_caller(leak.python, LeakWarning)
         with seeded(seed):
             cache = EmbeddingCache(self.cache_dir)
-            self._choose_encoders(frame, labels, classes, own_groups, validation, seed, cache)
+            draw = Draw(len(frame), seed, own_groups, classes, validation)
+            self._choose_encoders(frame, labels, draw, cache)
             encoder = build_table_encoder(
                 self.kinds_, encoders=self.named_encoders(), tune=settings_of(self)["tune"], cache=cache
             )
-            held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
+            held_out = self._held_out(encoder, draw)
             values = torch.from_numpy(labels.astype(np.float64))
             unit = 1.0 if weights is None else float(weights.mean())
             even = weights is None or bool((weights == weights[0]).all())
@@ -230,31 +232,22 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
                 "compares embeddings"
             )
 
-    def _choose_encoders(
-        self,
-        frame: pd.DataFrame,
-        labels: Ids,
-        classes: Ids | None,
-        groups: Ids | None,
-        validation: Any,
-        seed: int,
-        cache: EmbeddingCache,
-    ) -> None:
+    def _choose_encoders(self, frame: pd.DataFrame, labels: Ids, draw: Draw, cache: EmbeddingCache) -> None:
         """Choose encoders that were not named, by the rows that are trained on; where members are folds none is."""
         self.encoder_choices_ = []
-        if validation is None and self.validation_fraction == 0:
+        if draw.validation is None and self.validation_fraction == 0:
             return
-        train = hold_out(len(frame), validation, self.validation_fraction, groups, classes, seed).train
+        train = hold_out(draw, self.validation_fraction).train
         self.encoder_choices_ = choose_encoders(
             frame.iloc[train],
             self.kinds_,
             labels[train],
             self.encoders,
             cache,
-            classes=classes is not None and labels.ndim == 1,
-            groups=None if groups is None else groups[train],
+            classes=draw.classes is not None and labels.ndim == 1,
+            groups=None if draw.groups is None else draw.groups[train],
             root=None if self.root is None else Path(self.root),
-            seed=seed,
+            seed=draw.seed,
         )
 
     def named_encoders(self) -> dict[str, str]:
@@ -266,14 +259,12 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         settings = settings_of(self)
         return with_index(fit_on_scale(rows, codec, encoder, settings, seed), settings)
 
-    def _held_out(
-        self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
-    ) -> HeldOut:
+    def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:
         """The rows that are held out, or the folds of the members."""
-        if validation is not None or self.validation_fraction != 0:
-            return hold_out(rows, validation, self.validation_fraction, groups, classes, seed)
+        if draw.validation is not None or self.validation_fraction != 0:
+            return hold_out(draw, self.validation_fraction)
         self.check_folds(encoder)
-        return make_folds(rows, settings_of(self)["members"], groups, classes, seed)
+        return make_folds(draw, settings_of(self)["members"])
 
     def check_folds(self, encoder: TableEncoder) -> None:
         """Check that members can be folds: each has weights of its own, and nothing that all share learns from labels.

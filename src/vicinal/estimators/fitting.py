@@ -26,7 +26,7 @@ from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
 from vicinal.estimators.indexing import check_index, with_near
-from vicinal.estimators.inputs import LabelledRows, make_folds
+from vicinal.estimators.inputs import Draw, LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
     HOPELESS,
     PATIENCE,
@@ -444,7 +444,7 @@ def _with_trend(
     # folds without it; rows beyond the first MOST_ROWS are in no fold (-1): no trend has seen them
     at, folds = spread(len(rows.frame), MOST_ROWS), np.full(len(rows.frame), -1)
     some = None if rows.groups is None else rows.groups[at.numpy()]
-    folds[at.numpy()] = make_folds(len(at), FOLDS, some, None, seed).folds
+    folds[at.numpy()] = make_folds(Draw(len(at), seed, some), FOLDS).folds
     mass = model.bank.mass[at]
     parts = RowSubset(inputs, at), model.codec.as_predicted(rows.labels)[at], torch.from_numpy(folds)[at]
     network = trend_network(model.network, *parts, mass, amplitude)
@@ -466,7 +466,7 @@ def fit_trees(
     encoder.settle(rows.frame.iloc[rows.held_out.train])
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
     codes = labels.argmax(dim=1).numpy() if classes else None
-    folds = make_folds(len(rows.frame), FOLDS, rows.groups, codes, seed).folds
+    folds = make_folds(Draw(len(rows.frame), seed, rows.groups, codes), FOLDS).folds
     rows = replace(rows, held_out=replace(rows.held_out, folds=folds))
     reader = LinearColumns(encoder)
     check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))

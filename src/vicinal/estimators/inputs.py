@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -342,6 +342,16 @@ def check_rows(rows: int) -> None:
         raise ValueError(f"X: expected at least {FEWEST_ROWS} rows to train on, got n_samples={rows}")
 
 
+class Draw(NamedTuple):
+    """What decides which of so many rows are held out: positions that were asked for, groups, classes and the seed."""
+
+    rows: int
+    seed: int
+    groups: Ids | None = None
+    classes: Ids | None = None
+    validation: Any = None
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """Positions of the rows that are trained on, and of those held out for early stopping and calibration.
@@ -425,12 +435,13 @@ _FEWEST_GROUPS = 3
 """Groups from which on they make folds: a row learns from other groups than its own, two of which must be left."""
 
 
-def make_folds(rows: int, members: int, groups: Ids | None, classes: Ids | None, seed: int) -> HeldOut:
+def make_folds(draw: Draw, members: int) -> HeldOut:
     """A fold of all rows for each member, at random: whole groups, else the classes spread evenly.
 
     Raises:
         ValueError: if there are fewer than three groups.
     """
+    rows, seed, groups, classes, _ = draw
     random = np.random.RandomState(seed)
     everything, nothing = np.arange(rows), np.zeros(0, dtype=np.int64)
     if groups is None:
@@ -454,9 +465,7 @@ def make_folds(rows: int, members: int, groups: Ids | None, classes: Ids | None,
     return HeldOut(everything, nothing, folds)
 
 
-def hold_out(
-    rows: int, validation: Any, fraction: float, groups: Ids | None, classes: Ids | None, seed: int
-) -> HeldOut:
+def hold_out(draw: Draw, fraction: float) -> HeldOut:
     """Which rows are held out: those asked for, or a seeded ``fraction``, whole groups if there are groups.
 
     Raises:
@@ -465,6 +474,7 @@ def hold_out(
     # slow to import, and needed only when a model is fitted
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
+    rows, seed, groups, classes, validation = draw
     everything = np.arange(rows)
     if validation is not None:
         held_out = np.unique(np.asarray(validation, dtype=np.int64))

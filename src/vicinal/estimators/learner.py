@@ -20,7 +20,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import installed_encoders
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.fitting import with_banks
-from vicinal.estimators.inputs import HeldOut, Ids, LabelledRows, as_frame, as_table, hold_out
+from vicinal.estimators.inputs import Draw, HeldOut, Ids, LabelledRows, as_frame, as_table, hold_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.label_codec import LabelCodec, LikenessCodec, class_names
 from vicinal.estimators.labels import label_cells, read_numbers
@@ -153,10 +153,10 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
 
         vectors = torch.from_numpy(self.embed(X))
         codes = self.as_known(y, len(vectors))
-        known = (
-            None if groups is None else np.unique(canonical_ids("groups", groups, len(vectors)), return_inverse=True)
-        )
-        return alike_scores(vectors, codes, None if known is None else torch.from_numpy(known[1]))
+        if groups is not None:
+            groups = canonical_ids("groups", groups, len(vectors))
+            groups = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
+        return alike_scores(vectors, codes, groups)
 
     def score(self, X: Any, y: Any) -> float:
         """MAP@R of the rows among one another; of numbers the R2 of the mean of their ten nearest."""
@@ -256,29 +256,18 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
             raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
         return LikenessCodec(classes=classes, several=self.labels_ == "several"), places.astype(np.float64)
 
-    def _choose_encoders(
-        self,
-        frame: Any,
-        labels: Ids,
-        classes: Ids | None,
-        groups: Ids | None,
-        validation: Any,
-        seed: int,
-        cache: EmbeddingCache,
-    ) -> None:
+    def _choose_encoders(self, frame: Any, labels: Ids, draw: Draw, cache: EmbeddingCache) -> None:
         self.encoder_choices_ = installed_encoders(frame, self.kinds_, self.encoders)
 
-    def _held_out(
-        self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
-    ) -> HeldOut:
-        if validation is None and self.labels_ == "classes" and classes is not None:
+    def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:
+        if draw.validation is None and self.labels_ == "classes" and draw.classes is not None:
             from vicinal.evaluation.alike import hold_out_classes, holds_out_classes
 
-            codes = classes.astype(np.int64)
+            codes = draw.classes.astype(np.int64)
             if holds_out_classes(codes, self.unseen):
-                held_out = hold_out_classes(codes, self.validation_fraction, seed)
-                return HeldOut(np.setdiff1d(np.arange(rows), held_out), held_out)
-        return hold_out(rows, validation, self.validation_fraction, groups, None, seed)
+                held_out = hold_out_classes(codes, self.validation_fraction, draw.seed)
+                return HeldOut(np.setdiff1d(np.arange(draw.rows), held_out), held_out)
+        return hold_out(draw._replace(classes=None), self.validation_fraction)
 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Start at principal components, train, and fill the bank."""

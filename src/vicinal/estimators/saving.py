@@ -121,7 +121,8 @@ def read_model(
             f"model: expected a model folder, got the file {short_text(folder, ECHO)}; the model comes first and the "
             "table second, as in: vicinal predict MODEL DATA"
         )
-    model, sums = read_whole(folder, lambda place: _load_with_changes(place, classes, index, encoders, verify=verify))
+    known = classes, index, encoders
+    model, sums = read_whole(folder, lambda place: _with_changes(_load(place, *known, verify=verify), place))
     if model.index is not None and _in_database(model.index):  # opened when it is asked for, and compared then
         _attach_index(model, SavedNear(model.index, folder, sums))
     return model
@@ -138,16 +139,9 @@ def _attach_index(model: NeighborEstimator, saved: SavedNear) -> None:
         model.fitted_ = replace(model.fitted_, near=NearBank(head, model.bank_.store, saved))
 
 
-def _load_with_changes(
-    folder: Path,
-    classes: Mapping[str, type[NeighborEstimator]],
-    index: str | None,
-    encoders: Mapping[str, str] | None,
-    *,
-    verify: bool,
-) -> tuple[NeighborEstimator, dict[str, str]]:
+def _with_changes(model: NeighborEstimator, folder: Path) -> tuple[NeighborEstimator, dict[str, str]]:
     """The model with the checksums of its folder; an index in files is read at once, as they may be replaced."""
-    model, sums = _load(folder, classes, index, encoders, verify=verify), read_sums(folder)
+    sums = read_sums(folder)
     if model.index is not None and not _in_database(model.index):
         _attach_index(model, SavedNear(model.index, folder, sums))
         _ = None if model.fitted_.near is None else model.fitted_.near.index

@@ -25,7 +25,7 @@ from vicinal.encoders.pretrained import ROWS_AT_ONCE
 from vicinal.estimators.base import NeighborEstimator, unchanged_on_error
 from vicinal.estimators.fitting import device_of, with_index
 from vicinal.estimators.forecasts import fit_in_time
-from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
+from vicinal.estimators.inputs import Draw, HeldOut, as_table, positions_left, with_weight
 from vicinal.estimators.kernel_metric import HOPELESS
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, TRAINED, Timing, TuningPlan, choose_plan, read_plan
@@ -226,11 +226,9 @@ class TunedEstimator(NeighborEstimator):
         seconds: float = probe.history_.seconds[-1]  # of the second epoch, if there was time for it
         return seconds / train
 
-    def _held_out(
-        self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
-    ) -> HeldOut:
-        held_out, plan = super()._held_out(encoder, rows, validation, groups, classes, seed), read_plan(self.plan)
+    def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:
+        held_out, plan = super()._held_out(encoder, draw), read_plan(self.plan)
         if plan is None or settings_of(self)["tune"] == "none" or plan.rows >= len(held_out.train):
             return held_out
-        some = np.random.RandomState(seed).permutation(held_out.train)[: plan.rows]
+        some = np.random.RandomState(draw.seed).permutation(held_out.train)[: plan.rows]
         return HeldOut(np.sort(some), held_out.validation, None)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -110,10 +110,9 @@ class TableKernel:
         )
         return matrix
 
-    def with_noise(self, inputs: Tensor, pieces: Tensor, weights: Tensor | None = None) -> Tensor:
+    def with_noise(self, inputs: Tensor, pieces: Tensor, weights: Tensor) -> Tensor:
         """The covariance plus noise on its diagonal, divided by ``weights [n]``: a row of weight w is a mean of w."""
-        noise = (self.log_noise.exp() + LEAST_NOISE) * torch.ones(len(inputs), dtype=torch.float64)
-        return self.covariance(inputs, pieces) + torch.diag(noise if weights is None else noise / weights)
+        return self.covariance(inputs, pieces) + torch.diag((self.log_noise.exp() + LEAST_NOISE) / weights)
 
     def penalty(self) -> Tensor:
         r"""$2 \sum_j (\log \ell_j - m)^2 + 2 (m - \tfrac12 \log p)^2$ with m the mean of $\log \ell_j$.
@@ -218,28 +217,33 @@ def factored(matrix: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return diagonal, solved, half.tril() + half.tril(-1).T
 
 
-def objective(
-    kernel: TableKernel,
-    inputs: Tensor,
-    pieces: Tensor,
-    labels: Tensor,
-    parts: Sequence[Tensor],
-    weights: Tensor | None = None,
-) -> Tensor:
-    """What is minimized: the sum of the negative log-likelihoods of all parts of the rows, plus the penalty.
+class KernelRows(NamedTuple):
+    """The rows that a kernel is learned from.
 
-    Args:
-        kernel: its logarithms may require gradients.
-        inputs: ``[n, p]``.
-        pieces: ``[n, m]``.
+    Attributes:
+        inputs: standardized columns ``[n, p]``, float64.
+        pieces: their piecewise-linear features ``[n, m]``, centered.
         labels: ``[n]`` or ``[n, T]``, mean 0 and variance 1.
-        parts: positions of rows; rows of different parts count as independent.
-        weights: how many observations each row is the mean of ``[n]``; None: 1.
+        weights: how many observations each row is the mean of ``[n]``.
+        parts: positions of rows that are used; rows of different parts count as independent.
     """
+
+    inputs: Tensor
+    pieces: Tensor
+    labels: Tensor
+    weights: Tensor
+    parts: Sequence[Tensor]
+
+    def covariance(self, kernel: TableKernel, part: Tensor) -> Tensor:
+        """The kernel of some rows with their noise ``[n, n]``."""
+        return kernel.with_noise(self.inputs[part], self.pieces[part], self.weights[part])
+
+
+def objective(kernel: TableKernel, rows: KernelRows) -> Tensor:
+    """The sum of the negative log-likelihoods of all parts plus the penalty: by the kernel's logarithms it is least."""
     total = kernel.penalty()
-    for rows in parts:
-        of_rows = None if weights is None else weights[rows]
-        total = total + negative_log_likelihood(kernel.with_noise(inputs[rows], pieces[rows], of_rows), labels[rows])
+    for part in rows.parts:
+        total = total + negative_log_likelihood(rows.covariance(kernel, part), rows.labels[part])
     return total
 
 
@@ -260,30 +264,20 @@ def unrelated_parts(rows: Tensor, groups: Tensor | None) -> list[Tensor]:
     return [rows[turn == number] for number in range(int(turn.max()) + 1)]
 
 
-def most_likely_kernel(
-    inputs: Tensor,
-    pieces: Tensor,
-    labels: Tensor,
-    parts: Sequence[Tensor],
-    weights: Tensor | None = None,
-    *,
-    start: TableKernel | None = None,
-    steps: int = STEPS,
-) -> TableKernel:
-    """The kernel after so many steps of L-BFGS from ``start``, or :meth:`TableKernel.start`; see :func:`objective`.
+def most_likely_kernel(rows: KernelRows, start: TableKernel, steps: int = STEPS) -> TableKernel:
+    """The kernel after so many steps of L-BFGS from ``start``; see :func:`objective`.
 
     It stops where a step lowers the objective by less than a hundred-thousandth of it.
     """
     from scipy.optimize import minimize  # only training needs it
 
     tries = itertools.count(1)
-    begin = TableKernel.start(inputs.shape[1]) if start is None else start
 
     def value_and_grad(values: Any) -> tuple[float, Any]:
         report("kernel", min(next(tries), steps), steps, "steps (or fewer)")
         point = torch.from_numpy(values.copy()).requires_grad_()
         try:
-            value = objective(TableKernel.of(point, begin.parts), inputs, pieces, labels, parts, weights)
+            value = objective(TableKernel.of(point, start.parts), rows)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # a step to rows that it cannot tell apart
             return _TOO_FAR, 0.0 * values
         value.backward()  # type: ignore[no-untyped-call]
@@ -293,12 +287,12 @@ def most_likely_kernel(
         if time_left() <= 0:
             raise StopIteration
 
-    first = begin.values().numpy()
+    first = start.values().numpy()
     bounds = [tuple(map(math.log, _RANGE))] * len(first)
     options = {"maxiter": steps, "ftol": MOVED}
     known: Any = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options}
     result = minimize(value_and_grad, first, callback=stop_in_time, **known)
-    return TableKernel.of(torch.from_numpy(result.x), begin.parts)
+    return TableKernel.of(torch.from_numpy(result.x), start.parts)
 
 
 def left_out_errors(matrix: Tensor, labels: Tensor) -> Tensor:
@@ -317,38 +311,23 @@ def left_out_errors(matrix: Tensor, labels: Tensor) -> Tensor:
     return (projected @ labels) / projected.diagonal()[:, None]
 
 
-def leave_one_out_error(
-    kernel: TableKernel,
-    inputs: Tensor,
-    pieces: Tensor,
-    labels: Tensor,
-    parts: Sequence[Tensor],
-    weights: Tensor | None = None,
-) -> float:
-    """Mean squared error of labels, each predicted from all others of its part: see :func:`left_out_errors`.
+def leave_one_out_error(kernel: TableKernel, rows: KernelRows) -> float:
+    """Mean squared error of labels, by weight, each predicted from all others of its part: :func:`left_out_errors`.
 
-    With weights the mean is weighted. The arguments are those of :func:`objective`; parts of one row are left out.
+    Parts of one row are left out.
     """
     total, count = 0.0, 0.0
-    for rows in parts:
-        if len(rows) > 1:
-            mass = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights[rows]
-            matrix = kernel.with_noise(inputs[rows], pieces[rows], mass)
-            errors = left_out_errors(matrix, labels[rows].reshape(len(rows), -1))
+    for part in rows.parts:
+        if len(part) > 1:
+            mass = rows.weights[part]
+            errors = left_out_errors(rows.covariance(kernel, part), rows.labels[part].reshape(len(part), -1))
             total += float((errors.square().mean(dim=1) * mass).sum())
             count += float(mass.sum())
     return total / count if count else math.inf
 
 
 @torch.no_grad()
-def corrected(
-    kernel: TableKernel,
-    inputs: Tensor,
-    pieces: Tensor,
-    labels: Tensor,
-    parts: Sequence[Tensor],
-    weights: Tensor | None = None,
-) -> TableKernel:
+def corrected(kernel: TableKernel, rows: KernelRows) -> TableKernel:
     """The kernel with the b and noise of least leave-one-out error, if that is more than 1.5 % lower; else unchanged.
 
     Factors are tried around the best so far, until none of these is better.
@@ -364,7 +343,7 @@ def corrected(
             pairs = (kernel.log_amplitude, _AMPLITUDES[place[0]]), (kernel.log_noise, _NOISES[place[1]])
             log_amplitude, log_noise = ((value + math.log(factor)).clamp(*bounds) for value, factor in pairs)
             tried = replace(kernel, log_amplitude=log_amplitude, log_noise=log_noise)
-            known[place] = leave_one_out_error(tried, inputs, pieces, labels, parts, weights), tried
+            known[place] = leave_one_out_error(tried, rows), tried
         best = min(known, key=lambda place: known[place][0])
         todo = [place for place in _around(*best) if place not in known]
     return known[best][1] if known[best][0] < (1 - GAIN) * known[_UNCHANGED][0] else kernel
@@ -412,22 +391,21 @@ def fit_kernel(
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:most]
     chosen = labels[order].double()
-    unit = mass = None
+    mass = torch.ones(len(labels), dtype=torch.float64) if weights is None else weights.double()
+    unit = mass[order].mean()
+    mass = mass / unit
     spread, mean = chosen.std(dim=0, correction=0), chosen.mean(dim=0)
-    if weights is not None:
-        unit = weights[order].double().mean()
-        mass = weights.double() / unit
+    if weights is not None:  # torch has no weighted deviation
         mean = (chosen.movedim(0, -1) * mass[order]).mean(dim=-1)
         spread = ((chosen - mean).square().movedim(0, -1) * mass[order]).mean(dim=-1).sqrt()
     standard = (labels.double() - mean) / torch.where(spread > 0, spread, 1.0)
-    known, kernel = (inputs, pieces, standard), start
-    if start is not None and unit is not None:
-        kernel = replace(start, log_noise=start.log_noise - unit.log())
+    rows = KernelRows(inputs, pieces, standard, mass, unrelated_parts(order[:MOST_LEFT_OUT], groups))
+    kernel = None if start is None else replace(start, log_noise=start.log_noise - unit.log())
     for count in (*(count for count in FIRST_ROWS if count < len(order) and start is None), len(order)):
         steps, begin = (STEPS, TableKernel.start(inputs.shape[1], lengths)) if kernel is None else (LAST_STEPS, kernel)
         parts = unrelated_parts(order[:count], groups)
-        kernel = most_likely_kernel(*known, parts, mass, start=begin, steps=steps)
+        kernel = most_likely_kernel(rows._replace(parts=parts), begin, steps)
     if kernel is None:
         raise ValueError("labels: expected at least one row, got none")
-    kernel = corrected(kernel, inputs, pieces, standard, unrelated_parts(order[:MOST_LEFT_OUT], groups), mass)
-    return kernel if unit is None else replace(kernel, log_noise=kernel.log_noise + unit.log())
+    kernel = corrected(kernel, rows)
+    return replace(kernel, log_noise=kernel.log_noise + unit.log())

@@ -109,7 +109,7 @@ class NeighborModule(LightningModule):
             bank_ids=ids,
             query_groups=groups,
             bank_groups=groups,
-            **({} if weight is None else {"bank_weight": weight}),
+            bank_weight=weight,
         )
         each = zip(prediction.unbind(-1), valid.unbind(-1), strict=True)
         losses = [
@@ -180,7 +180,7 @@ class NeighborModule(LightningModule):
             bank_ids=ids,
             query_groups=None if groups is None else groups[places],
             bank_groups=groups,
-            **({} if weight is None else {"bank_weight": weight}),
+            bank_weight=weight,
         )
         return self._all(prediction[: int(mine.sum())])
 
@@ -243,10 +243,9 @@ class NeighborModule(LightningModule):
             "bank_ids": rows.ids.to(bank.device),
             "query_groups": groups,
             "bank_groups": None if rows.groups is None else rows.groups.to(bank.device),
+            "bank_weight": None if rows.weights is None else rows.weights.to(bank.device),
         }
         weight = batch.get("weights")
-        if rows.weights is not None:
-            identity["bank_weight"] = rows.weights.to(bank.device)
         queries, bank_labels = self.network.embed(batch["inputs"]), rows.labels.to(bank)
         if self.fold_members is not None and rows.folds is not None:
             folds, bank_folds = batch["folds"], rows.folds.to(bank.device)

@@ -20,7 +20,7 @@ from vicinal.data.sources import table_name
 from vicinal.data.splits import no_test
 from vicinal.data.table import Table, table_kinds, without_weightless
 from vicinal.estimators.banked import CELLS, BankedEstimator, load_model
-from vicinal.estimators.inputs import hold_out
+from vicinal.estimators.inputs import Draw, hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.saving import write_model
@@ -380,7 +380,7 @@ def _validation(old: BankedEstimator, table: Table, seed: int) -> Array:
     if table.times is not None:
         return _some(table, np.arange(len(table)), round(old.validation_fraction * len(table)), seed)
     codes = np.unique(table.target, return_inverse=True)[1] if table.task == "classification" else None
-    positions: Array = hold_out(len(table), None, old.validation_fraction, table.groups, codes, seed).validation
+    positions: Array = hold_out(Draw(len(table), seed, table.groups, codes), old.validation_fraction).validation
     return positions
 
 
