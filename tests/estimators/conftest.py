@@ -26,4 +26,4 @@ def classifier(data):
     frame, _ = data
     moods = frame["note"].str.split().str[1].to_numpy()
     with pytest.warns(LeakWarning, match="^note alone tells the class"):
-        return NeighborClassifier(columns={"note": "text"}, **QUICK).fit(frame, moods)
+        return NeighborClassifier(columns={"note": "text"}, metric="network", **QUICK).fit(frame, moods)

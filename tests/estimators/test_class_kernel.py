@@ -212,12 +212,15 @@ def test_what_a_kernel_of_classes_has_not_is_said(settings, y, sentence):
         NeighborClassifier(**KERNEL, **settings).fit(x[:130], labels[:130] if y is None else y)
 
 
-def test_an_encoder_that_is_trained_is_refused():
-    table = pd.DataFrame({"text": [f"word {i % 7} and {i % 3} more of it" for i in range(40)]})
-    with pytest.raises(ValueError, match="metric: expected 'network' for text, whose encoder ngrams is trained"):
-        NeighborClassifier(**KERNEL, encoders={"text": "ngrams"}).fit(table, ["a", "b"] * 20)
-    plain = NeighborClassifier(max_epochs=1, members=2, encoders={"text": "ngrams"}).fit(table, ["a", "b"] * 20)
-    assert plain.metric_ == "network"
+def test_a_kernel_of_classes_reads_texts_as_their_encoder_gives_them_untrained(tmp_path):
+    table = pd.DataFrame({"text": [f"word {i % 7} and {i % 3} more of it" for i in range(140)]})
+    kinds = np.where((np.arange(140) % 7 < 3) ^ (np.arange(140) % 20 == 0), "a", "b")
+    few = {"max_epochs": 1, "members": 2, "encoders": {"text": "ngrams"}, "random_state": 0}
+    model, kernel = (NeighborClassifier(**few, metric=metric).fit(table, kinds) for metric in ("auto", "kernel"))
+    assert (model.metric_, model.score(table, kinds) > 0.9) == ("kernel", True)
+    np.testing.assert_array_equal(model.predict_proba(table[:9]), kernel.predict_proba(table[:9]))
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict_proba(table), model.predict_proba(table))
 
 
 def bags(count, seed):
@@ -245,8 +248,6 @@ def test_sets_by_their_moments_have_a_kernel_as_nothing_of_them_is_trained(tmp_p
     assert np.ptp(chances[~full], axis=0).max() == 0
     model.save(tmp_path / "bags")
     np.testing.assert_array_equal(load_model(tmp_path / "bags").predict_proba(fresh), chances)
-    with pytest.raises(ValueError, match=r"^metric: expected 'network' for bag, whose encoder deep_sets:vectors is"):
-        NeighborClassifier(metric="kernel", encoders={"bag": "deep_sets"}, **settings).fit(frame, kinds)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,13 @@ from vicinal.encoders import build_table_encoder
 from vicinal.encoders.components import Components
 from vicinal.encoders.kernel_projector import KernelProjector
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, kernel_metric, load_model
-from vicinal.estimators.kernel_metric import may_be_kernel, nearness_by_column, own_lengths, take_kernel
+from vicinal.estimators.kernel_metric import (
+    kernel_columns,
+    may_be_kernel,
+    nearness_by_column,
+    own_lengths,
+    take_kernel,
+)
 from vicinal.estimators.presets import settings_of
 from vicinal.heads import Kriging
 from vicinal.training.likelihood import TableKernel
@@ -200,6 +206,25 @@ def test_short_vectors_are_tried_with_a_kernel_by_default(width, tried):
     encoder = build_table_encoder({"size": "vector", "age": "number", "title": "text"})
     encoder.fit(pd.DataFrame({"size": 3 * [[1.0] * width], "age": [1.0, 2.0, 3.0], "title": ["a", "b", "c"]}))
     assert own_lengths(encoder) == (width + 1 if tried else 1)
+
+
+def test_many_categories_share_one_length_a_column(tmp_path):
+    rng = np.random.default_rng(0)
+    street, town = rng.integers(0, 40, 300), rng.integers(0, 35, 300)
+    frame = pd.DataFrame({"size": rng.normal(size=300), "street": [f"s{i}" for i in street]})
+    frame["town"], y = [f"t{i}" for i in town], frame["size"] + 2 * rng.normal(size=40)[street]
+    columns = {"street": "category", "town": "category"}
+    model = NeighborRegressor(columns=columns, random_state=0).fit(frame, y)
+    assert {trial.metric for trial in model.fitted_.trials} >= {"kernel", "trees"}
+    few = NeighborRegressor(columns={"street": "category"}, random_state=0).fit(frame.drop(columns="town"), y)
+    kernel = NeighborRegressor(metric="kernel", columns=columns, readout="dense", random_state=0).fit(frame, y)
+    assert [own_lengths(one.table_encoder) for one in (few, kernel)] == [few.table_encoder.dim, 1]
+    lengths = kernel.network_.projector.log_lengths.tolist()
+    different = {*zip(kernel_columns(kernel.network_)[: len(lengths)], lengths, strict=True)}
+    assert sorted(name for name, _ in different) == ["size", "street", "town"]
+    assert np.square(kernel.predict(frame) - y).mean() < 0.1 * y.var()
+    kernel.save(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(frame), kernel.predict(frame))
 
 
 def test_ten_rows_and_equal_rows():

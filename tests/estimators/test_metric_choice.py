@@ -135,10 +135,22 @@ def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monke
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
     found, settle = [], NgramEncoder.settle
+    monkeypatch.setattr(fitting, "BESIDE_TREES", 100)
     monkeypatch.setattr(NgramEncoder, "settle", lambda self, some: found.append(self) or settle(self, some))
     model = NeighborRegressor(**SETTINGS, encoders={"text": "ngrams"}).fit(frame, y)
     assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "kernel", "network"}
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("classes", [False, True])
+@pytest.mark.parametrize(("least", "tried"), [(150, True), (151, False)])
+def test_of_few_rows_no_network_is_tried_beside_trees(monkeypatch, classes, least, tried):
+    frame, y = rows()
+    frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
+    monkeypatch.setattr(fitting, "BESIDE_TREES", least)
+    settings = {**SETTINGS, "max_epochs": 1, "encoders": {"text": "ngrams"}}
+    model = NeighborClassifier(**settings).fit(frame, y > 0) if classes else NeighborRegressor(**settings).fit(frame, y)
+    assert ("network" in {trial.metric for trial in model.fitted_.trials}) is tried
 
 
 def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):

@@ -121,3 +121,16 @@ def test_the_page_of_a_model_has_them(place):
     one = Explorer(place / "m", 3).row(load_model(place / "m").bank_.ids[0])
     rows = [{**n, "contribution": n["adds"]} for n in one["behind"]]
     check_sums(rows, one["trend"], {**one["others"], "contribution": one["others"]["adds"]}, one["prediction"])
+
+
+@pytest.mark.parametrize(("least", "more"), [(1000, []), (10, ["network"])])
+def test_the_dry_run_names_metrics_of_few_and_of_many_rows_with_texts(
+    place, tmp_path, capsys, monkeypatch, least, more
+):
+    frame = pd.read_csv(place / "t.csv")
+    frame["note"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    monkeypatch.setattr("vicinal.workflows.fit.BESIDE_TREES", least)
+    line = ["fit", str(tmp_path / "t.csv"), "--target", "progression", "--id", "key", "--dry-run", "--json"]
+    assert run(line) == 0
+    assert json.loads(capsys.readouterr().out)["training"]["metrics"] == ["kernel", "trees", *more]

@@ -145,11 +145,6 @@ class ColumnEncoder(nn.Module, abc.ABC):
         return not any(parameter.requires_grad for parameter in self.parameters())
 
     @property
-    def untrained(self) -> bool:
-        """Whether training changes none of its vectors, except those of empty sets."""
-        return self.frozen
-
-    @property
     def learned(self) -> bool:
         """Whether it has parameters at all, trained or not."""
         return next(iter(self.parameters()), None) is not None

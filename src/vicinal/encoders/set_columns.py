@@ -126,12 +126,6 @@ class SetColumnEncoder(ColumnEncoder):
         return self.is_held
 
     @property
-    def untrained(self) -> bool:
-        """See :class:`ColumnEncoder`: "moments" or "sliced" of elements whose encoder is not trained."""
-        elements, sets = self._fitted()
-        return self.frozen or (elements.frozen and all(weight is sets.empty for weight in sets.parameters()))
-
-    @property
     def learned(self) -> bool:
         """True, also before it is fitted."""
         return True

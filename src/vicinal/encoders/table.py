@@ -133,11 +133,6 @@ class TableEncoder(nn.Module):
         """Whether no parameter is trained."""
         return all(part.frozen for part in self.encoders)
 
-    @property
-    def untrained(self) -> bool:
-        """Whether training changes none of its vectors, except those of empty sets."""
-        return all(part.untrained for part in self.encoders)
-
     def fit(self, frame: pd.DataFrame) -> Self:
         """Fit each part to its columns of the training rows; gives itself."""
         for part in self.encoders:

@@ -28,12 +28,13 @@ from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
 from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import Draw, LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
+    BESIDE_TREES,
     HOPELESS,
     PATIENCE,
     WHOLE,
-    check_kernel,
     fit_class_network,
     fit_kernel_network,
+    is_wide,
     kernel_neighbors,
     kernel_optimism,
     make_kernel_network,
@@ -175,7 +176,6 @@ def fit_best(
     """
     seen = rows.frame.iloc[rows.held_out.train]
     encoder.fit(seen)
-    frozen = encoder.untrained if codec.kind == "classes" else None
 
     def kernel_of(part: TableEncoder) -> FittedModel:
         return kernel if kernel is not None else fit_kernel(rows, codec, part, settings, seed)
@@ -185,13 +185,13 @@ def fit_best(
     if settings["metric"] == "trees":
         return fit_trees(rows, codec, encoder, settings, seed)
     kernels = settings["metric"] == "auto" and not codec.multilabel
-    kernels = kernels and may_be_kernel(settings, own_lengths(encoder), frozen=frozen)
+    kernels = kernels and may_be_kernel(settings, own_lengths(encoder), classes=codec.kind == "classes")
     trees = settings["metric"] == "auto" and not codec.multilabel and may_be_trees(settings, encoder.kinds, rows.groups)
     trees = trees and (
         codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups, len(encoder.kinds))
     )
-    plain = all(kind in ("number", "category") for kind in encoder.kinds.values())
-    plain |= kernels and codec.kind == "numbers" and own_lengths(encoder) == encoder.dim
+    # no network is as good on such tables (docs/results/predict.md)
+    plain = trees and (len(rows.frame) < BESIDE_TREES or not any(map(is_wide, encoder.encoders)))
     # once for all that train no encoder
     settled = copy.deepcopy(encoder).settle(seen) if trees or kernels else encoder
     with seeded():
@@ -199,8 +199,7 @@ def fit_best(
         if trees:
             first = fit_trees(rows, codec, copy.deepcopy(settled), settings, seed)
             first = _better_kernel(first, rows, settled, settings, seed, kernel) if kernels else first
-    # no network is as good on such tables (docs/results/predict.md)
-    if first is not None and ((trees and plain) or time_left() <= 0):
+    if first is not None and (plain or time_left() <= 0):
         return first
     least = math.inf if first is None else weighted_mean(*first.held_out_errors())
     network = fit_network(rows, codec, encoder, settings, seed, reach=HOPELESS * least / codec.unit() ** 2)
@@ -400,7 +399,6 @@ def fit_kernel(
         start: see :func:`vicinal.training.likelihood.fit_kernel`.
     """
     classes = codec.kind == "classes"
-    check_kernel(encoder, classes=classes)
     encoder.settle(rows.frame.iloc[rows.held_out.train])
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
     k = settings["max_neighbors"] or kernel_neighbors(len(rows.frame))

@@ -1,13 +1,13 @@
 """The metric that no network has: a kernel, of plain tables by its likelihood, of classes by their log-loss."""
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vicinal.core.checks import short_text
 from vicinal.encoders import TableEncoder
 from vicinal.encoders.base import ColumnEncoder
 from vicinal.encoders.components import Components
@@ -37,6 +37,9 @@ PATIENCE = 0.05
 HOPELESS = 2.0
 """Times the error of another metric above which a network is given up: tuning its encoder has halved no error yet."""
 
+BESIDE_TREES = 1000
+"""Rows from which on a network is tried beside trees: of fewer too few are held out to tell which one is better."""
+
 WHOLE = 2048
 """Rows up to which all of them predict by signed weights of a kernel: one inverse of 32 MiB serves every prediction."""
 
@@ -52,38 +55,39 @@ def kernel_neighbors(rows: int) -> int:
 
 def own_lengths(encoder: TableEncoder) -> int:
     """Numbers of an encoded row that each have a length of their own in the kernel for numbers."""
-    return sum(part.dim for part in encoder.encoders if not _shares_length(part))
+    return sum(len(entries) for entries, shared, _ in _parts(encoder) if not shared)
 
 
-def _shares_length(part: ColumnEncoder) -> bool:
+def is_wide(part: ColumnEncoder) -> bool:
+    """Whether it is read by its components: a text, an image, a sound, a set or a wide vector."""
     return part.kind not in ("number", "category") and not (part.kind == "vector" and part.dim <= _WIDEST)
 
 
-def may_be_kernel(settings: Mapping[str, Any], width: int, *, frozen: bool | None = None) -> bool:
+def _parts(encoder: TableEncoder) -> Iterator[tuple[list[str], bool, list[int]]]:
+    """The columns of each part of a row, whether its entries share a length, and which of them are plain numbers.
+
+    Each column of categories is a part where all these and the numbers would have too many lengths.
+    """
+    many = sum(part.dim for part in encoder.encoders if not is_wide(part)) > _WIDEST
+    for part in encoder.encoders:
+        if many and part.kind == "category":
+            yield from ((list(names), True, []) for _, names in itertools.groupby(part.entries))
+        else:
+            yield part.entries, is_wide(part), part.numbers
+
+
+def may_be_kernel(settings: Mapping[str, Any], width: int, *, classes: bool = False) -> bool:
     """Whether ``metric="auto"`` tries a kernel, where nothing is asked that it has not.
 
     Args:
         settings: the estimator's parameters.
         width: what :func:`own_lengths` gives.
-        frozen: for classes, whether no encoder is trained; None: for numbers.
+        classes: whether labels are classes, whose kernel has one length for all numbers and categories.
     """
-    plain = width <= _WIDEST and settings["tune"] in ("none", "auto")
-    if frozen is not None:
-        plain = frozen and settings["readout"] == "auto"
+    plain = settings["tune"] in ("none", "auto") and (settings["readout"] == "auto" if classes else width <= _WIDEST)
     fits = settings["head"] == "nona" and settings["loss"] is None and settings["similarity"] in ("l2", "squared_l2")
     fits &= settings["fair"] is None
     return plain and fits and settings["validation_fraction"] != 0 and settings["readout"] != "attention"
-
-
-def check_kernel(encoder: TableEncoder, *, classes: bool) -> None:
-    """Raise ValueError for an encoder that is trained, of classes."""
-    for part in encoder.encoders if classes else ():
-        column = short_text(part.columns[0])
-        if not part.untrained:
-            raise ValueError(
-                f"metric: expected 'network' for {column}, whose encoder {part.name} is trained, got 'kernel', which "
-                "trains none; name a pretrained encoder, leave the column out, or say metric='network'"
-            )
 
 
 def make_kernel_network(
@@ -103,12 +107,15 @@ def make_kernel_network(
         whole_up_to: see :class:`vicinal.heads.Kriging`.
         share_lengths: False for folders from before wide vectors were components, whose entries had a length each.
     """
-    shared = [share_lengths and not classes and _shares_length(part) for part in encoder.encoders]
-    widths = [part.dim for part in encoder.encoders]
-    components = Components(widths, [not one for one in shared], _COMPONENTS) if any(shared) else None
+    parts = list(_parts(encoder))
+    plain, widths = (
+        [not (share_lengths and shared) or classes for _, shared, _ in parts],
+        [len(of) for of, _, _ in parts],
+    )
+    components = None if all(plain) else Components(widths, plain, _COMPONENTS)
     numbers, width = list[int](), 0
-    for part, size in zip(encoder.encoders, widths if components is None else components.sizes, strict=True):
-        numbers += [width + place for place in part.numbers]
+    for (_, _, places), size in zip(parts, widths if components is None else components.sizes, strict=True):
+        numbers += [width + place for place in places]
         width += size
     projector = KernelProjector(width, numbers, line=not classes, components=components)
     head = make_kriging(settings, projector.linear, whole_up_to)
@@ -246,8 +253,8 @@ def _entries(encoder: TableEncoder, projector: KernelProjector) -> list[str]:
     """The column of the table that each column of a kernel comes from."""
     if projector.components is None:
         return encoder.entries
-    sizes = zip(encoder.encoders, projector.components.sizes, strict=True)
-    return [name for part, size in sizes for name in part.entries[:size]]
+    sizes = zip(_parts(encoder), projector.components.sizes, strict=True)
+    return [name for (names, _, _), size in sizes for name in names[:size]]
 
 
 def trend_network(

@@ -18,7 +18,7 @@ from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.encoders.tree_projector import TreeProjector
 from vicinal.estimators.base import NeighborEstimator
-from vicinal.estimators.kernel_metric import check_kernel, empty_trend_network, make_kernel_network
+from vicinal.estimators.kernel_metric import empty_trend_network, make_kernel_network
 from vicinal.estimators.network import (
     NEIGHBORS,
     make_kriging,
@@ -128,7 +128,6 @@ def _empty_kernel(
 ) -> NeighborNetwork:
     """The network of a kernel, with a trend of so many folds; its head is that of all rows."""
     by_scores = config.classes is not None
-    check_kernel(encoder, classes=by_scores)
     names = [name for name in tensor_header(path) if name.startswith("projector.") and ".trees." not in name]
     known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": by_scores}
     known["share_lengths"] = any(name.endswith(".scale") for name in names)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from vicinal.core import entry
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.progress import logged, report
 from vicinal.data import Split, duplicates_across, find_duplicates
@@ -25,7 +24,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.blending import MOST
 from vicinal.estimators.encoder_choice import planned_encoders
 from vicinal.estimators.importance import knows_columns
-from vicinal.estimators.kernel_metric import may_be_kernel
+from vicinal.estimators.kernel_metric import BESIDE_TREES, may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.loss_readout import readout_sentences
 from vicinal.estimators.presets import settings_of
@@ -128,8 +127,9 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     sizes |= {"validation": 0 if folds else len(split.validation), "test": len(split.test)}
     settings = settings_of(model)
     encoders = planned_encoders(frame, opened.kinds, model.encoders)
-    steps: dict[str, Any] = {"metrics": _metrics(model, opened, encoders)}
-    few = opened.table.task == "regression" and len(split.train) + len(split.validation) <= MOST
+    rows = len(split.train) + len(split.validation)
+    steps: dict[str, Any] = {"metrics": _metrics(model, opened, rows)}
+    few = opened.table.task == "regression" and rows <= MOST
     steps |= {"mean": few and {"kernel", "trees"} <= set(steps["metrics"])}
     steps |= {"steps": -(-sizes["train"] // settings["batch_size"])}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
@@ -353,32 +353,19 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
     return notes | ({"chunked": list(chunked)} if chunked else {})
 
 
-def _metrics(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str]) -> list[str]:
-    """The metrics that will be fitted; of a plain table a network is none of several."""
+def _metrics(model: BankedEstimator, opened: OpenTable, rows: int) -> list[str]:
+    """The metrics that will be fitted to so many rows; of few, or of a plain table, a network is none of several."""
     if model.metric != "auto":
         return [model.metric]
-    table, kinds = opened.table, set(opened.kinds.values())
-    trees = not table.several and may_be_trees(settings_of(model), opened.kinds, table.groups)
-    trees = trees and (table.task == "regression" or may_be_class_trees(table.target, table.groups, len(opened.kinds)))
-    tried = ["kernel"] * _tries_kernel(model, opened, encoders) + ["trees"] * trees
-    return tried if trees and kinds <= {"number", "category"} else [*tried, "network"]
-
-
-def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str]) -> bool:
-    """Whether a kernel may be fitted besides a network; for texts and files this depends on the encoders."""
-
-    def untrained(kind: str, encoder: str) -> bool:
-        sets, _, elements = encoder.partition(":") if kind == "set" else ("moments", "", encoder)
-        return "parameter-free" in entry("set_encoder", sets).facts and not {"ngrams", "cnn"} & {
-            *elements.split(" or ")
-        }
-
-    plain, kinds = {"number", "category", "vector"}, opened.kinds.items()
-    every = all(kind in plain or untrained(kind, encoders[name]) for name, kind in kinds)
-    frozen = None if opened.table.task == "regression" else every
-    settings = settings_of(model)
-    known = settings["metric"] == "auto" and not opened.table.several
-    return known and may_be_kernel(settings, 0, frozen=frozen)
+    table, settings = opened.table, settings_of(model)
+    if table.several:
+        return ["network"]
+    classes = table.task != "regression"
+    trees = may_be_trees(settings, opened.kinds, table.groups)
+    trees = trees and (not classes or may_be_class_trees(table.target, table.groups, len(opened.kinds)))
+    tried = ["kernel"] * may_be_kernel(settings, 0, classes=classes) + ["trees"] * trees
+    alone = trees and (rows < BESIDE_TREES or set(opened.kinds.values()) <= {"number", "category"})
+    return tried if alone else [*tried, "network"]
 
 
 def write_files(
