@@ -90,7 +90,8 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     It holds the matcher, ``links.parquet``, ``links.csv`` (with the cells of both rows), ``review.csv`` (the band of
     doubt, or thirty pairs where fewer than 200 are labelled, with an empty column ``match``; labels that are filled in
     there are taken up by the next run, and stand in ``answered.csv`` from then on) and ``report.html``; of one table
-    also ``clusters.parquet`` and ``contradictions.csv``. A killed run goes on with the vectors that it has.
+    also ``clusters.parquet`` and ``contradictions.csv``. A killed run goes on with the vectors, the
+    candidates and the levels that it has.
 
     Args:
         job: what to link.
