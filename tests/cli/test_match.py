@@ -295,3 +295,31 @@ def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path
     assert "2020-01-80" in links["right Day"].tolist()
     right[:1].rename(columns={"what": "text"}).to_csv(tmp_path / "new.csv", index=False)
     assert "got none of 'Name'" in error(capsys, [*arguments, "-q", "--add", str(tmp_path / "new.csv")])
+
+
+@pytest.mark.parametrize("to", ["left", "right"])
+def test_new_rows_have_the_two_columns_that_are_one(capsys, tmp_path, to):
+    random = np.random.default_rng(0)
+    first, last = ([f"{''.join(random.choice(list('bdfklmnoae'), 6))}" for _ in range(80)] for _ in range(2))
+    mails = [f"{one[:2]}{number}@x.org" for number, one in enumerate(last)]
+    one = pd.DataFrame({"Name": [f"{b} {a}" for a, b in zip(first, last, strict=True)], "Mail": mails})
+    two = pd.DataFrame({"surname": last, "given": first, "mail": mails})
+    new = {"left": one, "right": two}[to].tail(3)
+    one.drop(index=new.index if to == "left" else []).to_csv(tmp_path / "a.csv", index=False)
+    two.drop(index=new.index if to == "right" else []).to_csv(tmp_path / "b.csv", index=False)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    for tables in (["a.csv", "b.csv"], ["b.csv", "a.csv"]):
+        arguments = ["match", *(str(tmp_path / name) for name in tables), *QUICK, "--out", str(tmp_path / tables[0][0])]
+        assert run(arguments) == 0
+        side = to if tables[0] == "a.csv" else {"left": "right", "right": "left"}[to]
+        capsys.readouterr()
+        assert run([*arguments, "--add", str(tmp_path / "new.csv"), "--to", side]) == 0
+        assert "3 rows added; 3 linked" in capsys.readouterr().out
+        model = RowMatcher.load(tmp_path / tables[0][0])
+        assert len(model.link()) == 80
+        again = model.forget(**{side: [78, 79, 80]}).add(new.assign(row=[91, 92, 93]), side)  # in Python
+        assert sorted(again[side]) == [91, 92, 93]
+    text = new.drop(columns="surname" if to == "right" else "Name")
+    text.to_csv(tmp_path / "part.csv", index=False)
+    lost = "'surname + given'" if to == "right" else "'Name'"
+    assert f"got none of {lost}" in error(capsys, [*arguments, "--add", str(tmp_path / "part.csv"), "--to", side])

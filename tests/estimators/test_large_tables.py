@@ -8,6 +8,8 @@ from vicinal.estimators import RowMatcher, match_linkage, match_tables, matching
 from vicinal.linkage import competition
 from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.competition import Competition
+from vicinal.workflows.match import MatchJob
+from vicinal.workflows.match import match_tables as match_tables_of
 
 ROWS, MATCHED = 400, 300
 
@@ -236,3 +238,41 @@ def test_equal_pairs_are_drawn_from_all_that_are_equal_and_no_row_is_its_own():
     pairs = match_linkage._equal_pairs(two, 200, random).tolist()
     assert pairs == [[0, 3], [3, 3], [4, 3], [5, 0], [5, 4]]
     assert len(match_linkage._equal_pairs(two, 0, random)) == 0
+
+
+def test_a_killed_run_goes_on_with_its_candidates_and_levels(monkeypatch, tmp_path):
+    left, right = tables(text=True)
+    for name, table in (("a", left), ("b", right)):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    job = MatchJob(tmp_path / "a.csv", tmp_path / "b.csv", None, None, None)
+    whole = match_tables_of(job, tmp_path / "whole").links
+    with monkeypatch.context() as patch:
+        patch.setattr(match_linkage.Linkage, "_take", stop)
+        with pytest.raises(KeyboardInterrupt):
+            match_tables_of(job, tmp_path / "m")
+    compared = match_linkage.Linkage.compared
+    sizes = []
+    with monkeypatch.context() as patch:
+        patch.setattr(match_tables, "blocked_pairs", stop)
+        patch.setattr(
+            match_linkage.Linkage, "compared", lambda *parts: sizes.append(len(parts[-1])) or compared(*parts)
+        )
+        resumed = match_tables_of(job, tmp_path / "m")
+    pd.testing.assert_frame_equal(resumed.links, whole)
+    assert resumed.record.reached == pytest.approx(resumed.matcher.estimated_recall())
+    candidates = len(resumed.matcher.scored_candidates())
+    assert candidates not in sizes  # the levels of all of them were there
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "m", "whole"]
+    model = RowMatcher(cache_dir=tmp_path / "cache").fit(left, right)
+    made = sorted((tmp_path / "cache").iterdir())
+    assert len(made) == 2
+    made[0].write_bytes(b"torn")
+    other = left.assign(born=left["born"] + "1")  # of other cells nothing is taken up
+    for table, count in ((left, 2), (other, 4)):
+        again = RowMatcher(cache_dir=tmp_path / "cache").fit(table, right)
+        assert len(list((tmp_path / "cache").iterdir())) == count
+    assert not again.link().equals(model.link())
+
+
+def stop(*_, **__):
+    raise KeyboardInterrupt

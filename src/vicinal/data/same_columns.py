@@ -168,19 +168,32 @@ def with_same_columns(
     left: pd.DataFrame, right: pd.DataFrame, same: dict[tuple[str, ...], tuple[str, ...]]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both tables with one name for the same columns, that of the left table, or that of one that is two there."""
-    for one, other in same.items():
-        name = one[0] if len(one) == 1 else other[0]
-        left, right = _named(left, one, name), _named(right, other, name)
+    sources = sources_of(same)
+    return with_sources(left, sources[0]), with_sources(right, sources[1])
+
+
+def sources_of(same: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The columns of the left table, and of the right one, that each column is made from."""
+    names = [one[0] if len(one) == 1 else other[0] for one, other in same.items()]
+    left, right = (dict(zip(names, map(list, each), strict=True)) for each in (same.keys(), same.values()))
     return left, right
 
 
-def _named(table: pd.DataFrame, names: tuple[str, ...], name: str) -> pd.DataFrame:
+def with_sources(table: pd.DataFrame, sources: dict[str, list[str]]) -> pd.DataFrame:
+    """A table with the columns that are made from one or two of its own, where it has them."""
+    for name, names in sources.items():
+        if name not in table.columns and set(names) <= set(table.columns):
+            table = _named(table, names, name)
+    return table
+
+
+def _named(table: pd.DataFrame, names: list[str], name: str) -> pd.DataFrame:
     if len(names) == 1:
         return table.rename(columns={names[0]: name})
     texts = [table[each].map(_shown, na_action="ignore").fillna("") for each in names]
     joined = texts[0].str.cat(texts[1], sep=" ").str.strip()
     place = list(table.columns).index(names[0])
-    table = table.drop(columns=list(names))
+    table = table.drop(columns=names)
     table.insert(place, name, joined.mask(joined == ""))
     return table
 

@@ -108,6 +108,7 @@ class SavedMatcher(Saved):
     rows: list[PositiveInt] = Field(min_length=1, max_length=2)
     things: list[PositiveInt] = Field(min_length=1, max_length=2)
     forms: list[TableForm] = Field(min_length=1, max_length=2)
+    sources: list[dict[str, list[str]]] = Field(default_factory=lambda: [{}, {}], max_length=2)
     labelled: Annotated[int, Field(ge=0)]
     labels: Annotated[int, Field(ge=0)]
     temperature: Annotated[float, Field(gt=0)] | None
@@ -266,6 +267,7 @@ def matcher_settings(
         "rows": [len(table) for table in tables.tables],
         "things": [len(table.first) for table in tables.tables],
         "forms": [table.form for table in tables.tables],
+        "sources": [table.sources for table in tables.tables],
         "labelled": len(labelled),
         "labels": len(labels),
         "temperature": tables.temperature,
@@ -368,7 +370,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
             raise ValueError(f"{TENSORS}: expected weights of terms above 0, got others")
     for number, name in enumerate(names):
         table = _table(folder, name, config.rows[number], columns)
-        table.form = config.forms[number]
+        table.form, table.sources = config.forms[number], config.sources[number]
         tables.tables.append(_with_things(table, state[f"{name}.vectors"], state[f"{name}.thing"].numpy(), columns))
     tables.temperature = config.temperature
     labelled = _labelled(folder / PAIRS, config.labelled, config)

@@ -1,6 +1,7 @@
 """Probabilities of pairs by match weights of columns, by what is refined beyond them, and by competition."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -110,7 +111,9 @@ class LinkageModel:
     def _candidate_levels(self, tables: MatchedTables) -> Ids:
         """Those of all candidates."""
         pairs = tables.pairs_both_ways(self.n_candidates)
-        return self._unfollowed(tables.once(("levels", self.n_candidates), lambda: self.compared(tables, pairs)))
+        settings = self.n_candidates, self.kinds, self.has_digits
+        make = partial(tables.kept, "levels", settings, lambda: self.compared(tables, pairs))
+        return self._unfollowed(tables.once(("levels", self.n_candidates), make))
 
     def _rarity(self, tables: MatchedTables, at: Ids, levels: Ids) -> Floats:
         """What equal cells of pairs add, as their values are rare, ``[n, C]``."""

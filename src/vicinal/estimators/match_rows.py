@@ -15,6 +15,7 @@ from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.column_form import is_written_gap
 from vicinal.data.form import TableForm
+from vicinal.data.same_columns import with_sources
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import is_list
 from vicinal.estimators.inputs import as_table
@@ -38,6 +39,7 @@ class MatchTable:
         vectors: unit vectors of the things ``[t, d]``; of no width without an encoder.
         root: folder that paths of images and sounds start from.
         form: how its columns are written.
+        sources: columns of the user's table that others are made from; new rows have them, too.
         thing: the thing of each row ``[n]``, numbered in the order of their first rows.
         keys: a number that rows of one thing have in common, ``[n]``.
     """
@@ -48,6 +50,7 @@ class MatchTable:
     vectors: Tensor
     root: Path | None = None
     form: TableForm = field(default_factory=TableForm)
+    sources: dict[str, list[str]] = field(default_factory=dict)
     keys: Hashes | None = None
     thing: Ids = field(init=False)
 
@@ -116,7 +119,7 @@ class MatchTable:
         there = [text for text in as_texts(ids).tolist() if text in self.places]
         if there:
             raise ValueError(f"{self.name}: expected ids that the table has not yet, got {listed(there, 60)}")
-        frame = self.form.read(frame).reindex(columns=self.frame.columns)
+        frame = self.form.read(with_sources(frame, self.sources)).reindex(columns=self.frame.columns)
         for name in numbers:
             cells = pd.to_numeric(frame[name], errors="coerce")
             if bool((cells.isna() & frame[name].notna()).any()):

@@ -1,5 +1,8 @@
 """Two tables side by side: their rows as vectors and words, who is a candidate for whom, and pairs as features."""
 
+import contextlib
+import hashlib
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vicinal.core import replaced_file
 from vicinal.core.identity import as_texts
 from vicinal.core.seeding import seeded
 from vicinal.data.spelling import GAPS
@@ -25,10 +29,12 @@ from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
 from vicinal.index.lexical import LexicalIndex, Sparse, fuse, presence
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.block_recall import estimated_recall
+from vicinal.linkage.block_rules import choose_rules
 from vicinal.linkage.blocking import blocked_pairs
 from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.columns import Kind as KindOfCells
 from vicinal.similarity.products import l2_normalize
+from vicinal.version import __version__
 
 Log = Callable[[str], None]
 T = TypeVar("T")
@@ -69,6 +75,7 @@ class MatchedTables:
         encoder: of rows' texts and of media; None: words and letters only.
         index: what searches vectors, see :func:`vicinal.index.open_index`.
         features: of other tables with these columns; None: new ones.
+        cache_dir: folder that keeps candidates of large tables and their levels between runs; None: nowhere.
 
     Attributes:
         temperature: of the hub correction; None: none. Set it by :meth:`correct`.
@@ -81,6 +88,7 @@ class MatchedTables:
         encoder: TableEncoder | None,
         index: str = "exact",
         features: PairFeatures | None = None,
+        cache_dir: Any = None,
     ) -> None:
         self._tables, self.columns, self.index = list(tables), columns, index
         self._waiting: list[tuple[int, MatchTable]] = []
@@ -88,6 +96,7 @@ class MatchedTables:
         self.features = features or PairFeatures(columns.texts, columns.numbers)
         self.temperature: float | None = None
         self._known: dict[Any, Any] = {}
+        self.cache_dir = None if cache_dir is None else Path(cache_dir)
 
     @classmethod
     def read(
@@ -113,7 +122,7 @@ class MatchedTables:
         named = {kind: name for kind, name in encoders.items() if kind in kinds.values()}
         with seeded(seed):
             encoder = build_table_encoder(kinds, encoders=named, cache_dir=cache_dir) if kinds else None
-            both = cls(tables, columns, encoder, index)
+            both = cls(tables, columns, encoder, index, cache_dir=cache_dir)
             if encoder is not None:
                 encoder.fit(pd.concat([both.encoder_rows(table.things) for table in both.tables], ignore_index=True))
         things = [both.words(table.things) for table in both.tables]
@@ -249,6 +258,25 @@ class MatchedTables:
         known: T = self._known[key]
         return known
 
+    def kept(self, name: str, settings: Any, make: Callable[[], Ids]) -> Ids:
+        """An array of large tables, from the folder of a run that came as far as this with them, or made and put there.
+
+        It is named by the cells of all rows, how common words are, and ``settings``.
+        """
+        if self.cache_dir is None or not self.is_large:
+            return make()
+        facts = [name, settings, __version__, self.columns.texts, self.columns.numbers]
+        digest = hashlib.sha256(json.dumps(facts, default=str).encode())
+        for part in (*(table.keys for table in self.tables), *(each.weights for each in self.features.terms.values())):
+            digest.update(np.ascontiguousarray(part).data)
+        path = self.cache_dir / f"{name}-{digest.hexdigest()[:32]}.npy"
+        with contextlib.suppress(OSError, ValueError):  # none, or damaged
+            return np.asarray(np.load(path, allow_pickle=False))
+        array = make()
+        with replaced_file(path) as aside, aside.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+        return array
+
     def _of(self, what: str, side: int, make: Callable[[MatchTable], T]) -> T:
         """The same of a side; both are one if there is one table."""
         return self.once((what, side * (not self.is_single)), lambda: make(self.tables[-side]))
@@ -323,9 +351,15 @@ class MatchedTables:
     def _blocked(self, k: int) -> Ids:
         """Things that share rare keys; of each those with the rarest, half of ``k`` from either side."""
         most = KEYS * len(self.left.first)
-        blocking = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
-        self.once(("candidates", "rules", k), lambda: (blocking.index.rules, blocking.bits))
-        return blocking.pairs.astype(np.int64)
+
+        def make() -> Ids:
+            blocking = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
+            self.once(("candidates", "rules", k), lambda: blocking.index.rules)
+            return np.column_stack([blocking.pairs, blocking.bits.view(np.int32)])
+
+        kept = self.kept("candidates", k, make)
+        self.once(("candidates", "bits", k), lambda: kept[:, 2].copy().view(np.uint32))
+        return kept[:, :2].astype(np.int64)
 
     def reached(self, k: int, chances: Floats) -> float | None:
         """Estimated share of the matches among the pairs of :meth:`pairs_both_ways` with these probabilities ``[n]``.
@@ -335,8 +369,9 @@ class MatchedTables:
         pairs = self.pairs_both_ways(k)
         if not self.is_large:
             return None
-        rules, bits = self._known["candidates", "rules", k]
-        share = estimated_recall(Cells(self.coded()), rules, pairs, bits, chances)
+        cells = Cells(self.coded())
+        rules = self.once(("candidates", "rules", k), partial(choose_rules, cells, KEYS, single=self.is_single))
+        share = estimated_recall(cells, rules, pairs, self._known["candidates", "bits", k], chances)
         return share if np.isfinite(share) else None
 
     def coded(self, kinds: Mapping[str, KindOfCells] | None = None) -> list[CodedColumn]:

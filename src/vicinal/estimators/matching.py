@@ -96,7 +96,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             address of a server, see :func:`vicinal.index.open_index`. It holds the vectors for the life of the matcher,
             and is not saved.
         root: folder that paths of images and sounds start from; a pair of folders if the two tables differ.
-        cache_dir: folder that keeps vectors between runs.
+        cache_dir: folder that keeps vectors between runs, and candidates of large tables with their levels: a run of
+            the same tables goes on from there.
         random_state: seed.
 
     Attributes:

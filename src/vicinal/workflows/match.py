@@ -16,7 +16,7 @@ from vicinal.core import check_choice, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import TableForm, read_cells, read_table, write_table
-from vicinal.data.same_columns import same_columns, with_same_columns
+from vicinal.data.same_columns import same_columns, sources_of, with_same_columns, with_sources
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
@@ -90,7 +90,8 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     It holds the matcher, ``links.parquet``, ``links.csv`` (with the cells of both rows), ``review.csv`` (the band of
     doubt, or thirty pairs where fewer than 200 are labelled, with an empty column ``match``; labels that are filled in
     there are taken up by the next run, and stand in ``answered.csv`` from then on) and ``report.html``; of one table
-    also ``clusters.parquet`` and ``contradictions.csv``. A killed run goes on with the vectors that it has.
+    also ``clusters.parquet`` and ``contradictions.csv``. A killed run goes on with the vectors, the
+    candidates and the levels that it has.
 
     Args:
         job: what to link.
@@ -103,7 +104,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     if out is not None:
         check_replaceable(out, "matcher")
     with working_folder(out) as work:
-        job, left, right = _read_tables(job, log)
+        job, left, right, sources = _read_tables(job, log)
         work.take_up(_fingerprint(job))
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else read_answers(out)
@@ -114,6 +115,8 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         settings = {"cache_dir": cache, "root": roots, **job.parameters}
         ids = str(job.id_left), str(job.id_right)
         matcher = RowMatcher(*ids, **settings).fit(left, right, pairs, answers=answered, log=log)
+        for table, made in zip(matcher.tables_.tables, sources, strict=False):
+            table.sources = made
         log("linking")
         links = matcher.link()
         review = matcher.review()
@@ -205,11 +208,14 @@ def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[
     is_numbered = name not in frame.columns and name in NUMBERS
     if is_numbered:
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
+    frame = with_sources(frame, table.sources)
     same = same_columns(table.frame, frame.drop(columns=name, errors="ignore"))
-    frame = with_same_columns(table.frame.head(0), frame, {one: other for one, other in same.items() if len(one) == 1})[
-        1
+    _, frame = with_same_columns(table.frame.head(0), frame, {one: two for one, two in same.items() if len(one) == 1})
+    lost = [
+        " + ".join(table.sources.get(column, [column]))
+        for column in matcher.tables_.features.columns
+        if column not in frame.columns
     ]
-    lost = [column for column in matcher.tables_.features.columns if column not in frame.columns]
     if lost:
         raise ValueError(
             f"{short_text(source.name)}: expected the columns of {LINKED}, got none of {listed(lost, 200)}; name them "
@@ -240,8 +246,10 @@ def _follow_journal(folder: Path, matcher: RowMatcher) -> tuple[pd.DataFrame, pd
     return every, clusters
 
 
-def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.DataFrame | None]:
-    """The job with the columns of ids that the tables have, and the tables with the columns that are used."""
+def _read_tables(
+    job: MatchJob, log: Log
+) -> tuple[MatchJob, pd.DataFrame, pd.DataFrame | None, tuple[dict[str, list[str]], dict[str, list[str]]]]:
+    """The job with the columns of ids, the tables with the columns that are used, and what those are made from."""
     left, id_left = _read(job.left, job.id_left, job, log)
     right, id_right = (None, id_left) if job.right is None else _read(job.right, job.id_right, job, log)
     job, ids = replace(job, id_left=id_left, id_right=id_right), (id_left, id_right)
@@ -256,7 +264,7 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
 
     left = used(left, id_left)
     if right is None:
-        return job, left, None
+        return job, left, None, ({}, {})
     right = used(right, id_right)
     same = same_columns(left.drop(columns=id_left), right.drop(columns=id_right))
     if same:
@@ -268,7 +276,7 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
     if all(names for _, names in alone):
         only = "; ".join(f"only {short_text(file)} has {listed(names, 100)}" for file, names in alone)
         log(f"not compared: {only}. Columns that hold the same need the same name")
-    return job, left, right
+    return job, left, right, sources_of(same)
 
 
 def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[pd.DataFrame, str]:
