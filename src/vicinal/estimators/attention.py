@@ -325,7 +325,7 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
         text: the column that rows are called by; None: by their ids.
     """
     transform, classes = model.codec.transform, model.codec.kind == "classes"
-    rows, slots = _told(top.positions, model, text)
+    rows, slots = _listed(top.positions, model, text)
     said, predicted = _columns(model.in_label_units(top.prediction)), _columns(top.prediction)
     usual = model.usual().reshape(-1)
     others = [len(model.bank)] * len(said) if top.carriers is None else top.carriers.tolist()
@@ -354,7 +354,7 @@ def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> 
     return explanations
 
 
-class _Told(NamedTuple):
+class _Listed(NamedTuple):
     """The rows that some queries attend to.
 
     Attributes:
@@ -370,7 +370,7 @@ class _Told(NamedTuple):
     scales: tuple[TargetTransform, TargetTransform]
 
 
-def _told(positions: Tensor, model: FittedModel, text: str | None) -> tuple[_Told, Tensor]:
+def _listed(positions: Tensor, model: FittedModel, text: str | None) -> tuple[_Listed, Tensor]:
     """The rows at ``positions [b, k]`` of the bank, each once, and which of them each is ``[b, k]``; -1 for none."""
     bank, codec, known = model.bank, model.codec, positions >= 0
     places, where = torch.unique(positions[known], return_inverse=True)
@@ -380,24 +380,24 @@ def _told(positions: Tensor, model: FittedModel, text: str | None) -> tuple[_Tol
     cells: list[dict[str, Any]] = bank.store.rows_at(places).to_dict("records")  # type: ignore[assignment]
     each = zip(bank.store.ids_of_keys(bank.store.keys[places]), labels.tolist(), cells, strict=True)
     rows = [Neighbor(name, 0.0, codec.named(label), 0.0, row, _name(name, row, text)) for name, label, row in each]
-    told = _Told(rows, _columns(numbers).tolist(), _columns(scales[0].forward(numbers)).tolist(), scales)
-    return told, torch.full_like(positions, -1).masked_scatter_(known, where)
+    listed = _Listed(rows, _columns(numbers).tolist(), _columns(scales[0].forward(numbers)).tolist(), scales)
+    return listed, torch.full_like(positions, -1).masked_scatter_(known, where)
 
 
 def _neighbors(
-    top: Attended, model: FittedModel, told: _Told, slots: Tensor, query: int, place: int
+    top: Attended, model: FittedModel, listed: _Listed, slots: Tensor, query: int, place: int
 ) -> tuple[Neighbor, ...]:
     """The rows of a query with what each adds to the number, or class, at ``place``."""
     neighbors, entries = [], model.network.trend_columns()
     for nth, (weight, slot) in enumerate(zip(top.weights[query].tolist(), slots.tolist(), strict=True)):
         if slot < 0 or weight == 0:  # nothing of it is in the prediction: such is the row itself, and its group
             continue
-        one, number, value = told.rows[slot], told.numbers[slot][place], told.values[slot][place]
+        one, number, value = listed.rows[slot], listed.numbers[slot][place], listed.values[slot][place]
         if top.trend is not None:
             by_column = _by_column(entries, top.trend.differences[query, nth])
             if top.trend.shared is not None:
                 by_column["the trend"] = float(top.trend.shared[query])
-            one, value = _adjusted(one, number, by_column, *told.scales)
+            one, value = _adjusted(one, number, by_column, *listed.scales)
         if top.below is not None:
             bound = float(top.prediction[query])
             value = float(value <= bound + _ROUNDING * _ROUNDING * (abs(bound) + abs(number)))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -342,7 +342,8 @@ def check_rows(rows: int) -> None:
         raise ValueError(f"X: expected at least {FEWEST_ROWS} rows to train on, got n_samples={rows}")
 
 
-class Draw(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Draw:
     """What decides which of so many rows are held out: positions that were asked for, groups, classes and the seed."""
 
     rows: int
@@ -441,7 +442,7 @@ def make_folds(draw: Draw, members: int) -> HeldOut:
     Raises:
         ValueError: if there are fewer than three groups.
     """
-    rows, seed, groups, classes, _ = draw
+    rows, groups, classes, seed = draw.rows, draw.groups, draw.classes, draw.seed
     random = np.random.RandomState(seed)
     everything, nothing = np.arange(rows), np.zeros(0, dtype=np.int64)
     if groups is None:
@@ -474,7 +475,7 @@ def hold_out(draw: Draw, fraction: float) -> HeldOut:
     # slow to import, and needed only when a model is fitted
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
-    rows, seed, groups, classes, validation = draw
+    rows, groups, classes, seed, validation = draw.rows, draw.groups, draw.classes, draw.seed, draw.validation
     everything = np.arange(rows)
     if validation is not None:
         held_out = np.unique(np.asarray(validation, dtype=np.int64))

@@ -267,7 +267,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
             if holds_out_classes(codes, self.unseen):
                 held_out = hold_out_classes(codes, self.validation_fraction, draw.seed)
                 return HeldOut(np.setdiff1d(np.arange(draw.rows), held_out), held_out)
-        return hold_out(draw._replace(classes=None), self.validation_fraction)
+        return hold_out(replace(draw, classes=None), self.validation_fraction)
 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Start at principal components, train, and fill the bank."""

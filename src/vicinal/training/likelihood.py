@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -217,7 +217,8 @@ def factored(matrix: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return diagonal, solved, half.tril() + half.tril(-1).T
 
 
-class KernelRows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class KernelRows:
     """The rows that a kernel is learned from.
 
     Attributes:
@@ -404,7 +405,7 @@ def fit_kernel(
     for count in (*(count for count in FIRST_ROWS if count < len(order) and start is None), len(order)):
         steps, begin = (STEPS, TableKernel.start(inputs.shape[1], lengths)) if kernel is None else (LAST_STEPS, kernel)
         parts = unrelated_parts(order[:count], groups)
-        kernel = most_likely_kernel(rows._replace(parts=parts), begin, steps)
+        kernel = most_likely_kernel(replace(rows, parts=parts), begin, steps)
     if kernel is None:
         raise ValueError("labels: expected at least one row, got none")
     kernel = corrected(kernel, rows)
