@@ -1,9 +1,12 @@
 """metric="auto": trees, a kernel, the mean of both, or a network, by what each says of rows that it has not seen."""
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 from references.tables import QUICK, table
 from vicinal.encoders.ngrams import NgramEncoder
@@ -12,6 +15,12 @@ from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
 
 SETTINGS = {**QUICK, "random_state": 0}
+
+
+def png(pixels):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
 
 
 def rows(count=150, seed=0):
@@ -151,6 +160,15 @@ def test_of_few_rows_no_network_is_tried_beside_trees(monkeypatch, classes, leas
     settings = {**SETTINGS, "max_epochs": 1, "encoders": {"text": "ngrams"}}
     model = NeighborClassifier(**settings).fit(frame, y > 0) if classes else NeighborRegressor(**settings).fit(frame, y)
     assert ("network" in {trial.metric for trial in model.fitted_.trials}) is tried
+
+
+def test_few_photos_have_a_network_beside_trees_as_nothing_else_trains_their_encoder():
+    frame, y = rows()
+    pixels = np.random.default_rng(0).integers(0, 255, (len(frame), 8, 8, 3), dtype=np.uint8)
+    frame["photo"] = [png(one) for one in pixels]
+    settings = {**SETTINGS, "max_epochs": 1, "encoders": {"image": "cnn"}}
+    model = NeighborRegressor(**settings).fit(frame, y)
+    assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "network"}
 
 
 def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):

@@ -29,6 +29,7 @@ from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import Draw, LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
     BESIDE_TREES,
+    FILES,
     HOPELESS,
     PATIENCE,
     WHOLE,
@@ -191,7 +192,8 @@ def fit_best(
         codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups, len(encoder.kinds))
     )
     # no network is as good on such tables (docs/results/predict.md)
-    plain = trees and (len(rows.frame) < BESIDE_TREES or not any(map(is_wide, encoder.encoders)))
+    few = len(rows.frame) < BESIDE_TREES and not FILES & {*encoder.kinds.values()}
+    plain = trees and (few or not any(map(is_wide, encoder.encoders)))
     # once for all that train no encoder
     settled = copy.deepcopy(encoder).settle(seen) if trees or kernels else encoder
     with seeded():

@@ -24,7 +24,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.blending import MOST
 from vicinal.estimators.encoder_choice import planned_encoders
 from vicinal.estimators.importance import knows_columns
-from vicinal.estimators.kernel_metric import BESIDE_TREES, may_be_kernel
+from vicinal.estimators.kernel_metric import BESIDE_TREES, FILES, may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.loss_readout import readout_sentences
 from vicinal.estimators.presets import settings_of
@@ -364,7 +364,8 @@ def _metrics(model: BankedEstimator, opened: OpenTable, rows: int) -> list[str]:
     trees = may_be_trees(settings, opened.kinds, table.groups)
     trees = trees and (not classes or may_be_class_trees(table.target, table.groups, len(opened.kinds)))
     tried = ["kernel"] * may_be_kernel(settings, 0, classes=classes) + ["trees"] * trees
-    alone = trees and (rows < BESIDE_TREES or set(opened.kinds.values()) <= {"number", "category"})
+    kinds = set(opened.kinds.values())
+    alone = trees and ((rows < BESIDE_TREES and not FILES & kinds) or kinds <= {"number", "category"})
     return tried if alone else [*tried, "network"]
 
 
