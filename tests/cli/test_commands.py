@@ -39,7 +39,7 @@ def houses(tmp_path_factory):
 def model(houses):
     out = houses / "model"
     options = ["--target", "price", "--id", "house", "--group", "street", "--text", "note", "--out", str(out)]
-    assert run(["fit", str(houses / "houses.csv"), *options, *QUICK]) == 0
+    assert run(["fit", str(houses / "houses.csv"), *options, *QUICK, *NETWORK]) == 0
     return out
 
 

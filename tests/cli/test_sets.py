@@ -202,7 +202,7 @@ def test_an_explanation_says_what_each_element_adds(fitted):
 
 def test_elements_of_a_class_add_to_its_probability():
     frame, total = numbers()
-    model = NeighborClassifier(encoders={"digits": "deep_sets"}, **QUICK).fit(
+    model = NeighborClassifier(encoders={"digits": "deep_sets"}, metric="network", **QUICK).fit(
         frame, np.where(total > 15, "high", "low")
     )
     first = model.explain(frame.iloc[:1], elements=True)[0]

@@ -169,6 +169,8 @@ def test_few_photos_have_a_network_beside_trees_as_nothing_else_trains_their_enc
     settings = {**SETTINGS, "max_epochs": 1, "encoders": {"image": "cnn"}}
     model = NeighborRegressor(**settings).fit(frame, y)
     assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "network"}
+    model = NeighborClassifier(**settings).fit(frame[["photo"]], y > 0)
+    assert {trial.metric for trial in model.fitted_.trials} == {"network"}, "a kernel of what nothing has trained"
 
 
 def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):

@@ -139,11 +139,12 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     shown = _CELLS if explanation.trend is None else 1  # adjustments name what matters
     columns = list(explanation.neighbors[0].row)[:shown] if explanation.neighbors else []
     trend = explanation.trend
-    by = ["adjusted by"] if trend is not None else ["near by"] if one.near_by else []
+    near_by = one.near_by if any(len(each) > 1 for each in one.near_by) else ()  # one column is near by itself
+    by = ["adjusted by"] if trend is not None else ["near by"] if near_by else []
     lines = [
         [str(n.id), words(n.label), *([] if trend is None else [words(n.adjusted)])]
         + [f"{n.weight:.3f}", _part(n.contribution, one, digits)]
-        + ([reasons(n.adjustments)] if trend is not None else [_near_by(one.near_by[place])] if one.near_by else [])
+        + ([reasons(n.adjustments)] if trend is not None else [_near_by(near_by[place])] if near_by else [])
         + [cell_words(n.row[name]) for name in columns]
         for place, n in enumerate(explanation.neighbors)
     ]

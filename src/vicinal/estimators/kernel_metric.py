@@ -66,6 +66,11 @@ def is_wide(part: ColumnEncoder) -> bool:
     return part.kind not in ("number", "category") and not (part.kind == "vector" and part.dim <= _WIDEST)
 
 
+def is_untrained(part: ColumnEncoder) -> bool:
+    """Whether it reads images or sounds as a network would learn to."""
+    return part.kind in ("image", "audio") and not part.frozen
+
+
 def _parts(encoder: TableEncoder) -> Iterator[tuple[list[str], bool, list[int]]]:
     """The columns of each part of a row, whether its entries share a length, and which of them are plain numbers.
 

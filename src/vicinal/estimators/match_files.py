@@ -108,7 +108,7 @@ class SavedMatcher(Saved):
     rows: list[PositiveInt] = Field(min_length=1, max_length=2)
     things: list[PositiveInt] = Field(min_length=1, max_length=2)
     forms: list[TableForm] = Field(min_length=1, max_length=2)
-    sources: list[dict[str, list[str]]] = Field(default_factory=lambda: [{}, {}], max_length=2)
+    sources: list[dict[str, list[str]]] = Field([{}, {}], max_length=2)
     labelled: Annotated[int, Field(ge=0)]
     labels: Annotated[int, Field(ge=0)]
     temperature: Annotated[float, Field(gt=0)] | None

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -128,7 +128,7 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     settings = settings_of(model)
     encoders = planned_encoders(frame, opened.kinds, model.encoders)
     rows = len(split.train) + len(split.validation)
-    steps: dict[str, Any] = {"metrics": _metrics(model, opened, rows)}
+    steps: dict[str, Any] = {"metrics": _metrics(model, opened, encoders, rows)}
     few = opened.table.task == "regression" and rows <= MOST
     steps |= {"mean": few and {"kernel", "trees"} <= set(steps["metrics"])}
     steps |= {"steps": -(-sizes["train"] // settings["batch_size"])}
@@ -353,7 +353,7 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
     return notes | ({"chunked": list(chunked)} if chunked else {})
 
 
-def _metrics(model: BankedEstimator, opened: OpenTable, rows: int) -> list[str]:
+def _metrics(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str], rows: int) -> list[str]:
     """The metrics that will be fitted to so many rows; of few, or of a plain table, a network is none of several."""
     if model.metric != "auto":
         return [model.metric]
@@ -363,7 +363,9 @@ def _metrics(model: BankedEstimator, opened: OpenTable, rows: int) -> list[str]:
     classes = table.task != "regression"
     trees = may_be_trees(settings, opened.kinds, table.groups)
     trees = trees and (not classes or may_be_class_trees(table.target, table.groups, len(opened.kinds)))
-    tried = ["kernel"] * may_be_kernel(settings, 0, classes=classes) + ["trees"] * trees
+    kernel = may_be_kernel(settings, 0, classes=classes)
+    kernel &= not (classes and {"cnn", "cnn-mel"} & {one for each in encoders.values() for one in each.split(" or ")})
+    tried = ["kernel"] * kernel + ["trees"] * trees
     kinds = set(opened.kinds.values())
     alone = trees and ((rows < BESIDE_TREES and not FILES & kinds) or kinds <= {"number", "category"})
     return tried if alone else [*tried, "network"]
