@@ -112,7 +112,7 @@ class LinkageModel:
         """Those of all candidates."""
         pairs = tables.pairs_both_ways(self.n_candidates)
         settings = self.n_candidates, self.kinds, self.has_digits
-        make = partial(tables.kept, "levels", settings, lambda: self.compared(tables, pairs))
+        make = partial(tables.cached, "levels", settings, lambda: self.compared(tables, pairs))
         return self._unfollowed(tables.once(("levels", self.n_candidates), make))
 
     def _rarity(self, tables: MatchedTables, at: Ids, levels: Ids) -> Floats:

@@ -258,7 +258,7 @@ class MatchedTables:
         known: T = self._known[key]
         return known
 
-    def kept(self, name: str, settings: Any, make: Callable[[], Ids]) -> Ids:
+    def cached(self, name: str, settings: Any, make: Callable[[], Ids]) -> Ids:
         """An array of large tables, from the folder of a run that came as far as this with them, or made and put there.
 
         It is named by the cells of all rows, how common words are, and ``settings``.
@@ -357,9 +357,9 @@ class MatchedTables:
             self.once(("candidates", "rules", k), lambda: blocking.index.rules)
             return np.column_stack([blocking.pairs, blocking.bits.view(np.int32)])
 
-        kept = self.kept("candidates", k, make)
-        self.once(("candidates", "bits", k), lambda: kept[:, 2].copy().view(np.uint32))
-        return kept[:, :2].astype(np.int64)
+        candidates = self.cached("candidates", k, make)
+        self.once(("candidates", "bits", k), lambda: candidates[:, 2].copy().view(np.uint32))
+        return candidates[:, :2].astype(np.int64)
 
     def reached(self, k: int, chances: Floats) -> float | None:
         """Estimated share of the matches among the pairs of :meth:`pairs_both_ways` with these probabilities ``[n]``.

@@ -115,8 +115,8 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         settings = {"cache_dir": cache, "root": roots, **job.parameters}
         ids = str(job.id_left), str(job.id_right)
         matcher = RowMatcher(*ids, **settings).fit(left, right, pairs, answers=answered, log=log)
-        for table, made in zip(matcher.tables_.tables, sources, strict=False):
-            table.sources = made
+        for table, columns in zip(matcher.tables_.tables, sources, strict=False):
+            table.sources = columns
         log("linking")
         links = matcher.link()
         review = matcher.review()
