@@ -8,9 +8,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from references.tables import QUICK, table
-from vicinal.core import ColumnWarning
+from vicinal.core import CellWarning, ColumnWarning
 from vicinal.data import LeakWarning
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, explanation_table
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, explanation_table, load_model
 
 pytestmark = pytest.mark.sweep(12)
 
@@ -327,3 +327,15 @@ def test_every_row_is_in_the_bank_and_rows_held_out_do_not_calibrate_on_their_ow
     ).fit(x, y)
     low, high = few.predict_interval(fresh, 0.8).T
     assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.07)
+
+
+@pytest.mark.parametrize("kind", [NeighborRegressor, NeighborClassifier])
+def test_a_column_without_a_cell_to_train_on_is_left_out_and_named(kind, tmp_path):
+    frame = pd.DataFrame({"a": np.arange(40.0), "b": [None] * 39 + ["x"], "c": [np.nan] * 39 + [1.0]})
+    labels = frame["a"] * 2 if kind is NeighborRegressor else frame["a"] > 20
+    model = kind(metric="network", max_epochs=1, members=1)
+    with pytest.warns(CellWarning, match=r"^X: left out as it is missing in all rows to train on: 'b', 'c'$"):
+        model.fit(frame, labels, validation=range(30, 40))
+    assert model.kinds_ == {"a": "number"}
+    model.save(tmp_path / "m")
+    assert (load_model(tmp_path / "m").predict(frame[38:]) == model.predict(frame[38:])).all()

@@ -37,7 +37,7 @@ class ColumnWarning(UserWarning):
 
 
 class CellWarning(ColumnWarning):
-    """Cells count as missing though something is written in them."""
+    """Cells count as missing though something is written in them, or a column has none in the rows to train on."""
 
 
 class CalibrationWarning(UserWarning):

@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.core import ExtrapolationWarning, short
-from vicinal.core.checks import warn_caller
+from vicinal.core import ExtrapolationWarning, listed, short
+from vicinal.core.checks import CellWarning, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.data import LeakWarning, TableForm, leaking_columns
@@ -176,6 +176,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         with seeded(seed):
             cache = EmbeddingCache(self.cache_dir)
             draw = Draw(len(frame), seed, own_groups, classes, validation)
+            self.kinds_ = self._kinds_of_training(frame, draw)
             self._choose_encoders(frame, labels, draw, cache)
             encoder = build_table_encoder(
                 self.kinds_, encoders=self.named_encoders(), tune=settings_of(self)["tune"], cache=cache
@@ -192,6 +193,17 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         if isinstance(name := getattr(y, "name", None), str) and name:
             self.notes_ = getattr(self, "notes_", {}) | {"target": name}
         return self
+
+    def _kinds_of_training(self, frame: pd.DataFrame, draw: Draw) -> dict[str, Kind]:
+        """The kinds of the columns that have a cell in the rows to train on; others are named in a warning."""
+        if draw.validation is None and self.validation_fraction == 0:
+            return self.kinds_
+        train = frame.iloc[hold_out(draw, self.validation_fraction).train]
+        empty = [name for name in self.kinds_ if not train[name].notna().any()]
+        if empty and len(empty) < len(self.kinds_):
+            warn_caller(f"X: left out as it is missing in all rows to train on: {listed(empty, 80)}", CellWarning)
+            return {name: kind for name, kind in self.kinds_.items() if name not in empty}
+        return self.kinds_
 
     def _check_settings(self) -> None:
         """Check parameters, before anything is done."""
