@@ -270,7 +270,7 @@ class MatchedTables:
         for part in (*(table.keys for table in self.tables), *(each.weights for each in self.features.terms.values())):
             digest.update(np.ascontiguousarray(part).data)
         path = self.cache_dir / f"{name}-{digest.hexdigest()[:32]}.npy"
-        with contextlib.suppress(OSError, ValueError):  # none, or damaged
+        with contextlib.suppress(OSError, ValueError, EOFError):  # none, or damaged
             return np.asarray(np.load(path, allow_pickle=False))
         array = make()
         with replaced_file(path) as aside, aside.open("wb") as file:
