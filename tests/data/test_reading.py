@@ -449,6 +449,22 @@ def test_totals_units_and_notes_are_no_rows(tmp_path, size):
     assert len(read_table(write(tmp_path, f"size,town,price\nunknown,a,7\n{sizes}"))) == 13, "a name is no unit"
 
 
+def test_a_zip_archive_with_a_password_says_what_to_do(tmp_path):
+    content = bytearray(zipped(t_csv="a,b\n1,2\n"))
+    for start, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.find(start) + place] |= 1  # said to be encrypted
+    (tmp_path / "d.zip").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^d\.zip: .* password required .*; unpack it yourself$"):
+        read_table(tmp_path / "d.zip")
+
+
+def test_units_stand_in_the_first_row_of_a_file_not_of_a_piece(tmp_path):
+    lines = [f"{n},a,{n}.5\n" for n in range(10, 34)]
+    lines[12] = "unknown,,\n"
+    path = write(tmp_path, "size,town,price\n" + "".join(lines))
+    assert len(pd.concat(table_pieces(path, 12))) == len(read_table(path)) == 24
+
+
 ARCHIVES = {
     "one table": ({"__MACOSX/._t.csv": "", "in/t.csv": "a;b\n1;2\n", "LICENSE.txt": "x"}, "", None),
     "a named one": ({"t.csv": "a,b\n3,4\n", "u.tsv": "a\tb\n1\t2\n"}, "#u.tsv", None),

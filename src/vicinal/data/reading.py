@@ -321,6 +321,7 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
     file.tell(how.log)
     pieces = file.frames(size)
     piece: pd.DataFrame | None = next(pieces)
+    start = True
     while piece is not None:
         later = next(pieces, None)
         if later is not None and len(later) <= MOST_NOTES < (size or 0):  # the end is judged by the rows above
@@ -330,11 +331,11 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
             repeat = "repeat" if again.sum() > 1 else "repeats"
             how.log(f"{path.name}: skipped {counted(int(again.sum()), 'line')} that {repeat} the header")
             piece = piece[~again]
-        rows, left_out = without_totals(piece.apply(_text_cells), end=later is None)
+        rows, left_out = without_totals(piece.apply(_text_cells), start=start, end=later is None)
         if left_out:
             how.log(f"{path.name}: skipped {left_out}")
         yield rows.assign(**{name: exact_text(rows[name].fillna("")) for name in how.ids if name in rows})
-        piece = later
+        piece, start = later, False
 
 
 def _text_cells(column: pd.Series) -> pd.Series:

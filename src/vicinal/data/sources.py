@@ -219,7 +219,9 @@ def _entry(archive: zipfile.ZipFile, entry: str, name: str) -> Iterator[bytes]:
             while block := stream.read(_STEP):
                 yield block
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, zlib.error) as wrong:  # or has a password
-        raise ValueError(f"{name}: expected a whole zip archive, got: {short_text(wrong, ECHO)}") from None
+        raise ValueError(
+            f"{name}: expected a whole zip archive, got: {short_text(wrong, ECHO)}; unpack it yourself"
+        ) from None
 
 
 def _blocks(packed: BinaryIO, form: str, name: str) -> Iterator[bytes]:

@@ -23,14 +23,14 @@ _ALONE = re.compile(rf"^\W*{_WORD}\W*(?:[:(].*)?$", re.IGNORECASE | re.DOTALL)
 _RUNS = ((re.compile(r"[0-9]+"), "0"), (re.compile(r"[^\W\d_]+"), "a"))
 
 
-def without_totals(frame: pd.DataFrame, *, end: bool = True) -> tuple[pd.DataFrame, str]:
+def without_totals(frame: pd.DataFrame, *, start: bool = True, end: bool = True) -> tuple[pd.DataFrame, str]:
     """The rows of a table as people export it, without totals and notes, and which were left out as a phrase, or "".
 
     A row is a total if its first cell says so and it has a gap in a column that has none in other rows: "Summe" in one,
-    "North Total" in a quarter of them. The first row is of units if words stand above numbers in it and nothing above
-    names, or if it alone has no first cell. Rows at the ``end`` are notes if at most a third of their cells are there
-    and no other row has as few, and if their first cell is written as none above, or is not there and another is the
-    sum of its column.
+    "North Total" in a quarter of them. The row at the ``start`` is of units if words stand above numbers in it and
+    nothing above names, or if it alone has no first cell. Rows at the ``end`` are notes if at most a third of their
+    cells are there and no other row has as few, and if their first cell is written as none above, or is not there and
+    another is the sum of its column.
 
     >>> rows = pd.DataFrame({"place": [*"abcdefghij", "Total"], "kind": [*"x" * 10, None], "price": range(11)})
     >>> without_totals(rows)[1]
@@ -40,7 +40,7 @@ def without_totals(frame: pd.DataFrame, *, end: bool = True) -> tuple[pd.DataFra
         return frame, ""
     filled = frame.notna().to_numpy()  # [n, columns]
     first = frame.iloc[:, 0].tolist()
-    odd = np.arange(len(frame)) < _has_units(frame)
+    odd = np.arange(len(frame)) < (start and _has_units(frame))
     named = np.array([isinstance(cell, str) and _TOTAL.search(cell) is not None for cell in first])
     full = filled[~odd & ~named & ~_few(filled)].all(0)
     gaps = (~filled[:, full]).sum(1)
