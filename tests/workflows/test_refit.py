@@ -8,6 +8,7 @@ import pytest
 
 from vicinal import NeighborClassifier, NeighborRegressor
 from vicinal.cli import run
+from vicinal.data import TableForm
 from vicinal.estimators import ModelFolder, load_model
 from vicinal.workflows import add_table, refit, refit_model
 from vicinal.workflows.bank import forget_rows, relabel_table
@@ -294,3 +295,21 @@ def test_a_table_of_several_targets_keeps_corrections_and_leaves_out_rows_withou
     assert after.labels_of(["a1", "a2"]) == [[0.25, 7.0], table[TARGETS].iloc[2].tolist()]
     assert not after.bank_.has(["m5"])[0]
     assert len(after.bank_) == 99
+
+
+def test_cells_are_read_as_the_fit_read_them(tmp_path):
+    """Lengths of time are of their unit again, and texts stay texts, though all that are left look like lists."""
+    random = np.random.default_rng(4)
+    frame = pd.DataFrame({"a": random.uniform(-3, 3, 90), "b": random.choice(['["x"]', '["x", "y"]'], 90)})
+    table = frame.assign(ends=[f"{2 + np.sin(a):.0f}:{i % 60:02d}:00" for i, a in enumerate(frame["a"])])
+    model = NeighborRegressor(metric="kernel", readout="dense", validation_fraction=0.3, columns={"b": "text"})
+    assert TableForm.of(table).columns["b"].kind == "list"  # by themselves these cells are sets
+    seconds = pd.to_timedelta(table["ends"]).dt.total_seconds()
+    model.fit(frame, seconds)
+    model.form_ = TableForm(columns={**model.form_.columns, "ends": TableForm.of(table).columns["ends"]})
+    model.notes_ = {"target": "ends", "name": "t"}
+    model.save(tmp_path / "model")
+    assert refit_model(tmp_path / "model", even_if_worse=True).replaced
+    after = load_model(tmp_path / "model")
+    assert after.kinds_ == {"a": "number", "b": "text"}
+    assert after.labels_of([0])[0] == pytest.approx(seconds[0])

@@ -116,6 +116,7 @@ def prepare_table(
     root: Path | None = None,
     separator: str | None = None,
     form: TableForm | None = None,
+    aside: Sequence[str] = (),
     repeats: bool = True,
     log: Log = lambda line: None,
 ) -> Table:
@@ -136,6 +137,7 @@ def prepare_table(
         root: the folder that relative image and audio paths start from.
         separator: between several classes in cells of the target, see :func:`vicinal.data.target.read_target`.
         form: how columns are written; those that it does not know are read as they show.
+        aside: columns that stay as they are where ``form`` does not know them.
         repeats: see :func:`vicinal.data.target.read_target`.
         log: called with what was assumed of how columns are written.
 
@@ -165,7 +167,7 @@ def prepare_table(
         frame,
         target,
         [*features, *roles_read],
-        [name for name in (id, group) if name is not None and name not in features],
+        [*aside, *(name for name in (id, group) if name is not None and name not in features)],
         form,
         log,
     )

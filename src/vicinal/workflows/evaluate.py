@@ -490,6 +490,7 @@ def labelled_table(
         name=name,
         root=None if model.root is None else Path(model.root),
         form=model.form_,
+        aside=list(model.feature_names_in_),  # those of no form were read as they are, whatever these rows look like
         repeats=False,
         log=log,
     )

@@ -245,6 +245,9 @@ def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
         None if old.targets_ is None else pd.DataFrame(bank.labels.numpy(), pd.Index(bank.ids), list(old.targets_))
     )
     first = _labels(old).to_numpy() if numbers is None else numbers.iloc[:, 0].to_numpy()
+    target = old.form_.columns.get(str(notes.get("target")))
+    if target is not None and target.kind == "duration":  # its cells are read anew, and numbers are of no unit there
+        first = pd.to_timedelta(first, unit="s").to_numpy()
     columns = {"target": first, "id": bank.ids, "group": bank.groups}
     for role, values in columns.items():
         if notes.get(role) is not None and values is not None:
