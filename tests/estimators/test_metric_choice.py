@@ -11,7 +11,7 @@ from PIL import Image
 
 from references.tables import QUICK, table
 from vicinal.encoders.ngrams import NgramEncoder
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model, metric_choice
 from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
@@ -197,7 +197,7 @@ def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monke
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
     found, settle = [], NgramEncoder.settle
-    monkeypatch.setattr(fitting, "BESIDE_TREES", 100)
+    monkeypatch.setattr(metric_choice, "BESIDE_TREES", 100)
     monkeypatch.setattr(NgramEncoder, "settle", lambda self, some: found.append(self) or settle(self, some))
     model = NeighborRegressor(**SETTINGS, encoders={"text": "ngrams"}).fit(frame, y)
     assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "kernel", "network"}
@@ -209,7 +209,7 @@ def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monke
 def test_of_few_rows_no_network_is_tried_beside_trees(monkeypatch, classes, least, tried):
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
-    monkeypatch.setattr(fitting, "BESIDE_TREES", least)
+    monkeypatch.setattr(metric_choice, "BESIDE_TREES", least)
     settings = {**SETTINGS, "max_epochs": 1, "encoders": {"text": "ngrams"}}
     model = NeighborClassifier(**settings).fit(frame, y > 0) if classes else NeighborRegressor(**settings).fit(frame, y)
     assert ("network" in {trial.metric for trial in model.fitted_.trials}) is tried
@@ -230,7 +230,7 @@ def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):
     frame, y = rows()
     chosen = []
     monkeypatch.setattr(fitting, "HOPELESS", 0.0)
-    monkeypatch.setattr(fitting, "may_be_trees", lambda *known: False)
+    monkeypatch.setattr(metric_choice, "may_be_trees", lambda *known: False)
     monkeypatch.setattr(fitting, "_with_readout", lambda model, *rest: chosen.append(model) or model)
     settings = {**SETTINGS, "learning_rate": 1e-12, "max_epochs": 5}
     assert NeighborRegressor(**settings).fit(frame, y).metric_ == "kernel"
@@ -251,7 +251,7 @@ def test_a_network_has_to_be_better_by_more_than_a_twentieth_and_by_more_than_lu
     one = torch.ones(4, dtype=torch.float64)
     errors = {"kernel": one, "network": torch.tensor(factors, dtype=torch.float64)}
     monkeypatch.setattr(FittedModel, "held_out_errors", lambda self: (errors[self.metric], one))
-    monkeypatch.setattr(fitting, "may_be_trees", lambda *known: False)
+    monkeypatch.setattr(metric_choice, "may_be_trees", lambda *known: False)
     assert NeighborRegressor(**SETTINGS, readout="rows").fit(frame, y).metric_ == chosen
 
 

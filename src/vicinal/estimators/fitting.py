@@ -29,8 +29,6 @@ from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
 from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import Draw, LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
-    BESIDE_TREES,
-    FILES,
     HOPELESS,
     PATIENCE,
     WHOLE,
@@ -46,13 +44,12 @@ from vicinal.estimators.kernel_metric import (
     trend_network,
 )
 from vicinal.estimators.label_codec import LabelCodec
+from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.network import make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import (
     boosted_network,
-    may_be_class_trees,
-    may_be_trees,
     trend_head,
 )
 from vicinal.heads import Kriging
@@ -180,17 +177,20 @@ def fit_best(
         return kernel_of(encoder)
     if settings["metric"] == "trees":
         return fit_trees(rows, codec, encoder, settings, seed)
-    kernels = settings["metric"] == "auto" and not codec.multilabel
-    kernels = kernels and may_be_kernel(settings, own_lengths(encoder), classes=codec.kind == "classes")
-    # of classes a kernel of media that nothing has trained was taken by luck, for 10 % more log-loss
-    kernels = kernels and not (codec.kind == "classes" and any(map(is_untrained, encoder.encoders)))
-    trees = settings["metric"] == "auto" and not codec.multilabel and may_be_trees(settings, encoder.kinds, rows.groups)
-    trees = trees and (
-        codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups, len(encoder.kinds))
+    wide, untrained = (any(map(of, encoder.encoders)) for of in (is_wide, is_untrained))
+    tried = metrics_to_try(
+        settings,
+        encoder.kinds,
+        rows.labels.numpy(),
+        rows.groups,
+        classes=codec.kind == "classes",
+        several=codec.multilabel,
+        rows=len(rows.frame),
+        lengths=own_lengths(encoder),
+        wide=wide,
+        untrained=untrained,
     )
-    # no network is as good on such tables (docs/results/predict.md)
-    few = len(rows.frame) < BESIDE_TREES and not FILES & {*encoder.kinds.values()}
-    plain = trees and (few or not any(map(is_wide, encoder.encoders)))
+    kernels, trees = "kernel" in tried, "trees" in tried
     # once for all that train no encoder
     settled = copy.deepcopy(encoder).settle(seen) if trees or kernels else encoder
     with seeded():
@@ -198,7 +198,7 @@ def fit_best(
         if trees:
             first = fit_trees(rows, codec, copy.deepcopy(settled), settings, seed)
             first = _better_kernel(first, rows, settled, settings, seed, kernel) if kernels else first
-    if first is not None and (plain or time_left() <= 0):
+    if first is not None and ("network" not in tried or time_left() <= 0):
         return first
     least = math.inf if first is None else weighted_mean(*first.held_out_errors())
     network = fit_network(rows, codec, encoder, settings, seed, reach=HOPELESS * least / codec.unit() ** 2)
