@@ -224,6 +224,9 @@ def test_few_photos_have_a_network_beside_trees_as_nothing_else_trains_their_enc
     assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "network"}
     model = NeighborClassifier(**settings).fit(frame[["photo"]], y > 0)
     assert {trial.metric for trial in model.fitted_.trials} == {"network"}, "a kernel of what nothing has trained"
+    with pytest.warns(UserWarning, match=r"^metric: expected 'auto' or 'network' for classes of images or sounds"):
+        NeighborClassifier(metric="kernel", **settings).fit(frame[["photo"]], y > 0)
+    NeighborRegressor(metric="kernel", **settings).fit(frame[["photo"]], y)
 
 
 def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):

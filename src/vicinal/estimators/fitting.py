@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vicinal.core.checks import warn_caller
 from vicinal.core.progress import ending_in, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, TableEncoder
@@ -173,11 +174,16 @@ def fit_best(
     def kernel_of(part: TableEncoder) -> FittedModel:
         return kernel if kernel is not None else fit_kernel(rows, codec, part, settings, seed)
 
+    wide, untrained = (any(map(of, encoder.encoders)) for of in (is_wide, is_untrained))
     if settings["metric"] == "kernel":
+        if untrained and codec.kind == "classes":
+            warn_caller(
+                "metric: expected 'auto' or 'network' for classes of images or sounds whose encoder nothing has "
+                "trained, got 'kernel', which does not train it either; or name a pretrained one by encoders"
+            )
         return kernel_of(encoder)
     if settings["metric"] == "trees":
         return fit_trees(rows, codec, encoder, settings, seed)
-    wide, untrained = (any(map(of, encoder.encoders)) for of in (is_wide, is_untrained))
     tried = metrics_to_try(
         settings,
         encoder.kinds,
