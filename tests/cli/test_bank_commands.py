@@ -10,6 +10,7 @@ import pytest
 from references.tables import QUICK, table
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, load_model, save_model
+from vicinal.workflows.explain import Explainer
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +303,9 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     assert sum(parts) == pytest.approx(by_id["prediction"])
     said = printed(capsys, "explain", folder / "model", "--id", name, "-k", "2")
     assert "90% interval: " in said
-    assert "ts nearest neighbor is at distance " in said
+    usual = Explainer(folder / "model").usual
+    assert usual is not None
+    assert f"ts nearest neighbor is {by_id['nearest'] / usual[0]:.2g} times as far as usual" in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80, "columns of the row are shown where there is room"
 
 

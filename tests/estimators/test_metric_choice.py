@@ -1,6 +1,7 @@
 """metric="auto": trees, a kernel, the mean of both, or a network, by what each says of rows that it has not seen."""
 
 import io
+import math
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,8 @@ from PIL import Image
 
 from references.tables import QUICK, table
 from vicinal.encoders.ngrams import NgramEncoder
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model, metric_choice
+from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
 
@@ -140,11 +142,62 @@ def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together
     np.testing.assert_allclose(again.predict(new), said, rtol=0, atol=1e-9)
 
 
+def odd_ones(count=200, seed=0):
+    """Classes by waves and a step, some by chance: trees and a kernel miss different rows."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.uniform(-1, 1, (count, 3)), columns=["a", "b", "c"])
+    odds = 3 * np.sin(4 * frame["a"] * frame["b"]) + 2.5 * (frame["c"] > 0.2) - 1
+    return frame, np.where(odds + rng.logistic(0, 0.5, count) > 0, "in", "out")
+
+
+def test_of_classes_scores_of_both_are_averaged_and_calibrated_as_one(tmp_path):
+    frame, y = odd_ones()
+    auto, trees, kernel = (
+        NeighborClassifier(metric=one, **SETTINGS).fit(frame, y) for one in ("auto", "trees", "kernel")
+    )
+    assert (auto.metric_, auto.readout_) == ("trees and kernel", "dense")
+    errors = [one.fitted_.error_of_all() for one in (auto, trees, kernel)]
+    assert errors[0] < min(errors[1] / (1 + SHARE), errors[2])
+    share = errors[1] ** -4 / (errors[1] ** -4 + errors[2] ** -4)
+    scores = [one.fitted_.all_left_out()[0] for one in (auto, trees, kernel)]
+    torch.testing.assert_close(scores[0], share * scores[1] + (1 - share) * scores[2], rtol=0, atol=1e-9)
+    new = odd_ones(40, 1)[0]
+    said = auto.predict_proba(new)
+    for one, shares in zip(auto.explain(new, 240), said, strict=True):
+        score = sum(n.contribution for n in one.neighbors) + one.trend.weight * one.trend.value
+        scale = auto.target_transform_
+        place = list(auto.classes_).index(one.prediction)
+        others = math.exp(scale.biases[1 - place]) * (max(1 - score, 0) + scale.floor) ** scale.slope
+        odds = math.exp(scale.biases[place]) * (max(score, 0) + scale.floor) ** scale.slope
+        assert (one.other_count, odds / (odds + others)) == (0, pytest.approx(shares[place], abs=1e-9))
+    auto.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict_proba(new), said)
+    again.add(new, ["odd"] * len(new), ids=range(900, 940), new_classes=True)
+    assert again.predict_proba(new)[:, -1].mean() > 0.2
+    again.forget(range(900, 940))
+    np.testing.assert_allclose(again.predict_proba(new)[:, :2], said, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("of_trees", "of_kernel", "chosen"),
+    [(1.02, 1.01, "trees and kernel"), (1.005, 1.1, "trees"), (1.02, 0.99, "kernel")],
+)
+def test_of_classes_the_mean_of_all_rows_has_to_gain_more_than_a_hundredth_on_few(
+    monkeypatch, of_trees, of_kernel, chosen
+):
+    frame, y = odd_ones()
+    errors = {"trees": of_trees, "kernel": of_kernel, "trees and kernel": 1.0}
+    monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
+    monkeypatch.setattr(FittedModel, "surely_below", lambda self, other, of_all: of_trees < of_kernel)
+    assert NeighborClassifier(**SETTINGS).fit(frame, y).metric_ == chosen
+
+
 def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monkeypatch):
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
     found, settle = [], NgramEncoder.settle
-    monkeypatch.setattr(fitting, "BESIDE_TREES", 100)
+    monkeypatch.setattr(metric_choice, "BESIDE_TREES", 100)
     monkeypatch.setattr(NgramEncoder, "settle", lambda self, some: found.append(self) or settle(self, some))
     model = NeighborRegressor(**SETTINGS, encoders={"text": "ngrams"}).fit(frame, y)
     assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "kernel", "network"}
@@ -156,7 +209,7 @@ def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monke
 def test_of_few_rows_no_network_is_tried_beside_trees(monkeypatch, classes, least, tried):
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
-    monkeypatch.setattr(fitting, "BESIDE_TREES", least)
+    monkeypatch.setattr(metric_choice, "BESIDE_TREES", least)
     settings = {**SETTINGS, "max_epochs": 1, "encoders": {"text": "ngrams"}}
     model = NeighborClassifier(**settings).fit(frame, y > 0) if classes else NeighborRegressor(**settings).fit(frame, y)
     assert ("network" in {trial.metric for trial in model.fitted_.trials}) is tried
@@ -171,13 +224,16 @@ def test_few_photos_have_a_network_beside_trees_as_nothing_else_trains_their_enc
     assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "network"}
     model = NeighborClassifier(**settings).fit(frame[["photo"]], y > 0)
     assert {trial.metric for trial in model.fitted_.trials} == {"network"}, "a kernel of what nothing has trained"
+    with pytest.warns(UserWarning, match=r"^metric: expected 'auto' or 'network' for classes of images or sounds"):
+        NeighborClassifier(metric="kernel", **settings).fit(frame[["photo"]], y > 0)
+    NeighborRegressor(metric="kernel", **settings).fit(frame[["photo"]], y)
 
 
 def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):
     frame, y = rows()
     chosen = []
     monkeypatch.setattr(fitting, "HOPELESS", 0.0)
-    monkeypatch.setattr(fitting, "may_be_trees", lambda *known: False)
+    monkeypatch.setattr(metric_choice, "may_be_trees", lambda *known: False)
     monkeypatch.setattr(fitting, "_with_readout", lambda model, *rest: chosen.append(model) or model)
     settings = {**SETTINGS, "learning_rate": 1e-12, "max_epochs": 5}
     assert NeighborRegressor(**settings).fit(frame, y).metric_ == "kernel"
@@ -198,7 +254,7 @@ def test_a_network_has_to_be_better_by_more_than_a_twentieth_and_by_more_than_lu
     one = torch.ones(4, dtype=torch.float64)
     errors = {"kernel": one, "network": torch.tensor(factors, dtype=torch.float64)}
     monkeypatch.setattr(FittedModel, "held_out_errors", lambda self: (errors[self.metric], one))
-    monkeypatch.setattr(fitting, "may_be_trees", lambda *known: False)
+    monkeypatch.setattr(metric_choice, "may_be_trees", lambda *known: False)
     assert NeighborRegressor(**SETTINGS, readout="rows").fit(frame, y).metric_ == chosen
 
 

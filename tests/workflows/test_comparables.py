@@ -130,7 +130,7 @@ def test_the_dry_run_names_metrics_of_few_and_of_many_rows_with_texts(
     frame = pd.read_csv(place / "t.csv")
     frame["note"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
     frame.to_csv(tmp_path / "t.csv", index=False)
-    monkeypatch.setattr("vicinal.workflows.fit.BESIDE_TREES", least)
+    monkeypatch.setattr("vicinal.estimators.metric_choice.BESIDE_TREES", least)
     line = ["fit", str(tmp_path / "t.csv"), "--target", "progression", "--id", "key", "--dry-run", "--json"]
     assert run(line) == 0
     assert json.loads(capsys.readouterr().out)["training"]["metrics"] == ["kernel", "trees", *more]

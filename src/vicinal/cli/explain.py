@@ -132,10 +132,9 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         listed = ", ".join(f"{name} {chance:.3f}" for name, chance in list(one.chances.items())[:_CLASSES])
         output.print(f"probabilities: {listed}{', ...' if len(one.chances) > _CLASSES else ''}")
     if explainer.usual is not None:
-        half, most = explainer.usual
-        usual = f"its nearest neighbor is at distance {one.nearest:.3g} (typical {half:.3g}, 90 % below {most:.3g})"
-        unusual = f"Unusual row: {usual}. Treat with caution."
-        output.print(unusual if one.nearest > most else f"{usual[0].upper()}{usual[1:]}.")
+        far = _far(one.nearest, *explainer.usual)
+        unusual = one.nearest > explainer.usual[1]
+        output.print(f"Unusual row: {far}. Treat with caution." if unusual else f"{far[0].upper()}{far[1:]}.")
     shown = _CELLS if explanation.trend is None else 1  # adjustments name what matters
     columns = list(explanation.neighbors[0].row)[:shown] if explanation.neighbors else []
     trend = explanation.trend
@@ -160,6 +159,13 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     adjusted = [] if trend is None else ["adjusted"]
     headings = ["id", "label", *adjusted, "weight", adds, *by]
     print_rows("", [*headings, *columns], lines, numbers=False, names=True, least=len(headings))
+
+
+def _far(nearest: float, half: float, most: float) -> str:
+    """How far away the nearest row is; not in the units of the metric, which may be of two that no person knows."""
+    if half == 0:
+        return f"it equals {'another' if nearest == 0 else 'no'} row, and most rows equal one"
+    return f"its nearest neighbor is {nearest / half:.2g} times as far as usual (90 % are below {most / half:.2g})"
 
 
 def _print_pair(pair: "PairExplanation") -> None:

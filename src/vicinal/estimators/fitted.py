@@ -17,7 +17,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
-from vicinal.estimators.readout import LARGE, MOST, local_weights
+from vicinal.estimators.readout import LARGE, MOST, local_means, local_weights
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.trials import Trial
 from vicinal.heads.admissible import of_queries_in
@@ -260,7 +260,9 @@ class FittedModel:
         """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
         head = self.network.head
         if weighs_locally(head):
-            blocks = self.query_blocks(queries, identity, policy().batch_queries)
+            blocks, labels = self.query_blocks(queries, identity, policy().batch_queries), self.bank_labels()
+            if not self.codec.transform.by_rows:
+                return torch.cat([local_means(head, self.bank, labels, *block) for block in blocks])
             return torch.cat([self.summed(local_weights(head, self.bank, *block)) for block in blocks])
         if self.codec.transform.level is not None:
             blocks = self.query_blocks(queries, identity)

@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vicinal.core.checks import warn_caller
 from vicinal.core.progress import ending_in, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, TableEncoder
@@ -22,14 +23,13 @@ from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.blending import blended
+from vicinal.estimators.class_scores import with_scale
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
 from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import Draw, LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
-    BESIDE_TREES,
-    FILES,
     HOPELESS,
     PATIENCE,
     WHOLE,
@@ -45,18 +45,16 @@ from vicinal.estimators.kernel_metric import (
     trend_network,
 )
 from vicinal.estimators.label_codec import LabelCodec
+from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.network import make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import (
     boosted_network,
-    may_be_class_trees,
-    may_be_trees,
     trend_head,
 )
 from vicinal.heads import Kriging
 from vicinal.training import NeighborNetwork, Rows
-from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
 from vicinal.training.likelihood import FIRST_ROWS, MOST_ROWS, TableKernel
 from vicinal.training.rows import RowInputs, RowSubset, spread
@@ -67,12 +65,6 @@ _logger = logging.getLogger(__name__)
 
 _MANY = 64
 """Rows from which on it pays to run encoders on a GPU."""
-
-_CALIBRATED = 4096
-"""Rows that the scale of scores of classes is calibrated on, at most."""
-
-_FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
-"""What may be added to shares of classes before their power is taken."""
 
 _CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
@@ -182,21 +174,29 @@ def fit_best(
     def kernel_of(part: TableEncoder) -> FittedModel:
         return kernel if kernel is not None else fit_kernel(rows, codec, part, settings, seed)
 
+    wide, untrained = (any(map(of, encoder.encoders)) for of in (is_wide, is_untrained))
     if settings["metric"] == "kernel":
+        if untrained and codec.kind == "classes":
+            warn_caller(
+                "metric: expected 'auto' or 'network' for classes of images or sounds whose encoder nothing has "
+                "trained, got 'kernel', which does not train it either; or name a pretrained one by encoders"
+            )
         return kernel_of(encoder)
     if settings["metric"] == "trees":
         return fit_trees(rows, codec, encoder, settings, seed)
-    kernels = settings["metric"] == "auto" and not codec.multilabel
-    kernels = kernels and may_be_kernel(settings, own_lengths(encoder), classes=codec.kind == "classes")
-    # of classes a kernel of media that nothing has trained was taken by luck, for 10 % more log-loss
-    kernels = kernels and not (codec.kind == "classes" and any(map(is_untrained, encoder.encoders)))
-    trees = settings["metric"] == "auto" and not codec.multilabel and may_be_trees(settings, encoder.kinds, rows.groups)
-    trees = trees and (
-        codec.kind == "numbers" or may_be_class_trees(rows.labels.numpy(), rows.groups, len(encoder.kinds))
+    tried = metrics_to_try(
+        settings,
+        encoder.kinds,
+        rows.labels.numpy(),
+        rows.groups,
+        classes=codec.kind == "classes",
+        several=codec.multilabel,
+        rows=len(rows.frame),
+        lengths=own_lengths(encoder),
+        wide=wide,
+        untrained=untrained,
     )
-    # no network is as good on such tables (docs/results/predict.md)
-    few = len(rows.frame) < BESIDE_TREES and not FILES & {*encoder.kinds.values()}
-    plain = trees and (few or not any(map(is_wide, encoder.encoders)))
+    kernels, trees = "kernel" in tried, "trees" in tried
     # once for all that train no encoder
     settled = copy.deepcopy(encoder).settle(seen) if trees or kernels else encoder
     with seeded():
@@ -204,7 +204,7 @@ def fit_best(
         if trees:
             first = fit_trees(rows, codec, copy.deepcopy(settled), settings, seed)
             first = _better_kernel(first, rows, settled, settings, seed, kernel) if kernels else first
-    if first is not None and (plain or time_left() <= 0):
+    if first is not None and ("network" not in tried or time_left() <= 0):
         return first
     least = math.inf if first is None else weighted_mean(*first.held_out_errors())
     network = fit_network(rows, codec, encoder, settings, seed, reach=HOPELESS * least / codec.unit() ** 2)
@@ -225,15 +225,16 @@ def _better_kernel(
     seed: int,
     kernel: FittedModel | None,
 ) -> FittedModel:
-    """Trees, a kernel or the mean of both; of classes a kernel, unless trees have surely less error.
+    """Trees, a kernel or the mean of both; of classes that or a kernel, unless trees have surely less error.
 
     On six tables of 120 to 900 rows trees of classes had as little error as a kernel, and now and then much more.
     The kernel is of the likelihood of all its rows only if that of fewer has less error.
     """
     if trees.codec.kind == "classes":
         kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)
-        pair = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
-        return pair[0].chosen_over(pair[1])
+        both = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
+        mean = blended(trees, kernel, settings)
+        return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
     error = trees.error_of_all()
     for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None and time_left() > 0 else ():
         more = time_left() > 0 and len(rows.held_out.train) > FIRST_ROWS[-1]
@@ -422,7 +423,7 @@ def fit_kernel(
     else:
         learned = fit_kernel_network(*learning, most, start)
     model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
-    model = _with_scale(model) if classes else model
+    model = with_scale(model) if classes else model
     if learned is not None:
         model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
     if learned is not None and settings["readout"] in ("auto", "comparables"):
@@ -480,23 +481,6 @@ def fit_trees(
     network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **known)
     model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "trees")
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
-    model = _with_scale(model) if classes else model
+    model = with_scale(model) if classes else model
     unit = codec.unit() ** 2
     return model.with_facts(history=TrainingHistory([error / unit], [model.honest_error() / unit]))
-
-
-def _with_scale(model: FittedModel) -> FittedModel:
-    """The model with the scale of scores of classes, from rows that are each predicted from the others."""
-    scores, bank, at = model.left_out(model.bank, spread(len(model.bank), _CALIBRATED))
-    known = model.bank_labels()[at], bank.mass[at]
-    if model.metric == "kernel":
-        fitted, scale = calibrate_scores(scores, *known), dict[str, Any](name="softmax")
-    else:
-        shares = scores.double().clamp(min=0)
-        each = {floor: calibrate_scores((shares + floor).log(), *known) for floor in _FLOORS}
-        floor = min(each, key=lambda one: each[one].loss)
-        fitted, scale = each[floor], dict[str, Any](name="power", floor=floor)
-    scale |= {"slope": fitted.slope, "biases": fitted.biases.tolist()}
-    scaled = replace(model, codec=replace(model.codec, transform=TargetTransform.model_validate(scale)))
-    scaled.computed.left_out = scores, bank, at  # no scale changes what the others say
-    return scaled

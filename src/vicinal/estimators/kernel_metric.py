@@ -37,12 +37,6 @@ PATIENCE = 0.05
 HOPELESS = 2.0
 """Times the error of another metric above which a network is given up: tuning its encoder has halved no error yet."""
 
-BESIDE_TREES = 1000
-"""Rows from which on a network is tried beside trees: of fewer too few are held out to tell which one is better."""
-
-FILES = {"image", "audio", "set"}
-"""Kinds of columns whose encoders only a network trains, so that it is tried beside trees of few rows, too."""
-
 WHOLE = 2048
 """Rows up to which all of them predict by signed weights of a kernel: one inverse of 32 MiB serves every prediction."""
 

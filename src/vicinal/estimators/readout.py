@@ -86,10 +86,27 @@ def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[
 
     Of equally near rows those of lower keys go first, so that it changes nothing where rows stand in the bank.
     """
+    each = _each_weights(head, bank, queries, identity)
+    return head.mean_of(*each) if blends(head) else each[0]
+
+
+@torch.no_grad()
+def local_means(
+    head: Kriging, bank: Bank, labels: Tensor, queries: Tensor, identity: Mapping[str, Tensor | None]
+) -> Tensor:
+    """Predictions ``[b]`` or ``[b, T]`` by these weights; of two heads without the weights of both in one matrix."""
+    means = [local.mean(labels) for local in _each_weights(head, bank, queries, identity)]
+    return torch.lerp(means[1], means[0], head.share) if blends(head) else means[0]
+
+
+def _each_weights(
+    head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[str, Tensor | None]
+) -> list[KrigingWeights]:
+    """The weights by each head of a mean, or by the head alone."""
     if not blends(head):
-        return _weights(head, bank, bank.vectors, queries, identity)
+        return [_weights(head, bank, bank.vectors, queries, identity)]
     parts = zip(head.members(), head.parts(bank.vectors), head.parts(queries), strict=True)
-    return head.mean_of(*(_weights(one, bank, vectors, some, identity) for one, vectors, some in parts))
+    return [_weights(one, bank, vectors, some, identity) for one, vectors, some in parts]
 
 
 def _weights(

@@ -24,12 +24,11 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.blending import MOST
 from vicinal.estimators.encoder_choice import planned_encoders
 from vicinal.estimators.importance import knows_columns
-from vicinal.estimators.kernel_metric import BESIDE_TREES, FILES, may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.loss_readout import readout_sentences
+from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.saving import facts_of, write_model
-from vicinal.estimators.tree_metric import may_be_class_trees, may_be_trees
 from vicinal.estimators.tuning import PLAN
 from vicinal.plot import mask_curves
 from vicinal.report import write_page
@@ -354,21 +353,21 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
 
 
 def _metrics(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str], rows: int) -> list[str]:
-    """The metrics that will be fitted to so many rows; of few, or of a plain table, a network is none of several."""
-    if model.metric != "auto":
-        return [model.metric]
-    table, settings = opened.table, settings_of(model)
-    if table.several:
-        return ["network"]
-    classes = table.task != "regression"
-    trees = may_be_trees(settings, opened.kinds, table.groups)
-    trees = trees and (not classes or may_be_class_trees(table.target, table.groups, len(opened.kinds)))
-    kernel = may_be_kernel(settings, 0, classes=classes)
-    kernel &= not (classes and {"cnn", "cnn-mel"} & {one for each in encoders.values() for one in each.split(" or ")})
-    tried = ["kernel"] * kernel + ["trees"] * trees
-    kinds = set(opened.kinds.values())
-    alone = trees and ((rows < BESIDE_TREES and not FILES & kinds) or kinds <= {"number", "category"})
-    return tried if alone else [*tried, "network"]
+    """The metrics that will be fitted to so many rows."""
+    table, kinds = opened.table, opened.kinds
+    known = {one for each in encoders.values() for one in each.split(" or ")}
+    return metrics_to_try(
+        settings_of(model),
+        kinds,
+        table.target,
+        table.groups,
+        classes=table.task != "regression",
+        several=table.several,
+        rows=rows,
+        lengths=0,  # of an encoder that is not fitted yet
+        wide=not {*kinds.values()} <= {"number", "category"},
+        untrained=bool({"cnn", "cnn-mel"} & known),
+    )
 
 
 def write_files(
