@@ -188,9 +188,9 @@ def test_a_part_of_the_left_rows_has_the_prior_of_all():
 
 def test_messages_go_on_from_those_of_like_odds():
     random = np.random.default_rng(0)
-    pairs = np.unique(random.integers(0, 40, (150, 2)), axis=0)
+    pairs = np.array([(row, row + more) for row in range(39) for more in (0, 1)])
     log_odds = random.normal(1, 3, len(pairs))
     competition = competing(pairs, (40, 40))
     _, before = competition.messages(log_odds + 0.05, 10.0)
     further, afresh = competition.messages(log_odds, 10.0, before)[1], competition.messages(log_odds, 10.0)[1]
-    np.testing.assert_allclose(further, afresh, rtol=0.01)
+    np.testing.assert_allclose(further, afresh, atol=0.02)
