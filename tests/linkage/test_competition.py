@@ -193,4 +193,4 @@ def test_messages_go_on_from_those_of_like_odds():
     competition = competing(pairs, (40, 40))
     _, before = competition.messages(log_odds + 0.05, 10.0)
     further, afresh = competition.messages(log_odds, 10.0, before)[1], competition.messages(log_odds, 10.0)[1]
-    np.testing.assert_allclose(further, afresh, atol=0.02)
+    np.testing.assert_allclose(further, afresh, atol=0.05)
