@@ -94,3 +94,10 @@ def test_a_column_may_be_two_of_the_other_table():
     assert two[2] == f"{last[2]} {first[2]}"
     assert two[0] == last[0]
     assert two.isna().tolist() == [False, True] + [False] * 198
+
+
+def test_numbers_of_parts_are_the_same_with_and_without_marks():
+    numbers = [f"{'abc'[n % 3]}x-{1000 + 7 * n}-{'kl'[n % 2]}" for n in range(60)]
+    left = pd.DataFrame({"no": numbers, "text": [f"bolt {n % 9} steel" for n in range(60)]})
+    right = pd.DataFrame({"teil": [each.replace("-", "").upper() for each in numbers], "x": left["text"]})
+    assert singles(left, right) == {"teil": "no", "x": "text"}

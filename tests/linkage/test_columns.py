@@ -97,9 +97,9 @@ def test_gaps_have_no_code(gap):
     assert column.values == ["ulm", "bonn"]
     assert [side.tolist() for side in column.sides] == [[0, -1], [-1, 1, 0]]
     assert all(side.dtype == np.int32 for side in column.sides)
-    np.testing.assert_allclose(column.frequency(), [2 / 3, 1 / 3])
+    np.testing.assert_allclose(column.frequency, [2 / 3, 1 / 3])
     assert coded([gap, gap]).values == []
-    assert coded([gap, gap]).equal_by_chance() == 0
+    assert coded([gap, gap]).equal_by_chance == 0
 
 
 FORMS = [
@@ -116,7 +116,7 @@ def test_forms_of_a_text_are_one_value(one, other):
     column = coded([one, other, "x"], [other, "y"])
     assert column.sides[0].tolist() == [0, 0, 1]
     assert column.sides[1].tolist() == [0, 2]
-    np.testing.assert_allclose(column.frequency(), [0.6, 0.2, 0.2])
+    np.testing.assert_allclose(column.frequency, [0.6, 0.2, 0.2])
 
 
 def test_each_distinct_cell_is_normalized_once():
@@ -144,9 +144,9 @@ def test_two_tables_against_their_cells(left, right):
     filled = [[text for text in side if text is not None] for side in sides]
     often = Counter(filled[0] + filled[1])
     assert set(column.values) == set(often)
-    np.testing.assert_allclose(column.frequency(), [often[value] / often.total() for value in column.values])
+    np.testing.assert_allclose(column.frequency, [often[value] / often.total() for value in column.values])
     pairs = list(product(*filled))
-    assert column.equal_by_chance() == pytest.approx(sum(a == b for a, b in pairs) / max(1, len(pairs)))
+    assert column.equal_by_chance == pytest.approx(sum(a == b for a, b in pairs) / max(1, len(pairs)))
 
 
 @given(cells=CELLS)
@@ -155,9 +155,9 @@ def test_one_table_is_counted_once(cells):
     assert column.sides[0] is column.sides[1]
     filled = [text for text in cells_of(column, 0) if text is not None]
     often = Counter(filled)
-    np.testing.assert_allclose(column.frequency(), [often[value] / len(filled) for value in column.values])
+    np.testing.assert_allclose(column.frequency, [often[value] / len(filled) for value in column.values])
     pairs = list(product(filled, filled))  # a row stands on either side
-    assert column.equal_by_chance() == pytest.approx(sum(a == b for a, b in pairs) / max(1, len(pairs)))
+    assert column.equal_by_chance == pytest.approx(sum(a == b for a, b in pairs) / max(1, len(pairs)))
     twice = coded(cells, cells)
-    np.testing.assert_allclose(twice.frequency(), column.frequency())
-    assert twice.equal_by_chance() == pytest.approx(column.equal_by_chance())
+    np.testing.assert_allclose(twice.frequency, column.frequency)
+    assert twice.equal_by_chance == pytest.approx(column.equal_by_chance)

@@ -184,3 +184,13 @@ def test_a_part_of_the_left_rows_has_the_prior_of_all():
     assert part.possible == every.possible / 2
     assert part.most == every.most / 2
     assert part.crowding(5) == every.crowding(10) > every.crowding(5)
+
+
+def test_messages_go_on_from_those_of_like_odds():
+    random = np.random.default_rng(0)
+    pairs = np.array([(row, row + more) for row in range(39) for more in (0, 1)])
+    log_odds = random.normal(1, 3, len(pairs))
+    competition = competing(pairs, (40, 40))
+    _, before = competition.messages(log_odds + 0.05, 10.0)
+    further, afresh = competition.messages(log_odds, 10.0, before)[1], competition.messages(log_odds, 10.0)[1]
+    np.testing.assert_allclose(further, afresh, atol=0.05)

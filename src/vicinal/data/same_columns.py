@@ -36,6 +36,9 @@ _LIKELY = 6
 _LONG, _SHAPE = 6, 0.5
 """Digits of a number from which on it is a key, and what equal numbers of digits count beside equal keys."""
 
+_CODE = re.compile(r"(?=.*[0-9])(?=.*[a-z])[0-9a-z]+([-/][0-9a-z]+)*")
+"""Letters and digits, with or without marks between them: a number of a part."""
+
 _APART = 0.7
 """Difference of the shares of cells with letters from which on two columns are not the same."""
 
@@ -227,6 +230,9 @@ def _column(name: str, cells: "pd.Series[Any]") -> _Column:
         not is_date and lettered < 1 - _APART and np.mean([len(each) >= _LONG for each in digits] or [False]) > _APART
     )
     words = digits if is_key else [word for text in texts for word in re.findall(r"\w+", text)]
+    codes = [re.sub(r"[-/]", "", text) for text in texts if _CODE.fullmatch(text)]
+    if not is_date and sum(len(code) >= _LONG for code in codes) > _APART * len(texts):
+        words = codes
     if is_number and not is_key:
         words = texts
     parts = [_folded(part) for part in re.findall(r"[^\W\d_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name))]

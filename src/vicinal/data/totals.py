@@ -41,10 +41,11 @@ def without_totals(frame: pd.DataFrame, *, start: bool = True, end: bool = True)
     filled = frame.notna().to_numpy()  # [n, columns]
     first = frame.iloc[:, 0].tolist()
     odd = np.arange(len(frame)) < (start and _has_units(frame))
-    named = np.array([isinstance(cell, str) and _TOTAL.search(cell) is not None for cell in first])
+    open_rows = np.flatnonzero(~filled.all(1)).tolist()  # a total has a gap
+    named = np.isin(np.arange(len(frame)), [row for row in open_rows if _says(_TOTAL, first[row])])
     full = filled[~odd & ~named & ~_few(filled)].all(0)
     gaps = (~filled[:, full]).sum(1)
-    alone = np.array([isinstance(cell, str) and _ALONE.search(cell) is not None for cell in first])
+    alone = np.array([_says(_ALONE, cell) if here else False for cell, here in zip(first, named, strict=True)])
     odd |= named & (gaps > 0) & (alone | (4 * gaps >= full.sum()))  # one unknown cell makes no total of "Total Recall"
     if end:
         rows = np.flatnonzero(~odd)
@@ -53,6 +54,10 @@ def without_totals(frame: pd.DataFrame, *, start: bool = True, end: bool = True)
         return frame, ""
     shown = [next((str(cell) for cell in row if not pd.isna(cell)), "") for row in frame[odd].to_numpy().tolist()]
     return frame[~odd], f"{counted(len(shown), 'row')} of totals, units or notes: {listed(shown, 80)}"
+
+
+def _says(what: re.Pattern[str], cell: Any) -> bool:
+    return isinstance(cell, str) and what.search(cell) is not None
 
 
 def _has_units(frame: pd.DataFrame) -> bool:

@@ -35,10 +35,18 @@ def assigned(left: Ids, right: Ids, gains: Floats, most: int = 1) -> Ids:
     >>> assigned(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([3.0, 2.0, 2.0]), 2).tolist()
     [True, True, False]
     """
-    if len(gains) == 0:
-        return np.zeros(0, dtype=bool)
+    left, right = _numbered(left), _numbered(right)
+    taken: Ids = (np.bincount(left)[left] == 1) & (np.bincount(right)[right] == 1)  # nothing competes with them
+    some = np.flatnonzero(~taken)
+    if len(some):
+        taken[some] = _by_clusters(left[some], right[some], gains[some], most)
+    return taken
+
+
+def _by_clusters(left: Ids, right: Ids, gains: Floats, most: int) -> Ids:
+    """See :func:`assigned`; what no pair joins is assigned by itself."""
     clusters = connected(np.stack([_numbered(left), _numbered(right) + len(left)], axis=1), 2 * len(left))
-    clusters = _numbered(clusters[_numbered(left)])  # what no pair joins is assigned by itself
+    clusters = _numbered(clusters[_numbered(left)])
     sizes = np.bincount(clusters)
     order, batches = np.argsort(clusters, kind="stable"), ((np.cumsum(sizes) - sizes) // _TOGETHER)[clusters]
     taken = np.zeros(len(gains), dtype=bool)

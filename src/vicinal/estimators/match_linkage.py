@@ -178,7 +178,7 @@ class Linkage(LinkageModel):
             for place, column in enumerate(tables.coded(self.kinds)):
                 m = sum(share * each[place][-1] for share, each in zip(weights.shares, weights.m, strict=True))
                 matched = m * fitted.matches / competition.possible
-                is_told = matched < _SHARED * column.equal_by_chance()
+                is_told = matched < _SHARED * column.equal_by_chance
                 drawn.append(_equal_pairs(column, _DRAWN if is_told else 0, random))
             levels = self.compared(tables, np.concatenate(drawn))
             ends = list(itertools.pairwise(np.cumsum([*map(len, drawn)]).tolist()))
@@ -331,7 +331,7 @@ class Linkage(LinkageModel):
         """u: the share of each level among random pairs; of equal cells by how frequent values are."""
         rows = tables.counts
         levels = self._unfollowed(tables.once(("levels", "random"), lambda: self._random_levels(tables, seed)))
-        equal = [column.equal_by_chance() for column in tables.coded(self.kinds)]
+        equal = [column.equal_by_chance for column in tables.coded(self.kinds)]
         shares = []
         for place, names in enumerate(self.level_names.values()):
             share = np.bincount(levels[:, place], minlength=len(names)) + 0.5

@@ -119,8 +119,9 @@ class LinkageModel:
         """What equal cells of pairs add, as their values are rare, ``[n, C]``."""
         rarity = np.zeros(levels.shape)
         for place, column in enumerate(tables.coded(self.kinds)):
-            equal = levels[:, place] == len(LEVELS[column.kind]) - 1
-            rarity[equal, place] = column.rarity()[column.sides[0][at[equal, 0]]]
+            equal = np.flatnonzero(levels[:, place] == len(LEVELS[column.kind]) - 1)
+            of_left = column.rarity[column.sides[0]]  # pairs stand in the order of their left rows, values do not
+            rarity[equal, place] = of_left[at[equal, 0]]
         return rarity
 
     def match_weights(self) -> pd.DataFrame:

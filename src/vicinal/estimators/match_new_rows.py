@@ -30,11 +30,12 @@ class _FewCells(CodedColumn):
     """A column of some rows, with what its values are worth in all.
 
     Attributes:
-        rare: see :meth:`CodedColumn.rarity`.
+        rare: see :attr:`CodedColumn.rarity`.
     """
 
     rare: Floats
 
+    @cached_property
     def rarity(self) -> Floats:
         """Of the values among all rows."""
         return self.rare
@@ -61,7 +62,7 @@ class NewRows:
         here, there = (0, 1) if number == 0 else (1, 0)
         every = [replace(column, sides=(column.sides[here], column.sides[there])) for column in tables.coded()]
         self.columns = {column.name: column for column in every}
-        self.rarity = {name: column.rarity() for name, column in self.columns.items()}
+        self.rarity = {name: column.rarity for name, column in self.columns.items()}
         table = tables.left if tables.is_single or number else tables.right
         self.ids = table.ids[table.first].tolist()
         whole = Competition.of(_NONE, tables.counts, linkage.links, is_single=self.is_single)

@@ -378,7 +378,11 @@ class MatchedTables:
         """The shared columns of texts and numbers; with ``kinds`` those that are named there."""
         names = [*self.columns.texts, *self.columns.numbers]
         columns = self.once(("coded",), lambda: {name: self._coded(name) for name in names})
-        return list(columns.values()) if kinds is None else [replace(columns[n], kind=k) for n, k in kinds.items()]
+        if kinds is None:
+            return list(columns.values())
+        for name in [name for name, kind in kinds.items() if columns[name].kind != kind]:  # what it knows is kept else
+            columns[name] = replace(columns[name], kind=kinds[name])
+        return [columns[name] for name in kinds]
 
     def _coded(self, name: str) -> CodedColumn:
         sides, texts = [], list[str]()

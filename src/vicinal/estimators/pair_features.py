@@ -57,7 +57,6 @@ class Side:
     Attributes:
         texts: of each shared column in their normal form, ``[n]``; "row" is all columns in one.
         numbers: of each shared column of numbers, ``[n]``, NaN where empty.
-        wholes: of those that hold whole numbers, ``[n]`` as int64, which a float does not keep apart.
         vectors: unit rows ``[n, d]``, or None.
         terms: which terms each row has, by column and kind, ``[n, BUCKETS]``.
         lexical: rows as :class:`vicinal.index.lexical.LexicalIndex` compares them.
@@ -65,7 +64,6 @@ class Side:
 
     texts: dict[str, list[str]]
     numbers: dict[str, Floats]
-    wholes: dict[str, Ids]
     vectors: Tensor | None
     terms: dict[tuple[str, str], Sparse]
     lexical: Sparse
@@ -132,10 +130,9 @@ class PairFeatures:
         self, table: pd.DataFrame, texts: dict[str, list[str]], counts: Mapping[Key, Sparse], vectors: Tensor | None
     ) -> Side:
         numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
-        wholes = {name: whole for name in self.numbers if (whole := _wholes(table[name])) is not None}
         terms = {key: presence(counts[key]) for key in self.terms}
         lexical = beside([self.terms[ROW, kind].unit(counts[ROW, kind]) for kind in _LEXICAL])
-        return Side(texts, numbers, wholes, vectors, terms, lexical)
+        return Side(texts, numbers, vectors, terms, lexical)
 
     def lexical(self, texts: Sequence[str]) -> Sparse:
         """Whole rows, as texts, as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
@@ -185,9 +182,9 @@ class PairFeatures:
                 same = [words[one] == others[other] for one, other in pairs.tolist()]
                 columns.append(np.where(empty, MISSING, np.array(same, dtype=float)))
         for column in self.numbers:
-            ours, theirs = (side.wholes.get(column, side.numbers[column]) for side in (left, right))
-            near = _nearness(left.numbers[column][at], right.numbers[column][to])
-            columns += [near, np.where(near == MISSING, MISSING, (ours[at] == theirs[to]).astype(float))]
+            ours, theirs = left.numbers[column][at], right.numbers[column][to]
+            near = _nearness(ours, theirs)
+            columns += [near, np.where(near == MISSING, MISSING, (ours == theirs).astype(float))]
         cosine = np.full(len(pairs), MISSING)
         if left.vectors is not None and right.vectors is not None:
             cosine = (left.vectors[torch.tensor(at)] * right.vectors[torch.tensor(to)]).sum(dim=1).double().numpy()
@@ -209,12 +206,6 @@ def _nearness(left: Floats, right: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         near = 1 - np.minimum(np.abs(left - right) / np.maximum(largest, 1e-12), 1)
     return np.where(np.isfinite(left) & np.isfinite(right), near, MISSING)
-
-
-def _wholes(cells: "pd.Series[Any]") -> Ids | None:
-    if not pd.api.types.is_integer_dtype(cells.dtype):
-        return None
-    return np.asarray(cells.fillna(0).to_numpy(dtype=None if isinstance(cells.dtype, np.dtype) else np.int64))
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,11 @@ class CodedColumn:
         return self.kind == "code" or (self.kind == "number" and all(float(each).is_integer() for each in self.values))
 
     @cached_property
+    def texts(self) -> Ids:
+        """Its values, ``[v]``."""
+        return np.array(self.values, dtype=object)
+
+    @cached_property
     def ordered(self) -> Ids:
         """Its values with their words in the order of the alphabet, without marks, ``[v]``."""
         return np.array([" ".join(sorted(_WORD.findall(value))) for value in self.values], dtype=object)
@@ -118,26 +123,29 @@ class CodedColumn:
     @cached_property
     def has_order(self) -> Ids:
         """Which values are others in that order, ``[v]``."""
-        return np.asarray(self.ordered != np.array(self.values, dtype=object), dtype=bool)
+        return np.asarray(self.ordered != self.texts, dtype=bool)
 
+    @cached_property
     def frequency(self) -> Floats:
         """Share of the filled cells of all rows that have each value, ``[v]``."""
         counts = sum(_counts(side, len(self.values)) for side in self._tables)
         return np.asarray(counts / max(1.0, float(np.sum(counts))))
 
+    @cached_property
     def equal_by_chance(self) -> float:
         """Probability that two filled cells, of a random left and a random right row, are equal."""
         shares = [_counts(side, len(self.values)) for side in self.sides]
         return float((shares[0] / max(1.0, shares[0].sum())) @ (shares[1] / max(1.0, shares[1].sum())))
 
+    @cached_property
     def rarity(self) -> Floats:
         """What an equal pair of each value adds to log odds, as it is rare: log of u over its share, ``[v + 1]``.
 
         The last is that of a value that no row has.
         """
         least = 1 / max(map(len, self.sides))
-        shares = np.maximum(np.append(self.frequency(), 0.0), least)
-        return np.asarray(np.log(max(self.equal_by_chance(), least * least) / shares))
+        shares = np.maximum(np.append(self.frequency, 0.0), least)
+        return np.asarray(np.log(max(self.equal_by_chance, least * least) / shares))
 
     @property
     def _tables(self) -> tuple[Ids, ...]:

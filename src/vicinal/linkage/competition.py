@@ -6,7 +6,11 @@ import numpy as np
 
 from vicinal.linkage.columns import Floats, Ids
 
-_ROUNDS = 15
+Free = tuple[Floats, Floats]
+"""How free the left and the right row of each pair are for it."""
+
+_ROUNDS, _AGAIN = 15, 4
+"""Rounds of messages, and of those that start from others."""
 
 _LEAST = 0.01
 """Share of a table that counts as without a partner, at least."""
@@ -33,6 +37,16 @@ def freedom(offers: Floats, rows: Ids) -> Floats:
     rest[most] = 0
     others[most] = np.bincount(rows, weights=rest)[rows[most]]
     return np.asarray(1 / (1 + others))
+
+
+def pair_chances(odds: Floats, free: Free) -> Floats:
+    """Probabilities ``[n]`` of pairs, see :meth:`Competition.messages`.
+
+    >>> pair_chances(np.array([3.0]), (np.array([0.5]), np.array([1.0]))).tolist()
+    [0.6]
+    """
+    odds = odds * free[0] * free[1]
+    return np.asarray(odds / (1 + odds))
 
 
 LINKS = ("one-to-one", "one-to-many", "many-to-many", "many")
@@ -118,13 +132,12 @@ class Competition:
         >>> rivals.chances(np.log([3.0, 1.0]), 0.0).round(2).tolist()
         [0.6, 0.2]
         """
-        odds, (left, right) = self.messages(log_odds, matches)
-        odds = odds * left * right
-        return np.asarray(odds / (1 + odds))
+        return pair_chances(*self.messages(log_odds, matches))
 
-    def messages(self, log_odds: Floats, matches: float) -> tuple[Floats, tuple[Floats, Floats]]:
+    def messages(self, log_odds: Floats, matches: float, start: Free | None = None) -> tuple[Floats, Free]:
         """Odds of pairs by themselves, and how free their left and right rows are for them, ``[n]`` each.
 
+        Fewer rounds do from a ``start``: how free they were when odds were much the same.
         Rounds are damped by geometric means: the first messages, of free rows, would outweigh large odds else. Of many
         pairs those of odds below 1e-5, and those that are the only others of their rows, are left out.
         """
@@ -134,8 +147,8 @@ class Competition:
             strong = np.flatnonzero(odds > _NOTHING)
             strong = strong[np.any([np.bincount(rows)[rows] > 1 for rows in self.pairs[strong].T], axis=0)]
         offers, pairs = odds[strong], self.pairs[strong]
-        free = [np.ones(len(strong)), np.ones(len(strong))]
-        for _ in range(_ROUNDS if any(self.sides) else 0):
+        free = [np.ones(len(strong)) if start is None else start[side][strong] for side in (0, 1)]
+        for _ in range((_ROUNDS if start is None else _AGAIN) if any(self.sides) else 0):
             for side in np.flatnonzero(self.sides):
                 new = freedom(offers * free[1 - side], pairs[:, side])
                 free[side] = np.sqrt(free[side] * new)

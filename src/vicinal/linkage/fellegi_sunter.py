@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from sklearn.isotonic import isotonic_regression
 
 from vicinal.linkage.columns import Floats, Ids
-from vicinal.linkage.competition import Competition
+from vicinal.linkage.competition import Competition, Free, pair_chances
 from vicinal.linkage.levels import EMPTY
 
 ROUNDS = 60
@@ -226,12 +226,14 @@ def _maximized(
     """
     every, prior = patterns.counts(), [_ramp(size) for size in patterns.sizes]
     some = float(min(matches, 1e-3))
+    free: Free | None = None
     for turn in range(ROUNDS):
         by_class = weights.by_class(patterns.levels)
         ratios = np.asarray(logsumexp(by_class, axis=0))
         among_all = max(len(rarity) - matches, 1.0) if among else max(competition.possible - matches, 1.0)
         log_odds = ratios[patterns.place] + rarity + np.log(matches / among_all)
-        chances = competition.chances(log_odds, matches)
+        odds, free = competition.messages(log_odds, matches, free)
+        chances = pair_chances(odds, free)
         before, matches = matches, max(float(chances.sum()), some)
         counts = patterns.counts(chances)
         parts = np.exp(by_class - ratios) * counts

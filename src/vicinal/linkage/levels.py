@@ -94,8 +94,7 @@ def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
         with np.errstate(invalid="ignore", over="ignore"):  # infinite ones differ
             apart = np.abs(left - right) / np.maximum(np.maximum(np.abs(left), np.abs(right)), 1e-300)
         return np.asarray(1 + len(_RELATIVE) - np.searchsorted(_RELATIVE, apart), dtype=np.int8)
-    texts = np.array(column.values, dtype=object)
-    words, workers = (texts[one], texts[two]), torch.get_num_threads()
+    words, workers = (column.texts[one], column.texts[two]), torch.get_num_threads()
     if column.kind == "code":
         edits = cpdist(*words, scorer=OSA.distance, score_cutoff=2, dtype=np.int32, workers=workers)
         return np.asarray(1 + np.clip(3 - edits, 0, 2), dtype=np.int8)
