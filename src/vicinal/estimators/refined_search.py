@@ -130,7 +130,7 @@ def _blank(table: Any, kinds: Mapping[str, str]) -> NDArray[np.bool_]:
         return np.zeros(len(table), dtype=bool)
     counts = element_counts(table, {name: kinds[name] for name in read})
     gone = [missing_cells(table[name]) if name not in counts else counts[name].to_numpy() == 0 for name in read]
-    return np.logical_and.reduce(gone)
+    return np.all(gone, axis=0)
 
 
 def _shown(
@@ -276,9 +276,9 @@ def _threshold(model: NeighborEstimator, k: int, by: Refinement) -> float:
         return known
     judges = model.calibration_
     if len(judges) < _FEWEST:
-        least = max(_FEWEST, math.ceil(math.log(0.05) / math.log(float(by.precision or 0))))  # all of them right
+        count = max(_FEWEST, math.ceil(math.log(0.05) / math.log(float(by.precision or 0))))  # all of them right
         raise ValueError(
-            f"precision: expected at least {least} rows held out, as a promise of {by.precision:g} needs, got "
+            f"precision: expected at least {count} rows held out, as a promise of {by.precision:g} needs, got "
             f"{len(judges)}; fit on more rows, or ask for less"
         )
     vectors, who = judges.vectors.double(), (judges.ids, judges.groups)
