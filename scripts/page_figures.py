@@ -652,6 +652,19 @@ def robust() -> str:
     return grid(["case", "loss", "error", "lower than plain by", "p"], rows)
 
 
+def rows_by() -> str:
+    """Points by which rows that are chosen have more errors than all of them, with two standard errors."""
+    runs = results("rows-by")
+    names = {"pruning": "unbiased pruning", "window": "a window", "random": "a random 30 %"}
+    rows = []
+    for (name, rate), some in runs.groupby(["set", "rate"], sort=False):
+        errors = 100 * some.pivot(index="seed", columns="way", values="error")
+        gaps = [errors[way] - errors["all"] for way in names]
+        cells = [f"{gap.mean():+.2f} ± {2 * gap.sem():.2f}" for gap in gaps]
+        rows.append([str(name), f"{rate:g}", f"{errors['all'].mean():.2f} %", *cells])
+    return grid(["set", "learning rate", "errors, all rows", *names.values()], rows)
+
+
 def recipe() -> str:
     """The NONA paper's recipe on other sets."""
     runs = results("nona-paper")
@@ -714,6 +727,7 @@ TABLES: dict[str, Callable[[], str]] = {
             decisions,
             readouts,
             robust,
+            rows_by,
             recipe,
             grids,
         ),

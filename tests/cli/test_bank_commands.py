@@ -96,7 +96,7 @@ def test_an_own_row_in_a_file_of_queries_is_not_its_own_hit(folder, capsys):
     [
         ([""], "query: expected words to look for, got ''"),
         ([], "query: expected one of TEXT, --id, --row, --file and --interactive, got none"),
-        (["x", "--id", "h1"], "got TEXT and --id"),
+        (["x", "--id", "h1"], "got TEXT and --id; for several rows say --id h1 --id x"),
         (["--id", "h999"], "--id: expected ids of rows that the model was given, got 'h999'"),
         (["--row", "{"], "--row: expected a JSON object"),
         (

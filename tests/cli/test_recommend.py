@@ -94,5 +94,12 @@ def test_bad_input_gives_a_sentence(place: Path, capsys: pytest.CaptureFixture[s
     assert "expected the columns 'u' and 'i' of clicks" in error(
         capsys, ["add", model, str(tmp_path / "other.csv"), "-q"]
     )
+    names = ["recommend", clicks, "--user", "u", "--item", "i", "--items", str(tmp_path / "other.csv")]
+    assert error(capsys, [*names, "-q"]).startswith("--items: expected one of the columns 'thing', got 'i'")
+    assert run(names) == 2
+    assert "learning" not in capsys.readouterr().err  # tables are looked at first
+    pd.read_csv(clicks).assign(stars=5).to_csv(tmp_path / "stars.csv", index=False)
+    assert run(["recommend", str(tmp_path / "stars.csv"), *names[2:]]) == 2
+    assert "not read: 'stars'; --value names a column of how much a click counts" in capsys.readouterr().err
     (tmp_path / "empty.csv").write_text("u,i\n")
     assert "click" in error(capsys, ["recommend", str(tmp_path / "empty.csv"), "--user", "u", "--item", "i", "-q"])

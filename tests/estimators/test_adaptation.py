@@ -263,6 +263,7 @@ def test_the_command_reports_writes_and_takes_back(classes, tmp_path, capsys):
         shown = capsys.readouterr()
         return " ".join((shown.out + shown.err).split())
 
+    assert said("adapt", folder, same).endswith("the model is as it was.")
     assert "No shift found in 600 new rows" in said("adapt", folder, same, "--out", tmp_path / "none")
     assert not (tmp_path / "none").exists()
     assert "Nothing was written" in said("adapt", folder, new)

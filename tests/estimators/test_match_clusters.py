@@ -70,7 +70,7 @@ def test_only_components_that_contradict_themselves_are_cut_and_large_ones_are_c
     assert too_large.tolist() == [3]
 
 
-def test_a_row_between_two_things_joins_one_of_them():
+def test_a_row_between_two_things_joins_one_of_them(monkeypatch):
     names = ["anna maria weber", "anna maria weber ulm", "ulm trier bonn", "ulm trier bonn kleve"]
     names += [f"{i * 37 % 101} {i * 53 % 97} lamp" for i in range(36)]
     table = pd.DataFrame({"id": range(40), "name": names})
@@ -84,6 +84,10 @@ def test_a_row_between_two_things_joins_one_of_them():
     assert parts[0] == parts[1] != parts[2] == parts[3]  # log(.6 / .4) less three times AGAINST, or nothing
     assert "components of links that contradict themselves, cut into clusters that do not: 1" in model.notes_
     assert np.log(0.6 / 0.4) < 3 * AGAINST
+    with monkeypatch.context() as few:
+        few.setattr("vicinal.estimators.match_clusters.LARGEST", 3)
+        assert model.clusters("consistent")[0].set_index("id")["cluster"][[0, 1, 2, 3]].nunique() == 1
+    assert "the component of row 0 contradicts itself, and stays whole: it has 4 rows" in model.notes_[-1]
     model.labels_ = pd.DataFrame({"left": [1], "right": [2], "match": [1]})
     model._chances = lambda at: np.array([chances.get(tuple(pair), 0.3) for pair in at.tolist()])
     assert model.clusters("consistent")[0].set_index("id")["cluster"][[0, 1, 2, 3]].nunique() == 1

@@ -11,6 +11,7 @@ from vicinal.core.checks import CellWarning
 from vicinal.estimators import EmbeddingLearner
 from vicinal.estimators.refined_search import joined_texts
 from vicinal.index.lexical import LexicalIndex, Terms, beside
+from vicinal.workflows.search import Searcher
 
 WORDS = ["red", "blue", "green", "shoe", "hat", "coat", "sock", "belt"]
 
@@ -101,6 +102,17 @@ def test_a_promise_of_a_learner_goes_by_the_share_of_hits_of_a_class():
     assert np.mean(right) > 0.9
 
 
+@pytest.mark.parametrize(("share", "least"), [(0.8, 20), (0.99, 299)])
+def test_a_promise_beyond_the_rows_says_how_many_it_needs(share, least):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    model = NeighborClassifier(metric="kernel").fit(x, x[:, 0] > 0, validation=range(12))
+    assert 0.99**299 < 0.05 < 0.99**298
+    with pytest.raises(
+        ValueError, match=rf"^precision: expected at least {least} rows held out, .* got 12; fit on more"
+    ):
+        model.search(x[:1], 3, precision=share)
+
+
 def test_what_cannot_be_promised_or_read_is_refused(shop):
     for settings, message in (
         ({"precision": 1.5}, r"^precision: expected a number between 0 and 1"),
@@ -125,7 +137,7 @@ def test_queries_without_hits_or_words():
     assert joined_texts(pd.DataFrame({"a": [1, 2]}), []) == ["", ""]
 
 
-def test_a_query_of_an_empty_set_finds_nothing():
+def test_a_query_of_an_empty_set_finds_nothing(tmp_path):
     random = np.random.default_rng(0)
     sets = [random.normal(3 * (row % 3), 1, 1 + row % 4).tolist() if row % 10 else [] for row in range(60)]
     names = np.array(["a", "b", "c"])[np.arange(60) % 3]
@@ -138,3 +150,7 @@ def test_a_query_of_an_empty_set_finds_nothing():
     assert [hit.id for hit in hits[1]] == [hit.id for hit in alone]
     with pytest.warns(CellWarning):
         assert [len(some) for some in model.search(queries.iloc[:1], 3)] == [0]
+    model.save(tmp_path / "model")  # where the cells are texts: "[]"
+    searcher = Searcher(tmp_path / "model", 3)
+    with pytest.warns(CellWarning):
+        assert [len(some) for some in searcher.ids([10, 11]).hits] == [0, 3]

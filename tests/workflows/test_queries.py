@@ -67,6 +67,7 @@ def test_ranks_of_equal_scores_are_in_order():
     ("settings", "message"),
     [
         ({"query": "quary"}, r"^query: expected one of the columns .* did you mean 'query'"),
+        ({}, r"^query: expected at least 3 different queries, one each to train, .* got 2 \('1', '2'\) in all 20 rows"),
         ({"group": "g"}, r"^group: expected none beside a query"),
         ({"also": ["g"]}, r"^target: expected one column of grades with a query, got 2"),
         ({"task": "classification"}, r"^task: expected none for classes beside a query"),

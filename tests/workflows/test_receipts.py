@@ -118,6 +118,18 @@ def test_a_model_that_forgot_deeply_is_the_same_whatever_the_rows_were(tmp_path,
     assert sha256(tmp_path / "one" / "model.safetensors") == before
 
 
+def test_a_network_without_folds_forgets_deeply_too():
+    draw, rest = np.random.default_rng(1), np.arange(60) != 4
+    x, settings = draw.normal(size=(60, 2)), {**BRIEF, "members": 1, "head": "nona"}
+    model = NeighborRegressor(**settings).fit(x, x[:, 0], ids=IDS, validation=range(40, 60))
+    before, other = model.predict(x[:5]), NeighborRegressor(**settings)
+    other.fit(x[rest], x[rest, 0], ids=np.array(IDS)[rest], validation=range(39, 59))
+    assert model.folds_ is None
+    after = model.forget(["r4"], deep=True).predict(x[:5])
+    assert (after == other.predict(x[:5])).all()
+    assert (after != before).any()
+
+
 def test_what_does_not_hold_is_refused(folder, tmp_path, monkeypatch):
     path = tmp_path / "receipt.json"
     relabel_table(folder, pd.DataFrame({"id": ["r4"], "y": [9.0]}))

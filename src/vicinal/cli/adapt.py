@@ -66,7 +66,9 @@ def adapt(
         return
     for line in shift.lines():
         output.print(line)
+    if shift.kind == "none":
+        return
     if out is None:
         output.print("Nothing was written; say --out to keep an adapted model.")
-    elif shift.kind != "none":
+    else:
         output.print(f"Adapted model in {out}; to take it back: vicinal adapt {out} --undo --out {out}")

@@ -109,6 +109,7 @@ _PARAMETERS = {
     "coverage": "--interval",
     "ids": "--id",
     "groups": "--group",
+    "queries": "--query",
     "y": "--same",
     "encoders": "--encoder",
     "cache_dir": "--cache",

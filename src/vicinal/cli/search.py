@@ -73,8 +73,12 @@ def search(
     ways = {"TEXT": query, "--id": row_id, "--row": row, "--file": file, "--interactive": interactive or None}
     chosen = [name for name, value in ways.items() if value is not None]
     if len(chosen) != 1:
+        several = (
+            f"; for several rows say --id {row_id[0]} --id {query}" if chosen == ["TEXT", "--id"] and row_id else ""
+        )
         raise ValueError(
-            f"query: expected one of TEXT, --id, --row, --file and --interactive, got {' and '.join(chosen) or 'none'}"
+            "query: expected one of TEXT, --id, --row, --file and --interactive, got "
+            f"{' and '.join(chosen) or 'none'}{several}"
         )
     if query is not None and Path(query).is_file():
         raise ValueError(f"query: expected a text, got the file {query}; for its rows say --file {query}")

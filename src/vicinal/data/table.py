@@ -297,13 +297,13 @@ def check_column(role: str, column: str, columns: Sequence[str]) -> str:
     return column
 
 
-def check_groups(groups: NDArray[Any]) -> None:
+def check_groups(groups: NDArray[Any], role: str = "group") -> None:
     """Refuse ``groups [n]`` that cannot give train, validation and test one group each."""
     names = np.unique(groups)
     if len(names) < 3:
-        shown = listed(map(str, names))
+        shown, plural = listed(map(str, names)), "queries" if role == "query" else "groups"
         raise ValueError(
-            "group: expected at least 3 different groups, one each to train, validate and test on, "
+            f"{role}: expected at least 3 different {plural}, one each to train, validate and test on, "
             f"got {len(names)} ({shown}) in all {len(groups)} rows; choose another column or leave it out"
         )
 

@@ -164,7 +164,11 @@ def _check(model: BankedEstimator) -> None:
     similarity = "l2" if weighs_locally(model.network_.head) else str(model.similarity)
     for wrong, sentence in (
         (not model.network_.head.uses_bank, "predicts from neighbors, got one with head='dense'"),
-        (model.metric_ == "kernel", "has a trained network, got one with a kernel, which has a length a column only"),
+        (
+            model.metric_ == "kernel",
+            "has a trained network, got one with a kernel, which is as short as its columns are many; rows= (--rows "
+            "0.1) keeps fewer rows",
+        ),
         (model.index is not None, f"has no index, got {model.index!r}; load it with index=None"),
         (similarity not in _ROTATED, f"compares by {', '.join(_ROTATED)}, got {similarity!r}"),
     ):

@@ -157,6 +157,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             ValueError: for missing columns or ids, no clicks, or fewer than two users or items.
         """
         self._check_parameters()
+        tables = {"item": items, "user": users}
+        read = {name: self._read_columns(name, table) for name, table in tables.items() if table is not None}
         self.notes_: list[str] = []
         self.scores_: dict[str, float] = {}
         who, what, values = self._read_clicks(clicks)
@@ -174,7 +176,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         self.settings_ = self._choose(log)
         self.vectors_ = self._factors(self.clicks_, *self.settings_)
         self.kernels_: dict[str, ColumnKernel] = {}
-        self._describe(items, users, log)
+        self._describe(read, log)
         return self
 
     def _check_parameters(self) -> None:
@@ -258,12 +260,10 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     # Columns.
 
-    def _describe(self, items: Any, users: Any, log: Log) -> None:
-        """Take up the tables of columns, and learn what of them says something of the vectors."""
-        for name, table in (("item", items), ("user", users)):
-            if table is None:
-                continue
-            self._extend(name, *self._read_columns(name, table))
+    def _describe(self, read: Mapping[str, tuple[Ids, pd.DataFrame]], log: Log) -> None:
+        """Take up the columns of items and users, and learn what of them says something of the vectors."""
+        for name, columns in read.items():
+            self._extend(name, *columns)
             side, clicked = self._side(name), self._clicked(name)
             if lacking := int((clicked & ~side.described).sum()):
                 count = (

@@ -1,5 +1,6 @@
 """A search by vectors and words, read again by a ranker, and cut where hits are no longer right."""
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from vicinal.core.checks import CellWarning, check_between, check_integer
 from vicinal.core.identity import IdentityWarning
 from vicinal.data.cells import missing_cells
 from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.elements import element_counts
 from vicinal.estimators.search import Hit, hits_at, search_rows
 from vicinal.index.base import Hits
 from vicinal.index.lexical import LexicalIndex, Terms, beside, fuse
@@ -100,7 +102,7 @@ def refined_search(
         by: how.
     """
     by.check(model)
-    blank = _blank(table)
+    blank = _blank(table, model.kinds_)
     if blank.any():
         warnings.warn(
             f"queries: {int(blank.sum())} of {len(blank)} have no known cell, as of an empty set, and find nothing",
@@ -116,18 +118,19 @@ def refined_search(
     return _shown(model, table, vectors, k, ids, groups, by)
 
 
-def _blank(table: Any) -> NDArray[np.bool_]:
-    """Queries ``[n]`` that have nothing in any column, which would find rows that have nothing, too.
+def _blank(table: Any, kinds: Mapping[str, str]) -> NDArray[np.bool_]:
+    """Queries ``[n]`` that have nothing in any column read, which would find rows that have nothing, too.
 
-    >>> _blank(pd.DataFrame({"x": [None, None, 3], "photos": [[], ["p.jpg"], []]})).tolist()
+    >>> table = pd.DataFrame({"x": [None, None, 3], "tags": ["[]", ["new"], []]})
+    >>> _blank(table, {"x": "number", "tags": "set"}).tolist()
     [True, False, False]
     """
-    if not isinstance(table, pd.DataFrame) or not len(table.columns):
+    read = [name for name in kinds if name in table] if isinstance(table, pd.DataFrame) else []
+    if not read:
         return np.zeros(len(table), dtype=bool)
-    blank = np.ones(len(table), dtype=bool)
-    for _, cells in table.items():
-        empty = [isinstance(cell, list | tuple | np.ndarray) and np.size(cell) == 0 for cell in cells]
-        blank &= missing_cells(cells) | np.array(empty, dtype=bool)
+    counts = element_counts(table, {name: kinds[name] for name in read})
+    gone = [missing_cells(table[name]) if name not in counts else counts[name].to_numpy() == 0 for name in read]
+    blank: NDArray[np.bool_] = np.all(gone, axis=0)
     return blank
 
 
@@ -274,7 +277,11 @@ def _threshold(model: NeighborEstimator, k: int, by: Refinement) -> float:
         return known
     judges = model.calibration_
     if len(judges) < _FEWEST:
-        raise ValueError(f"precision: expected at least {_FEWEST} rows held out, to promise it by, got {len(judges)}")
+        count = max(_FEWEST, math.ceil(math.log(0.05) / math.log(float(by.precision or 0))))  # all of them right
+        raise ValueError(
+            f"precision: expected at least {count} rows held out, as a promise of {by.precision:g} needs, got "
+            f"{len(judges)}; fit on more rows, or ask for less"
+        )
     vectors, who = judges.vectors.double(), (judges.ids, judges.groups)
     hits = _ordered(model, judges.rows, vectors, max(k, _VOTES), *who, replace(by, precision=None))
     chances = _chances(model, vectors, model.identity_of(len(judges), *who), hits)

@@ -185,6 +185,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
     if job.query is not None:
         check_column("query", job.query, list(frame.columns))
+        check_groups(frame[job.query].dropna().astype(str).to_numpy(), "query")
     frame, left = without_weightless(form.read(frame), job.weight)
     notes += [f"{left}."] if left else []
     frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
@@ -294,7 +295,7 @@ def _of_ranked_queries(table: Table) -> Table:
         return table
     dropped = [Dropped(row, "their query has one row or one grade, so no order") for row in table.rows[~some]]
     left = replace(table.select(np.flatnonzero(some)), dropped=[*table.dropped, *dropped])
-    check_groups(left.groups)  # type: ignore[arg-type]  # queries are groups
+    check_groups(left.groups, "query")  # type: ignore[arg-type]  # queries are groups
     return left
 
 

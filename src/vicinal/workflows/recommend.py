@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from vicinal.core import counted, files, short
+from vicinal.core import counted, files, listed, short
 from vicinal.core.folders import check_replaceable, kind_of, staged_folder
 from vicinal.data import read_table, write_table
 from vicinal.data.sources import table_name
@@ -55,8 +55,12 @@ def recommend_tables(job: RecommendJob, out: Path, log: Log = lambda line: None)
     """
     check_replaceable(out, "recommender")
     model = Recommender(**job.parameters)
-    tables = [_read(path, model, log) for path in (job.clicks, job.items, job.users)]
-    model.fit(*tables, log=log)
+    clicks = _read(job.clicks, model, log)
+    sides = [None if path is None else _read(path, model, log) for path in (job.items, job.users)]
+    others = [] if model.value else [name for name in clicks.columns if name not in (model.user, model.item)]
+    if others:
+        log(f"not read: {listed(others, 200)}; --value names a column of how much a click counts")
+    model.fit(clicks, *sides, log=log)
     log("recommending")
     table = model.recommend(k=job.k, among=job.among)
     lines = report_lines(model)
@@ -68,9 +72,7 @@ def recommend_tables(job: RecommendJob, out: Path, log: Log = lambda line: None)
     return model, lines
 
 
-def _read(path: Path | None, model: Recommender, log: Log) -> pd.DataFrame | None:
-    if path is None:
-        return None
+def _read(path: Path, model: Recommender, log: Log) -> pd.DataFrame:
     log(f"reading {path.name}")
     return read_table(path, ids=[model.user, model.item], text=_texts(model), log=log)
 
@@ -125,7 +127,7 @@ def add_clicks(folder: Path, source: Path | pd.DataFrame, log: Log = lambda line
     with files.locked(files.resolved(folder), "update"):  # or of two that add at once one would be lost
         model = Recommender.load(folder)
         frame = _read(source, model, log) if isinstance(source, Path) else source
-        names = set(map(str, frame.columns)) if frame is not None else set()
+        names = set(map(str, frame.columns))
         if {model.user, model.item} <= names:
             model.add(clicks=frame)
         elif model.item in names:
@@ -138,7 +140,7 @@ def add_clicks(folder: Path, source: Path | pd.DataFrame, log: Log = lambda line
                 f"columns of users or items, got {short(sorted(names))}"
             )
         model.save(folder)
-    return 0 if frame is None else len(frame), model
+    return len(frame), model
 
 
 def forget_users(folder: Path, users: Sequence[Any]) -> tuple[int, Recommender]:
