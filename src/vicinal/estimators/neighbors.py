@@ -500,7 +500,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of variance explained, R², for labels as :meth:`fit` takes them; of several targets the mean."""
-        known = self.fitted_.codec.read(y) if hasattr(self, "fitted_") else y
+        check_is_fitted(self, "bank_")
+        codec = self.fitted_.codec
+        known = codec.read(y) if isinstance(codec, NumberCodec) else y
         return float(super().score(X, known, sample_weight))
 
     @usual_settings()
