@@ -536,3 +536,13 @@ def test_marks_at_the_end_of_some_lines_are_no_cells(tmp_path):
     more.write_text("\n".join(["a,b,c", *rows[:9], "9,10,11,,x", *rows[10:]]))
     with pytest.raises(ValueError, match=r"^more\.csv: expected as many cells .* line 11, saw 5"):
         read_table(more)
+
+
+def test_a_quote_that_swallows_lines_is_refused(tmp_path):
+    path = tmp_path / "open.csv"
+    rows = [f'{row},"two\nlines","{row} x" y' for row in range(20)]  # text after a closing quote is read as before
+    path.write_text("\n".join(["a,b,c", *rows]) + "\n")
+    assert len(read_table(path)) == 20
+    path.write_text("\n".join(["a,b,c", *rows[:9], '9,"two\nlines","9', *rows[10:]]) + "\n")
+    with pytest.raises(ValueError, match=r"got none in the row of line 20 before the next opening one in line 22"):
+        read_table(path)

@@ -259,21 +259,48 @@ class Delimited:
 
     def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:
         """The cells as texts, ``size`` rows at a time or all at once."""
-        given = 0
+        count = 0
         options: dict[str, Any] = {}
         while True:
             try:
                 for place, frame in enumerate(self.pieces(index_col=False, chunksize=size, **options)):
-                    if place == given:
+                    if place == count:
                         names = zip(self.names, frame.columns, strict=True)
                         yield frame.set_axis([name or str(other) for name, other in names], axis="columns")
-                        given += 1
+                        count += 1
             except ValueError:
                 if options or not self._ends_are_empty():
                     raise
                 options = {"usecols": range(len(self.names))}  # which takes no notice of further cells
             else:
                 return
+
+    def check_quotes(self) -> None:
+        """Refuse an opening quote that no quote closes before the next opening one: the lines between are no cell."""
+        line = ""
+
+        def lines() -> Iterator[str]:
+            nonlocal line
+            for each in file:
+                line = each
+                yield each
+
+        with self.path.open(encoding=self.encoding, errors="replace", newline="") as file:
+            rows = csv.reader(lines(), delimiter=self.separator, strict=True)
+            while True:
+                start = rows.line_num + 1
+                try:
+                    next(rows)
+                except StopIteration:
+                    return
+                except csv.Error:
+                    place = line.find('"')
+                    if rows.line_num > start and (place == 0 or line[place - 1 : place] == self.separator):
+                        raise ValueError(
+                            f'{self.path.name}: expected a closing " for each opening one, got none in the row of line '
+                            f'{start} before the next opening one in line {rows.line_num}; remove the " there, or '
+                            "write it twice"
+                        ) from None
 
     def _ends_are_empty(self) -> bool:
         """Whether all cells beyond those of the header are empty, as marks at the end of some lines make them."""
@@ -347,11 +374,15 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
     file.tell(how.log)
     pieces = file.frames(size)
     piece: pd.DataFrame | None = next(pieces)
+    checked = False
     start = True
     while piece is not None:
         later = next(pieces, None)
         if later is not None and len(later) <= MOST_NOTES < (size or 0):  # the end is judged by the rows above
             piece, later = pd.concat([piece, later]), next(pieces, None)
+        if not checked and any(cells.str.contains("\n", regex=False).any() for _, cells in piece.items()):
+            checked = True
+            file.check_quotes()
         again = np.logical_and.reduce([cells.str.strip() == str(name) for name, cells in piece.items()])
         if piece.shape[1] > 1 and again.any():
             repeat = "repeat" if again.sum() > 1 else "repeats"
