@@ -355,8 +355,8 @@ BAD = {
     "empty": ("d.csv", "", r"^d\.csv: expected a header and rows, got an empty file$"),
     "ragged": ("d.csv", "a,b\n1,2\n1,2,3\n", r"^d\.csv: expected as many cells .*line 3, saw 3$"),
     "all rows too long": ("d.csv", "a,b\n1,2,3\n4,5,6\n", r"^d\.csv: expected as many cells"),
-    "open quote": ("d.csv", 'a,b\n1,"2\n3,4\n', r"^d\.csv: expected as many cells .*EOF inside string"),
-    "NUL bytes": ("d.csv", b"a,b\n1,x\0y\n", r"^d\.csv: expected text, got NUL bytes; the file is damaged"),
+    "open quote": ("d.csv", 'a,b\n1,"2\n3,4\n', r'^d\.csv: expected a closing " for .* in row 2, counted'),
+    "NUL bytes": ("d.csv", b"a,b\n1,x\0y\n", r"^d\.csv: expected text, got NUL bytes in line 2; the file is damaged"),
     "cut in a letter": (
         "d.csv",
         "a\nM\u00fcller\nM\u00fc".encode()[:-1],
@@ -522,3 +522,27 @@ def test_what_a_torn_parquet_file_gives_is_told_in_signs_that_print(tmp_path, mo
         read_table(tmp_path / "d.parquet")
     assert str(wrong.value).isprintable()
     assert len(str(wrong.value)) < 300
+
+
+def test_marks_at_the_end_of_some_lines_are_no_cells(tmp_path):
+    rows = [f"{row},{row + 1},{row + 2}" for row in range(20)]
+    plain, ends, more = (tmp_path / name for name in ("plain.csv", "ends.csv", "more.csv"))
+    plain.write_text("\n".join(["a,b,c", *rows]))
+    ends.write_text("\n".join(["a,b,c", *(line + ",, " * (place % 3 == 1) for place, line in enumerate(rows))]))
+    pd.testing.assert_frame_equal(read_table(ends), read_table(plain))
+    pieces = list(table_pieces(ends, 4))
+    assert [len(piece) for piece in pieces[:2]] == [4, 4]
+    assert pd.concat(pieces)["a"].tolist() == [str(row) for row in range(20)]
+    more.write_text("\n".join(["a,b,c", *rows[:9], "9,10,11,,x", *rows[10:]]))
+    with pytest.raises(ValueError, match=r"^more\.csv: expected as many cells .* line 11, saw 5"):
+        read_table(more)
+
+
+def test_a_quote_that_swallows_lines_is_refused(tmp_path):
+    path = tmp_path / "open.csv"
+    rows = [f'{row},"two\nlines","{row} x" y' for row in range(20)]  # text after a closing quote is read as before
+    path.write_text("\n".join(["a,b,c", *rows]) + "\n")
+    assert len(read_table(path)) == 20
+    path.write_text("\n".join(["a,b,c", *rows[:9], '9,"two\nlines","9', *rows[10:]]) + "\n")
+    with pytest.raises(ValueError, match=r"got none in the row of line 20 before the next opening one in line 22"):
+        read_table(path)

@@ -152,10 +152,13 @@ def text_encoding(path: Path) -> str:
 
 
 def _is_utf8(file: BinaryIO, name: str) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
     while block := file.read(_STEP):
         if b"\0" in block:
-            raise ValueError(f"{name}: expected text, got NUL bytes; the file is damaged, or no text")
+            line += block.count(b"\n", 0, block.index(b"\0"))
+            advice = "the file is damaged, or no text; where only these are wrong, tr -d '\\000' removes them"
+            raise ValueError(f"{name}: expected text, got NUL bytes in line {line}; {advice}")
+        line += block.count(b"\n")
         try:
             decoder.decode(block)
         except UnicodeDecodeError:

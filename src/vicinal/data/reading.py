@@ -7,7 +7,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -259,9 +259,55 @@ class Delimited:
 
     def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:
         """The cells as texts, ``size`` rows at a time or all at once."""
-        for frame in self.pieces(index_col=False, chunksize=size):
-            names = zip(self.names, frame.columns, strict=True)
-            yield frame.set_axis([name or str(other) for name, other in names], axis="columns")
+        count = 0
+        options: dict[str, Any] = {}
+        while True:
+            try:
+                for place, frame in enumerate(self.pieces(index_col=False, chunksize=size, **options)):
+                    if place == count:
+                        names = zip(self.names, frame.columns, strict=True)
+                        yield frame.set_axis([name or str(other) for name, other in names], axis="columns")
+                        count += 1
+            except ValueError:
+                if options or not self._ends_are_empty():
+                    raise
+                options = {"usecols": range(len(self.names))}  # which takes no notice of further cells
+            else:
+                return
+
+    def check_quotes(self) -> None:
+        """Refuse an opening quote that no quote closes before the next opening one: the lines between are no cell."""
+        line = ""
+
+        def lines() -> Iterator[str]:
+            nonlocal line
+            for each in file:
+                line = each
+                yield each
+
+        with self.path.open(encoding=self.encoding, errors="replace", newline="") as file:
+            rows = csv.reader(lines(), delimiter=self.separator, strict=True)
+            while True:
+                start = rows.line_num + 1
+                try:
+                    next(rows)
+                except StopIteration:
+                    return
+                except csv.Error:
+                    place = line.find('"')
+                    if rows.line_num > start and (place == 0 or line[place - 1 : place] == self.separator):
+                        raise ValueError(
+                            f'{self.path.name}: expected a closing " for each opening one, got none in the row of line '
+                            f'{start} before the next opening one in line {rows.line_num}; remove the " there, or '
+                            "write it twice"
+                        ) from None
+
+    def _ends_are_empty(self) -> bool:
+        """Whether all cells beyond those of the header are empty, as marks at the end of some lines make them."""
+        with self.path.open(encoding=self.encoding, errors="replace", newline="") as file, suppress(csv.Error):
+            rows = csv.reader(file, delimiter=self.separator)
+            return not any(any(map(str.strip, row[len(self.names) :])) for row in rows)
+        return False
 
     def pieces(self, **options: Any) -> Iterator[pd.DataFrame]:
         """The frames of ``pandas.read_csv`` with ``options``, cells as texts."""
@@ -293,6 +339,12 @@ class Delimited:
             raise ValueError(f"{name}: expected text in {self.encoding}, got: {detail}; save it as UTF-8") from None
         except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
             detail = short_text(error, ECHO).removeprefix("Error tokenizing data. C error: ")
+            if (row := _OPEN_QUOTE.search(detail)) is not None:
+                place = f"row {int(row[1]) + 1}, counted from the first line of the file"
+                raise ValueError(
+                    f'{name}: expected a closing " for each opening one, got none for that in {place}; remove the " '
+                    "there, or write it twice"
+                ) from None
             raise ValueError(f"{name}: expected as many cells in each row as in the header, got: {detail}") from None
 
     def tell(self, log: Log) -> None:
@@ -308,6 +360,7 @@ class Delimited:
             log(f"{self.path.name}: several columns have one name; read as {listed(twice, 80)}, too")
 
 
+_OPEN_QUOTE = re.compile(r"EOF inside string starting at row ([0-9]+)")
 _TWICE = re.compile(r" \([0-9]+\)$")
 
 
@@ -321,11 +374,15 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
     file.tell(how.log)
     pieces = file.frames(size)
     piece: pd.DataFrame | None = next(pieces)
+    checked = False
     start = True
     while piece is not None:
         later = next(pieces, None)
         if later is not None and len(later) <= MOST_NOTES < (size or 0):  # the end is judged by the rows above
             piece, later = pd.concat([piece, later]), next(pieces, None)
+        if not checked and any(cells.str.contains("\n", regex=False).any() for _, cells in piece.items()):
+            checked = True
+            file.check_quotes()
         again = np.logical_and.reduce([cells.str.strip() == str(name) for name, cells in piece.items()])
         if piece.shape[1] > 1 and again.any():
             repeat = "repeat" if again.sum() > 1 else "repeats"
@@ -410,20 +467,26 @@ def _checked(rows: list[Any], prefix: str, text: str) -> list[dict[str, Any]]:
 
 
 def _rows_inside(text: str) -> list[Any]:
-    """The rows in an object of JSON: the one list of objects in it, or its columns as pandas writes them; or none.
+    """The rows in an object of JSON: the one list of objects in it or in its parts, or pandas' columns; or none.
 
     >>> _rows_inside('{"count": 1, "data": [{"a": 1}]}'), _rows_inside('{"columns": ["a"], "data": [[1], [2]]}')
     ([{'a': 1}], [{'a': 1}, {'a': 2}])
     >>> _rows_inside('{"a": {"0": 1, "1": 2}}'), _rows_inside('{"a": [1, 2]}'), _rows_inside('{"a": 1}')
     ([{'a': 1}, {'a': 2}], [{'a': 1}, {'a': 2}], [])
+    >>> _rows_inside('{"data": {"rows": [{"a": 1}], "count": 1}}')
+    [{'a': 1}]
     """
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    tables = [part for part in whole.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
-    if len(tables) == 1:
-        return tables[0]
+    parts = list(whole.values())
+    for level in (parts, [inner for part in parts if isinstance(part, dict) for inner in part.values()]):
+        tables = [part for part in level if isinstance(part, list) and part and isinstance(part[0], dict)]
+        if len(tables) == 1:
+            return tables[0]
+        if tables:
+            break  # which of them is meant, nobody knows
     if isinstance(whole.get("columns"), list) and isinstance(whole.get("data"), list):
         return [
             dict(zip(map(str, whole["columns"]), row, strict=False)) for row in whole["data"] if isinstance(row, list)

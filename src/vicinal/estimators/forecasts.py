@@ -62,7 +62,8 @@ def fit_in_time(model: Any, x: Any, y: Any, times: Any, validation: Any, known: 
         labels = label_frame(model.fitted_.codec, model.bank_.labels.numpy())
         rows = _Rows(model, frame.iloc[at], labels, when[at], {name: values[at] for name, values in known.items()})
         held_out = np.searchsorted(at, np.asarray(validation)[counts[np.asarray(validation)]])
-        model.fitted_ = rows.forecast(held_out)
+        best = rows.forecast(held_out)  # fitted to numbers; users go on to write labels as they did
+        model.fitted_ = replace(best, codec=replace(best.codec, form=model.fitted_.codec.form))
 
 
 def _latest(times: Ids, share: float, groups: Ids | None) -> Ids:

@@ -13,11 +13,12 @@ from torch.nn.functional import one_hot
 
 from vicinal.core import short
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.data import TableForm
 from vicinal.data.target import LARGEST, SEPARATOR
 from vicinal.estimators.forgetting import classes_without, range_without
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.labels import check_length, label_cells, read_classes, read_numbers
-from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
+from vicinal.estimators.several import is_multilabel, number_form, read_multilabel, several_numbers, target_names
 from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
 from vicinal.training.error import error_of
 
@@ -35,6 +36,7 @@ class LabelCodec:
         targets: names of several numbers a row; None: one.
         multilabel: whether rows may have several classes.
         ends: the lowest and highest label of the training rows, of several targets ``[T]`` each.
+        form: how labels that are texts or lengths of time write numbers, by the names of several targets, or "y".
     """
 
     transform: TargetTransform = field(default_factory=lambda: PLAIN)
@@ -42,6 +44,7 @@ class LabelCodec:
     targets: Sequence[str] | None = None
     multilabel: bool = False
     ends: tuple[Any, Any] = (0.0, 1.0)
+    form: TableForm = field(default_factory=TableForm)
     predicts: ClassVar[bool] = True
 
     @property
@@ -142,11 +145,18 @@ class NumberCodec(LabelCodec):
     @classmethod
     def of(cls, y: Any, transform: str) -> Self:
         """The codec of the labels of a fit, as users write them, before anything is fitted."""
-        return cls(TargetTransform(name="log" if transform == "log" else "none"), targets=target_names(y))
+        scale, names = TargetTransform(name="log" if transform == "log" else "none"), target_names(y)
+        return cls(scale, targets=names, form=number_form(y, names))
+
+    def read(self, y: Any, rows: int | None = None) -> Ids:
+        """Numbers ``[n]`` or ``[n, T]`` as written, on any scale."""
+        if self.targets is None:
+            return read_numbers(y, rows, self.form.columns.get("y"))
+        return several_numbers(y, self.targets, rows, self.form)
 
     def take(self, y: Any, rows: int) -> Ids:
         """Numbers ``[n]`` or ``[n, T]``."""
-        values = read_numbers(y, rows) if self.targets is None else several_numbers(y, self.targets, rows)
+        values = self.read(y, rows)
         if self.transform.name == "log":
             for name, column in zip(self.targets or ["y"], values.reshape(rows, -1).T, strict=True):
                 check_positive(column, name)
@@ -225,9 +235,11 @@ class NumberCodec(LabelCodec):
     def of_target(self, place: int, *, uses_bank: bool) -> Self:
         """The codec of one of several targets."""
         low, high = self.ends
+        form = self.form.columns.get((self.targets or [])[place])
         return replace(
             self,
             targets=None,
+            form=TableForm(columns={} if form is None else {"y": form}),
             ends=(float(low[place]), float(high[place])),
             transform=self.transform.of_target(place),
             place=None if uses_bank else place,
@@ -357,7 +369,7 @@ class LikenessCodec(LabelCodec):
     def take(self, y: Any, rows: int) -> Ids:
         """Numbers ``[n]``, or places of classes, which are known."""
         if self.kind == "numbers":
-            return read_numbers(y, rows)
+            return read_numbers(y, rows, self.form.columns.get("y"))
         names, known = self._alike(y, rows)
         place = {name: code for code, name in enumerate(known.tolist())}
         return np.array([place[name] for name in names.tolist()], dtype=np.float64)

@@ -12,6 +12,8 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from vicinal.core import short
+from vicinal.data.cells import as_numbers
+from vicinal.data.column_form import ColumnForm
 from vicinal.data.target import LARGEST
 from vicinal.encoders.numeric import as_float
 from vicinal.estimators.inputs import Ids, as_table
@@ -48,7 +50,7 @@ def label_cells(y: Any, rows: int | None = None) -> Ids:
     Traceback (most recent call last):
     ValueError: y: expected a label in each row, got None in row 1; leave out rows without one (input contains NaN)
     """
-    cells = _column(y)
+    cells = label_column(y)
     check_length(cells, rows)
     if cells.dtype == object:
         missing = np.flatnonzero(pd.isna(cells))
@@ -60,10 +62,11 @@ def label_cells(y: Any, rows: int | None = None) -> Ids:
     return cells
 
 
-def read_numbers(y: Any, rows: int | None = None) -> Ids:
+def read_numbers(y: Any, rows: int | None = None, form: ColumnForm | None = None) -> Ids:
     """Numbers, one a row, as float64 ``[n]``.
 
-    Numbers may be of any type (Decimal, Fraction, bool, big-endian), also as text.
+    Numbers may be of any type (Decimal, Fraction, bool, big-endian), also as text; other texts, and lengths of time
+    (in seconds), by the ``form`` in which the labels of a fit were written.
 
     Raises:
         ValueError: naming the row of what is missing, infinite, above ``LARGEST``, or no number, such as a date.
@@ -75,7 +78,9 @@ def read_numbers(y: Any, rows: int | None = None) -> Ids:
     ValueError: y: expected numbers, got dates (datetime.date(2024, 1, 31) in row 0); dates and the like are no numbers until you choose a unit, such as days
     """  # noqa: E501
     cells = label_cells(y, rows)
-    if cells.dtype == object:
+    if cells.dtype == object and form is not None:
+        cells = _read_by(form, cells)
+    elif cells.dtype == object:
         cells = np.array([_number(cell, row) for row, cell in enumerate(cells.tolist())], dtype=np.float64)
     values = cells.astype(np.float64)
     wrong = np.flatnonzero(~np.isfinite(values))
@@ -131,8 +136,8 @@ def check_length(y: Any, rows: int | None) -> None:
         raise ValueError(f"y: expected {rows} labels, one a row of X (inconsistent numbers of samples), got {len(y)}")
 
 
-def _column(y: Any) -> Ids:
-    """The labels ``[n]`` as an array of numpy's numbers or bools, or of objects."""
+def label_column(y: Any) -> Ids:
+    """The labels ``[n]``, some maybe missing, as an array of numpy's numbers or bools, or of objects."""
     if isinstance(y, str | bytes | dict) or not (hasattr(y, "__len__") or hasattr(y, "__iter__")):
         raise TypeError(f"y: expected labels, one a row, got {short(y)}")
     if isinstance(y, np.ma.MaskedArray):
@@ -157,6 +162,18 @@ def _column(y: Any) -> Ids:
     if table.dtype.kind == "U":  # numpy writes a missing cell among texts as a text
         table = np.where(table == "nan", None, table)
     values: Ids = table if table.dtype.kind in "biuf" else table.astype(object)
+    return values
+
+
+def _read_by(form: ColumnForm, cells: Ids) -> Ids:
+    """Numbers written in a form; a cell that is none of them, or says that its label is missing, is refused."""
+    values = as_numbers(form.read(pd.Series(cells, name="y", dtype=object)))
+    wrong = np.flatnonzero(np.isnan(values))
+    if len(wrong):
+        cell, row = cells[wrong[0]], int(wrong[0])
+        if form.is_gap(cell):
+            raise ValueError(f"y: expected a label in each row, got {short(cell)} in row {row}; leave out such rows")
+        raise _refused("numbers", cell, row)
     return values
 
 
@@ -193,7 +210,8 @@ def _refused(expected: str, cell: Any, row: int) -> ValueError:
     """The sentence for a label that is none."""
     kind = next((words for kind, words in _MOMENTS.items() if isinstance(cell, kind)), "")
     if not kind:
-        return ValueError(f"y: expected {expected}, got {short(cell)} in row {row}")
+        advice = "; correct it, or leave out the row" if isinstance(cell, str) and expected == "numbers" else ""
+        return ValueError(f"y: expected {expected}, got {short(cell)} in row {row}{advice}")
     return ValueError(
         f"y: expected {expected}, got {kind} ({short(cell)} in row {row}); dates and the like are no numbers until you "
         "choose a unit, such as days"

@@ -23,9 +23,10 @@ from vicinal.estimators.fitting import with_banks
 from vicinal.estimators.inputs import Draw, HeldOut, Ids, LabelledRows, as_frame, as_table, hold_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.label_codec import LabelCodec, LikenessCodec, class_names
-from vicinal.estimators.labels import label_cells, read_numbers
+from vicinal.estimators.labels import label_cells
 from vicinal.estimators.network import similarity_network, training_settings
 from vicinal.estimators.search import SearchHits, search_rows
+from vicinal.estimators.several import number_form
 from vicinal.settings import LikenessSettings
 from vicinal.training import NeighborNetwork
 from vicinal.training.rows import Rows, RowSubset
@@ -246,10 +247,11 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
         self.labels_ = _kind_of(y) if self.labels == "auto" else self.labels
         if self.labels_ == "numbers":
-            values = read_numbers(y, rows)
+            codec = LikenessCodec(form=number_form(y, None))
+            values = codec.take(y, rows)
             if values.min() == values.max():
                 raise ValueError(f"y: expected numbers that vary, got {values[0]:g} in every row")
-            return LikenessCodec(), values
+            return codec, values
         names = class_names(y, rows, several=self.labels_ == "several")
         classes, places = np.unique(names, return_inverse=True)
         if len(classes) < 2:

@@ -216,8 +216,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
                 or Arrow array of one column (texts, say); a Dataset of Hugging Face; or a finite numeric matrix ``[n,
                 p]``, also a tensor or a scipy sparse matrix, which is made dense; n >= 10. All other methods take the
                 same X, and y, ids and groups may be one such column. Results are numpy arrays whatever X was.
-            y: finite numbers ``[n]``, not all equal; or ``[n, T]`` of several targets, whose names are the columns of a
-                table, else y0, y1 and so on. One trained metric serves them all; see :meth:`of_target`.
+            y: finite numbers ``[n]``, not all equal, also as texts ("$1,077", "53.9 %", "1:02:11") or lengths of time
+                (in seconds), all labels in one form, later ones, too; or ``[n, T]`` of several targets, whose names are
+                the columns of a table, else y0, y1 and so on. One trained metric serves them all; see
+                :meth:`of_target`.
             sample_weight: ``[n]``, >= 0: a row of weight 2 counts as two equal rows of weight 1, neither of which
                 predicts the other: in the loss, among the held-out rows, as a neighbor, and in intervals. A row of
                 weight 0 is left out. Only ratios matter: weights are divided by their mean. Encoders, and the choice of
@@ -495,6 +497,13 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             ValueError: if too few rows were held out for that coverage, of a model that was fitted without groups.
         """
         return self.predict_intervals(X, (coverage,), ids=ids, groups=groups)[coverage]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of variance explained, R², for labels as :meth:`fit` takes them; of several targets the mean."""
+        check_is_fitted(self, "bank_")
+        codec = self.fitted_.codec
+        known = codec.read(y) if isinstance(codec, NumberCodec) else y
+        return float(super().score(X, known, sample_weight))
 
     @usual_settings()
     def predict_intervals(

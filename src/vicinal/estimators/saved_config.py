@@ -113,6 +113,7 @@ class SavedConfig(Saved):
     multilabel: bool = False
     targets: Annotated[list[str], Field(min_length=2, max_length=1 << 16)] | None = None
     label_range: tuple[float, float] | tuple[list[float], list[float]] | None
+    label_form: TableForm = Field(default_factory=TableForm)
     transform: TargetTransform = Field(default_factory=TargetTransform)
     form: TableForm | None = None
     train_error: list[float]

@@ -218,13 +218,15 @@ def _codec(config: SavedConfig) -> LabelCodec:
     """The codec of the labels of a saved model."""
     classes, ends = np.array(config.classes or [], dtype=None if config.classes else object), config.label_range
     if config.task == "similarity":
-        return LikenessCodec(config.transform, classes, several=config.parameters.labels == "several")
+        return LikenessCodec(
+            config.transform, classes, form=config.label_form, several=config.parameters.labels == "several"
+        )
     if config.classes is not None:
         return ClassCodec(config.transform, classes, multilabel=config.multilabel)
     if config.targets is None:
-        return NumberCodec(config.transform, ends=ends or (0.0, 1.0))
+        return NumberCodec(config.transform, ends=ends or (0.0, 1.0), form=config.label_form)
     low, high = (torch.tensor(each, dtype=torch.float64) for each in ends or ())
-    return NumberCodec(config.transform, targets=config.targets, ends=(low, high))
+    return NumberCodec(config.transform, targets=config.targets, ends=(low, high), form=config.label_form)
 
 
 def _former_form(config: SavedConfig) -> TableForm:
@@ -278,6 +280,7 @@ def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, A
         "targets": codec.targets,
         "transform": codec.transform.model_dump(),
         "form": model.form_.model_dump(exclude_defaults=True),
+        "label_form": codec.form.model_dump(exclude_defaults=True),
         "label_range": _ends(codec.ends) if isinstance(codec, NumberCodec) else None,
         "train_error": model.history_.train_error,
         "validation_error": model.history_.validation_error,

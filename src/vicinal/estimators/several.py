@@ -1,15 +1,19 @@
 """Several classes or numbers a row: labels as users give them."""
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vicinal.core import short
+from vicinal.core import ColumnWarning, short
+from vicinal.core.checks import warn_caller
+from vicinal.data import TableForm
 from vicinal.estimators.inputs import Ids, as_table
-from vicinal.estimators.labels import read_numbers
+from vicinal.estimators.labels import label_column, read_numbers
 
+_WRITTEN = (str, datetime.timedelta, np.timedelta64, datetime.time)
 _NESTED = (list, tuple, set, frozenset, np.ndarray)
 
 
@@ -135,27 +139,82 @@ def target_names(y: Any) -> list[str] | None:
     return [f"y{place}" for place in range(width)] if width > 1 else None
 
 
-def several_numbers(y: Any, names: Sequence[str], rows: int | None = None) -> Ids:
-    """Numbers of several targets ``[n, T]``, float64, in the order of ``names [T]``.
+def label_table(y: Any, names: Sequence[str]) -> pd.DataFrame:
+    """Labels of several targets, a column each, in the order of ``names [T]``.
 
     Raises:
-        ValueError: for other columns, or another number of them, or a cell that is no number, see
-            :func:`vicinal.estimators.labels.read_numbers`.
+        ValueError: for other columns, or another number of them.
     """
     table = as_table("y", y, listed=False)
     if isinstance(table, pd.DataFrame):
         table = table.rename(columns=str)
         if sorted(table.columns) != sorted(names):
             raise ValueError(f"y: expected the columns {short(list(names))}, got {short(list(table.columns))}")
-        table = table[list(names)]
-    else:
-        table = pd.DataFrame(table if isinstance(table, np.ndarray) and table.ndim == 2 else list(table))
+        return table[list(names)]
+    table = pd.DataFrame(table if isinstance(table, np.ndarray) and table.ndim == 2 else list(table))
     if table.shape[1] != len(names):
         raise ValueError(f"y: expected {len(names)} numbers a row, [n, {len(names)}], got shape {table.shape}")
-    columns: list[Ids] = []
-    for place, name in enumerate(names):
+    return table.set_axis(pd.Index(names), axis="columns")
+
+
+def several_numbers(y: Any, names: Sequence[str], rows: int | None = None, form: TableForm | None = None) -> Ids:
+    """Numbers of several targets ``[n, T]``, float64, in the order of ``names [T]``, written as ``form`` says.
+
+    Raises:
+        ValueError: see :func:`label_table`; or for a cell that is no number, see
+            :func:`vicinal.estimators.labels.read_numbers`.
+    """
+    forms, columns = {} if form is None else form.columns, []
+    for name, column in label_table(y, names).items():
         try:
-            columns.append(read_numbers(table.iloc[:, place], rows))
+            columns.append(read_numbers(column, rows, forms.get(str(name))))
         except ValueError as wrong:
             raise ValueError(f"{wrong} (target {short(name)})") from None
     return np.stack(columns, axis=1)
+
+
+def number_form(y: Any, names: Sequence[str] | None) -> TableForm:
+    """How labels that are texts or lengths of time write numbers, found in all of them as in the column of a file.
+
+    Args:
+        y: labels as users write them.
+        names: of several targets; None: one, which the form calls "y".
+
+    Raises:
+        ValueError: for texts such as "1,234" alone, which are 1234 to one reader and 1.234 to another.
+
+    >>> number_form(["950 €", *(f"{thousands}.250 €" for thousands in range(10, 22))], None).columns["y"].decimal
+    ','
+    >>> number_form([1.5, 2.0], None).columns
+    {}
+    """
+    table = label_table(y, names) if names is not None else pd.DataFrame({"y": label_column(y)})
+    plain = [name for name, column in table.items() if not any(isinstance(cell, _WRITTEN) for cell in column)]
+    table = table.drop(columns=plain).reset_index(drop=True)
+    notes: list[str] = []
+    form = TableForm.of(table, targets=names or ["y"], log=notes.append)
+    for name in table.columns:
+        form = form.of_target(name)
+    columns = {name: each for name, each in form.columns.items() if each.kind in ("number", "duration", "parts")}
+    for name, each in list(columns.items()):
+        if each.kind == "parts" and len(each.typical) > 1 and not each.middle:
+            del columns[name]
+        elif each.open:
+            _check_open(table[name])
+            del columns[name]
+    for note in notes:
+        if any(note.startswith(f"{name}: ") and not form.columns[name].open for name in columns):
+            warn_caller(note, ColumnWarning)
+    return TableForm(columns=columns)
+
+
+def _check_open(column: "pd.Series[Any]") -> None:
+    """Refuse texts whose marks may be of decimals or of thousands, unless Python reads all as numbers."""
+    odd = pd.to_numeric(column, errors="coerce").isna().to_numpy()
+    if odd.any():
+        row = int(np.argmax(odd))
+        raise ValueError(
+            f"{column.name}: expected labels of one meaning, got {short(column.iloc[row])} in row {row}, and no label "
+            "tells whether its mark is of thousands or decimals; give numbers, such as "
+            "pandas.to_numeric(y.str.replace(',', '')) where it is of thousands"
+        )
