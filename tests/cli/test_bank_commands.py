@@ -304,6 +304,11 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     assert "90% interval: " in said
     assert "ts nearest neighbor is at distance " in said
     assert max(map(len, said.splitlines())) <= 80, "columns of the row are shown where there is room"
+    (two,) = json.loads(printed(capsys, "explain", folder / "model", "--id", name, "-k", "2", "--json", "-q"))
+    rest, shown = two["others"], sum(abs(n["weight"]) for n in two["neighbors"])
+    (others,) = (line.split() for line in said.splitlines() if " others" in line)
+    assert float(others[2]) == pytest.approx(rest["contribution"] / rest["weight"], abs=1)  # the mean of their labels
+    assert (f"The listed rows carry {100 * shown:.0f} % of the weight; -k 8 lists more." in said) == (shown < 0.5)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ def audit_findings(record: AuditRecord) -> list[str]:
         count = len(crossing)
         sentences.append(
             f"{count} group{'s' if count > 1 else ''} of copies {'contain' if count > 1 else 'contains'} both new rows "
-            f"and rows that the model has seen ({rows}{' ...' if count > 3 else ''}): the figures below are too good."
+            f"and rows that the model has seen ({rows}{' ...' if count > 3 else ''}): "
+            "figures of the new rows are too good."
         )
     conflicting = sum(copies.conflicting for copies in record.copies)
     if conflicting:
