@@ -352,6 +352,14 @@ def test_a_long_text_is_folded_and_columns_that_do_not_fit_are_left_out(capsys, 
     assert "known" not in said
 
 
+def test_long_names_are_folded_before_short_columns(capsys):
+    row = ["chevrolet chevelle concours (sw) 1972", "17", "15.3", "0.213", "3.4", "weight -1.23, horsepower +0.221"]
+    headings = ["id", "label", "adjusted", "weight", "adds", "adjusted by"]
+    print_rows("", headings, [row], numbers=False, names=True, least=len(headings))
+    printed = capsys.readouterr().out
+    assert all(f" {word} " in f"{printed} " for word in ("label", "adjusted", "weight", "15.3", "0.213", "horsepower"))
+
+
 def test_a_file_in_the_place_of_a_text_is_told_how_to_be_searched_for(model, houses, capsys):
     new = str(houses / "new.csv")
     assert run(["search", str(model), new, "-q"]) == 2
