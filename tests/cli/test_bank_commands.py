@@ -257,6 +257,7 @@ def test_a_folder_that_cannot_be_shown_is_one_sentence(folder, model, tmp_path, 
 def test_corrected_labels_are_those_of_later_predictions_and_are_listed_with_who(model, tmp_path, capsys):
     bank = load_model(model).bank_
     one, other = bank.ids[:2].tolist()
+    assert "No changes" in printed(capsys, "show", model, "--changes")
     pd.DataFrame({"house": [one, other], "price": [7.5, float(bank.labels[1])]}).to_csv(tmp_path / "c.csv", index=False)
     said = json.loads(printed(capsys, "relabel", model, tmp_path / "c.csv", "--who", "ann", "--json"))
     assert said["relabelled"] == 1
