@@ -163,8 +163,8 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     scale = _SCALES.get(explanation.transform, "")
     adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
-        said = _of_others(one, explainer, words)
-        rest = [f"{explanation.other_count} others", *([said] if trend is None else ["", said])]
+        have = _of_others(one, explainer, words)
+        rest = [f"{explanation.other_count} others", *([have] if trend is None else ["", have])]
         rest.append(f"{explanation.other_weight:.3f}")
         lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
     adjusted = [] if trend is None else ["adjusted"]

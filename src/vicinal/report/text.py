@@ -90,8 +90,9 @@ def cell_text(value: Any) -> str:
         brief = len(value) <= _BRIEF and not isinstance(value, dict)
         return ", ".join(map(cell_text, value)) if brief else f"({len(value)} elements)"
     if isinstance(value, float | np.floating):
-        like_year = 1000 <= abs(value) < 10_000 and float(value).is_integer()  # a gap makes years floats
-        return "" if np.isnan(value) else f"{value:.0f}" if like_year else number(float(value))
+        shown = float(value)
+        like_year = 1000 <= abs(shown) < 10_000 and shown.is_integer()  # a gap makes years floats
+        return "" if np.isnan(shown) else f"{shown:.0f}" if like_year else number(shown)
     text = "" if value is None else str(value)
     return "" if text in ("NaT", "<NA>") else _MIDNIGHT.sub("", text)
 

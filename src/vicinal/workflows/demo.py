@@ -143,13 +143,14 @@ def cross_measured(job: TableJob, log: Log) -> Measurements:
         log(f"comparing with other models: fifth {number} of {FOLDS}")
         others = rows[~np.isin(rows, test)]
         held_out = round(job.validation * len(others))
-        split = Split(*(np.sort(part) for part in (others[held_out:], others[:held_out], test)), seed=job.seed)
+        split = Split(np.sort(others[held_out:]), np.sort(others[:held_out]), np.sort(test), job.seed)
         model = make_estimator(opened, job)
         fit_split(model, opened, split)
         measured.append(measure(job, model, opened, split).methods)
     pooled = {
         name: Measured(
-            *(np.concatenate([getattr(one[name], part) for one in measured]) for part in ("predicted", "truth"))
+            np.concatenate([one[name].predicted for one in measured]),
+            np.concatenate([one[name].truth for one in measured]),
         )
         for name in measured[0]
     }
