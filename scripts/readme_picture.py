@@ -15,9 +15,9 @@ from vicinal.estimators.explanation import Explanation
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "images" / "neighbors.svg"
-LEFT, WIDTH, TALLEST, STEP = 96, 600, 52, 88
-LARGEST = 50
-"""Right end of the axis of labels."""
+LEFT, WIDTH, TALLEST, STEP = 16, 448, 44, 92
+FIRST, LAST = 5, 45
+"""Ends of the axis of labels."""
 GRAY, BLUE, RED = "#767676", "#3987c9", "#d1583c"
 """Tones that can be read on white and on black."""
 
@@ -31,48 +31,50 @@ def example() -> dict[str, Any]:
     return names
 
 
-def svg(explanations: Sequence[Explanation], truth: Sequence[float]) -> str:
+def svg(names: Sequence[str], explanations: Sequence[Explanation], truth: Sequence[float]) -> str:
     """One line of stems an explanation: where they stand are the labels of rows, their lengths are the weights."""
-    height = STEP * len(truth) + 44
+    bottom = STEP * len(truth) + 16
     largest = max(neighbor.weight for each in explanations for neighbor in each.neighbors)
-    bottom = STEP * len(truth)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" font-family="system-ui, sans-serif" '
-        f'font-size="12" fill="{GRAY}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 480 {bottom + 44}" width="640" '
+        f'font-family="system-ui, sans-serif" font-size="12" fill="{GRAY}">',
         "<title>Three predictions, each a weighted mean of labels of rows</title>",
-        f'<text x="712" y="16" text-anchor="end"><tspan fill="{RED}">&#9650; predicted</tspan>  &#9675; measured  '
-        f'<tspan fill="{BLUE}">&#9612;labeled rows</tspan></text>',
-        *(f'<text x="{at(tick):g}" y="{bottom + 16}" text-anchor="middle">{tick}</text>' for tick in range(0, 51, 10)),
-        f'<text x="{at(LARGEST / 2):g}" y="{bottom + 36}" text-anchor="middle">'
-        "adjusted label of a car (miles per gallon); height: its weight in the prediction</text>",
+        f'<text x="464" y="14" text-anchor="end"><tspan fill="{RED}">&#9650; predicted</tspan> &#160; &#9675; measured '
+        f'&#160; <tspan fill="{BLUE}">&#9612;labeled cars</tspan></text>',
+        *(f'<text x="{at(tick):g}" y="{bottom + 18}" text-anchor="middle">{tick}</text>' for tick in range(10, 41, 10)),
+        f'<text x="240" y="{bottom + 38}" text-anchor="middle">'
+        "miles per gallon, adjusted; height: weight in the prediction</text>",
     ]
     for number, (each, label) in enumerate(zip(explanations, truth, strict=True)):
-        base = STEP * (number + 1) - 12
+        base = STEP * (number + 1) + 8
         stems = "".join(
             f"M{at(neighbor.adjusted or neighbor.label):.1f} {base}v{-TALLEST * neighbor.weight / largest:.1f}"
             for neighbor in each.neighbors
             if neighbor.weight > 0
         )
         first = each.neighbors[0]
+        place, is_left = at(first.adjusted or first.label), at(each.prediction) < LEFT + WIDTH / 2
+        aside, anchor = (8, "start") if is_left else (-8, "end")
         parts += [
             f'<path d="M{LEFT} {base}h{WIDTH}" stroke="{GRAY}"/>',
             f'<path d="{stems}" stroke="{BLUE}" stroke-width="2"/>',
-            f'<text x="{at(first.adjusted or first.label):.1f}" y="{base - TALLEST * first.weight / largest - 4:.1f}" '
-            f'fill="{BLUE}" text-anchor="middle">{first.name}: {first.weight:.0%}</text>',
+            f'<text x="{place + aside:.1f}" y="{base - TALLEST * first.weight / largest + 8:.1f}" '
+            f'fill="{BLUE}" text-anchor="{anchor}">{first.name}: {first.weight:.0%}</text>',
             f'<path d="M{at(each.prediction):.1f} {base}l-5 9h10z" fill="{RED}"/>',
             f'<circle cx="{at(label):g}" cy="{base}" r="4" fill="none" stroke="{GRAY}" stroke-width="2"/>',
-            f'<text x="8" y="{base - 16}">car {number}</text>',
-            f'<text x="8" y="{base}" fill="{RED}" font-weight="bold">&#9650; {each.prediction:.1f}</text>',
-            f'<text x="52" y="{base}">&#9675; {label:g}</text>',
+            f'<text x="{LEFT}" y="{base - TALLEST - 10}"><tspan font-weight="bold">{names[number]}</tspan>: '
+            f'<tspan fill="{RED}">&#9650; {each.prediction:.1f}</tspan> &#160; &#9675; {label:g}</text>',
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def at(label: float) -> float:
     """Where a label stands on the axis."""
-    return LEFT + WIDTH * label / LARGEST
+    return LEFT + WIDTH * (label - FIRST) / (LAST - FIRST)
 
 
 if __name__ == "__main__":
-    names = example()
-    PICTURE.write_text(svg(names["model"].explain(names["X"][:3], k=395), list(names["y"][:3])), encoding="utf-8")
+    read = example()
+    X, y, names, new = (read[name] for name in ("X", "y", "names", "new"))
+    explained = read["model"].explain(X.loc[new], k=395)
+    PICTURE.write_text(svg(list(names[new]), explained, list(y[new])), encoding="utf-8")

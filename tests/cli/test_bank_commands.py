@@ -258,6 +258,7 @@ def test_a_folder_that_cannot_be_shown_is_one_sentence(folder, model, tmp_path, 
 def test_corrected_labels_are_those_of_later_predictions_and_are_listed_with_who(model, tmp_path, capsys):
     bank = load_model(model).bank_
     one, other = bank.ids[:2].tolist()
+    assert "No changes" in printed(capsys, "show", model, "--changes")
     pd.DataFrame({"house": [one, other], "price": [7.5, float(bank.labels[1])]}).to_csv(tmp_path / "c.csv", index=False)
     said = json.loads(printed(capsys, "relabel", model, tmp_path / "c.csv", "--who", "ann", "--json"))
     assert said["relabelled"] == 1
@@ -307,6 +308,11 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     assert usual is not None
     assert f"ts nearest neighbor is {by_id['nearest'] / usual[0]:.2g} times as far as usual" in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80, "columns of the row are shown where there is room"
+    (two,) = json.loads(printed(capsys, "explain", folder / "model", "--id", name, "-k", "2", "--json", "-q"))
+    rest, shown = two["others"], sum(abs(n["weight"]) for n in two["neighbors"])
+    (others,) = (line.split() for line in said.splitlines() if " others" in line)
+    assert float(others[2]) == pytest.approx(rest["contribution"] / rest["weight"], abs=1)  # the mean of their labels
+    assert (f"The listed rows carry {100 * shown:.0f} % of the weight; -k 8 lists more." in said) == (shown < 0.5)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ from vicinal.cli.output import out as output
 from vicinal.cli.output import print_rows
 from vicinal.data import cars_table
 from vicinal.estimators import load_model
+from vicinal.workflows import demo as workflows_demo
+from vicinal.workflows.measured import Measured, Measurements
+from vicinal.workflows.opening import TableJob
 
 QUICK = ["--max-epochs", "3", "--members", "2", "--hidden", "16,4", "--learning-rate", "0.01", "-q", "--no-baselines"]
 NETWORK = ["--metric", "network"]
@@ -235,16 +238,17 @@ def test_demo_of_a_few_cars(monkeypatch, tmp_path, capsys):
     assert run(["demo", "--out", str(tmp_path / "demo"), "-q"]) == 0
     lines = capsys.readouterr().out.splitlines()
     printed = " ".join(" ".join(lines).split())
-    told = lines[lines.index("Test cars (miles per gallon), and what predicts them:") + 1 :]
+    told = lines[lines.index("Test cars, their miles per gallon as predicted, and the cars behind it:") + 1 :]
     told = told[: told.index("A wrong label, found and corrected:")]
-    assert max(map(len, told)) <= output.width < len(told[0] + told[1])  # broken where the terminal ends, not by words
+    assert max(map(len, told)) <= output.width  # broken where the terminal ends, not by words
+    assert sum("had" in line for line in told) >= 9  # a car a line
     for words in (
-        "Miles per gallon of 20 test cars",
+        "Miles per gallon of 100 cars, five-fold cross-validation",
+        "on 100 rows, out of fold",
         "model",
         "ridge",
         "like this one",
         "report.html",
-        "test rows",
         "on purpose",
     ):
         assert words in printed
@@ -256,6 +260,24 @@ def test_demo_of_a_few_cars(monkeypatch, tmp_path, capsys):
     (change,) = map(json.loads, (tmp_path / "demo" / "changes.jsonl").read_text().splitlines())
     liters = 235.215 / known.set_index("car")["mpg"][change["ids"]]
     np.testing.assert_allclose(change["before"], liters, atol=0.05)
+
+
+def test_demo_predicts_each_car_by_a_fit_that_has_not_seen_it(monkeypatch):
+    job, splits = TableJob(source=cars_table(), target="mpg", id="car"), []
+
+    def measure(job, model, opened, split):
+        splits.append(split)
+        truth = opened.table.target[split.test]
+        return Measurements({"model": Measured(truth + 1, truth)}, {}, [])
+
+    monkeypatch.setattr(workflows_demo, "fit_split", lambda model, opened, split: None)
+    monkeypatch.setattr(workflows_demo, "measure", measure)
+    pooled = workflows_demo.cross_measured(job, lambda line: None)
+    for split in splits:
+        assert sorted([*split.train, *split.validation, *split.test]) == list(range(398))
+    assert sorted(row for split in splits for row in split.test) == list(range(398))
+    assert pooled.scores["model"]["mse"] == pytest.approx(1)
+    assert len(pooled.model.truth) == 398
 
 
 def start_fit(houses, out, more=()):
@@ -328,6 +350,14 @@ def test_a_long_text_is_folded_and_columns_that_do_not_fit_are_left_out(capsys, 
     assert "linalg.pascal" in said
     assert "binomials" in said
     assert "known" not in said
+
+
+def test_long_names_are_folded_before_short_columns(capsys):
+    row = ["chevrolet chevelle concours (sw) 1972", "17", "15.3", "0.213", "3.4", "weight -1.23, horsepower +0.221"]
+    headings = ["id", "label", "adjusted", "weight", "adds", "adjusted by"]
+    print_rows("", headings, [row], numbers=False, names=True, least=len(headings))
+    printed = capsys.readouterr().out
+    assert all(f" {word} " in f"{printed} " for word in ("label", "adjusted", "weight", "15.3", "0.213", "horsepower"))
 
 
 def test_a_file_in_the_place_of_a_text_is_told_how_to_be_searched_for(model, houses, capsys):

@@ -183,7 +183,7 @@ def test_words_are_in_the_unit_of_labels_that_were_learned_as_logarithms():
     one = model.explain(NEW[:1], 1)[0]
     first, words = one.neighbors[0], one.sentence()
     by = first.adjusted - first.label
-    assert f"had {first.label:.4g}, {'minus' if by < 0 else 'plus'} {abs(by):.4g} for its " in words
+    assert f"had {first.label:.4g}, {'minus' if by < 0 else 'plus'} {abs(by):.3g} for its " in words
     assert f"{one.trend.value:.4g}" not in words
 
 

@@ -32,11 +32,14 @@ def demo(
     if options["as_json"]:
         print_json(result.as_json())
         return
-    print_scores(f"Miles per gallon of {result.test_rows} test cars", result.scores)
+    print_scores(f"Miles per gallon of {result.test_rows} cars, five-fold cross-validation", result.scores)
     output.print(result.verdict)
-    output.print("Test cars (miles per gallon), and what predicts them:")
+    output.print("Test cars, their miles per gallon as predicted, and the cars behind it:")
     for line in result.lines:
-        output.print(textwrap.fill(line, output.width, initial_indent="  ", subsequent_indent="    "))
+        head, _, reasons = line.partition(": ")
+        said, _, rows = reasons.partition(": ")
+        for text, indent in [(f"{head}: {said}", 2), *((row, 4) for row in rows.split("; "))]:
+            output.print(textwrap.fill(text, output.width, initial_indent=" " * indent, subsequent_indent=" " * 6))
     output.print("A wrong label, found and corrected:")
     for line in result.correction.sentences():
         output.print(f"  {line}")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _CELLS, _CLASSES = 3, 5
 """Most cells of a row, and classes, to show."""
 
+_CARRIED = 0.5
+"""Share of the weight below which more rows are worth listing."""
+
 _SCALES = {"log": " (log)", "link": " (h)", "quantile": " (share)"} | dict.fromkeys(
     ("rank", "softmax", "power"), " (score)"
 )
@@ -107,9 +110,14 @@ def explain(
 
 def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
     if sentence := explainer.model.target_transform_.sentence:
-        output.print(sentence)
+        output.print(f"{sentence[0].upper()}{sentence[1:]}.")
     for one in rows:
         _print_explained(one, explainer)
+    shares = [sum(abs(n.weight) for n in one.explanation.neighbors) for one in rows]
+    if any(share < _CARRIED for share in shares):
+        low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+        carried = f"{low} %" if low == high else f"{low} to {high} %"
+        output.print(f"The listed rows carry {carried} of the weight; -k {4 * explainer.k} lists more.")
 
 
 def _print_explained(one: "Explained", explainer: "Explainer") -> None:
@@ -154,7 +162,9 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     scale = _SCALES.get(explanation.transform, "")
     adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
-        rest = [f"{explanation.other_count} others", *[""] * (2 - (trend is None)), f"{explanation.other_weight:.3f}"]
+        have = _of_others(one, explainer, words)
+        rest = [f"{explanation.other_count} others", *([have] if trend is None else ["", have])]
+        rest.append(f"{explanation.other_weight:.3f}")
         lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
     adjusted = [] if trend is None else ["adjusted"]
     headings = ["id", "label", *adjusted, "weight", adds, *by]
@@ -166,6 +176,19 @@ def _far(nearest: float, half: float, most: float) -> str:
     if half == 0:
         return f"it equals {'another' if nearest == 0 else 'no'} row, and most rows equal one"
     return f"its nearest neighbor is {nearest / half:.2g} times as far as usual (90 % are below {most / half:.2g})"
+
+
+def _of_others(one: "Explained", explainer: "Explainer", words: Any) -> str:
+    """The mean label of the rows that are not listed, or the share of the predicted class in their weight."""
+    explanation = one.explanation
+    if explanation.other_weight <= 0:
+        return ""
+    mean = explanation.other_contribution / explanation.other_weight
+    if one.chances and one.said is None:
+        return f"{mean:.0%} {cell_words(explanation.prediction)}" if 0 <= mean <= 1 else ""
+    labels = explainer.model.bank_.labels
+    inside = explanation.plain and float(labels.min()) <= mean <= float(labels.max())  # else weights below 0 cancel
+    return str(words(mean)) if inside else ""
 
 
 def _print_pair(pair: "PairExplanation") -> None:

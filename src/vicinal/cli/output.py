@@ -36,7 +36,10 @@ def finite(value: Any) -> Any:
 
 
 _FOLDED = 24
-"""Width to which a column that may be left out is folded."""
+"""Width to which a column of names, or one that may be left out, is folded."""
+
+_NARROW = 14
+"""Width of a column that is folded only where narrow columns leave no room for a folded one."""
 
 
 def print_rows(
@@ -52,20 +55,25 @@ def print_rows(
     """Print a table on ``console``.
 
     With ``numbers``, all columns except the first are flush right and never wrapped; with ``names``, the first is not
-    wrapped unless numbers would be cut. Columns after the first ``least`` are left out, from the last, where they would
-    squeeze the others though long ones are folded.
+    wrapped unless others would be cut; narrow columns are wrapped only where they fill the width. Columns after the
+    first ``least`` are left out, from the last, where they would squeeze the others though long ones are folded.
     """
     widths = [max(map(cell_len, cells)) + 2 for cells in zip(headings, *rows, strict=True)]
     least = len(headings) if least is None else least
     widths[least:] = [min(width, _FOLDED) for width in widths[least:]]
     while len(headings) > least and sum(widths[: len(headings)]) > console.width:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
-    names = names and not (numbers and sum(widths[: len(headings)]) > console.width)
+    wide = sum(widths[: len(headings)]) > console.width
+    narrow = sum(width for width in widths[1 : len(headings)] if width <= _NARROW) <= console.width - _FOLDED
+    names = names and not (wide and (numbers or widths[0] > _FOLDED))
     table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         right = numbers and place > 0
         table.add_column(
-            heading, justify="right" if right else "left", overflow="fold", no_wrap=right or (names and place == 0)
+            heading,
+            justify="right" if right else "left",
+            overflow="fold",
+            no_wrap=right or (names and place == 0) or (place > 0 and narrow and widths[place] <= _NARROW),
         )
     for row in rows:
         table.add_row(*row)

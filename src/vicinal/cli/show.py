@@ -79,6 +79,9 @@ def _print_changes(listed: list[dict[str, Any]]) -> None:
             for name, old, new in list(zip(one["ids"], before, labels, strict=True))[:_IDS]
         ]
         rows.append([str(one["sequence"]), moment(one["time"]), one["who"], one["what"], ", ".join(names) + more])
+    if not rows:
+        output.print("No changes: no row was added, relabeled or forgotten.")
+        return
     print_rows("Changes, oldest first", ["", "when", "who", "what", "rows"], rows, numbers=False)
 
 

@@ -339,9 +339,8 @@ def check_known(bank: Bank, others: Bank, ids: Ids) -> None:
     lost = ids[~(bank.has(ids) | others.has(ids))].tolist()
     if lost:
         hint = nearest(str(lost[0]), map(str, bank.ids[:_SHOWN].tolist()))
-        raise ValueError(
-            f"ids: expected ids of rows that the model was given, got {short(lost[0])}{hint}; test rows are not kept"
-        )
+        got = f"{short(lost[0])}{hint}; test rows are only in the table"
+        raise ValueError(f"ids: expected ids of rows that the model was given, got {got}")
 
 
 _PROCESSOR = torch.device("cpu")

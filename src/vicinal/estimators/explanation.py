@@ -337,7 +337,7 @@ def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:
 def _short(value: Any) -> str:
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "none"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return _number(value, 3)
 
 
 def _in_words(explanation: Explanation, unit: str) -> str:
@@ -365,12 +365,14 @@ def _row(one: Neighbor) -> str:
     if by := one.by:
         first = sorted(one.adjustments, key=lambda column: -abs(one.adjustments[column]))[:_REASONS]
         reasons = " and ".join(column for column in first if one.adjustments[column] * by > 0)
-        said += f", {'minus' if by < 0 else 'plus'} {_number(abs(by))}" + (f" for its {reasons}" if reasons else "")
+        said += f", {'minus' if by < 0 else 'plus'} {_number(abs(by), 3)}" + (f" for its {reasons}" if reasons else "")
     return f"{said}, counts {_percent(one.weight)}"
 
 
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _number(value: Any, digits: int = 4) -> str:
+    from vicinal.report.text import number  # predictions need no reports
+
+    return number(value, digits) if isinstance(value, float) else str(value)
 
 
 def _percent(share: float) -> str:

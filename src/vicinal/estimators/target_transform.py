@@ -28,10 +28,10 @@ _SAID = {
     "log": "labels are learned as logarithms, so a prediction is a weighted geometric mean of its neighbors' labels",
     "rank": "labels are learned as normal scores of their ranks, and a prediction is the label whose score is the "
     "weighted mean of its neighbors' scores",
-    "softmax": "the score of a class is the sum of the weights of its rows, some of them below 0; probabilities are "
-    "the softmax of the scores times {slope:.3g}, plus a number for each class",
-    "power": "the score of a class is its share of the weight of the rows; probabilities are proportional to the "
-    "scores plus {floor:.3g}, to the power of {slope:.3g}, times a number for each class",
+    "softmax": "the score of a class is the sum of the weights of its rows, which may be negative; probabilities are "
+    "the softmax of {slope:.3g} x score + a constant of the class",
+    "power": "the score of a class is the share of the weight that its rows have; probabilities are proportional to "
+    "(score + {floor:.3g}) ^ {slope:.3g} x a constant of the class",
     "link": "a prediction has under the link h the weighted mean of h of its neighbors' labels, with h = {link} of a "
     "label less {center:.4g}, over {spread:.4g}{capped}",
     "level": "a prediction is the label that {level:.3g} of the weight of its neighbors' labels does not exceed",

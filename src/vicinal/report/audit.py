@@ -110,7 +110,8 @@ def audit_findings(record: AuditRecord) -> list[str]:
         count = len(crossing)
         sentences.append(
             f"{count} group{'s' if count > 1 else ''} of copies {'contain' if count > 1 else 'contains'} both new rows "
-            f"and rows that the model has seen ({rows}{' ...' if count > 3 else ''}): the figures below are too good."
+            f"and rows that the model has seen ({rows}{' ...' if count > 3 else ''}): "
+            "figures of the new rows are too good."
         )
     conflicting = sum(copies.conflicting for copies in record.copies)
     if conflicting:
@@ -134,8 +135,8 @@ def audit_findings(record: AuditRecord) -> list[str]:
         share, error = selective_curve(sure, wrong)
         half = int(np.searchsorted(share, 0.5))
         sentences.append(
-            f"Of the surest {percent(share[half])} of the new rows {percent(error[half])} are wrong, of all "
-            f"{percent(wrong.mean())} (area under the error by share answered: "
+            f"Error rate {percent(wrong.mean())}, and {percent(error[half])} among the {percent(share[half])} of the "
+            "new rows with the surest answers (area under the error by share answered: "
             f"{number(area_under_selective_curve(sure, wrong), 2)})."
         )
     sentences += _of_drift(record)

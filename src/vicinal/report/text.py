@@ -83,14 +83,16 @@ def cell_text(value: Any) -> str:
 
     >>> cell_text(3.14159), cell_text(float("nan")), cell_text(np.datetime64("2024-05-31T00:00")), cell_text(["a", 2])
     ('3.142', '', '2024-05-31', 'a, 2')
-    >>> cell_text([0.5] * 384)
-    '(384 elements)'
+    >>> cell_text([0.5] * 384), cell_text(1999.0), cell_text(12999.0)
+    ('(384 elements)', '1999', '12,999')
     """
     if isinstance(value, list | tuple | set | np.ndarray | dict):
         brief = len(value) <= _BRIEF and not isinstance(value, dict)
         return ", ".join(map(cell_text, value)) if brief else f"({len(value)} elements)"
     if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else number(float(value))
+        shown = float(value)
+        like_year = 1000 <= abs(shown) < 10_000 and shown.is_integer()  # a gap makes years floats
+        return "" if np.isnan(shown) else f"{shown:.0f}" if like_year else number(shown)
     text = "" if value is None else str(value)
     return "" if text in ("NaT", "<NA>") else _MIDNIGHT.sub("", text)
 

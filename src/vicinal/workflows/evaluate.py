@@ -1,6 +1,8 @@
 """``vicinal evaluate``: audit a saved model on labelled rows: errors, coverage, hubs, suspicious labels, and copies."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ import torch
 from torch import Tensor
 
 from vicinal.calibration import conformal_quantile
-from vicinal.core import short
+from vicinal.core import ColumnWarning, short
 from vicinal.core.checks import check_integer
+from vicinal.core.identity import IdentityWarning
 from vicinal.data import find_duplicates
 from vicinal.data.sources import table_name
 from vicinal.data.table import Table, check_column, prepare_table, without_weightless
@@ -203,6 +206,15 @@ def audit_targets(
     return [audit_table(folder, source, target=name, **settings) for name in chosen]
 
 
+@contextlib.contextmanager
+def _said_once() -> Iterator[None]:
+    """While the same rows are predicted again: their unknown cells were named, and findings count their copies."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        warnings.simplefilter("ignore", IdentityWarning)
+        yield
+
+
 def _slice_columns(model: BankedEstimator, fresh: Table) -> dict[str, list[Any]]:
     return {name: fresh.frame[name].tolist() for name, kind in model.kinds_.items() if kind == "category"}
 
@@ -215,6 +227,7 @@ def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[A
     return error_slices(errors, {fresh.target_name: fresh.target.tolist()}, least=1)
 
 
+@_said_once()
 def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
     bounds: dict[float, Array] = {}
     for level in LEVELS:
@@ -223,6 +236,7 @@ def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
     return list(coverage_curve(fresh.target, bounds, weights=fresh.weights)) if bounds else []
 
 
+@_said_once()
 def _in_time(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, Any]:
     """Errors and coverage by period, and their changes in time; {} without times."""
     if fresh.times is None:
@@ -279,6 +293,7 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     return notes
 
 
+@_said_once()
 def _class_sets(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, dict[str, float]]:
     if not isinstance(ours, MeasuredClasses) or not model.calibrates(SETS):
         return {}
@@ -502,7 +517,8 @@ def _vectors(model: BankedEstimator, table: Table, new: Array) -> Tensor:
     if model.network_.cross_fitted and not new.all():
         known, groups = np.flatnonzero(~new), None if table.groups is None else table.groups[~new]
         groups = groups if model.bank_.grouped else None
-        rows = model.query_rows(table.frame.iloc[known], table.ids[known], groups)
+        with _said_once():
+            rows = model.query_rows(table.frame.iloc[known], table.ids[known], groups)
         vectors[torch.from_numpy(known)] = rows.vectors
     return vectors
 

@@ -76,7 +76,8 @@ function recolor() {
     bank.classes.slice(0, 10).forEach((name, place) => {
       const part = make("span", "● " + name + "  ");
       part.style.color = colors[place];
-      $("legend").append(part);
+      part.style.display = "inline-block";
+      $("legend").append(part, " ");
     });
   else $("legend").textContent = by === "age" ? "blue: first rows, red: last" : `blue ${number(range[0])} to red ${number(range[1])}` +
     (by !== "labels" && bank.checked.length < bank.rows ? `, of ${bank.checked.length} rows` : "");
