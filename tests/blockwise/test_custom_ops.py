@@ -17,6 +17,7 @@ def rows():
     return torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
+@pytest.mark.slow
 def test_steps_that_look_at_the_data_are_one_node(rows):
     @opaque_op("test_longest", lambda x: x.new_empty(x.shape[1]))
     def longest(x: Tensor) -> Tensor:

@@ -169,6 +169,7 @@ def test_each_side_gets_a_gradient_of_its_own_dtype(similarity):
     torch.testing.assert_close((value, of_queries, of_bank), (want[0], want[1].bfloat16(), want[2]))
 
 
+@pytest.mark.slow
 @traced
 @rooted
 @pytest.mark.parametrize("name", ["clusters", "coincident"])

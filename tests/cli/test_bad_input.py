@@ -90,6 +90,7 @@ def test_infinite_feature(fails):
     assert "inf" in told
 
 
+@pytest.mark.slow
 def test_column_that_is_all_missing_is_left_out_and_said(tmp_path, capsys):
     good().assign(attic=np.nan).to_csv(tmp_path / "d.csv", index=False)
     assert run(["fit", str(tmp_path / "d.csv"), "--target", "price", "--out", str(tmp_path / "m"), *QUICK]) == 0

@@ -216,6 +216,7 @@ def test_a_change_waits_for_that_of_another(folder, model, monkeypatch):
     assert forget_rows(model, load_model(model).bank_.ids[:1]).changed == 1
 
 
+@pytest.mark.slow
 def test_rows_of_classes_are_added_by_the_names_that_the_fit_gave_them(tmp_path, capsys):
     frame = table(60)[0].assign(grade=[1, 2] * 30)
     frame.to_csv(tmp_path / "d.csv", index=False)

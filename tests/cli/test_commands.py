@@ -87,6 +87,7 @@ def test_fit_prints_what_it_took_and_what_it_found(houses, tmp_path, capsys):
         assert word in printed.out
 
 
+@pytest.mark.slow
 def test_fit_json_is_json(houses, tmp_path, capsys):
     options = ["--target", "price", "--out", str(tmp_path / "m"), "--json", *QUICK]
     assert run(["fit", str(houses / "houses.csv"), *options]) == 0
@@ -95,6 +96,7 @@ def test_fit_json_is_json(houses, tmp_path, capsys):
     assert found["task"] == "regression"
 
 
+@pytest.mark.slow
 def test_fit_classes(houses, tmp_path, capsys):
     options = ["--target", "note", "--group", "street", "--out", str(tmp_path / "m"), *QUICK]
     assert run(["fit", str(houses / "houses.csv"), *options]) == 0
@@ -107,6 +109,7 @@ def test_fit_classes(houses, tmp_path, capsys):
     assert header.startswith("row,prediction,probability_a bad house")
 
 
+@pytest.mark.slow
 def test_columns_that_give_the_target_away_are_named_and_kept(houses, tmp_path, capsys):
     frame = pd.read_csv(houses / "houses.csv").assign(dollars=lambda rows: (1.1 * rows["price"]).round(1))
     frame.to_csv(tmp_path / "d.csv", index=False)
@@ -141,6 +144,7 @@ def test_predict_explains_and_bounds(houses, model, capsys):
         assert all(n["id"].startswith("h") for n in record["neighbors"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "jsonl"])
 def test_predict_writes_what_the_name_asks_for(houses, model, tmp_path, ending):
     out = tmp_path / f"prices.{ending}"

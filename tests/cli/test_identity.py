@@ -109,6 +109,7 @@ def test_no_row_is_its_own_neighbor(fitted, name, tmp_path, capsys):
         assert pairs[key] not in {pairs[neighbor] for neighbor in neighbors}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_row_stands_where_the_split_put_it(fitted, name, tmp_path, capsys):
     model, frame = fitted
@@ -120,6 +121,7 @@ def test_every_row_stands_where_the_split_put_it(fitted, name, tmp_path, capsys)
     assert found["scores"]["mse"] == pytest.approx(told["mse"], rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int64", "float64", "Int16", "object"])
 def test_without_ids_rows_are_known_by_place_and_content_of_any_type(dtype, tmp_path, capsys):
     frame = table().drop(columns=["key", "pair"]).assign(a=np.arange(ROWS) // 2)
@@ -136,6 +138,7 @@ def test_without_ids_rows_are_known_by_place_and_content_of_any_type(dtype, tmp_
     }
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(2)
 def test_ids_and_groups_that_a_table_has_not_are_told(fitted, tmp_path, capsys):
     model, frame = fitted
@@ -183,6 +186,7 @@ def test_a_table_in_which_two_ids_are_one_is_refused_by_row(cells, said, tmp_pat
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_cells_of_ids_are_read_as_they_are_written(tmp_path, capsys):
     """A cell is one id whatever the other cells are: "+1" and "1e3" are texts, also among numbers."""
     frame = table().astype({"key": str, "pair": str})

@@ -124,6 +124,7 @@ def test_what_cannot_be_learned_is_one_sentence_and_nothing_is_written(folder, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_names_that_look_like_numbers_are_added_and_relabelled_as_they_are_written(tmp_path, capsys):
     rng = np.random.default_rng(0)
     names = np.repeat(["1.00", "01", "2.50", "7", "3.5", "04"], 6)
@@ -158,3 +159,14 @@ def test_rows_of_one_group_are_no_answer_for_one_another():
     for row, near in enumerate(tested.nearest(torch.arange(6))):
         assert len(near) == 4
         assert row // 2 not in [place // 2 for _, place in near]
+
+
+def test_test_rows_of_which_no_two_are_alike_measure_nothing_and_the_model_is_there(tmp_path, capsys):
+    pairs = things(classes=16, rows=2)
+    pairs.to_csv(tmp_path / "t.csv", index=False)
+    line = ["learn", str(tmp_path / "t.csv"), "--same", "kind", "--id", "id", "--drop", "note", "--test", "0.07", "--seen"]
+    assert run([*line, "--max-epochs", "2", "-v"]) == 0
+    said = capsys.readouterr().out
+    assert "no two of the 2 test rows are alike" in " ".join(said.split())
+    assert "nan" not in said
+    assert len(load_model(tmp_path / "t-model").bank_) == len(pairs)

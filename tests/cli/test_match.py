@@ -109,6 +109,7 @@ def test_programs_read_json(shops, capsys, tmp_path):
     assert set(read["scores"]) == {"precision", "recall", "f1"}
 
 
+@pytest.mark.slow
 def test_labels_that_are_filled_into_the_review_are_taken_up(shops, capsys, tmp_path):
     arguments = command(shops, tmp_path / "m", "--pairs", shops / "pairs.csv")
     assert run(arguments) == 0
@@ -133,6 +134,7 @@ def test_without_pairs_it_says_that_no_label_has_checked(shops, capsys, tmp_path
     assert (links["left"].str[1:] == links["right"].str[2:]).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_dedupe_writes_clusters_and_contradictions(shops, capsys, tmp_path):
     a, b = pd.read_csv(shops / "a.csv", dtype=str)[["sku", "name"]], pd.read_parquet(shops / "b.parquet")
     pd.concat([a, b.rename(columns={"asin": "sku"})]).to_csv(tmp_path / "all.csv", index=False)

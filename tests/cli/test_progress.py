@@ -107,6 +107,7 @@ def test_quiet_says_nothing_and_nobody_listens_afterwards(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_fit_reports_its_phases_in_order():
     steps = []
     with listening(steps.append):
@@ -117,6 +118,7 @@ def test_a_fit_reports_its_phases_in_order():
     assert all(step.total is None or step.done <= step.total for step in steps)
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_is_trained_and_json_progress_is_lines_of_json(tmp_path, capsys):
     houses().to_csv(tmp_path / "h.csv", index=False)
     assert run(["fit", str(tmp_path / "h.csv"), "--target", "price", "--dry-run", "-q"]) == 0
@@ -132,6 +134,7 @@ def test_a_dry_run_says_what_is_trained_and_json_progress_is_lines_of_json(tmp_p
     assert json.loads(told.out)["task"] == "regression"
 
 
+@pytest.mark.slow
 def test_a_fit_in_python_says_what_was_tried_if_that_is_asked_for(capsys, request):
     frame = houses()
     x, y = frame[["a", "b"]], frame["price"]

@@ -79,6 +79,7 @@ def test_sets_are_added_and_forgotten(fitted, tmp_path):
     np.testing.assert_allclose(load_model(tmp_path / "more").forget(["a", "b", "c"]).predict(new), before)
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
 def test_sets_are_learned_in_other_precisions(precision):
@@ -88,6 +89,7 @@ def test_sets_are_learned_in_other_precisions(precision):
         assert np.isfinite(model.fit(frame, total).predict(frame)).all()
 
 
+@pytest.mark.slow
 def test_an_index_finds_sets(tmp_path):
     frame, total = numbers()
     model = NeighborRegressor(encoders={"digits": "deep_sets"}, index="exact", **QUICK).fit(frame, total)

@@ -358,6 +358,7 @@ def test_after_a_power_cut_what_was_written_into_new_folders_is_there(tmp_path, 
     disk.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_file_that_the_user_removes_after_a_kill_does_not_come_back(tmp_path, monkeypatch, exchange):
     root = tmp_path / "root"

@@ -40,6 +40,7 @@ def learned(seed):
 FITS = [network, texts, classes, learned]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # catch_warnings of one thread undoes that of another
 def test_fits_of_all_kinds_in_threads_are_those_of_one_thread():
     alone = [fit(0) for fit in FITS]

@@ -102,6 +102,7 @@ def test_another_name_of_the_groups():
     assert found(frame, rng.normal(size=200), classes=False, groups=groups) == {"ward": "copy"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [20, 25, 40, 100, 400])
 @pytest.mark.parametrize("classes", [False, True])
 def test_noise_is_not_named(rows, classes):

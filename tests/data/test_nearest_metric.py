@@ -33,6 +33,7 @@ def test_it_is_that_of_a_quadratic_program():
         assert objective(weighted, data["D"], data["W"]) == pytest.approx(float(data["value_weighted"]), abs=1e-7)
 
 
+@pytest.mark.slow
 def test_every_triangle_holds_and_a_metric_is_itself():
     d = ratings(0, 40)
     x = nearest_metric(d)
@@ -44,6 +45,7 @@ def test_every_triangle_holds_and_a_metric_is_itself():
     np.testing.assert_allclose(nearest_metric(metric), metric, rtol=1e-15)
 
 
+@pytest.mark.slow
 def test_no_metric_near_it_is_nearer():
     d = ratings(2)
     x = nearest_metric(d)

@@ -109,6 +109,7 @@ def test_held_it_learns_nothing(bert):
     assert not any(module.training for module in pair.one.modules())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tune", ["none", "all"])
 def test_a_model_of_pairs_is_saved_and_loaded(bert, tune, tmp_path):
     frame = pd.concat([FRAME] * 12, ignore_index=True).drop(columns="size")

@@ -163,6 +163,7 @@ def test_texts_of_like_length_run_together_without_a_change(monkeypatch):
         torch.testing.assert_close(encoder.by_layer()[-1][0].grad, gradient, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @each
 def test_only_trained_tensors_are_saved(made, frame_of):
     table = TableEncoder([made("x")])

@@ -61,6 +61,7 @@ def test_classes(curve, plain, loss, head):
     assert not torch.equal(weights(model), plain(NeighborClassifier, head))
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("loss", ["rank_n_contrast", "0.1*label_contrast(bandwidth=.5)", "matching:sinh + log_ratio"])
 def test_numbers(curve, plain, loss):
@@ -70,6 +71,7 @@ def test_numbers(curve, plain, loss):
     assert not torch.equal(weights(model), plain(NeighborRegressor, "nona"))
 
 
+@pytest.mark.slow
 def test_the_loss_brings_classes_together(curve):
     x, _, classes = curve
     labels = torch.from_numpy(np.unique(classes, return_inverse=True)[1])
@@ -182,6 +184,7 @@ def test_wrong_losses_are_refused_before_anything_is_trained(curve, made, which,
     assert sentence in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_class_loss_with_a_relation_of_numbers_is_allowed(curve):
     x, y, _ = curve
 

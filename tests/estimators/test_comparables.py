@@ -141,6 +141,7 @@ def test_trees_agree_with_numpy_from_lightgbms_text_to_the_prediction(case):
     np.testing.assert_allclose(said, by_reference(model, some, known=True), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(2)
 def test_each_of_several_targets_is_explained_in_its_own_unit(several):
     said = several.predict(NEW)

@@ -119,6 +119,7 @@ def test_labels_ids_and_groups_of_any_library_are_the_same(kind, ids):
     assert model.bank_.ids.tolist()[-3:] == names[:3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", COLUMNS)
 @pytest.mark.parametrize("labels", [["cheap", "dear"], [3, 7], [False, True]])
 def test_classes_of_any_library_are_the_same(kind, labels):
@@ -244,6 +245,7 @@ def test_durations_are_numbers_and_stay_so_on_disk(kind, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["polars", "arrow"])
 def test_jobs_take_tables_of_any_library(kind, tmp_path):
     frame, price = rows()

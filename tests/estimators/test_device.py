@@ -22,6 +22,7 @@ def test_a_gpu_is_taken_if_there_is_one_and_it_may_be_used(monkeypatch):
         assert types == (["cuda"] * 3 if is_there else ["cpu"] * 3) + ["cpu"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tune", ["none", "last-1"])
 def test_many_rows_are_encoded_on_the_accelerator_and_few_on_the_processor(tmp_path, monkeypatch, tune):
     asked = []

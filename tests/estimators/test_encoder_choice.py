@@ -59,6 +59,7 @@ def test_a_long_text_takes_the_encoder_whose_vectors_explain_more_and_says_so(fe
     np.testing.assert_allclose(loaded.predict(frame[:5]), model.predict(frame[:5]), atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_minilm
 def test_the_choice_is_by_left_out_rows_and_the_same_again(few, cache):
     frame, y = reviews()

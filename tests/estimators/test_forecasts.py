@@ -46,6 +46,7 @@ def test_later_rows_of_a_level_that_wanders_are_within():
     assert np.mean(with_times) > 0.8 > 0.5 > np.mean(without)
 
 
+@pytest.mark.slow
 def test_the_scale_that_forecasts_best_is_taken():
     when = np.arange(100.0)
     y = np.exp(when / 25) * (1 + 0.02 * np.random.default_rng(0).normal(size=100))

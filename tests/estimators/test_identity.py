@@ -191,6 +191,7 @@ def test_a_row_that_is_held_out_is_not_put_into_the_bank_too(index):
     assert held not in model.calibration_.store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_groups_are_kept_together_by_the_split(form):
     """Half of each pair of twins bears its group in one type, half in another."""
@@ -260,6 +261,7 @@ def test_groups_that_are_not_given_are_asked_for(name):
     dense.predict(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_groups_that_are_the_ids_are_told(form):
     model = NeighborRegressor(**UNTRAINED, members=1)

@@ -61,6 +61,7 @@ def table(n=150, seed=0):
     return x, 10 * x["big"] + 2 * x["small"] + rng.normal(0, 0.1, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["trees", "kernel"])
 def test_fitted_comparables_know_what_they_use(metric):
     x, y = table()
@@ -86,6 +87,7 @@ def test_a_kernel_without_a_trend_tells_by_its_distances():
     assert sum(classes.values()) == pytest.approx(1, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_one_of_several_targets_has_its_own_shares():
     x, y = table()
     both = pd.DataFrame({"first": y, "second": 5 * x["small"] + x["noise"]})

@@ -213,6 +213,7 @@ def test_classes_of_every_make_are_fitted_scored_added_and_saved_under_their_nam
 KERNEL = {"metric": "kernel", "readout": "dense"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-100, 1e-34, 1e34, 1e100])
 @pytest.mark.parametrize("settings", [KERNEL, {"metric": "network"}, {**KERNEL, "target_transform": "rank"}], ids=str)
 def test_only_ratios_of_labels_matter(unit, settings):

@@ -20,6 +20,7 @@ def curve():
     return x, 10 + 3 * np.tanh(x[:, 0]) + 0.05 * rng.normal(size=300)
 
 
+@pytest.mark.slow
 def test_identity_link_is_half_the_squared_error(curve):
     x, y = curve
     brief = {**QUICK, "max_epochs": 6}
@@ -135,6 +136,7 @@ def test_a_label_outside_the_domain_of_a_link_is_named(curve):
         NeighborRegressor(loss="matching:logit", **QUICK).fit(x, y)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_a_loss(curve, tmp_path, capsys):
     import pandas as pd
 

@@ -251,6 +251,7 @@ def test_without_labelled_pairs_probabilities_are_estimated_and_that_is_said(tmp
     pd.testing.assert_frame_equal(loaded.match_weights(), model.match_weights())
 
 
+@pytest.mark.slow
 def test_start_weights_and_what_is_refined_are_the_log2_odds():
     left, right, pairs = shops()
     few = pd.concat([pairs[pairs["match"] == match].head(30) for match in (0, 1)])
@@ -356,6 +357,7 @@ def test_copies_in_one_table_become_clusters_and_contradictions_are_told():
         matcher().fit(*shops()).clusters()
 
 
+@pytest.mark.slow
 def test_a_promised_precision_is_promised_or_refused():
     left, right, pairs = shops(300, seed=1)
     model = matcher(precision=0.9, validation_fraction=0.4).fit(left, right, pairs)
@@ -497,6 +499,7 @@ def test_an_assignment_in_parts_is_that_of_all_at_once(monkeypatch):
     assert assigned(pairs[:, 0], pairs[:, 1], gains).tolist() == whole.tolist()
 
 
+@pytest.mark.slow
 def test_large_tables_in_blocks_and_samples_give_the_same_links(monkeypatch):
     left, right, pairs = shops(60, vectors=True)
     chances = matcher().fit(left, right, pairs).predict_proba(pairs)

@@ -155,6 +155,7 @@ def test_intervals_cover_new_rows():
         assert (bounds[:, 0] <= bounds[:, 1]).all()
 
 
+@pytest.mark.slow
 def test_intervals_of_labels_that_repeat_do_not_tie():
     frame, price = table(400, seed=3)
     whole = np.round(price - price.min()) // max(np.ptp(price) / 6, 1e-9)
@@ -188,6 +189,7 @@ def test_same_seed_same_model(data):
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_fitting_leaves_the_global_random_state_alone(data):
     import torch
 
@@ -298,6 +300,7 @@ def clone_fitted(model):
     return copy
 
 
+@pytest.mark.slow
 def test_a_column_that_gives_the_target_away_is_warned_of():
     frame, price = table(60)
     quick = {"max_epochs": 1, "members": 1, "hidden": (8, 4)}

@@ -109,6 +109,7 @@ def test_a_model_of_then_is_saved_as_one_of_today(name, unpacked, tmp_path):
     assert_same(formats.answers(name, load_model(tmp_path / "again")), EXPECTED[name], name)
 
 
+@pytest.mark.slow
 def test_a_model_of_the_command_line_predicts_and_is_evaluated(unpacked, tmp_path):
     rows = formats.table(80)
     table = rows[formats.MODELS["command"]["use"]].assign(name=formats.ids_of(80), price=formats.numbers(rows))
@@ -142,6 +143,7 @@ def test_the_state_of_a_bank_is_taken_over(unpacked):
 INDEXES = sorted(name for name in EXPECTED if name.startswith("index-of-"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INDEXES)
 def test_an_index_finds_what_it_found(name, unpacked, tmp_path):
     more = {}

@@ -59,6 +59,7 @@ def test_a_loaded_model_can_grow_forget_and_be_saved_again(folder, data, tmp_pat
     assert_same(load_model(tmp_path / "again").predict(frame), model.predict(frame))
 
 
+@pytest.mark.slow
 def test_groups_and_dense_heads_come_back(tmp_path):
     frame, price = table()
     groups = [f"g{i // 4}" for i in range(len(frame))]

@@ -61,6 +61,7 @@ def test_a_plan_fits_its_time(seconds, rows):
         assert plan.rows == rows or (plan.tune, plan.epochs) == ("last-2", 2)
 
 
+@pytest.mark.slow
 def test_a_plan_and_a_seed_make_the_same_model_and_the_plan_can_be_read_again(folder, tmp_path):
     x, y = table()
     first = model(folder, tune="last-1", plan=PLAN).fit(x, y)
@@ -145,6 +146,7 @@ def test_intervals_are_calibrated_on_rows_that_no_encoder_saw(folder, monkeypatc
     assert not seen & set(fitted.calibration_.ids.tolist())
 
 
+@pytest.mark.slow
 def test_there_is_nothing_to_tune_in_numbers_and_folds(folder):
     x, y = table()
     assert NeighborRegressor(tune="auto", max_epochs=2).fit(np.arange(20.0)[:, None], y[:20]).plan_ is None

@@ -78,6 +78,7 @@ def test_an_index_elsewhere_is_opened_only_if_it_is_named_again(folder, name, tm
     assert run(["predict", str(folder), str(rows), "--index", "exact"]) == 0
 
 
+@pytest.mark.slow
 def test_a_database_that_is_named_again_is_the_one_that_is_used(folder, tmp_path):
     pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
     wanted = load_model(folder).predict(table(60)[0])
@@ -126,6 +127,7 @@ def test_an_encoder_elsewhere_is_read_only_if_it_is_named_again(folder, name, mo
         load_model(folder, encoders={"text": name})
 
 
+@pytest.mark.slow
 def test_a_model_folder_that_has_moved_is_named_again(tmp_path):
     pytest.importorskip("transformers")
     (tmp_path / "bert").mkdir()

@@ -46,6 +46,7 @@ def fitted(name, settings, x, z):
     return model.fit(x, z).predict
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_prediction_is_that_of_scikit_learn_by_the_chosen_settings(name):
@@ -58,6 +59,7 @@ def test_the_prediction_is_that_of_scikit_learn_by_the_chosen_settings(name):
     assert got.rows == 120
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_error_is_that_of_left_out_folds(name):
@@ -81,6 +83,7 @@ def test_no_fold_cuts_a_group():
     assert all(not set(groups[inside]) & set(groups[outside]) for inside, outside in folds)
 
 
+@pytest.mark.slow
 def test_beyond_most_rows_settings_are_tried_on_a_draw_and_the_fit_says_of_how_many_it_is(monkeypatch):
     monkeypatch.setattr("vicinal.evaluation.tuned.FITTED", 150)
     x, y = wave(400)

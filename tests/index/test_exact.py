@@ -49,6 +49,7 @@ def test_a_scan_gives_the_hits_of_a_sort(similarity, offset, spread, k, seed):
         np.testing.assert_array_equal(hits.ids, wanted)
 
 
+@pytest.mark.slow
 def test_blocks_do_not_matter(monkeypatch, generator):
     vectors, queries = torch.randn(500, 6, generator=generator), torch.randn(300, 6, generator=generator)
     index = ExactIndex(6)

@@ -114,6 +114,7 @@ def test_a_database_that_is_gone_is_said_so(tmp_path):
     moved.close()
 
 
+@pytest.mark.slow
 def test_candidates_are_scored_anew_from_a_bank(database, generator):
     vectors = torch.randn(200, 4, generator=generator) + 100
     bank = NeighborBank(4)

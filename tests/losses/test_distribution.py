@@ -40,6 +40,7 @@ def test_it_moves_with_the_units_of_labels(seed, shift, scale):
     torch.testing.assert_close(found, scale * one(weights @ one.steps(labels), one.steps(truth)), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_many_labels_are_cut_at_quantiles():
     weights, labels, truth = case(3, bank=5000)
     loss = CRPS().fit(labels)

@@ -170,6 +170,7 @@ def test_scikit_learn():
         np.testing.assert_allclose(metrics.ndcg(tied, r, k=k, ties="average"), want, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_average_over_ties_is_the_mean_over_orders():
     s, r, w = problem(4, b=6, n=6)
     w[0, 0], r[0, 0] = 1, 2

@@ -55,6 +55,7 @@ def test_blocks_equal_whole_with_ties(seed, n, classes, block, ties, names):
         torch.testing.assert_close(got[name], want[name], equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [None, 2.0, 0.5])
 @pytest.mark.parametrize("ties", ["worst", "best"])
 def test_many_rows_in_large_blocks(spread, ties):

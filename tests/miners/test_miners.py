@@ -345,6 +345,7 @@ def test_picked_are_the_first_of_a_stable_sort(seed):
         assert sorted(order) == found.nonzero()[:, 0].tolist()
 
 
+@pytest.mark.slow
 def test_no_miner_builds_a_cube():
     """A batch of 1500 holds 2 million pairs; a tensor of triplets would hold 3 billion."""
     g = torch.Generator().manual_seed(2)

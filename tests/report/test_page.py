@@ -212,6 +212,7 @@ def test_sparse_records(changes):
     check_harmless(page_html(small(**changes)))
 
 
+@pytest.mark.slow
 def test_many_points_are_sampled_and_the_page_says_so():
     values = np.random.default_rng(0).normal(size=(12_000, 2))
     text = page_html(small(predicted=values[:, 0], truth=values[:, 1], embedding=values, embedding_labels=values[:, 0]))
@@ -298,6 +299,7 @@ def test_large_pictures_are_made_small():
     assert len(view.source) < 80_000
 
 
+@pytest.mark.slow
 def test_writing_is_whole_or_not_at_all(words, tmp_path, monkeypatch):
     path = tmp_path / "new" / "report.html"
     assert write_page(words, path) == path

@@ -97,6 +97,7 @@ def test_slices_coverage_and_hubs(record: AuditRecord) -> None:
     assert record.unused == (record.served == 0).mean()
 
 
+@pytest.mark.slow
 def test_a_table_without_ids_knows_its_rows_by_place_and_content(tmp_path: Path) -> None:
     frame = table().drop(columns="key")
     frame.to_csv(tmp_path / "rows.csv", index=False)
@@ -107,6 +108,7 @@ def test_a_table_without_ids_knows_its_rows_by_place_and_content(tmp_path: Path)
     assert parts(tmp_path, "other.csv")["new"] == 160
 
 
+@pytest.mark.slow
 def test_rows_with_missing_cells_and_images_are_known_again(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     photos = []
@@ -125,6 +127,7 @@ def test_rows_with_missing_cells_and_images_are_known_again(tmp_path: Path) -> N
         assert parts(tmp_path, "other.parquet")["new"] == 80
 
 
+@pytest.mark.slow
 def test_prices_learned_as_logarithms_are_suspected_by_their_ratio(tmp_path: Path) -> None:
     frame = table().assign(y=lambda f: np.exp(10 + f.y))
     cheap = int(np.argsort(frame.y.to_numpy())[30])

@@ -179,6 +179,7 @@ def test_a_column_that_is_left_out_is_said_in_python():
     assert list(model.kinds_) == ["a"]
 
 
+@pytest.mark.slow
 def test_whether_a_column_is_used_does_not_hang_on_the_order_or_the_part_of_rows():
     frame = pd.DataFrame({"year": np.arange(1960, 2020), "a": np.random.default_rng(0).normal(size=60)})
     for rows in (frame, frame.sample(frac=1, random_state=0), frame[10:], frame[::2]):

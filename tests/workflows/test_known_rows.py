@@ -127,6 +127,7 @@ def test_each_row_of_the_fit_is_known_once(case):
     assert len(seen) == len(set(seen)) == 150 - looked_up(case, case.table)[1].count("new")
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(2)
 def test_evaluate_and_refit_take_a_sorted_table_as_that_of_the_fit(case, capsys):
     case.table.sort_values("y", kind="stable").to_csv(case.place / "sorted.csv", index=False)

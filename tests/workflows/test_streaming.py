@@ -132,6 +132,7 @@ def test_a_run_that_is_killed_with_signal_9_is_gone_on_with(place, tmp_path):
     assert_same(read_back(out), predict_table(folder / "numbers", given).flat())
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(2)
 @pytest.mark.filterwarnings("ignore::vicinal.core.ColumnWarning")
 @pytest.mark.parametrize("other", ["table", "setting", "model"])

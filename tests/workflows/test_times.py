@@ -246,6 +246,7 @@ def test_periods_hold_all_rows_and_a_change_is_dated():
     assert find_drift([0.0, 1.0], [1, 2]) is None
 
 
+@pytest.mark.slow
 def test_a_change_is_seldom_seen_where_there_is_none():
     random = np.random.default_rng(1)
     seen = [find_drift(random.normal(size=60), np.arange(60), level=0.1, permutations=99) for _ in range(200)]

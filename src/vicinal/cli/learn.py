@@ -113,7 +113,7 @@ def _print_outcome(outcome: "LearnOutcome", *, whole: bool) -> None:
     output.print(f"Similar rows share their {record.same}. Rows: {', '.join(sizes)}.")
     for reason, count in record.dropped.items():
         output.print(f"{counted(count, 'row')} left out: {reason}")
-    if whole:
+    if whole and record.scores:
         heading, *lines = list(zip(*score_rows(record), strict=True))  # a line for each measure: it fits a terminal
         shown = [[measure, value, *(other.partition(" (")[0] for other in others)] for measure, value, *others in lines]
         print_rows("Retrieval among the test rows (95 % bootstrap intervals)", list(heading), shown)

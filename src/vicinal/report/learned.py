@@ -112,7 +112,8 @@ def learned_findings(record: LearnRecord) -> list[str]:
     """The result as sentences."""
     measures = record.scores.get("model", {})
     if not measures:
-        return []
+        tested = record.rows.get("test", 0)
+        return [f"Not measured: no two of the {tested:,} test rows are alike; a larger --test has more."] if tested else []
     main = next(iter(measures))
     of = " of classes not seen in training" if record.classes.get("test") else ""
     where = f"on {record.rows.get('test', 0):,} test rows{of}"

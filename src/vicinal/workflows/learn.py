@@ -228,6 +228,8 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
         name: alike_scores(each, labels, groups, seed=job.seed)
         for name, each in (("model", vectors), ("frozen vectors", frozen), ("PCA-whitened vectors", whitened))
     }
+    if not all(np.isfinite(estimate.value) for estimate in scores["model"].values()):
+        scores = {}  # no two test rows are alike
     encoders = {column: each.encoder for each in model.table_encoder.describe() for column in each.columns}
     held_out = len(model.calibration_)
     rows = {"train": len(model.bank_) - held_out, "validation": held_out, "test": len(test)}

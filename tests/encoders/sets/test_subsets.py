@@ -73,6 +73,7 @@ def test_all_subsets_are_the_mean_that_draws_come_near_to():
     torch.testing.assert_close(drawn[0], want.sigmoid(), rtol=0, atol=0.01)
 
 
+@pytest.mark.slow
 def test_it_learns_to_choose_what_differs_from_the_rest():
     """The elements whose sign the fewer of the set have: a score without the set knows less."""
     generator = torch.Generator().manual_seed(0)
