@@ -164,8 +164,8 @@ def test_rows_of_one_group_are_no_answer_for_one_another():
 def test_test_rows_of_which_no_two_are_alike_measure_nothing_and_the_model_is_there(tmp_path, capsys):
     pairs = things(classes=16, rows=2)
     pairs.to_csv(tmp_path / "t.csv", index=False)
-    line = ["learn", str(tmp_path / "t.csv"), "--same", "kind", "--id", "id", "--drop", "note", "--test", "0.07", "--seen"]
-    assert run([*line, "--max-epochs", "2", "-v"]) == 0
+    line = ["learn", str(tmp_path / "t.csv"), "--same", "kind", "--id", "id", "--drop", "note", "--test", "0.07"]
+    assert run([*line, "--seen", "--max-epochs", "2", "-v"]) == 0
     said = capsys.readouterr().out
     assert "no two of the 2 test rows are alike" in " ".join(said.split())
     assert "nan" not in said

@@ -111,12 +111,12 @@ def _estimate(value: tuple[float, float, float]) -> str:
 def learned_findings(record: LearnRecord) -> list[str]:
     """The result as sentences."""
     measures = record.scores.get("model", {})
+    tested = record.rows.get("test", 0)
     if not measures:
-        tested = record.rows.get("test", 0)
-        return [f"Not measured: no two of the {tested:,} test rows are alike; a larger --test has more."] if tested else []
+        return [f"Not measured: no two of the {tested:,} test rows are alike; a larger --test has more."]
     main = next(iter(measures))
     of = " of classes not seen in training" if record.classes.get("test") else ""
-    where = f"on {record.rows.get('test', 0):,} test rows{of}"
+    where = f"on {tested:,} test rows{of}"
     value, low, high = measures[main]
     doubt = f" (95 % CI {low:.3f}-{high:.3f})" if np.isfinite(low + high) else ""
     sentences = [f"{measure_name(main)} {value:.3f}{doubt} {where}."]
