@@ -1,7 +1,6 @@
 """metric="auto": trees, a kernel, the mean of both, or a network, by what each says of rows that it has not seen."""
 
 import io
-import math
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ from PIL import Image
 from references.tables import QUICK, table
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model, metric_choice
-from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
 
@@ -142,57 +140,6 @@ def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together
     assert again.predict(new).mean() > said.mean() + 2
     again.forget(range(900, 930))
     np.testing.assert_allclose(again.predict(new), said, rtol=0, atol=1e-9)
-
-
-def odd_ones(count=200, seed=0):
-    """Classes by waves and a step, some by chance: trees and a kernel miss different rows."""
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(rng.uniform(-1, 1, (count, 3)), columns=["a", "b", "c"])
-    odds = 3 * np.sin(4 * frame["a"] * frame["b"]) + 2.5 * (frame["c"] > 0.2) - 1
-    return frame, np.where(odds + rng.logistic(0, 0.5, count) > 0, "in", "out")
-
-
-def test_of_classes_scores_of_both_are_averaged_and_calibrated_as_one(tmp_path):
-    frame, y = odd_ones()
-    auto, trees, kernel = (
-        NeighborClassifier(metric=one, **SETTINGS).fit(frame, y) for one in ("auto", "trees", "kernel")
-    )
-    assert (auto.metric_, auto.readout_) == ("trees and kernel", "dense")
-    errors = [one.fitted_.error_of_all() for one in (auto, trees, kernel)]
-    assert errors[0] < min(errors[1] / (1 + SHARE), errors[2])
-    share = errors[1] ** -4 / (errors[1] ** -4 + errors[2] ** -4)
-    scores = [one.fitted_.all_left_out()[0] for one in (auto, trees, kernel)]
-    torch.testing.assert_close(scores[0], share * scores[1] + (1 - share) * scores[2], rtol=0, atol=1e-9)
-    new = odd_ones(40, 1)[0]
-    said = auto.predict_proba(new)
-    for one, shares in zip(auto.explain(new, 240), said, strict=True):
-        score = sum(n.contribution for n in one.neighbors) + one.trend.weight * one.trend.value
-        scale = auto.target_transform_
-        place = list(auto.classes_).index(one.prediction)
-        others = math.exp(scale.biases[1 - place]) * (max(1 - score, 0) + scale.floor) ** scale.slope
-        odds = math.exp(scale.biases[place]) * (max(score, 0) + scale.floor) ** scale.slope
-        assert (one.other_count, odds / (odds + others)) == (0, pytest.approx(shares[place], abs=1e-9))
-    auto.save(tmp_path / "m")
-    again = load_model(tmp_path / "m")
-    np.testing.assert_array_equal(again.predict_proba(new), said)
-    again.add(new, ["odd"] * len(new), ids=range(900, 940), new_classes=True)
-    assert again.predict_proba(new)[:, -1].mean() > 0.2
-    again.forget(range(900, 940))
-    np.testing.assert_allclose(again.predict_proba(new)[:, :2], said, rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("of_trees", "of_kernel", "chosen"),
-    [(1.02, 1.01, "trees and kernel"), (1.005, 1.1, "trees"), (1.02, 0.99, "kernel")],
-)
-def test_of_classes_the_mean_of_all_rows_has_to_gain_more_than_a_hundredth_on_few(
-    monkeypatch, of_trees, of_kernel, chosen
-):
-    frame, y = odd_ones()
-    errors = {"trees": of_trees, "kernel": of_kernel, "trees and kernel": 1.0}
-    monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
-    monkeypatch.setattr(FittedModel, "surely_below", lambda self, other, of_all: of_trees < of_kernel)
-    assert NeighborClassifier(**SETTINGS).fit(frame, y).metric_ == chosen
 
 
 def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monkeypatch):

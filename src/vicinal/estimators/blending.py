@@ -13,8 +13,6 @@ from vicinal.encoders.blend_projector import BlendProjector
 from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
 from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.estimators.bank import Bank
-from vicinal.estimators.class_scores import with_scale
-from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
 from vicinal.heads.blend import Blend
 from vicinal.heads.kinds import adjusts, weighs_locally
@@ -41,10 +39,6 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     What the two miss differs, so their mean has less error than the better of them: 3 % on the median of small tables,
     see ``docs/results/predict.md``. Few rows tell little of which one is better: where errors are alike, so are shares.
 
-    Of classes scores are averaged, e is their log-loss, and probabilities are calibrated to the mean. A kernel of
-    classes weighs all rows: the mean is taken where it has less error than the kernel, and more than 1 % less than
-    trees, which few rows make.
-
     Returns:
         None where one has nearly all the share, where trees, which few rows make, have less error than a kernel that
         signed weights of all rows make, and where a setting asks for so many rows, or an index, which knows one metric.
@@ -53,8 +47,7 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     errors = [max(one.error_of_all(), torch.finfo(torch.float64).tiny) for one in (trees, kernel)]
     share = float(torch.sigmoid(torch.tensor(errors[1] / errors[0], dtype=torch.float64).log() * POWER))
     heads = [one.network.head for one in (trees, kernel) if weighs_locally(one.network.head)]
-    classes = trees.codec.kind == "classes"
-    hidden = kernel.readout == "dense" and errors[0] < errors[1] and not classes
+    hidden = kernel.readout == "dense" and errors[0] < errors[1]
     fixed = settings["max_neighbors"] is not None or settings["index"] is not None
     if hidden or fixed or len(trees.bank) > MOST or not (any(map(adjusts, heads)) and LEAST <= share <= 1 - LEAST):
         return None
@@ -69,12 +62,8 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
     bank, held_out = _side_by_side(trees.bank, kernel.bank), _side_by_side(trees.held_out, kernel.held_out)
     model = replace(trees, network=network, bank=bank, held_out=held_out, metric="trees and kernel", optimism=optimism)
-    model = with_scale(model) if classes else model
-    error = model.error_of_all()
-    if classes and (errors[0] <= (1 + SHARE) * error or errors[1] <= error):
-        return None
     unit = model.codec.unit() ** 2
-    history = TrainingHistory([error / unit], [model.honest_error() / unit])
+    history = TrainingHistory([model.error_of_all() / unit], [model.honest_error() / unit])
     return model.with_facts(history=history, trials=(model.trial(time.perf_counter() - begin, settings["tune"]),))
 
 

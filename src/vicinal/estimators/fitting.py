@@ -23,7 +23,6 @@ from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.blending import blended
-from vicinal.estimators.class_scores import with_scale
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
@@ -55,6 +54,7 @@ from vicinal.estimators.tree_metric import (
 )
 from vicinal.heads import Kriging
 from vicinal.training import NeighborNetwork, Rows
+from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
 from vicinal.training.likelihood import FIRST_ROWS, MOST_ROWS, TableKernel
 from vicinal.training.rows import RowInputs, RowSubset, spread
@@ -65,6 +65,12 @@ _logger = logging.getLogger(__name__)
 
 _MANY = 64
 """Rows from which on it pays to run encoders on a GPU."""
+
+_CALIBRATED = 4096
+"""Rows that the scale of scores of classes is calibrated on, at most."""
+
+_FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+"""What may be added to shares of classes before their power is taken."""
 
 _CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
@@ -225,16 +231,15 @@ def _better_kernel(
     seed: int,
     kernel: FittedModel | None,
 ) -> FittedModel:
-    """Trees, a kernel or the mean of both; of classes that or a kernel, unless trees have surely less error.
+    """Trees, a kernel or the mean of both; of classes a kernel, unless trees have surely less error.
 
     On six tables of 120 to 900 rows trees of classes had as little error as a kernel, and now and then much more.
     The kernel is of the likelihood of all its rows only if that of fewer has less error.
     """
     if trees.codec.kind == "classes":
         kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)
-        both = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
-        mean = blended(trees, kernel, settings)
-        return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
+        pair = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
+        return pair[0].chosen_over(pair[1])
     error = trees.error_of_all()
     for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None and time_left() > 0 else ():
         more = time_left() > 0 and len(rows.held_out.train) > FIRST_ROWS[-1]
@@ -423,7 +428,7 @@ def fit_kernel(
     else:
         learned = fit_kernel_network(*learning, most, start)
     model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
-    model = with_scale(model) if classes else model
+    model = _with_scale(model) if classes else model
     if learned is not None:
         model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
     if learned is not None and settings["readout"] in ("auto", "comparables"):
@@ -481,6 +486,23 @@ def fit_trees(
     network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **known)
     model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "trees")
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
-    model = with_scale(model) if classes else model
+    model = _with_scale(model) if classes else model
     unit = codec.unit() ** 2
     return model.with_facts(history=TrainingHistory([error / unit], [model.honest_error() / unit]))
+
+
+def _with_scale(model: FittedModel) -> FittedModel:
+    """The model with the scale of scores of classes, from rows that are each predicted from the others."""
+    scores, bank, at = model.left_out(model.bank, spread(len(model.bank), _CALIBRATED))
+    known = model.bank_labels()[at], bank.mass[at]
+    if model.metric == "kernel":
+        fitted, scale = calibrate_scores(scores, *known), dict[str, Any](name="softmax")
+    else:
+        shares = scores.double().clamp(min=0)
+        each = {floor: calibrate_scores((shares + floor).log(), *known) for floor in _FLOORS}
+        floor = min(each, key=lambda one: each[one].loss)
+        fitted, scale = each[floor], dict[str, Any](name="power", floor=floor)
+    scale |= {"slope": fitted.slope, "biases": fitted.biases.tolist()}
+    scaled = replace(model, codec=replace(model.codec, transform=TargetTransform.model_validate(scale)))
+    scaled.computed.left_out = scores, bank, at  # no scale changes what the others say
+    return scaled

@@ -575,7 +575,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         classes_: the classes, sorted; those that :meth:`add` brought come after them.
         multilabel_: whether rows may have several.
         target_transform_: the scale of contributions: its ``name`` is "softmax" where a kernel gives scores, and
-            "power" where trees do, or the mean of both.
+            "power" where trees do.
 
     >>> x = np.repeat([[0.0], [5.0]], 20, axis=0) + np.arange(40)[:, None] / 40
     >>> model = NeighborClassifier(max_epochs=20, learning_rate=1e-2).fit(x, ["a"] * 20 + ["b"] * 20)

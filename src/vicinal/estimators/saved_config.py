@@ -184,8 +184,10 @@ class SavedConfig(Saved):
     def _agree_on_readouts(self) -> Self:
         if (self.fitted_metric in ("trees", "trees and kernel") or self.trend is not None) and self.cross_fits is None:
             raise ValueError("a metric that has learned from labels without folds")
-        if (self.fitted_metric == "trees and kernel") != (self.blend is not None):
-            raise ValueError("two readouts of another metric than trees and kernel")
+        if (self.fitted_metric == "trees and kernel") != (self.blend is not None) or (
+            self.blend and self.classes is not None
+        ):
+            raise ValueError("two readouts of another metric than trees and kernel, or of classes")
         if self.fold_readouts is not None and len(self.fold_readouts) != self.folds:
             raise ValueError(f"{len(self.fold_readouts)} readouts of {self.folds} folds")
         if None in (self.fold_readouts or ()) and self.parameters.readout != "auto":
@@ -195,8 +197,7 @@ class SavedConfig(Saved):
     @model_validator(mode="after")
     def _agree_on_transform(self) -> Self:
         name, ends = self.transform.base.name, self.label_range[0] if self.label_range else 1.0
-        of_metric = {"kernel": "softmax", "trees": "power", "trees and kernel": "power"}
-        scores = None if self.classes is None else of_metric.get(self.fitted_metric or "")
+        scores = {"kernel": "softmax", "trees": "power"}.get(self.fitted_metric) if self.classes is not None else None
         by_scores = scores is not None
         if (name if name in ("softmax", "power") else None) != scores:
             raise ValueError("probabilities of scores that the metric has not, or scores without probabilities")

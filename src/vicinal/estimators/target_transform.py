@@ -57,9 +57,8 @@ class TargetTransform(Saved):
       expected matching loss (proposition 1 of Selective Matching Losses). It is read out, not learned: weights and
       adjustments of labels are those of the scale ``inner``.
 
-    - "power", of classes by trees, or by the mean of these and a kernel: scores are shares of rows, or of these moved
-      by a trend, and nearly probabilities: $p_k \propto e^{b_k} (\max(s_k, 0) + \epsilon)^a$, calibrated in the same
-      way.
+    - "power", of classes by trees: scores are shares of rows, or of these moved by a trend, and nearly probabilities:
+      $p_k \propto e^{b_k} (\max(s_k, 0) + \epsilon)^a$, calibrated in the same way.
 
     Attributes:
         name: "none", "log", "rank", "softmax", "power" or "link".
