@@ -25,7 +25,6 @@ def true_precision(threshold):
     return MANY[threshold <= MANY].mean()  # a score is its probability
 
 
-@pytest.mark.slow
 def test_the_promise_is_broken_as_seldom_as_it_says():
     broken = refused = picked = 0
     random, counts = np.random.default_rng(0), np.arange(20, 1500)

@@ -76,7 +76,6 @@ def test_a_row_is_never_predicted_from_itself(model):
         np.testing.assert_allclose(rest.predict_proba(x[row : row + 1])[0], own[row], atol=1e-8)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["kernel", "trees"])
 def test_what_the_scale_was_found_by_are_the_predictions_of_the_others(metric):
     x, y = wine()
@@ -143,7 +142,6 @@ def test_more_rows_than_one_inverse_holds_are_read_by_the_nearest(monkeypatch):
         assert log_loss(one, x[130:], y[130:]) < 0.2
 
 
-@pytest.mark.slow
 def test_an_index_finds_the_rows():
     x, y = wine()
     plain = NeighborClassifier(**KERNEL, max_neighbors=30).fit(x[:130], y[:130])
@@ -214,7 +212,6 @@ def test_what_a_kernel_of_classes_has_not_is_said(settings, y, sentence):
         NeighborClassifier(**KERNEL, **settings).fit(x[:130], labels[:130] if y is None else y)
 
 
-@pytest.mark.slow
 def test_a_kernel_of_classes_reads_texts_as_their_encoder_gives_them_untrained(tmp_path):
     table = pd.DataFrame({"text": [f"word {i % 7} and {i % 3} more of it" for i in range(140)]})
     kinds = np.where((np.arange(140) % 7 < 3) ^ (np.arange(140) % 20 == 0), "a", "b")

@@ -68,7 +68,6 @@ def test_a_saved_model_predicts_and_explains_alike(model, tmp_path):
     assert again.importance() == model.importance()
 
 
-@pytest.mark.slow
 def test_new_classes_come_and_go_with_their_rows(model, tmp_path):
     model.save(tmp_path / "m")
     one, before = load_model(tmp_path / "m"), model.predict_proba(NEW)
@@ -96,7 +95,6 @@ def test_rows_of_a_class_can_be_forgotten(model, tmp_path):
     assert np.isfinite(chances).all()
 
 
-@pytest.mark.slow
 def test_the_default_takes_trees_where_they_are_surely_better():
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(500, 4))

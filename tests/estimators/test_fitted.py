@@ -53,7 +53,6 @@ def test_a_single_target_is_asked_for_again_once_rows_change():
     assert len(model.of_target("y1").bank_) == 199
 
 
-@pytest.mark.slow
 def test_honest_errors_are_computed_once_for_a_readout(monkeypatch):
     x, y = rows()
     model = NeighborRegressor(metric="network", **QUICK).fit(x, y)

@@ -62,7 +62,6 @@ def test_intervals_of_several_coverages_are_those_of_each(model):
         model.predict_intervals(fresh, (0.5, 1.0))
 
 
-@pytest.mark.slow
 def test_a_kernel_that_the_scale_was_chosen_by_is_not_learned_again(rows, monkeypatch):
     frame, price = rows
     fits = []
@@ -136,7 +135,6 @@ def test_nothing_is_learned_from_the_labels_held_out(rows):
         assert torch.equal(one, another)
 
 
-@pytest.mark.slow
 def test_it_predicts_better_than_the_mean_of_a_town(rows):
     frame, price = rows
     fresh, truth = houses(200, seed=1)
@@ -155,7 +153,6 @@ def test_weights_sum_to_1_and_convex_ones_are_not_negative(model):
     assert (min(smallest) > 0) == (model.readout == "rows")
 
 
-@pytest.mark.slow
 def test_the_order_of_the_rows_does_not_matter(rows):
     frame, price = rows
     held_out = np.arange(40)
@@ -168,7 +165,6 @@ def test_the_order_of_the_rows_does_not_matter(rows):
     np.testing.assert_allclose(first.predict(fresh), second.predict(fresh), atol=0.02)
 
 
-@pytest.mark.slow
 def test_the_unit_of_columns_and_labels_does_not_matter(rows):
     frame, price = rows
     fresh, _ = houses(50, seed=1)
@@ -314,7 +310,6 @@ def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
         load_model(tmp_path / "m")
 
 
-@pytest.mark.slow
 def test_intervals_cover():
     frame, price = houses(500, seed=3)
     settings = {"metric": "kernel", "readout": "rows", "max_neighbors": 24}
@@ -325,7 +320,6 @@ def test_intervals_cover():
         assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(coverage, abs=0.08)  # 2 sd of 200 rows
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["exact", "faiss:Flat"])
 def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
     pytest.importorskip("faiss" if name.startswith("faiss") else "torch")
@@ -428,7 +422,6 @@ def test_several_classes_are_refused(rows):
         NeighborClassifier(metric="kernel").fit(frame, several)
 
 
-@pytest.mark.slow
 def test_the_command_takes_it(rows, tmp_path, capsys):
     frame, price = rows
     frame.assign(price=price).to_csv(tmp_path / "rows.csv", index=False)

@@ -52,7 +52,6 @@ def tables(text=False):
     return left, right.sample(frac=1, random_state=0, ignore_index=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("text", [False, True])
 def test_links_of_large_tables(text, tmp_path):
     left, right = tables(text)
@@ -88,7 +87,6 @@ def test_large_tables_tell_what_share_of_the_matches_is_compared(monkeypatch):
     assert RowMatcher().fit(left, right).estimated_recall() is None
 
 
-@pytest.mark.slow
 def test_many_labels_of_large_tables_are_learned_from_likenesses():
     left, right = tables()
     pairs = pd.DataFrame({"left": range(240), "right": range(240)})
@@ -216,7 +214,6 @@ def test_pairs_of_no_odds_and_pairs_without_rivals_are_not_asked_again(monkeypat
     assert (exact < 0.9 / (1 + np.exp(-odds))).any()
 
 
-@pytest.mark.slow
 def test_what_follows_is_told_by_pairs_that_are_equal_in_a_column_and_not_by_candidates(monkeypatch):
     random = np.random.default_rng(0)
     left, right = tables()

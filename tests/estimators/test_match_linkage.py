@@ -65,7 +65,6 @@ def test_links_are_right(case):
     assert (model.linkage_.refinement is not None) == (both == SOME[0])
 
 
-@pytest.mark.slow
 def test_the_order_of_rows_and_columns_does_not_matter(case):
     left, right, model, _ = case
     other = fitted(left.sample(frac=1, random_state=1), right.sample(frac=1, random_state=2))
@@ -122,7 +121,6 @@ def test_a_second_look_is_taken_where_a_part_is_named(second, third, matches, mo
     assert linkage.is_sure == (matches is None)
 
 
-@pytest.mark.slow
 def test_a_second_look_is_taken_where_there_is_no_sign_of_what_was_refined(monkeypatch):
     looks = []
     monkeypatch.setattr("vicinal.estimators.match_linkage.Linkage._look_again", lambda *each: looks.append(each))
@@ -133,7 +131,6 @@ def test_a_second_look_is_taken_where_there_is_no_sign_of_what_was_refined(monke
     assert len(looks) == 1
 
 
-@pytest.mark.slow
 def test_nothing_is_learned_beyond_weights_that_leave_nothing_open_and_that_labels_agree_with(monkeypatch):
     left, right = two_tables(0, *SOME)
     monkeypatch.setattr("vicinal.estimators.match_linkage._CLEAR", 0.005)
@@ -193,7 +190,6 @@ def labelled(numbers, match):
     return pd.DataFrame({"left": [f"l{i}" for i in numbers], "right": [f"r{i}" for i in numbers], "match": match})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2])  # where labels alone leave no sign of matches
 def test_labels_lower_and_raise_pairs_that_are_like_them(seed):
     tables = two_tables(seed, *SOME)
@@ -288,7 +284,6 @@ def test_match_weights_are_shares_and_their_ratios(case):
     assert tops["last"] > tops["town"] > 0  # 60 names say more than six towns
 
 
-@pytest.mark.slow
 def test_a_column_that_follows_from_another_counts_only_where_that_one_differs(tmp_path):
     tables = []
     for table in two_tables(0, *SOME):

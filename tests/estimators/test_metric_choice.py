@@ -30,7 +30,6 @@ def rows(count=150, seed=0):
     return frame, np.sin(frame["a"]) + 3 * frame["b"] + (frame["c"] == "u") + rng.normal(0, 0.05, count)
 
 
-@pytest.mark.slow
 def test_a_smooth_plain_table_is_of_a_kernel_and_equals_what_that_gives():
     frame, y = rows()
     y = y + 3 * np.sin(2 * frame.iloc[:, 0] * frame.iloc[:, 1])  # no sum over columns
@@ -39,7 +38,6 @@ def test_a_smooth_plain_table_is_of_a_kernel_and_equals_what_that_gives():
     np.testing.assert_array_equal(auto.predict(frame[:9]), kernel.predict(frame[:9]))
 
 
-@pytest.mark.slow
 def test_steps_are_of_trees_and_equal_what_these_give(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.uniform(0, 1, (240, 3)), columns=["a", "b", "c"])
@@ -164,7 +162,6 @@ def test_of_few_rows_no_network_is_tried_beside_trees(monkeypatch, classes, leas
     assert ("network" in {trial.metric for trial in model.fitted_.trials}) is tried
 
 
-@pytest.mark.slow
 def test_few_photos_have_a_network_beside_trees_as_nothing_else_trains_their_encoder():
     frame, y = rows()
     pixels = np.random.default_rng(0).integers(0, 255, (len(frame), 8, 8, 3), dtype=np.uint8)
@@ -191,7 +188,6 @@ def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):
     assert len(chosen) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factors", "chosen"),
     [
@@ -222,7 +218,6 @@ def test_a_saved_model_with_an_index_is_of_the_metric_that_was_chosen(name, tmp_
     np.testing.assert_array_equal(again.predict(frame[:20]), model.predict(frame[:20]))
 
 
-@pytest.mark.slow
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("settings", [{}, {"metric": "network", "readout": "auto"}], ids=str)
 def test_a_database_has_no_collection_of_what_was_not_chosen(tmp_path, settings):
@@ -236,7 +231,6 @@ def test_a_database_has_no_collection_of_what_was_not_chosen(tmp_path, settings)
     assert model.predict(frame[:3]).shape == (3,)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -96,7 +96,6 @@ BUFFERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", BUFFERS)
 def test_numbers_are_numbers_in_any_buffer(name, tmp_path):

@@ -191,7 +191,6 @@ def test_the_error_that_a_choice_has_is_told_by_rows_that_did_not_choose(grouped
     assert choose(Kriging(8), queries, truth, bank, labels, one).optimism == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("optimism", "kind"), [(1e-9, "Kriging"), (1e9, "Ensemble")])
 def test_kriging_is_compared_by_its_error_on_rows_that_did_not_choose(optimism, kind, rows, monkeypatch):
     monkeypatch.setattr(
@@ -264,7 +263,6 @@ def save(model, folder):
     return folder
 
 
-@pytest.mark.slow
 def test_classes_by_an_index(rows):
     frame, price = rows
     moods = np.where(price > np.median(price), "high", "low")

@@ -39,7 +39,6 @@ def copy_of(model, tmp_path):
     return load_model(tmp_path / "model")
 
 
-@pytest.mark.slow
 def test_equal_weights_change_nothing_and_other_units_of_weights_change_nothing(plain, weighted):
     np.testing.assert_array_equal(kernel(np.full(60, 3.0)).predict(NEW), plain.predict(NEW))
     np.testing.assert_allclose(kernel(1000 * W).predict(NEW), weighted.predict(NEW), rtol=1e-9)
@@ -204,7 +203,6 @@ def test_the_journal_of_a_folder_keeps_weights(weighted, tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict(X), read.predict(X))
 
 
-@pytest.mark.slow
 def test_learning_on_keeps_weights_and_a_refit_uses_them():
     x, new = (pd.DataFrame(rows, columns=list("abc")) for rows in (X, NEW))
     first = NeighborRegressor(metric="kernel").partial_fit(x[:40], Y[:40], sample_weight=W[:40])

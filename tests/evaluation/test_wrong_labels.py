@@ -47,7 +47,6 @@ def test_a_table_without_wrong_labels_has_none_to_check(freedom):
     assert len(found.ratio) == 500
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [4, 7])
 def test_rows_that_are_hard_to_predict_have_no_wrong_labels(seed):
     rng = np.random.default_rng(seed)

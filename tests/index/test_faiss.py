@@ -83,7 +83,6 @@ def shares(index, rows, queries, wanted):
     return torch.stack([torch.isin(one, other).float().mean() for one, other in zip(wanted, found, strict=True)]).mean()
 
 
-@pytest.mark.slow
 @pytest.mark.sweep(3)
 @pytest.mark.sweep(8)
 @pytest.mark.parametrize("similarity", ["l2", "squared_l2", "cosine"])

@@ -342,7 +342,6 @@ ERRORS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_no_type_of_error_that_a_body_brings_about_is_an_error_of_the_server(served, monkeypatch, error):
     from vicinal.serve.served import ServedModel
@@ -681,7 +680,6 @@ def test_a_kill_in_the_middle_of_a_thousand_adds_loses_none(houses, tmp_path, st
     check_killed(started, houses, tmp_path, 1000, 400)
 
 
-@pytest.mark.slow
 def test_two_servers_of_one_folder_know_each_others_changes_at_once_and_stop_gracefully(houses, tmp_path, started):
     one, other = started(houses, tmp_path / "one"), started(houses, tmp_path / "other")
     for number in range(6):

@@ -161,7 +161,6 @@ def test_what_cannot_reach_an_error_is_given_up(monkeypatch):
     assert counts == [4, 12]
 
 
-@pytest.mark.slow
 def test_an_interrupted_run_resumes_to_the_same_end(tmp_path):
     whole = network()
     train(whole, rows(), rows(30, seed=1), QUICK)

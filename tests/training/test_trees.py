@@ -1,7 +1,6 @@
 """Boosted folds: how small leaves may be."""
 
 import numpy as np
-import pytest
 import torch
 
 from vicinal.core.progress import ending_in
@@ -17,7 +16,6 @@ def table(noise):
     return torch.from_numpy(levels[:, None]), torch.from_numpy(labels), torch.arange(100) % 5
 
 
-@pytest.mark.slow
 def test_leaves_are_small_where_labels_are_quiet():
     """Four rows of a level are left in: leaves of 5 rows mix two levels, of 3 rows they need not."""
     columns, labels, folds = table(0.01)

@@ -61,7 +61,6 @@ def test_a_bank_made_anew_predicts_the_same_and_one_of_other_rows_does_not(kind,
     assert difference_without_history(model)[1] > 1e-3
 
 
-@pytest.mark.slow
 def test_rows_of_equal_cells_do_not_make_a_receipt_fail():
     draw = np.random.default_rng(0)
     frame = pd.DataFrame({"age": draw.integers(20, 26, 300), "sex": draw.choice(["f", "m"], 300)})
