@@ -90,6 +90,8 @@ def test_the_order_of_rows_does_not_matter_where_random_pairs_tell(monkeypatch):
     assert_same(fitted(*other), fitted(left, right))
 
 
+DOUBTFUL = [0.95] * 10 + [0.45] * 30
+
 LOOKS = [  # 20 pairs are named at first; then, and then; the matches at the end, if there is a sign of any
     ([0.9] * 30, [0.9] * 30, 27),
     ([0.9] * 30, [0.4] * 70, None),
@@ -227,6 +229,20 @@ def test_there_is_no_sign_of_matches_where_there_are_none(seed):
         assert model.linkage_.expected(model.tables_) < 1
         assert "no sign of matches" in model.notes_[-1]
         assert len(model.review()) == 30
+
+
+@pytest.mark.parametrize(
+    ("chances", "labels", "sure"), [([0.95] * 30, 0, True), (DOUBTFUL, 0, False), (DOUBTFUL, 50, True)]
+)
+def test_estimates_are_unsure_where_many_pairs_are_neither_unless_labels_checked_them(
+    chances, labels, sure, monkeypatch
+):
+    model = fitted(*two_tables(0, *FEW))
+    *others, known = model.linkage_._scored(model.tables_)
+    scored = *others, np.pad(np.array(chances), (0, len(known) - len(chances)))
+    monkeypatch.setattr("vicinal.estimators.match_linkage.Linkage._scored", lambda self, tables: scored)
+    model.linkage_._doubt(model.tables_, (np.zeros((labels, 2), dtype=np.int64), np.ones(labels)))
+    assert model.linkage_.is_sure is sure
 
 
 def test_unsure_estimates_tell_nothing_above_nine_tenths_and_a_column_that_decides_alone_is_named():
