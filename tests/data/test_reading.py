@@ -1,6 +1,7 @@
 """read_table: types of columns, and one sentence for each file that is wrong."""
 
 import bz2
+import csv
 import gzip
 import io
 import json
@@ -546,3 +547,11 @@ def test_a_quote_that_swallows_lines_is_refused(tmp_path):
     path.write_text("\n".join(["a,b,c", *rows[:9], '9,"two\nlines","9', *rows[10:]]) + "\n")
     with pytest.raises(ValueError, match=r"got none in the row of line 20 before the next opening one in line 22"):
         read_table(path)
+
+
+def test_a_cell_of_many_quoted_lines_is_read_however_long(tmp_path):
+    long = "\n".join(f'"line" {row}, of a long text' for row in range(6000))
+    assert len(long) > csv.field_size_limit()
+    table = pd.DataFrame({"note": [long, "short"], "n": [1, 2]})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert read_table(tmp_path / "t.csv")["note"].tolist() == [long, "short"]
