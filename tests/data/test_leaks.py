@@ -52,6 +52,13 @@ def test_copies_of_a_number_are_named(copy, seed):
     assert found(frame, y, classes=False, kinds=dict.fromkeys(frame, "number")) == {"copy": "target"}
 
 
+def test_a_class_of_one_row_at_an_end_is_no_leak():
+    rows = np.arange(80.0)
+    for few, forms in ((1, {}), (2, {}), (5, {"last": "target"})):
+        classes = np.where(rows < 80 - few, "common", "rare")
+        assert found(pd.DataFrame({"last": rows}), classes, classes=True, kinds={"last": "number"}) == forms
+
+
 CLASS_COPIES = {
     "a name": lambda c, rng: np.array(["red", "green", "blue"])[c],
     "a code": lambda c, rng: np.array([7, 3, 99])[c],

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vicinal.core.identity import IdentityWarning
 from vicinal.data.target import LARGEST, read_target
 from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.labels import read_classes, read_numbers
@@ -232,3 +233,12 @@ def test_units_beyond_what_squares_can_hold_are_refused(unit):
     model = NeighborRegressor(metric="kernel").fit(X, X[:, 0])
     with pytest.raises(ValueError, match=r"^y: expected numbers of at most"):
         model.add(X[:1], [1e150])
+
+
+def test_an_index_of_the_same_rows_in_another_order_is_named():
+    frame, model = pd.DataFrame(X, columns=["a", "b"]), NeighborRegressor(metric="kernel")
+    y = frame["a"] - frame["b"]
+    with pytest.warns(IdentityWarning, match=r"^y: expected the index of X, got its rows in another order"):
+        model.fit(frame, y.sort_values())
+    model.fit(frame, y.set_axis(frame.index + 1))  # other rows' names: positions are all there is
+    model.fit(frame.set_axis([0] * len(frame)), y)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import lgamma, log
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,9 @@ ERRORS, VARIANCE = 0.98, 0.99
 
 FEWEST = 20
 """Fewer rows than this tell nothing: among many columns one may fit by chance."""
+
+CHANCE = 1e-4
+"""How likely a column in a random order may separate the classes: of one row it would have to be the first or last."""
 
 _MOST = 2000
 """Most rows that are ranked."""
@@ -185,11 +189,16 @@ def _correlation(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 def _separates(levels: NDArray[Any], labels: NDArray[Any]) -> str:
     """A clause if each class is one interval of numbers, by their order; else ""."""
-    count = len(np.unique(labels))
+    counts = np.unique(labels, return_counts=True)[1]
+    count = len(counts)
     order = np.lexsort((labels, levels))
     turns = int((np.diff(labels[order]) != 0).sum())  # of the kindest order of ties
-    base = 1 - np.bincount(labels).max() / len(labels)
-    if count < 2 or turns > count - 1 + 4 * (1 - ERRORS) * base * len(labels):
+    base = 1 - counts.max() / len(labels)
+    # count! orders of the classes, out of all orders of the rows
+    chance = lgamma(count + 1) + sum(lgamma(one + 1) for one in counts) - lgamma(len(labels) + 1)
+    if chance > log(CHANCE):
+        return ""
+    if turns > count - 1 + 4 * (1 - ERRORS) * base * len(labels):
         return ""
     from sklearn.tree import DecisionTreeClassifier  # slow to import, and needed only when a model is fitted
 
@@ -197,7 +206,9 @@ def _separates(levels: NDArray[Any], labels: NDArray[Any]) -> str:
     right = float(tree.score(levels[:, None], labels))
     if 1 - (1 - right) / base < ERRORS:
         return ""
-    return f"separates the classes almost perfectly ({right:.1%} of the rows, by {count - 1} thresholds)"
+    return (
+        f"separates the classes almost perfectly ({right:.1%} of the rows, by {count - 1} threshold{'s'[: count > 2]})"
+    )
 
 
 def _level_leak(name: str, levels: NDArray[Any], labels: NDArray[Any], *, classes: bool) -> ColumnLeak | None:

@@ -43,6 +43,7 @@ from vicinal.estimators.inputs import (
 )
 from vicinal.estimators.journal import Changes
 from vicinal.estimators.label_codec import LabelCodec
+from vicinal.estimators.labels import warn_of_order
 from vicinal.estimators.network import check_settings, training_settings
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.presets import settings_of
@@ -155,6 +156,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Ids | None = None) -> Self:
         self._check_settings()
         x = as_table("X", x)
+        warn_of_order(x, y)
         frame = as_frame(self, x, reset=True)
         self.form_ = form_of(frame, x, self.form, self.columns)
         frame = self.form_.read(frame)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from vicinal.core import short
+from vicinal.core.identity import warn_of_identity
 from vicinal.data.cells import as_numbers
 from vicinal.data.column_form import ColumnForm
 from vicinal.data.target import LARGEST
@@ -86,7 +87,10 @@ def read_numbers(y: Any, rows: int | None = None, form: ColumnForm | None = None
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         row = int(wrong[0])
-        raise ValueError(f"y: expected finite numbers, got {values[row]} in row {row}; input contains NaN or infinity")
+        raise ValueError(
+            f"y: expected finite numbers, got {values[row]} in row {row}; leave out rows without one (input contains "
+            "NaN or infinity)"
+        )
     large = np.flatnonzero(np.abs(values) > LARGEST)
     if len(large):
         row = int(large[0])
@@ -134,6 +138,20 @@ def check_length(y: Any, rows: int | None) -> None:
     """Raise ValueError unless there are ``rows`` labels; None: any number."""
     if rows is not None and len(y) != rows:
         raise ValueError(f"y: expected {rows} labels, one a row of X (inconsistent numbers of samples), got {len(y)}")
+
+
+def warn_of_order(x: Any, y: Any) -> None:
+    """Warn where labels go to rows by position, and pandas' index names the same rows in another order.
+
+    >>> warn_of_order(pd.DataFrame({"a": [1, 2]}), pd.Series([5, 6]))
+    """
+    if not all(isinstance(one, pd.DataFrame | pd.Series) for one in (x, y)) or x.index.equals(y.index):
+        return
+    if len(x) == len(y) and x.index.is_unique and x.index.difference(y.index, sort=False).empty:
+        warn_of_identity(
+            "y: expected the index of X, got its rows in another order; labels are taken by position: give "
+            "y.loc[X.index], or y.to_numpy() if the positions are right"
+        )
 
 
 def label_column(y: Any) -> Ids:
