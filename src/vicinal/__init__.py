@@ -43,18 +43,28 @@ if TYPE_CHECKING:
         training,
         workflows,
     )
-    from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+    from vicinal.estimators import (
+        EmbeddingLearner,
+        NeighborClassifier,
+        NeighborRegressor,
+        Recommender,
+        RowMatcher,
+        load_model,
+    )
     from vicinal.heads import NONA
     from vicinal.losses import EmbeddingLoss, MatchingLoss, ProxyLoss
     from vicinal.masks import SoftStep
 
 _HOMES = {
+    "EmbeddingLearner": "estimators",
     "EmbeddingLoss": "losses",
     "MatchingLoss": "losses",
     "NONA": "heads",
     "NeighborClassifier": "estimators",
     "NeighborRegressor": "estimators",
     "ProxyLoss": "losses",
+    "Recommender": "estimators",
+    "RowMatcher": "estimators",
     "SoftStep": "masks",
     "load_model": "estimators",
 }
@@ -62,11 +72,14 @@ _HOMES = {
 
 __all__ = [
     "NONA",
+    "EmbeddingLearner",
     "EmbeddingLoss",
     "MatchingLoss",
     "NeighborClassifier",
     "NeighborRegressor",
     "ProxyLoss",
+    "Recommender",
+    "RowMatcher",
     "SoftStep",
     "blockwise",
     "calibration",
