@@ -581,3 +581,31 @@ def test_without_labels_rows_that_are_each_others_best_are_linked_in_any_order()
     left = pd.concat([near, right.assign(id=range(12))], ignore_index=True)  # the true ones stand last
     links = RowMatcher(encoders={"text": "none"}).fit(left, right).link()
     assert dict(zip(links["left"], links["right"], strict=True)) == {n: n for n in range(12)}
+
+
+def test_rows_without_ids_are_numbered_and_pairs_may_be_tuples(tmp_path):
+    left, right, _ = shops(40)
+    named = RowMatcher("sku", "asin").fit(left, right)
+    bare = RowMatcher().fit(left.drop(columns="sku"), right.drop(columns="asin"))
+    assert bare.tables_.left.ids.tolist() == list(range(len(left)))
+    links, same = bare.link(), named.link()
+    assert left["sku"].iloc[links["left"]].tolist() == same["left"].tolist()
+    assert right["asin"].iloc[links["right"]].tolist() == same["right"].tolist()
+    pairs = links.loc[:9, ["left", "right"]]
+    tables = left.drop(columns="sku"), right.drop(columns="asin")
+    both = [RowMatcher().fit(*tables, some).labels_ for some in (pairs, [*pairs.itertuples(index=False, name=None)])]
+    pd.testing.assert_frame_equal(*both)
+    for some in (5, [(0, 1), (1, 2, 0)], []):
+        with pytest.raises(ValueError, match=r"^pairs: expected the columns left and right"):
+            RowMatcher().fit(*tables, some)
+
+    bare.save(tmp_path / "m")
+    ids = list(range(len(right)))
+    for row, own in enumerate(({"id": 99}, {}, {})):  # numbered on, also when it is loaded again
+        again = RowMatcher.load(tmp_path / "m")
+        again.add(left.iloc[[row]].drop(columns="sku").assign(**own), to="right", durable=True)
+        ids.append(own.get("id", len(ids)))
+        assert again.tables_.right.ids.tolist() == ids
+    again.forget(right=[3])
+    with pytest.raises(ValueError, match=r"^id_right: expected one of"):  # which number comes next is open
+        again.add(left.iloc[[2]].drop(columns="sku"), to="right")

@@ -25,9 +25,8 @@ def pair_positions(name: str, pairs: Any, tables: Sequence[MatchTable]) -> Ids:
     """
     columns = list(pairs.columns) if isinstance(pairs, pd.DataFrame) else []
     if not {"left", "right"} <= set(columns):
-        raise ValueError(
-            f"{name}: expected the columns left and right, with ids of either table, got {listed(columns, 99)}"
-        )
+        got = listed(columns, 99) if columns else short(pairs)
+        raise ValueError(f"{name}: expected the columns left and right, with ids of either table, got {got}")
     at = np.stack(
         [table.positions(pairs[side]) for side, table in (("left", tables[0]), ("right", tables[-1]))], axis=1
     )
@@ -46,7 +45,7 @@ def take_pairs(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFr
     Raises:
         ValueError: for pairs that are none, labels other than 0 and 1, two labels of one pair, or labels of one kind.
     """
-    frame = as_table(name, pairs)
+    frame = _pair_table(name, pairs)
     table = take_labels(name, frame, tables)
     check_one_label(name, table, tables)
     if not (table["match"] == 1).any():
@@ -62,7 +61,7 @@ def take_pairs(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFr
 
 def take_labels(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFrame:
     """Pairs as positions ``left`` and ``right``, with 0 or 1 in ``match`` (1 without that column), each label once."""
-    frame = as_table(name, pairs)
+    frame = _pair_table(name, pairs)
     at = pair_positions(name, frame, tables)
     match = np.ones(len(frame))
     if "match" in frame.columns:
@@ -73,6 +72,16 @@ def take_labels(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataF
                 f"{name}: expected 0 or 1 in the column match, got {short(frame['match'].iloc[int(wrong.argmax())])}"
             )
     return pd.DataFrame({"left": at[:, 0], "right": at[:, 1], "match": match.astype(np.int64)}).drop_duplicates()
+
+
+def _pair_table(name: str, pairs: Any) -> Any:
+    """Pairs as a table; those given as (left, right) or (left, right, match), such as a list of tuples, get its names."""
+    table = as_table(name, pairs)
+    if isinstance(table, pd.DataFrame) or not hasattr(table, "__len__"):
+        return table
+    rows = [list(pair) if isinstance(pair, list | tuple | np.ndarray) else [] for pair in table]
+    named = ["left", "right", "match"][: len(rows[0]) if rows else 0]
+    return pd.DataFrame(rows, columns=named) if len(named) > 1 and {len(row) for row in rows} == {len(named)} else table
 
 
 def with_answers(labelled: pd.DataFrame | None, answers: pd.DataFrame) -> pd.DataFrame:

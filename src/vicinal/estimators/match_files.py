@@ -63,8 +63,8 @@ _Text = Annotated[str, Field(max_length=1000)]
 class SavedMatcherParameters(Saved):
     """Parameters of a matcher; see :class:`vicinal.estimators.RowMatcher`."""
 
-    id_left: _Text
-    id_right: _Text
+    id_left: _Text | None
+    id_right: _Text | None
     n_candidates: Annotated[int, Field(ge=1, le=10_000)]
     links: Annotated[str, Field(pattern=r"^(one-to-one|one-to-many|many|many-to-many|1:[0-9]{1,9})$")]
     precision: Annotated[float, Field(gt=0, lt=1)] | None

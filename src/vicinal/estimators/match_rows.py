@@ -91,8 +91,8 @@ class MatchTable:
         return keys
 
     @classmethod
-    def read(cls, name: str, table: Any, id_column: str, root: Any = None) -> Self:
-        """A table of the user, not encoded yet.
+    def read(cls, name: str, table: Any, id_column: str | None, root: Any = None) -> Self:
+        """A table of the user, not encoded yet; its rows are numbered from 0 where no column of ids is named or there.
 
         Raises:
             ValueError: for no rows, no such column, or an id that is missing or stands twice.
@@ -109,13 +109,14 @@ class MatchTable:
             raise ValueError(f"{name}: expected ids of the {self.name} table, got {listed(lost, 60)}, which it has not")
         return np.array([self.places[text] for text in texts], dtype=np.int64)
 
-    def more(self, rows: Any, id_column: str, numbers: Sequence[str]) -> "MatchTable":
-        """Further rows of this table, read as its own, without vectors.
+    def more(self, rows: Any, id_column: str | None, numbers: Sequence[str]) -> "MatchTable":
+        """Further rows of this table, read as its own, without vectors; rows that are numbered are numbered on.
 
         Raises:
             ValueError: as :meth:`read`, and for an id that is there, or no number in a column of ``numbers``.
         """
-        frame, ids = _rows(self.name, rows, id_column)
+        is_numbered = self.ids.dtype != object and self.ids.max() + 1 == len(self)
+        frame, ids = _rows(self.name, rows, id_column if is_numbered else id_column or "id", len(self.places))
         there = [text for text in as_texts(ids).tolist() if text in self.places]
         if there:
             raise ValueError(f"{self.name}: expected ids that the table has not yet, got {listed(there, 60)}")
@@ -144,14 +145,16 @@ class MatchTable:
         return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
 
 
-def _rows(name: str, table: Any, id_column: str) -> tuple[pd.DataFrame, Ids]:
-    """The cells of a table of the user, and its ids."""
+def _rows(name: str, table: Any, id_column: str | None, first: int = 0) -> tuple[pd.DataFrame, Ids]:
+    """The cells of a table of the user, and its ids; numbers from ``first`` if no column is named, and none is "id"."""
     frame = as_table(name, table)
     if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
         got = "none" if isinstance(frame, pd.DataFrame) else short(frame)
         raise ValueError(f"{name}: expected a table of at least one row, got {got}")
     frame = frame.rename(columns=str).reset_index(drop=True)
-    check_choice(f"id_{name}", id_column, list(frame.columns))
+    if id_column is None and "id" not in frame.columns:
+        return frame, np.arange(first, first + len(frame))
+    id_column = check_choice(f"id_{name}", id_column or "id", list(frame.columns))
     ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(range(1, len(frame) + 1)))
     return frame.drop(columns=id_column), ids
 

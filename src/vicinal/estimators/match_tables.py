@@ -150,7 +150,7 @@ class MatchedTables:
         for number in {number for number, _ in waiting}:
             self._join(number, [rows for place, rows in waiting if place == number])
 
-    def more(self, number: int, rows: Any, id_column: str) -> MatchTable:
+    def more(self, number: int, rows: Any, id_column: str | None) -> MatchTable:
         """Further rows of a table, 0 for the left one, -1 for the right one, as it reads them; see :meth:`add`."""
         return self._tables[number].more(rows, id_column, self.columns.numbers)
 

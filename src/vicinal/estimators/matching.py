@@ -75,8 +75,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
     ahead of the other pairs of its rows), and held-out pairs set the threshold.
 
     Args:
-        id_left: column of ids of the left table.
-        id_right: column of ids of the right table.
+        id_left: column of ids of the left table; None: "id", or the numbers of its rows from 0 if there is none.
+        id_right: the same of the right table.
         n_candidates: rows of the right table that each left row is compared with.
         links: "one-to-one", "one-to-many" (a left row may have several right ones), "1:3" (three at most, or as many
             as stands there) or "many-to-many" (also "many").
@@ -116,8 +116,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def __init__(
         self,
-        id_left: str = "id",
-        id_right: str = "id",
+        id_left: str | None = None,
+        id_right: str | None = None,
         *,
         n_candidates: int = 10,
         links: str = "one-to-one",
@@ -154,9 +154,9 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         """Learn from labelled pairs which rows match.
 
         Args:
-            left: a table with the column ``id_left``.
-            right: a table with the column ``id_right``; None: copies are looked for in ``left`` itself.
-            pairs: a table of columns ``left`` and ``right`` (ids) and ``match`` (0 or 1; without it all are matches,
+            left: a table, with the column ``id_left`` if one is named.
+            right: another, with the column ``id_right``; None: copies are looked for in ``left`` itself.
+            pairs: tuples, or a table of columns ``left`` and ``right`` (ids) and ``match`` (0 or 1; without it all match,
                 and other candidates of the same rows count as non-matches, but for those that are the same by other
                 labels: if A is B and B is C, A is C). None: probabilities are estimates that no label has checked.
             answers: labels from a review, as a table of ``left``, ``right`` and ``match``; they overrule ``pairs``. If
@@ -336,7 +336,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         sides = SIDES[:1] if self.tables_.is_single else SIDES
         number = -sides.index(check_choice("to", to, sides))
         frame = as_table(to, rows)
-        more = self.tables_.more(number, frame, self.id_right if number else self.id_left)
+        id_column = self.id_right if number else self.id_left
+        more = self.tables_.more(number, frame, id_column)
         journal = self.journal_
         if durable and (journal is None or self.tables_.columns.media):
             got = "one of images or sounds" if self.tables_.columns.media else "one that is in no folder"
@@ -344,7 +345,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         links = self._put(more, number)
         if durable and journal is not None:
             try:
-                journal.write(to, more.ids, frame, links)
+                named = frame if (id_column or "id") in frame.columns else frame.assign(id=more.ids)
+                journal.write(to, more.ids, named, links)
             except BaseException:
                 self.forget(**{to: more.ids.tolist()})
                 self.journal_ = journal

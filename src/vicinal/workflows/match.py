@@ -203,7 +203,7 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
 def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[pd.DataFrame, bool]:
     """New rows with the columns of their table, and whether they are numbered on, in front, as it has no ids."""
     number = 0 if to == "left" or matcher.tables_.is_single else -1
-    table, name = matcher.tables_.tables[number], (matcher.id_left, matcher.id_right)[number]
+    table, name = matcher.tables_.tables[number], (matcher.id_left, matcher.id_right)[number] or "id"
     frame = read_table(source, ids=[name], log=log)
     is_numbered = name not in frame.columns and name in NUMBERS
     if is_numbered:
