@@ -75,7 +75,7 @@ def take_labels(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataF
 
 
 def _pair_table(name: str, pairs: Any) -> Any:
-    """Pairs as a table; those given as (left, right) or (left, right, match), such as a list of tuples, get its names."""
+    """Pairs as a table; those given as (left, right) or (left, right, match), such as a list of tuples, get names."""
     table = as_table(name, pairs)
     if isinstance(table, pd.DataFrame) or not hasattr(table, "__len__"):
         return table
