@@ -157,8 +157,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             left: a table, with the column ``id_left`` if one is named.
             right: another, with the column ``id_right``; None: copies are looked for in ``left`` itself.
             pairs: tuples, or a table of columns ``left`` and ``right`` (ids) and ``match`` (0 or 1; without it all
-                match, and other candidates of the same rows count as non-matches, but for those that are the same by other
-                labels: if A is B and B is C, A is C). None: probabilities are estimates that no label has checked.
+                match, and other candidates of the same rows count as non-matches, but for those that are the same by
+                other labels: if A is B and B is C, A is C). None: probabilities are estimates that no label checked.
             answers: labels from a review, as a table of ``left``, ``right`` and ``match``; they overrule ``pairs``. If
                 all of ``pairs`` match, other candidates still count as non-matches.
             validation: labelled pairs to choose the threshold by, as a table like ``pairs``; None: a part of them.
