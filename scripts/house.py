@@ -16,6 +16,7 @@ every file, by its imports or by a name that a setting takes.
 
 import argparse
 import ast
+import gc
 import json
 import re
 import sys
@@ -449,6 +450,7 @@ def write_page(page: Path, table: str) -> None:
 
 def main() -> int:
     """Print what was asked for; gives the exit code."""
+    gc.disable()  # trees of a million nodes, which all stay
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--source", type=Path, default=PROJECT / "src" / "vicinal")
     options.add_argument("--pages", type=Path, default=PROJECT / "docs" / "api")

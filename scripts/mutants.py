@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,8 +47,13 @@ def listed(words: Sequence[str] = ()) -> list[Mutation]:
 
 def places(mutation: Mutation, source: Path = SOURCE) -> list[Path]:
     """The files where the piece stands, once for each time; it is fresh if that is once."""
-    files = sorted(source.rglob("*.py"))
-    return [path for path in files for _ in range(path.read_text(encoding="utf-8").count(mutation.old))]
+    return [path for path, text in texts(source).items() for _ in range(text.count(mutation.old))]
+
+
+@cache
+def texts(source: Path) -> dict[Path, str]:
+    """The files below a folder, read once."""
+    return {path: path.read_text(encoding="utf-8") for path in sorted(source.rglob("*.py"))}
 
 
 def run(mutation: Mutation) -> str:
