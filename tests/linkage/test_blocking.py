@@ -6,6 +6,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +136,16 @@ def test_a_range_of_rows_and_few_pairs_at_a_time(monkeypatch):
         == {(0, 0): 1, (0, 1): 1, (1, 2): 1, (2, 0): 1, (2, 1): 1, (3, 0): 1, (3, 1): 1}
     )
     assert set(as_set(index.candidates(cells, 0, slice(1, 3)))) == {(1, 2), (2, 0), (2, 1)}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_number_of_threads_gives_the_same(threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(blocking, "_ROWS", 4)
+    cells = Cells([coded(list("abcabcaa"), list("bacabbbcaa"))])
+    index = BlockIndex([PartsRule((Part("a"),))]).add(cells, 1)
+    pairs = [(row, other) for row, one in enumerate("abcabcaa") for other, two in enumerate("bacabbbcaa") if one == two]
+    assert index.candidates(cells).pairs.tolist() == [list(pair) for pair in sorted(pairs)]
 
 
 def test_a_block_that_is_too_large_gives_no_pairs():

@@ -155,7 +155,7 @@ class Linkage(LinkageModel):
             some = np.flatnonzero(pairs[:, 0] % -(-len(pairs) // most) == 0)
             share, levels, pairs = _share(pairs, some), levels[some], pairs[some]
         patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
-        rarity = self._rarity(tables, pairs, levels).sum(axis=1)
+        rarity = sum(self._rarities(tables, pairs, levels), np.zeros(len(pairs)))
         return patterns, rarity, self._random_shares(tables, seed), self._competition(tables, pairs, share)
 
     def _take(self, fitted: Estimate, tables: MatchedTables) -> None:
@@ -376,7 +376,8 @@ def _equal_pairs(column: CodedColumn, count: int, random: np.random.Generator) -
 
 def _share(pairs: Ids, some: Ids) -> float:
     """Of the left rows of pairs, those that some have."""
-    return len(np.unique(pairs[some, 0])) / max(1, len(np.unique(pairs[:, 0])))
+    some_rows, rows = (1 + np.count_nonzero(np.diff(left)) for left in (pairs[some, 0], pairs[:, 0]))  # which rise
+    return some_rows / rows
 
 
 def _marks(tables: MatchedTables, side: int) -> Ids:

@@ -5,7 +5,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import Tensor
 from vicinal.core import replaced_file
 from vicinal.core.identity import as_texts
 from vicinal.core.seeding import seeded
+from vicinal.core.threads import in_threads
 from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder
 from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
@@ -515,9 +515,7 @@ class MatchedTables:
         ``work`` is called by one thread at a time.
         """
         rivals, left, right = self._rivals(at), self._side(0), self._side(1)
-        workers = torch.get_num_threads()
-        step = min(_PAIRS, max(1, -(-len(at) // workers)))
-
+        step = min(_PAIRS, max(1, -(-len(at) // torch.get_num_threads())))
         turn = Lock()
 
         def of_block(start: int) -> Floats:
@@ -526,8 +524,7 @@ class MatchedTables:
             with turn:
                 return work(features, part)
 
-        with ThreadPoolExecutor(workers) as threads:  # sparse products and comparisons let other threads run
-            return list(threads.map(of_block, range(0, len(at), step)))
+        return in_threads(of_block, range(0, len(at), step))
 
 
 def check_index(name: str) -> None:

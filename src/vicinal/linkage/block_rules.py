@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from vicinal.core.threads import in_threads
 from vicinal.linkage.block_keys import Cells, Hashes, Ids, Part, PartsRule, Rule, TokensRule, parts_of
 from vicinal.linkage.columns import CodedColumn
 
@@ -195,8 +196,7 @@ def _try_parts(sample: _Sample, columns: Sequence[CodedColumn], trials: dict[Rul
     tried: dict[tuple[Part, ...], _Trial] = {}
     frontier: list[tuple[Part, ...]] = [(part,) for part in parts]
     for size in range(1, _PARTS + 1):
-        for each in frontier:
-            tried[each] = trials[PartsRule(each)] = sample.trial(PartsRule(each))
+        tried.update(zip(frontier, in_threads(lambda each: sample.trial(PartsRule(each)), frontier), strict=True))
         crowded = [each for each in frontier if tried[each].lost > _LOST]
         frontier = [
             (*each, part)
@@ -209,6 +209,7 @@ def _try_parts(sample: _Sample, columns: Sequence[CodedColumn], trials: dict[Rul
         }
         frontier = [each for each in frontier if min(lost[each]) > _LOST]
         frontier = sorted(frontier, key=lambda each: sum(lost[each]))[:_TRIALS]
+    trials.update({PartsRule(each): trial for each, trial in tried.items()})
 
 
 def _greedy(trials: dict[Rule, _Trial], first: Sequence[Rule], most: float) -> tuple[list[Rule], float]:

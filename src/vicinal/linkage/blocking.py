@@ -1,12 +1,15 @@
 """Candidates of large tables: rows that have a rare key in common, by sorted keys; no block costs its square."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from vicinal.core.checks import check_integer
+from vicinal.core.threads import in_threads
 from vicinal.linkage.block_keys import Cells, Hashes, Ids, Rule, mixed, runs
 from vicinal.linkage.block_rules import choose_rules
 from vicinal.linkage.columns import CodedColumn
@@ -61,18 +64,19 @@ class BlockedPairs(NamedTuple):
 
         Pairs of equal evidence are in an order that a hash of their positions gives.
         """
-        mixing = mixed([part.astype(np.uint64) + np.uint64(1) for part in self.pairs.T])
-        weak = np.uint64((1 << 16) - 1) - np.minimum(self.evidence * _STEP, (1 << 16) - 1).astype(np.uint64)
-        weak = (weak << np.uint64(20)) | (mixing >> np.uint64(44))
+
+        def weakness(some: slice) -> Hashes:
+            mixing = mixed([part.astype(np.uint64) + np.uint64(1) for part in self.pairs[some].T])
+            weak = np.uint64((1 << 16) - 1) - np.minimum(self.evidence[some] * _STEP, (1 << 16) - 1).astype(np.uint64)
+            return (weak << np.uint64(20)) | (mixing >> np.uint64(44))
+
+        pieces = in_threads(weakness, _pieces(len(self.pairs), _ROWS))
+        weak = np.concatenate([np.zeros(0, dtype=np.uint64), *pieces])
         strong = np.zeros(len(self.pairs), dtype=bool)
         for side in (0, 1):
             key = (self.pairs[:, side].astype(np.uint64) << np.uint64(36)) | weak
-            order = np.sort(key)
-            row = (order >> np.uint64(36)).astype(np.int64)
-            first = np.flatnonzero(np.append(True, row[1:] != row[:-1])[: len(row)])
-            sizes = np.diff(np.append(first, len(row)))
-            last = np.zeros(int(row[-1]) + 1 if len(row) else 0, dtype=np.uint64)
-            last[row[first]] = order[first + np.minimum(sizes, each) - 1]
+            sizes = np.bincount(self.pairs[:, side])
+            last = np.sort(key)[np.cumsum(sizes) - np.maximum(sizes - each, 0) - 1]
             strong |= key <= last[self.pairs[:, side]]
         return BlockedPairs(*(part[strong] for part in self))
 
@@ -109,14 +113,17 @@ class BlockIndex:
         rows = cells.rows(side)
         if self.rows + rows > 1 << ROW_BITS:
             raise ValueError(f"rows: expected at most {1 << ROW_BITS:,}, got {self.rows + rows:,}; split the table")
-        for rule, parts in zip(self.rules, self._parts, strict=True):
-            pieces = [np.zeros(0, dtype=np.uint64)]
+
+        def of_rule(number: int) -> None:
+            pieces, parts = [np.zeros(0, dtype=np.uint64)], self._parts[number]
             for piece in _pieces(rows, _ROWS):
-                keys, at = rule.keys(cells, side, piece)
+                keys, at = self.rules[number].keys(cells, side, piece)
                 pieces.append(_packed(keys, at + (self.rows + piece.start)))
             parts.append(np.sort(np.concatenate(pieces)))
             while len(parts) > 1 and 2 * len(parts[-1]) >= len(parts[-2]):
                 parts[-2:] = [np.sort(np.concatenate(parts[-2:]))]
+
+        list((in_threads if rows > _ROWS else map)(of_rule, range(len(self.rules))))  # threads would take as long
         self.rows += rows
         return self
 
@@ -148,22 +155,20 @@ class BlockIndex:
             later: only rows of the index behind the row itself: each pair of one table once.
         """
         start, stop, _ = (rows or slice(None)).indices(cells.rows(side))
-        out = list(self._blocked(cells, side, start, stop, later=later))
-        nothing = np.zeros((0, 2), np.int32), np.zeros(0, np.uint32), np.zeros(0, np.float32)
-        return BlockedPairs(*map(np.concatenate, zip(nothing, *out, strict=True)))
+        threads = torch.get_num_threads()
 
-    def _blocked(self, cells: Cells, side: int, start: int, stop: int, *, later: bool) -> Iterator[BlockedPairs]:
-        """Candidates of a range of rows, so many at a time that they fit."""
-        for piece in _pieces(stop - start, _ROWS):
-            first, last = start + piece.start, start + piece.stop
+        def blocked(first: int, last: int) -> list[BlockedPairs]:
+            """Candidates of a range of rows, so many at a time that they fit."""
             spans = [self._within(number, cells, side, slice(first, last)) for number in range(len(self.rules))]
             total = sum(int(blocks.sizes.sum()) for each in spans for blocks in each)
-            if total > _PAIRS and last - first > 1:
-                middle = (first + last) // 2
-                yield from self._blocked(cells, side, first, middle, later=later)
-                yield from self._blocked(cells, side, middle, last, later=later)
-            else:
-                yield self._joined(spans, first, later=later)
+            if total <= _PAIRS // threads or last - first < 2:
+                return [self._joined(spans, first, later=later)]
+            return blocked(first, (first + last) // 2) + blocked((first + last) // 2, last)
+
+        pieces = _pieces(stop - start, max(1, _ROWS // threads))
+        out = in_threads(lambda piece: blocked(start + piece.start, start + piece.stop), pieces)
+        nothing = np.zeros((0, 2), np.int32), np.zeros(0, np.uint32), np.zeros(0, np.float32)
+        return BlockedPairs(*map(np.concatenate, zip(nothing, *chain(*out), strict=True)))
 
     def _within(self, number: int, cells: Cells, side: int, rows: slice) -> list["_Blocks"]:
         """The blocks of a rule's keys, in each part of the index."""

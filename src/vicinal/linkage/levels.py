@@ -3,6 +3,7 @@
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from rapidfuzz.distance import OSA, JaroWinkler
 from rapidfuzz.process import cpdist
@@ -51,7 +52,6 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
         pairs: positions ``[n, 2]``.
         cosines: of a column of texts: of the words of each pair, ``[n]``.
 
-    >>> import pandas as pd
     >>> towns = CodedColumn.of("town", [pd.Series(["ulm", "", "köln"]), pd.Series(["ulm", "kölm", "bonn"])], str)
     >>> levels = comparison_levels(towns, np.array([[0, 0], [1, 0], [2, 1], [2, 2]]))
     >>> [LEVELS["name"][level] for level in levels]
@@ -63,9 +63,7 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
     else:
         levels = np.ones(len(pairs), dtype=np.int8)
         other = np.flatnonzero((left != right) & (left >= 0) & (right >= 0))
-        distinct, place = np.unique(
-            left[other].astype(np.int64) * len(column.values) + right[other], return_inverse=True
-        )
+        place, distinct = pd.factorize(left[other].astype(np.int64) * len(column.values) + right[other])
         parts = [_graded(column, *np.divmod(part, len(column.values))) for part in _parts(distinct)]
         levels[other] = np.concatenate([np.zeros(0, dtype=np.int8), *parts])[place]
     levels[left == right] = len(LEVELS[column.kind]) - 1

@@ -1,0 +1,23 @@
+"""Work of numpy and of other code that lets further threads run meanwhile, piece by piece."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+S, T = TypeVar("S"), TypeVar("T")
+
+
+def in_threads(work: Callable[[S], T], pieces: Iterable[S]) -> list[T]:
+    """What ``work`` gives for each piece, in their order, by as many threads as torch has.
+
+    >>> in_threads(abs, [-1, 2])
+    [1, 2]
+    """
+    pieces = list(pieces)
+    workers = min(torch.get_num_threads(), len(pieces))
+    if workers < 2:
+        return [*map(work, pieces)]
+    with ThreadPoolExecutor(workers) as threads:
+        return [*threads.map(work, pieces)]
