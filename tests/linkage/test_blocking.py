@@ -163,9 +163,9 @@ def test_the_largest_block_is_the_one_that_the_pairs_have_room_for(monkeypatch):
     column = coded(["u"] * 3 + ["v"] * 2 + ["w"], ["u"] * 5 + ["v"] * 2 + ["w"])
     lines = []
     for most, largest, pairs in ((1, 1, 1), (5, 4, 5), (19, 4, 5), (20, 4096, 20)):
-        result = blocked_pairs([column], single=False, most=most, log=lines.append)
-        assert (result.index.largest, len(result.pairs)) == (largest, pairs)
-    assert result.index.rules == [rule]
+        index, result = blocked_pairs([column], single=False, most=most, log=lines.append)
+        assert (index.largest, len(result.pairs)) == (largest, pairs)
+    assert index.rules == [rule]
     assert lines[-2:] == [
         "candidates: 1 rules for blocks of up to 4096 rows, about 20 pairs at most, 0.3 GiB",
         "candidates: 20 pairs",
@@ -174,7 +174,7 @@ def test_the_largest_block_is_the_one_that_the_pairs_have_room_for(monkeypatch):
 
 def test_one_table_counts_each_pair_once(monkeypatch):
     monkeypatch.setattr(blocking, "choose_rules", lambda *_, **__: [PartsRule((Part("a"),))])
-    result = blocked_pairs([coded(["u", "u", "v", "u", "v"])], single=True, most=8)
+    _, result = blocked_pairs([coded(["u", "u", "v", "u", "v"])], single=True, most=8)
     assert set(as_set(result)) == {(0, 1), (0, 3), (1, 3), (2, 4)}
 
 
@@ -305,15 +305,15 @@ def test_chosen_rules_find_the_copies(monkeypatch):
     groups = []
     taken = block_rules._Sample.groups
     monkeypatch.setattr(block_rules._Sample, "groups", lambda *given: groups.append(taken(*given)) or groups[-1])
-    result = blocked_pairs(columns, single=False, most=60_000)
+    index, result = blocked_pairs(columns, single=False, most=60_000)
     assert groups == [[{"town", "code"}]]
     copies = result.pairs[:, 0] == result.pairs[:, 1]
     assert copies.sum() > 0.985 * 3000
     assert len(result.pairs) <= 60_000
-    fewer = blocked_pairs(columns, single=False, most=60_000, each=2)
+    _, fewer = blocked_pairs(columns, single=False, most=60_000, each=2)
     assert len(fewer.pairs) < 4 * 3000
     assert (fewer.pairs[:, 0] == fewer.pairs[:, 1]).sum() > 0.98 * 3000
-    assert len(result.index.rules) == len(set(map(str, result.index.rules))) <= block_rules.MOST_RULES
+    assert len(index.rules) == len(set(map(str, index.rules))) <= block_rules.MOST_RULES
 
 
 def test_matches_of_two_classes_are_estimated_from_those_that_rules_found():
@@ -355,7 +355,7 @@ def test_of_many_columns_those_that_tell_rows_apart_are_tried(monkeypatch):
     monkeypatch.setattr(block_rules, "_COLUMNS", 2)
     monkeypatch.setattr(block_rules, "_TRIALS", 1)
     columns.insert(0, coded([f"{i % 40}" for i in range(200)], name="place"))
-    sample = block_rules._Sample(Cells(columns), 0, single=True)
+    sample = block_rules._Sample(Cells(columns), single=True)
     assert [column.name for column in sample.telling(columns)] == ["place", "often"]
     parts = {
         part
@@ -366,7 +366,7 @@ def test_of_many_columns_those_that_tell_rows_apart_are_tried(monkeypatch):
 
 
 def test_nothing_to_join():
-    assert len(blocked_pairs([coded(["same"] * 3, ["same"])], single=False, most=10).pairs) == 0
+    assert len(blocked_pairs([coded(["same"] * 3, ["same"])], single=False, most=10)[1].pairs) == 0
     with pytest.raises(ValueError, match="columns: expected at least one"):
         blocked_pairs([], single=False, most=10)
     with pytest.raises(ValueError, match="most"):

@@ -85,8 +85,8 @@ class _SampledCells(Cells):
 class _Sample:
     """Rows of both tables, and how likely matches of the left ones would agree."""
 
-    def __init__(self, cells: Cells, seed: int, *, single: bool) -> None:
-        random = np.random.default_rng(seed)
+    def __init__(self, cells: Cells, *, single: bool) -> None:
+        random = np.random.default_rng(0)
         self.cells, self.single = _SampledCells(cells), single
         rows, others = (cells.rows(side) for side in (0, 1))
         self.left = np.sort(random.permutation(rows)[:_ROWS])
@@ -151,7 +151,7 @@ class _Sample:
         return _Trial(cost, covered, 1 - float(within.mean()) if len(within) else 1.0)
 
 
-def choose_rules(cells: Cells, most: float, *, single: bool, seed: int = 0) -> list[Rule]:
+def choose_rules(cells: Cells, most: float, *, single: bool) -> list[Rule]:
     """Rules that together find most of the likely matches and give about ``most`` pairs for each left row.
 
     A likely match is a left row and its copy, of which each cell is equal with a chance that is drawn for the match.
@@ -161,9 +161,8 @@ def choose_rules(cells: Cells, most: float, *, single: bool, seed: int = 0) -> l
         cells: of both tables.
         most: pairs for each left row.
         single: whether both tables are one.
-        seed: draws the rows and the likely matches.
     """
-    sample = _Sample(cells, seed, single=single)
+    sample = _Sample(cells, single=single)
     columns = [column for column in cells.columns.values() if len(column.values) > 1]
     texts = [column.name for column in columns if column.kind != "number"]
     trials: dict[Rule, _Trial] = {}

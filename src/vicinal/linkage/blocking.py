@@ -243,23 +243,6 @@ class _Blocks:
         return (np.repeat(self.rows, self.sizes) << _SHIFT) | others, np.repeat(self.logs, self.sizes)
 
 
-@dataclass(frozen=True)
-class Blocking:
-    """Candidates, and how they were found.
-
-    Attributes:
-        index: of the right rows, or of the only table.
-        pairs: positions int32 ``[n, 2]``, each pair once, rising; of one table the first is before the second.
-        bits: uint32 ``[n]``: bit r is set if rule r found the pair.
-        evidence: in bits, of rare keys that both rows have, ``[n]``; see :class:`BlockedPairs`.
-    """
-
-    index: BlockIndex
-    pairs: Ids
-    bits: Ids
-    evidence: Floats
-
-
 def blocked_pairs(
     columns: Sequence[CodedColumn],
     *,
@@ -267,8 +250,7 @@ def blocked_pairs(
     most: int,
     each: int | None = None,
     log: Log | None = None,
-    seed: int = 0,
-) -> Blocking:
+) -> tuple[BlockIndex, BlockedPairs]:
     """Pairs of rows that are worth comparing, of tables of which all pairs are too many.
 
     Rows are candidates if they agree in one of up to 32 combinations of columns and halves of columns, or have two
@@ -282,7 +264,10 @@ def blocked_pairs(
         most: pairs, each counted once for each key by which it is found: there are several times fewer.
         each: pairs of a row: those with most evidence of either row stay; None: all.
         log: gets one line of progress at a time.
-        seed: draws the rows that rules are chosen by.
+
+    Returns:
+        The index of the right rows, or of the only table, and the pairs; of one table the first row is before the
+        second.
 
     Raises:
         ValueError: for no column.
@@ -293,7 +278,7 @@ def blocked_pairs(
     if each is not None:
         check_integer("each", each)
     progress, cells = log or (lambda line: None), Cells(columns)
-    index, expected = block_index(cells, single=single, most=most, seed=seed)
+    index, expected = block_index(cells, single=single, most=most)
     memory = (index.nbytes + 16 * expected + 4 * 8 * _PAIRS) / 2**30
     progress(
         f"candidates: {len(index.rules)} rules for blocks of up to {index.largest} rows, about {int(expected):,} pairs "
@@ -304,15 +289,15 @@ def blocked_pairs(
     if each is not None:
         pairs = pairs.strongest(each)
         progress(f"candidates: {len(pairs.pairs):,} of the {each} strongest of a row")
-    return Blocking(index, *pairs)
+    return index, pairs
 
 
-def block_index(cells: Cells, *, single: bool, most: int, seed: int = 0) -> tuple[BlockIndex, float]:
+def block_index(cells: Cells, *, single: bool, most: int) -> tuple[BlockIndex, float]:
     """The index of the right rows, and about how many pairs it gives with the left ones: see :func:`blocked_pairs`."""
     rows, times = cells.rows(0), 1 + single  # both rows of a pair of one table find it
-    rules = choose_rules(cells, most / max(1, rows), single=single, seed=seed)
+    rules = choose_rules(cells, most / max(1, rows), single=single)
     index = BlockIndex(rules).add(cells, 1)
-    some = np.random.default_rng(seed).permutation(rows)[:_ROWS]
+    some = np.random.default_rng(0).permutation(rows)[:_ROWS]
     sizes = index.block_sizes(cells, 0, np.sort(some)) * (rows / max(1, len(some)) / times)
     expected = np.cumsum(sizes.sum(axis=0) * np.arange(_LARGEST + 2))[: _LARGEST + 1]
     index.largest = max(1, int(np.searchsorted(expected, most, side="right")) - 1)
