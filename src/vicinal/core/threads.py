@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import torch
 
-S, T = TypeVar("S"), TypeVar("T")
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 def in_threads(work: Callable[[S], T], pieces: Iterable[S]) -> list[T]:
@@ -21,3 +22,12 @@ def in_threads(work: Callable[[S], T], pieces: Iterable[S]) -> list[T]:
         return [*map(work, pieces)]
     with ThreadPoolExecutor(workers) as threads:
         return [*threads.map(work, pieces)]
+
+
+def pieces(rows: int, size: int) -> list[slice]:
+    """Ranges of so many rows, the last of the rest.
+
+    >>> pieces(5, 3)
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]

@@ -302,9 +302,9 @@ class Linkage(LinkageModel):
         links = ~self._are_equal(self.levels(tables, at))
         if not links.any():
             return {}
-        weighed = self.weighed(tables, at[links], chances[links])
-        total = weighed.start + weighed.bits.sum(axis=1)
-        alone = ((total[:, None] - weighed.bits < 0) & (total[:, None] > 0)).mean(axis=0)
+        start, bits, _ = self.weighed(tables, at[links], chances[links])
+        total = (start + bits.sum(axis=1))[:, None]
+        alone = ((total - bits < 0) & (total > 0)).mean(axis=0)
         return dict(zip(self.level_names, alone.tolist(), strict=True))
 
     def _told_apart(self, tables: MatchedTables) -> dict[str, float]:

@@ -28,21 +28,6 @@ MOST = 0.9
 """The highest probability that a model tells that is not sure of itself."""
 
 
-@dataclass(frozen=True)
-class WeighedPairs:
-    """Pairs column by column.
-
-    Attributes:
-        bits: what each column adds to the log2 odds, ``[n, C]``.
-        start: log2 of the prior odds.
-        refined: what learning beyond the weights and the competition of pairs add, ``[n]``.
-    """
-
-    bits: Floats
-    start: float
-    refined: Floats
-
-
 @dataclass
 class LinkageModel:
     """The model of matches of two tables.
@@ -216,8 +201,11 @@ class LinkageModel:
             chances[other] = self.as_told(outside)
         return chances
 
-    def weighed(self, tables: MatchedTables, at: Ids, chances: Floats) -> WeighedPairs:
-        """Why pairs have their probabilities: start, columns and what is refined add up to the log2 odds."""
+    def weighed(self, tables: MatchedTables, at: Ids, chances: Floats) -> tuple[float, Floats, Floats]:
+        """What adds up to the log2 odds of pairs: those of the prior, each column ``[n, C]``, and the rest ``[n]``.
+
+        The rest is what is learned from probable pairs and the competition of pairs.
+        """
         levels = self.levels(tables, at)
         bits = self.weights.by_column(levels)
         for place, rarity in enumerate(self._rarities(tables, at, levels)):
@@ -225,7 +213,7 @@ class LinkageModel:
         bits /= np.log(2)
         start = self.start(tables) / np.log(2)
         chances = np.clip(chances, 1e-12, 1 - 1e-12)
-        return WeighedPairs(bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
+        return start, bits, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1)
 
 
 def places_of(tables: MatchedTables, pairs: Ids, at: Ids) -> Ids:

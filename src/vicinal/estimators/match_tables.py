@@ -19,7 +19,7 @@ from torch import Tensor
 from vicinal.core import replaced_file
 from vicinal.core.identity import as_texts
 from vicinal.core.seeding import seeded
-from vicinal.core.threads import in_threads
+from vicinal.core.threads import in_threads, pieces
 from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder
 from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
@@ -488,8 +488,7 @@ class MatchedTables:
         """Cosine ``[n]`` of the terms of a column and kind, weighed by how rare they are, and which pairs have some."""
         terms, sides = self.features.terms[key], [self._terms(side * (not self.is_single), key) for side in (0, 1)]
         cosines, filled = np.zeros(len(at)), np.zeros(len(at), dtype=bool)
-        for start in range(0, len(at), _PAIRS):
-            part = slice(start, start + _PAIRS)
+        for part in pieces(len(at), _PAIRS):
             shared = terms.shared(*(terms.of_counts(rows[at[part, side]]) for side, rows in enumerate(sides)))
             cosines[part], filled[part] = shared.cosine, np.minimum(shared.left, shared.right) > 0
         return cosines, filled
@@ -518,13 +517,12 @@ class MatchedTables:
         step = min(_PAIRS, max(1, -(-len(at) // torch.get_num_threads())))
         turn = Lock()
 
-        def of_block(start: int) -> Floats:
-            part = slice(start, start + step)
+        def of_block(part: slice) -> Floats:
             features = self.features.of(left, right, at[part], rivals)
             with turn:
                 return work(features, part)
 
-        return in_threads(of_block, range(0, len(at), step))
+        return in_threads(of_block, pieces(len(at), step))
 
 
 def check_index(name: str) -> None:

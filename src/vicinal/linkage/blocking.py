@@ -1,7 +1,6 @@
 """Candidates of large tables: rows that have a rare key in common, by sorted keys; no block costs its square."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 
 from vicinal.core.checks import check_integer
-from vicinal.core.threads import in_threads
+from vicinal.core.threads import in_threads, pieces
 from vicinal.linkage.block_keys import Cells, Hashes, Ids, Rule, mixed, runs
 from vicinal.linkage.block_rules import choose_rules
 from vicinal.linkage.columns import CodedColumn
@@ -40,11 +39,6 @@ def _packed(keys: Hashes, rows: Ids) -> Hashes:
     return np.sort((keys >> _SHIFT << _SHIFT) | rows.astype(np.uint64))
 
 
-def _pieces(rows: int, size: int) -> list[slice]:
-    """Ranges of so many rows."""
-    return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
-
-
 class BlockedPairs(NamedTuple):
     """Pairs of rows that rules found.
 
@@ -70,8 +64,8 @@ class BlockedPairs(NamedTuple):
             weak = np.uint64((1 << 16) - 1) - np.minimum(self.evidence[some] * _STEP, (1 << 16) - 1).astype(np.uint64)
             return (weak << np.uint64(20)) | (mixing >> np.uint64(44))
 
-        pieces = in_threads(weakness, _pieces(len(self.pairs), _ROWS))
-        weak = np.concatenate([np.zeros(0, dtype=np.uint64), *pieces])
+        parts = in_threads(weakness, pieces(len(self.pairs), _ROWS))
+        weak = np.concatenate([np.zeros(0, dtype=np.uint64), *parts])
         strong = np.zeros(len(self.pairs), dtype=bool)
         for side in (0, 1):
             key = (self.pairs[:, side].astype(np.uint64) << np.uint64(36)) | weak
@@ -115,11 +109,11 @@ class BlockIndex:
             raise ValueError(f"rows: expected at most {1 << ROW_BITS:,}, got {self.rows + rows:,}; split the table")
 
         def of_rule(number: int) -> None:
-            pieces, parts = [np.zeros(0, dtype=np.uint64)], self._parts[number]
-            for piece in _pieces(rows, _ROWS):
+            packed, parts = [np.zeros(0, dtype=np.uint64)], self._parts[number]
+            for piece in pieces(rows, _ROWS):
                 keys, at = self.rules[number].keys(cells, side, piece)
-                pieces.append(_packed(keys, at + (self.rows + piece.start)))
-            parts.append(np.sort(np.concatenate(pieces)))
+                packed.append(_packed(keys, at + (self.rows + piece.start)))
+            parts.append(np.sort(np.concatenate(packed)))
             while len(parts) > 1 and 2 * len(parts[-1]) >= len(parts[-2]):
                 parts[-2:] = [np.sort(np.concatenate(parts[-2:]))]
 
@@ -165,8 +159,8 @@ class BlockIndex:
                 return [self._joined(spans, first, later=later)]
             return blocked(first, (first + last) // 2) + blocked((first + last) // 2, last)
 
-        pieces = _pieces(stop - start, max(1, _ROWS // threads))
-        out = in_threads(lambda piece: blocked(start + piece.start, start + piece.stop), pieces)
+        ranges = pieces(stop - start, max(1, _ROWS // threads))
+        out = in_threads(lambda piece: blocked(start + piece.start, start + piece.stop), ranges)
         nothing = np.zeros((0, 2), np.int32), np.zeros(0, np.uint32), np.zeros(0, np.float32)
         return BlockedPairs(*map(np.concatenate, zip(nothing, *chain(*out), strict=True)))
 
@@ -219,8 +213,7 @@ class BlockIndex:
         return BlockedPairs(np.stack([left, right], axis=1), bits, evidence)
 
 
-@dataclass(frozen=True)
-class _Blocks:
+class _Blocks(NamedTuple):
     """Blocks of the keys of some rows.
 
     Attributes:

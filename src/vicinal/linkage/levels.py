@@ -8,6 +8,7 @@ import torch
 from rapidfuzz.distance import OSA, JaroWinkler
 from rapidfuzz.process import cpdist
 
+from vicinal.core.threads import pieces
 from vicinal.linkage.columns import CodedColumn, Floats, Ids, Kind
 
 Cosine = Literal["text", "digits", "vectors"]
@@ -64,7 +65,8 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
         levels = np.ones(len(pairs), dtype=np.int8)
         other = np.flatnonzero((left != right) & (left >= 0) & (right >= 0))
         place, distinct = pd.factorize(left[other].astype(np.int64) * len(column.values) + right[other])
-        parts = [_graded(column, *np.divmod(part, len(column.values))) for part in _parts(distinct)]
+        codes = (np.divmod(distinct[part], len(column.values)) for part in pieces(len(distinct), _PAIRS))
+        parts = [_graded(column, *part) for part in codes]
         levels[other] = np.concatenate([np.zeros(0, dtype=np.int8), *parts])[place]
     levels[left == right] = len(LEVELS[column.kind]) - 1
     levels[(left < 0) | (right < 0)] = EMPTY
@@ -78,10 +80,6 @@ def cosine_levels(kind: Cosine, cosines: Floats) -> Ids:
     ['none shared', 'some shared', 'all shared']
     """
     return np.asarray(1 + np.searchsorted(_COSINES[kind], cosines, side="right"), dtype=np.int8)
-
-
-def _parts(values: Ids) -> list[Ids]:
-    return [values[start : start + _PAIRS] for start in range(0, len(values), _PAIRS)]
 
 
 def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
