@@ -72,7 +72,7 @@ _WEIGHED = 300_000
 _JUDGED = 50_000
 """Links by which it is judged what a column decides, at most."""
 
-_OWN, _SEVERAL = 0.8, 5
+_DISTINCT, _SEVERAL = 0.8, 5
 """Different codes for each filled cell, from which on rows have codes of their own, and links that tell whether these
 agree: with more of them different than not, told probabilities were too high by .06 to .99 on three of three sets."""
 
@@ -315,11 +315,12 @@ class Linkage(LinkageModel):
         at, _, chances = self.candidates(tables)
         levels, apart = self.levels(tables, at[chances >= 0.5][:_JUDGED]), dict[str, float]()
         for place, column in enumerate(tables.coded(self.kinds)):
-            filled = levels[levels[:, place] > 0, place]
+            differs = levels[levels[:, place] > 0, place] == 1
             counts = [np.bincount(side[side >= 0]) for side in column.sides]
-            own = min(np.count_nonzero(each) / max(1, each.sum()) for each in counts)
-            if column.kind == "code" and len(filled) >= _SEVERAL and own >= _OWN and (filled == 1).mean() > 0.5:
-                apart[column.name] = float((filled == 1).mean())
+            distinct = min(np.count_nonzero(each) / max(1, each.sum()) for each in counts)
+            is_key = column.kind == "code" and len(differs) >= _SEVERAL and distinct >= _DISTINCT
+            if is_key and differs.mean() > 0.5:
+                apart[column.name] = float(differs.mean())
         return apart
 
     def _sentences(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> list[str]:

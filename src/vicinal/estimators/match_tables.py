@@ -353,9 +353,9 @@ class MatchedTables:
         most = KEYS * len(self.left.first)
 
         def make() -> Ids:
-            index, found = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
+            index, blocked = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
             self.once(("candidates", "rules", k), lambda: index.rules)
-            return np.column_stack([found.pairs, found.bits.view(np.int32)])
+            return np.column_stack([blocked.pairs, blocked.bits.view(np.int32)])
 
         candidates = self.cached("candidates", k, make)
         self.once(("candidates", "bits", k), lambda: candidates[:, 2].copy().view(np.uint32))
