@@ -10,15 +10,19 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def in_threads(work: Callable[[S], T], pieces: Iterable[S]) -> list[T]:
-    """What ``work`` gives for each piece, in their order, by as many threads as torch has.
+_MANY = 50_000
+"""Rows from which on threads save more time than they take."""
+
+
+def in_threads(work: Callable[[S], T], pieces: Iterable[S], rows: int = _MANY) -> list[T]:
+    """What ``work`` gives for each piece, in their order, by as many threads as torch has, or one for few ``rows``.
 
     >>> in_threads(abs, [-1, 2])
     [1, 2]
     """
     pieces = list(pieces)
     workers = min(torch.get_num_threads(), len(pieces))
-    if workers < 2:
+    if workers < 2 or rows < _MANY:
         return [*map(work, pieces)]
     with ThreadPoolExecutor(workers) as threads:
         return [*threads.map(work, pieces)]

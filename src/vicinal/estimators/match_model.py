@@ -81,7 +81,7 @@ class LinkageModel:
             cosines = tables.term_cosines((column.name, "words"), at)[0] if column.kind == "text" else None
             levels[:, list(self.kinds).index(column.name)] = comparison_levels(column, at, cosines)
 
-        in_threads(of_column, tables.coded(self.kinds))
+        in_threads(of_column, tables.coded(self.kinds), len(at))
         names = list(self.level_names)
         if DIGITS in names:
             cosines, filled = tables.term_cosines((ROW, "codes"), at)

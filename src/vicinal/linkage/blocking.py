@@ -117,7 +117,7 @@ class BlockIndex:
             while len(parts) > 1 and 2 * len(parts[-1]) >= len(parts[-2]):
                 parts[-2:] = [np.sort(np.concatenate(parts[-2:]))]
 
-        list((in_threads if rows > _ROWS else map)(of_rule, range(len(self.rules))))  # threads would take as long
+        in_threads(of_rule, range(len(self.rules)), rows)
         self.rows += rows
         return self
 
