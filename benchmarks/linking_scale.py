@@ -38,7 +38,7 @@ from vicinal.core.identity import spelled
 from vicinal.data.spelling import GAPS
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.block_recall import estimated_recall
-from vicinal.linkage.blocking import BlockedPairs, blocked_pairs
+from vicinal.linkage.blocking import blocked_pairs
 from vicinal.linkage.columns import CodedColumn
 
 OUT = Path(__file__).parent / "results" / "linking-scale.csv"
@@ -198,9 +198,8 @@ def candidates(folder: Path, most: int, each: int) -> dict[str, float]:
     clock.step("reading")
     columns = coded(left, right)
     clock.step("cleaning")
-    blocking = blocked_pairs(columns, single=False, most=most * len(left), log=print)
+    index, every = blocked_pairs(columns, single=False, most=most * len(left), log=print)
     clock.step("candidates")
-    every = BlockedPairs(blocking.pairs, blocking.bits, blocking.evidence)
     strongest = every.strongest(each)
     clock.step("strongest")
     pairs = pd.read_csv(folder / "pairs.csv", dtype=str)
@@ -210,10 +209,10 @@ def candidates(folder: Path, most: int, each: int) -> dict[str, float]:
     values |= {"pairs": len(matches), "recall": matches.sum() / len(truth), "strongest pairs": len(strongest.pairs)}
     values["their recall"] = among(strongest.pairs, truth).sum() / len(truth)
     values["estimated recall"] = estimated_recall(
-        Cells(columns), blocking.index.rules, every.pairs, every.bits, matches.astype(float)
+        Cells(columns), index.rules, every.pairs, every.bits, matches.astype(float)
     )
-    values |= {"rules": len(blocking.index.rules), "largest block": blocking.index.largest}
-    values["index, MiB"] = blocking.index.nbytes / 2**20
+    values |= {"rules": len(index.rules), "largest block": index.largest}
+    values["index, MiB"] = index.nbytes / 2**20
     return values
 
 

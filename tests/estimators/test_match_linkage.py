@@ -381,3 +381,15 @@ def test_words_with_digits_of_texts_count_beside_columns_of_numbers(title):
     left = table.rename_axis("id").reset_index()
     model = fitted(left, left[:50])
     assert (DIGITS in model.match_weights()["column"].tolist()) == ("3d" in title)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_links_whose_own_codes_differ_are_other_things_of_the_same_kind(shared):
+    random = np.random.default_rng(0)
+    words = ["".join(each) for each in random.choice(list("abcdefghijklmnopqrst"), (400, 7))]
+    books = pd.DataFrame({name: random.choice(words, 500) for name in ("title", "author", "publisher")})
+    left, right = books[:300].copy(), pd.concat([books[:100], books[300:]], ignore_index=True)
+    codes = random.permutation(10**6 + np.arange(5000)).astype(str)
+    left["isbn"], right["isbn"] = codes[:300], [*(codes[:100] if shared else codes[300:400]), *codes[400:600]]
+    notes = " ".join(fitted(*(each.assign(id=range(300)) for each in (left, right))).notes_)
+    assert ("unsure by isbn: nearly each row has one of its own, and 95 % of the links differ" in notes) is not shared

@@ -276,7 +276,7 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
     if whole and record.recall:
         rows = [[str(k), f"{share:.3f}"] for k, share in record.recall.items()]
         print_rows("Candidate recall on labelled matches", ["candidates", "share"], rows)
-    notes = [note for note in record.notes if whole or note.startswith(_WARNINGS)]
+    notes = [note for note in record.notes if whole or note.startswith(_WARNINGS) or _ALONE in note]
     for sentence in (*match_findings(record), *notes):
         output.print(sentence)
     to_label = len(outcome.review)
@@ -299,5 +299,5 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
 _LISTED = 20
 """Links of new rows that are printed."""
 
-_WARNINGS = ("fewer than", "no sign", "unsure", "different in each row")
-"""How notes begin that are printed in any case."""
+_WARNINGS, _ALONE = ("fewer than", "no sign", "unsure", "different in each row"), "this column alone decides"
+"""How notes begin that are printed in any case, and what one of them says."""

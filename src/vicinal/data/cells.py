@@ -112,6 +112,6 @@ def exact_text(column: pd.Series) -> pd.Series:
     if whole and all(abs(int(cell)) < 1 << 63 for cell in text):
         return text.astype(np.int64)
     gaps = text.isin(list(WRITTEN_MISSING))
-    others = text[~gaps]
+    others = text[~gaps] if gaps.any() else text[:0]  # with no gap it makes no difference what the others are
     numbers = pd.to_numeric(others, errors="coerce").notna().all() and not others.str.match(_EXACT).any()
     return column.mask(gaps if numbers else text == "", np.nan)

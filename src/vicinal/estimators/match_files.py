@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -120,18 +120,6 @@ class SavedMatcher(Saved):
     doubt: tuple[_Share, _Share]
     scores: dict[str, float]
     notes: list[str]
-
-
-class LoadedMatcher(NamedTuple):
-    """What a folder holds."""
-
-    config: SavedMatcher
-    tables: MatchedTables
-    labelled: pd.DataFrame
-    labels: pd.DataFrame
-    linkage: Linkage
-    learned: LabelScorer | None
-    journal: "MatchJournal"
 
 
 class MatchJournal:
@@ -332,6 +320,12 @@ _IDS = "\0ids"
 """The column of ids in the saved tables; no column of a user is called so."""
 
 
+LoadedMatcher = tuple[
+    SavedMatcher, MatchedTables, tuple[pd.DataFrame, pd.DataFrame], Linkage, LabelScorer | None, MatchJournal
+]
+"""What a folder holds: settings, tables, the pairs of :func:`write_matcher`, estimates, what labels taught, journal."""
+
+
 def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     """What :func:`write_matcher` wrote.
 
@@ -378,7 +372,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     learned = None
     if config.scorer is not None:
         learned = _learned(folder, config, state["known"].numpy(), encoders)
-    return LoadedMatcher(config, tables, labelled, labels, linkage, learned, MatchJournal.read(folder))
+    return config, tables, (labelled, labels), linkage, learned, MatchJournal.read(folder)
 
 
 def _learned(folder: Path, config: SavedMatcher, known: Floats, encoders: Mapping[str, str]) -> LabelScorer:

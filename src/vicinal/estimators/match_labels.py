@@ -70,7 +70,7 @@ class LabelScorer:
         """What pairs of things teach, with the settings of a matcher; and a sentence on reading them, or ""."""
         matches = labelled["match"].to_numpy()
         log(f"learning from {len(labelled)} pairs")
-        features = _features(tables, linkage, positions_of(labelled))
+        features = cls.features(tables, linkage, positions_of(labelled))
         learned = cls(BoostedPairs().fit(features, matches, settings["random_state"]), features)
         if settings["tune"] == "none":
             return learned, ""
@@ -79,9 +79,10 @@ class LabelScorer:
         learned.share = SHARE if learned.reader is None else 1.0  # match weights know no texts
         return learned, note
 
-    def features(self, tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
+    @staticmethod
+    def features(tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
         """What the scorer reads of things: likenesses, and the log ratio of their match weights."""
-        return _features(tables, linkage, at)
+        return np.column_stack([tables.pair_features(at), linkage.ratios(tables, at)])
 
     def chances(self, tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
         """Probabilities ``[n]`` that things match."""
@@ -113,10 +114,6 @@ class LabelScorer:
         self.known = self.known[keep]
         if self.reader is not None and not self.reader.forget(keys):
             self.reader = None  # it has no pair left
-
-
-def _features(tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
-    return np.column_stack([tables.pair_features(at), linkage.ratios(tables, at)])
 
 
 def _reader(

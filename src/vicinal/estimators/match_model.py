@@ -1,16 +1,18 @@
 """Probabilities of pairs by match weights of columns, by what is refined beyond them, and by competition."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from vicinal.core.threads import in_threads
 from vicinal.estimators.match_rows import Ids
 from vicinal.estimators.match_tables import MatchedTables
 from vicinal.estimators.pair_features import ROW, Floats
 from vicinal.estimators.pair_refinement import Refinement
-from vicinal.linkage.columns import Kind
+from vicinal.linkage.columns import CodedColumn, Kind
 from vicinal.linkage.competition import Competition
 from vicinal.linkage.fellegi_sunter import MatchWeights, Patterns
 from vicinal.linkage.levels import LEVELS, comparison_levels, cosine_levels
@@ -24,21 +26,6 @@ VECTORS = "vectors"
 
 MOST = 0.9
 """The highest probability that a model tells that is not sure of itself."""
-
-
-@dataclass(frozen=True)
-class WeighedPairs:
-    """Pairs column by column.
-
-    Attributes:
-        bits: what each column adds to the log2 odds, ``[n, C]``.
-        start: log2 of the prior odds.
-        refined: what learning beyond the weights and the competition of pairs add, ``[n]``.
-    """
-
-    bits: Floats
-    start: float
-    refined: Floats
 
 
 @dataclass
@@ -89,9 +76,12 @@ class LinkageModel:
     def compared(self, tables: MatchedTables, at: Ids) -> Ids:
         """Levels of pairs whatever follows from what."""
         levels = np.zeros((len(at), len(self.level_names)), dtype=np.int8)
-        for place, column in enumerate(tables.coded(self.kinds)):
+
+        def of_column(column: CodedColumn) -> None:
             cosines = tables.term_cosines((column.name, "words"), at)[0] if column.kind == "text" else None
-            levels[:, place] = comparison_levels(column, at, cosines)
+            levels[:, list(self.kinds).index(column.name)] = comparison_levels(column, at, cosines)
+
+        in_threads(of_column, tables.coded(self.kinds), len(at))
         names = list(self.level_names)
         if DIGITS in names:
             cosines, filled = tables.term_cosines((ROW, "codes"), at)
@@ -115,14 +105,11 @@ class LinkageModel:
         make = partial(tables.cached, "levels", settings, lambda: self.compared(tables, pairs))
         return self._unfollowed(tables.once(("levels", self.n_candidates), make))
 
-    def _rarity(self, tables: MatchedTables, at: Ids, levels: Ids) -> Floats:
-        """What equal cells of pairs add, as their values are rare, ``[n, C]``."""
-        rarity = np.zeros(levels.shape)
+    def _rarities(self, tables: MatchedTables, at: Ids, levels: Ids) -> Iterator[Floats]:
+        """What equal cells of pairs add, as their values are rare, ``[n]`` of each column."""
         for place, column in enumerate(tables.coded(self.kinds)):
-            equal = np.flatnonzero(levels[:, place] == len(LEVELS[column.kind]) - 1)
             of_left = column.rarity[column.sides[0]]  # pairs stand in the order of their left rows, values do not
-            rarity[equal, place] = of_left[at[equal, 0]]
-        return rarity
+            yield np.where(levels[:, place] == len(LEVELS[column.kind]) - 1, of_left[at[:, 0]], 0.0)
 
     def match_weights(self) -> pd.DataFrame:
         """See :meth:`vicinal.estimators.RowMatcher.match_weights`."""
@@ -164,7 +151,7 @@ class LinkageModel:
         levels = self.levels(tables, at) if levels is None else levels
         patterns = Patterns.of(levels, [len(names) for names in self.level_names.values()])
         ratios = self.weights.ratios(patterns.levels)[patterns.place]
-        return np.asarray(ratios + self._rarity(tables, at, levels).sum(axis=1))
+        return np.asarray(sum(self._rarities(tables, at, levels), ratios))
 
     def start(self, tables: MatchedTables) -> float:
         """Log of the prior odds."""
@@ -214,13 +201,19 @@ class LinkageModel:
             chances[other] = self.as_told(outside)
         return chances
 
-    def weighed(self, tables: MatchedTables, at: Ids, chances: Floats) -> WeighedPairs:
-        """Why pairs have their probabilities: start, columns and what is refined add up to the log2 odds."""
+    def weighed(self, tables: MatchedTables, at: Ids, chances: Floats) -> tuple[float, Floats, Floats]:
+        """What adds up to the log2 odds of pairs: those of the prior, each column ``[n, C]``, and the rest ``[n]``.
+
+        The rest is what is learned from probable pairs and the competition of pairs.
+        """
         levels = self.levels(tables, at)
-        bits = (self.weights.by_column(levels) + self._rarity(tables, at, levels)) / np.log(2)
+        bits = self.weights.by_column(levels)
+        for place, rarity in enumerate(self._rarities(tables, at, levels)):
+            bits[:, place] += rarity
+        bits /= np.log(2)
         start = self.start(tables) / np.log(2)
         chances = np.clip(chances, 1e-12, 1 - 1e-12)
-        return WeighedPairs(bits, start, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1))
+        return start, bits, np.log2(chances / (1 - chances)) - start - bits.sum(axis=1)
 
 
 def places_of(tables: MatchedTables, pairs: Ids, at: Ids) -> Ids:

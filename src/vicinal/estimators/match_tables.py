@@ -5,7 +5,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import Tensor
 from vicinal.core import replaced_file
 from vicinal.core.identity import as_texts
 from vicinal.core.seeding import seeded
+from vicinal.core.threads import in_threads, pieces
 from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder
 from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
@@ -353,9 +353,9 @@ class MatchedTables:
         most = KEYS * len(self.left.first)
 
         def make() -> Ids:
-            blocking = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
-            self.once(("candidates", "rules", k), lambda: blocking.index.rules)
-            return np.column_stack([blocking.pairs, blocking.bits.view(np.int32)])
+            index, blocked = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
+            self.once(("candidates", "rules", k), lambda: index.rules)
+            return np.column_stack([blocked.pairs, blocked.bits.view(np.int32)])
 
         candidates = self.cached("candidates", k, make)
         self.once(("candidates", "bits", k), lambda: candidates[:, 2].copy().view(np.uint32))
@@ -488,8 +488,7 @@ class MatchedTables:
         """Cosine ``[n]`` of the terms of a column and kind, weighed by how rare they are, and which pairs have some."""
         terms, sides = self.features.terms[key], [self._terms(side * (not self.is_single), key) for side in (0, 1)]
         cosines, filled = np.zeros(len(at)), np.zeros(len(at), dtype=bool)
-        for start in range(0, len(at), _PAIRS):
-            part = slice(start, start + _PAIRS)
+        for part in pieces(len(at), _PAIRS):
             shared = terms.shared(*(terms.of_counts(rows[at[part, side]]) for side, rows in enumerate(sides)))
             cosines[part], filled[part] = shared.cosine, np.minimum(shared.left, shared.right) > 0
         return cosines, filled
@@ -515,19 +514,15 @@ class MatchedTables:
         ``work`` is called by one thread at a time.
         """
         rivals, left, right = self._rivals(at), self._side(0), self._side(1)
-        workers = torch.get_num_threads()
-        step = min(_PAIRS, max(1, -(-len(at) // workers)))
-
+        step = min(_PAIRS, max(1, -(-len(at) // torch.get_num_threads())))
         turn = Lock()
 
-        def of_block(start: int) -> Floats:
-            part = slice(start, start + step)
+        def of_block(part: slice) -> Floats:
             features = self.features.of(left, right, at[part], rivals)
             with turn:
                 return work(features, part)
 
-        with ThreadPoolExecutor(workers) as threads:  # sparse products and comparisons let other threads run
-            return list(threads.map(of_block, range(0, len(at), step)))
+        return in_threads(of_block, pieces(len(at), step))
 
 
 def check_index(name: str) -> None:

@@ -473,14 +473,14 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             ValueError: if the folder is not a matcher, was damaged or edited, or names a place that was not given
                 again.
         """
-        saved = read_matcher(Path(folder), encoders or {})
-        matcher = cls(**saved.config.parameters.model_dump())
-        matcher.tables_, matcher.linkage_, matcher.learned_ = saved.tables, saved.linkage, saved.learned
-        matcher.new_rows_, matcher.journal_ = {}, saved.journal
-        matcher.labelled_, matcher.labels_ = saved.labelled, saved.labels
-        matcher.notes_, matcher.scores_ = list(saved.config.notes), dict(saved.config.scores)
-        matcher.threshold_, matcher.doubt_ = saved.config.threshold, saved.config.doubt
+        config, tables, pairs, linkage, learned, journal = read_matcher(Path(folder), encoders or {})
+        matcher = cls(**config.parameters.model_dump())
+        matcher.tables_, matcher.linkage_, matcher.learned_ = tables, linkage, learned
+        matcher.new_rows_, matcher.journal_ = {}, journal
+        matcher.labelled_, matcher.labels_ = pairs
+        matcher.notes_, matcher.scores_ = list(config.notes), dict(config.scores)
+        matcher.threshold_, matcher.doubt_ = config.threshold, config.doubt
         for number, name in enumerate((matcher.id_left, matcher.id_right)):
-            if len(rows := saved.journal.rows(SIDES[number])):
-                saved.tables.add(-number, saved.tables.more(-number, rows, name))
+            if len(rows := journal.rows(SIDES[number])):
+                tables.add(-number, tables.more(-number, rows, name))
         return matcher

@@ -137,7 +137,7 @@ def explained_cells(
 ) -> tuple[list[list[CellComparison]], float, Floats]:
     """The cells of pairs of rows ``[n, 2]``, the log2 of the prior odds, and what is refined, ``[n]``."""
     things, names = tables.things(rows), linkage.level_names
-    weighed, levels = linkage.weighed(tables, things, chances), linkage.compared(tables, things)
+    (start, bits, refined), levels = linkage.weighed(tables, things, chances), linkage.compared(tables, things)
     places = {name: place for place, name in enumerate(names)}
     exact = {column.name for column in tables.coded() if column.is_exact}
     columns = [*tables.features.columns, *(name for name in names if name not in linkage.kinds)]
@@ -148,7 +148,7 @@ def explained_cells(
             one, other = _shown(tables, sides, column)
             if column in places:
                 grade, steps = int(levels[row, places[column]]), names[column]
-                weight = float(weighed.bits[row, places[column]])
+                weight = float(bits[row, places[column]])
             else:  # a column that says nothing has no levels
                 grade, steps = (1 + (normal_text(one) == normal_text(other))) * bool(one and other), ("", "", "")
                 weight = math.nan
@@ -156,7 +156,7 @@ def explained_cells(
             verdict = _verdict(alike, is_exact=column in exact)
             cells.append(CellComparison(column, one, other, alike, verdict, steps[grade], weight))
         explained.append(cells)
-    return explained, weighed.start, weighed.refined
+    return explained, start, refined
 
 
 def _shown(tables: MatchedTables, sides: list[tuple[MatchTable, int]], column: str) -> list[str]:

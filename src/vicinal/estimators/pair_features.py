@@ -21,9 +21,8 @@ MISSING = -1.0
 """In the place of a likeness where a cell is empty; likenesses are from 0 to 1."""
 
 _ROW_TERMS = ("words", "letters", "codes")
-_COLUMN_TERMS = ("words", "letters")
 _LEXICAL = ("words", "letters")
-"""Terms of whole rows that candidates are looked for by."""
+"""Terms of columns, and those of whole rows that candidates are looked for by."""
 
 
 def shown_text(cell: Any) -> str:
@@ -102,7 +101,7 @@ class PairFeatures:
     def __init__(self, texts: Sequence[str], numbers: Sequence[str]) -> None:
         self.texts, self.numbers = list(texts), list(numbers)
         pairs = [(ROW, kind) for kind in _ROW_TERMS]
-        pairs += [(column, kind) for column in self.texts for kind in _COLUMN_TERMS]
+        pairs += [(column, kind) for column in self.texts for kind in _LEXICAL]
         self.terms = {pair: Terms(pair[1]) for pair in pairs}
 
     def fit(self, tables: Sequence[pd.DataFrame]) -> list[Side]:
@@ -155,7 +154,7 @@ class PairFeatures:
         """Of the features, in their order; those of a column begin with its name and a colon."""
         names = [f"row: {kind} {what}" for kind in _ROW_TERMS for what in ("cosine", "least share", "greatest share")]
         for column in self.texts:
-            names += [f"{column}: {kind} {what}" for kind in _COLUMN_TERMS for what in _SHARES]
+            names += [f"{column}: {kind} {what}" for kind in _LEXICAL for what in _SHARES]
             names.append(f"{column}: equal")
         names += [f"{column}: {what}" for column in self.numbers for what in ("nearness", "equal")]
         names += [
@@ -177,7 +176,7 @@ class PairFeatures:
             shared = terms.shared(*map(terms.of_counts, rows))
             empty = np.minimum(shared.left, shared.right) == 0
             columns += [np.where(empty, MISSING, value) for value in _shares(shared)]
-            if column != ROW and kind == _COLUMN_TERMS[-1]:
+            if column != ROW and kind == _LEXICAL[-1]:
                 words, others = (side.texts[column] for side in (left, right))
                 same = [words[one] == others[other] for one, other in pairs.tolist()]
                 columns.append(np.where(empty, MISSING, np.array(same, dtype=float)))

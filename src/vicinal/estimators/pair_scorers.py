@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vicinal.core.threads import pieces
 from vicinal.core.untrusted import read_tensors, tensor_header
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -112,8 +113,9 @@ class BoostedPairs:
     def log_odds(self, features: Floats) -> Floats:
         """Log odds ``[n]`` that each pair matches."""
         start, values = float(self.trees["start"]), self.trees["value"].tolist()
-        parts = [sum(self._by_tree(part, values), np.full(len(part), start)) for part in _parts(features)]
-        return np.asarray(np.concatenate(parts))
+        parts = (features[part] for part in pieces(len(features), _BLOCK))
+        odds = [sum(self._by_tree(part, values), np.full(len(part), start)) for part in parts]
+        return np.concatenate([np.zeros(0), *odds])
 
     def chances(self, features: Floats) -> Floats:
         """Probability ``[n]`` that each pair matches."""
@@ -155,7 +157,3 @@ class BoostedPairs:
         ):
             raise ValueError(f"{path.name}: expected trees over {features} features, got others")
         return scorer
-
-
-def _parts(features: Floats) -> list[Floats]:
-    return [features[start : start + _BLOCK] for start in range(0, max(1, len(features)), _BLOCK)]

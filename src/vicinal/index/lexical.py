@@ -3,7 +3,6 @@
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice
 from vicinal.core.checks import check_integer
+from vicinal.core.threads import in_threads
 from vicinal.index.base import Hits, ordered
 from vicinal.ranks.aggregation import reciprocal_rank_sums
 
@@ -221,17 +221,14 @@ class LexicalIndex:
         hidden = np.full(count, -1) if exclude is None else exclude.numpy()
         ids, scores = np.full((count, k), -1), np.full((count, k), -np.inf, dtype=np.float32)
 
-        workers = torch.get_num_threads()
-        step = max(1, 2 * _BLOCK // max(workers, 2))
+        step = max(1, 2 * _BLOCK // max(torch.get_num_threads(), 2))
 
         def search_block(start: int) -> None:
             part = slice(start, start + step)
             for row, (columns, values) in enumerate(self._best(queries[part], k, hidden[part], postings), start):
                 ids[row, : len(columns)], scores[row, : len(columns)] = columns, values
 
-        with ThreadPoolExecutor(workers) as threads:  # sparse products and partitions let other threads run
-            for _ in threads.map(search_block, range(0, count, step)):
-                pass
+        in_threads(search_block, range(0, count, step))
         hits = ordered(torch.from_numpy(ids), torch.from_numpy(scores))
         return Hits(hits.ids, hits.scores)
 

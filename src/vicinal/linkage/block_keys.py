@@ -71,10 +71,6 @@ class Part:
     which: Literal["whole", "start", "end"] = "whole"
     length: int = 0
 
-    def __str__(self) -> str:
-        """In words."""
-        return self.column if self.which == "whole" else f"{self.which} of {self.column}"
-
     def texts(self, values: Sequence[str]) -> Sequence[str]:
         """This part of each text."""
         if self.which == "whole":
@@ -87,8 +83,8 @@ def parts_of(column: CodedColumn) -> list[Part]:
     """A column as a whole and, but for numbers and long texts, its halves: a single typo leaves one of them.
 
     >>> codes = np.zeros(1, dtype=np.int32)
-    >>> [str(part) for part in parts_of(CodedColumn("town", "name", ["bonn", "berlin"], (codes, codes)))]
-    ['town', 'start of town', 'end of town']
+    >>> [part.which for part in parts_of(CodedColumn("town", "name", ["bonn", "berlin"], (codes, codes)))]
+    ['whole', 'start', 'end']
     """
     parts = [Part(column.name)]
     median = int(np.median(np.fromiter(map(len, column.values), np.int64))) if column.values else 0
@@ -165,15 +161,11 @@ class Cells:
         """Of a table."""
         return len(next(iter(self.columns.values())).sides[side])
 
-    def codes(self, name: str, side: int, rows: Ids | slice) -> Ids:
-        """Of a column's cells in some rows, -1 where empty."""
-        return self.columns[name].sides[side][rows]
-
     def hashes(self, part: Part, side: int, rows: Ids | slice) -> Hashes:
         """Of a part of a column's cells in some rows, 0 where empty."""
         values = self.columns[part.column].values
         every = self.once(part, lambda: np.append(text_hashes(part.texts(values)), _NOTHING))
-        return np.asarray(every[self.codes(part.column, side, rows)])
+        return np.asarray(every[self.columns[part.column].sides[side][rows]])
 
     def tokens(self, kind: str, name: str) -> Tokens:
         """Words or letters of a column."""
@@ -190,10 +182,6 @@ class PartsRule:
     """
 
     parts: tuple[Part, ...]
-
-    def __str__(self) -> str:
-        """In words."""
-        return " and ".join(map(str, self.parts))
 
     def keys(self, cells: Cells, side: int, rows: Ids | slice) -> tuple[Hashes, Ids]:
         """Keys ``[k]`` and the places of their rows among ``rows``; a row with an empty cell has none."""
@@ -217,10 +205,6 @@ class TokensRule:
     columns: tuple[str, ...]
     known: Hashes = field(repr=False)
     order: Ids = field(repr=False)
-
-    def __str__(self) -> str:
-        """In words."""
-        return f"rare {self.kind} of {', '.join(self.columns)}"
 
     @cached_property
     def _rising(self) -> Hashes:
@@ -252,17 +236,17 @@ class TokensRule:
 
     def keys(self, cells: Cells, side: int, rows: Ids | slice) -> tuple[Hashes, Ids]:
         """Keys ``[k]`` and the places of their rows among ``rows``: of a row up to 28."""
-        count, entries = len(cells.codes(self.columns[0], side, rows)), []
+        entries: list[Ids] = []
         for name in self.columns:
             tokens = cells.tokens(self.kind, name)
             ranks = cells.once((self, name), partial(self._ranks, tokens))
-            codes = cells.codes(name, side, rows)
+            codes = cells.columns[name].sides[side][rows]
             filled = np.flatnonzero(codes >= 0)
             starts, sizes = tokens.ends[codes[filled]], np.diff(tokens.ends)[codes[filled]]
             of = ranks[runs(starts, sizes)]
             at = np.repeat(filled, sizes)
             entries.append((at[of >= 0].astype(np.int64) << 32) | of[of >= 0])
-        entry = np.sort(np.concatenate(entries))
+        entry, count = np.sort(np.concatenate(entries)), len(codes)
         entry = entry[np.append(True, entry[1:] != entry[:-1])[: len(entry)]]
         row = entry >> 32
         place = np.arange(len(entry)) - np.searchsorted(row, np.arange(count))[row]

@@ -23,9 +23,7 @@ _CARE = (0.5, 1.5)
 """How often columns agree in the two classes at the start, of how often they do in all."""
 
 
-def estimated_recall(
-    cells: Cells, rules: Sequence[Rule], pairs: Ids, bits: Ids, probability: Floats, seed: int = 0
-) -> float:
+def estimated_recall(cells: Cells, rules: Sequence[Rule], pairs: Ids, bits: Ids, probability: Floats) -> float:
     r"""Estimated share of the matches that are among the candidates.
 
     Matches are of two classes, and within one their columns agree independently of one another:
@@ -40,14 +38,13 @@ def estimated_recall(
         pairs: candidates ``[n, 2]``.
         bits: which rules found each, uint32 ``[n]``.
         probability: that each is a match, ``[n]``.
-        seed: draws the matches that are looked at, and those of the model.
 
     Returns:
         A share from 0 to 1; NaN of fewer than two rules or 20 expected matches, which say nothing.
     """
     if len(rules) < 2 or float(probability.sum()) < _FEWEST:
         return float("nan")
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     some = np.flatnonzero(probability > 0)
     some = some[random.permutation(len(some))[:_MOST]]
     columns = _columns(rules)

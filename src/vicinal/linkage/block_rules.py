@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from vicinal.core.threads import in_threads
 from vicinal.linkage.block_keys import Cells, Hashes, Ids, Part, PartsRule, Rule, TokensRule, parts_of
 from vicinal.linkage.columns import CodedColumn
 
@@ -84,8 +85,8 @@ class _SampledCells(Cells):
 class _Sample:
     """Rows of both tables, and how likely matches of the left ones would agree."""
 
-    def __init__(self, cells: Cells, seed: int, *, single: bool) -> None:
-        random = np.random.default_rng(seed)
+    def __init__(self, cells: Cells, *, single: bool) -> None:
+        random = np.random.default_rng(0)
         self.cells, self.single = _SampledCells(cells), single
         rows, others = (cells.rows(side) for side in (0, 1))
         self.left = np.sort(random.permutation(rows)[:_ROWS])
@@ -150,7 +151,7 @@ class _Sample:
         return _Trial(cost, covered, 1 - float(within.mean()) if len(within) else 1.0)
 
 
-def choose_rules(cells: Cells, most: float, *, single: bool, seed: int = 0) -> list[Rule]:
+def choose_rules(cells: Cells, most: float, *, single: bool) -> list[Rule]:
     """Rules that together find most of the likely matches and give about ``most`` pairs for each left row.
 
     A likely match is a left row and its copy, of which each cell is equal with a chance that is drawn for the match.
@@ -160,9 +161,8 @@ def choose_rules(cells: Cells, most: float, *, single: bool, seed: int = 0) -> l
         cells: of both tables.
         most: pairs for each left row.
         single: whether both tables are one.
-        seed: draws the rows and the likely matches.
     """
-    sample = _Sample(cells, seed, single=single)
+    sample = _Sample(cells, single=single)
     columns = [column for column in cells.columns.values() if len(column.values) > 1]
     texts = [column.name for column in columns if column.kind != "number"]
     trials: dict[Rule, _Trial] = {}
@@ -195,8 +195,7 @@ def _try_parts(sample: _Sample, columns: Sequence[CodedColumn], trials: dict[Rul
     tried: dict[tuple[Part, ...], _Trial] = {}
     frontier: list[tuple[Part, ...]] = [(part,) for part in parts]
     for size in range(1, _PARTS + 1):
-        for each in frontier:
-            tried[each] = trials[PartsRule(each)] = sample.trial(PartsRule(each))
+        tried.update(zip(frontier, in_threads(lambda each: sample.trial(PartsRule(each)), frontier), strict=True))
         crowded = [each for each in frontier if tried[each].lost > _LOST]
         frontier = [
             (*each, part)
@@ -209,6 +208,7 @@ def _try_parts(sample: _Sample, columns: Sequence[CodedColumn], trials: dict[Rul
         }
         frontier = [each for each in frontier if min(lost[each]) > _LOST]
         frontier = sorted(frontier, key=lambda each: sum(lost[each]))[:_TRIALS]
+    trials.update({PartsRule(each): trial for each, trial in tried.items()})
 
 
 def _greedy(trials: dict[Rule, _Trial], first: Sequence[Rule], most: float) -> tuple[list[Rule], float]:

@@ -1,12 +1,14 @@
 """Candidates of large tables: rows that have a rare key in common, by sorted keys; no block costs its square."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from vicinal.core.checks import check_integer
+from vicinal.core.threads import in_threads, pieces
 from vicinal.linkage.block_keys import Cells, Hashes, Ids, Rule, mixed, runs
 from vicinal.linkage.block_rules import choose_rules
 from vicinal.linkage.columns import CodedColumn
@@ -37,11 +39,6 @@ def _packed(keys: Hashes, rows: Ids) -> Hashes:
     return np.sort((keys >> _SHIFT << _SHIFT) | rows.astype(np.uint64))
 
 
-def _pieces(rows: int, size: int) -> list[slice]:
-    """Ranges of so many rows."""
-    return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
-
-
 class BlockedPairs(NamedTuple):
     """Pairs of rows that rules found.
 
@@ -61,18 +58,19 @@ class BlockedPairs(NamedTuple):
 
         Pairs of equal evidence are in an order that a hash of their positions gives.
         """
-        mixing = mixed([part.astype(np.uint64) + np.uint64(1) for part in self.pairs.T])
-        weak = np.uint64((1 << 16) - 1) - np.minimum(self.evidence * _STEP, (1 << 16) - 1).astype(np.uint64)
-        weak = (weak << np.uint64(20)) | (mixing >> np.uint64(44))
+
+        def weakness(some: slice) -> Hashes:
+            mixing = mixed([part.astype(np.uint64) + np.uint64(1) for part in self.pairs[some].T])
+            weak = np.uint64((1 << 16) - 1) - np.minimum(self.evidence[some] * _STEP, (1 << 16) - 1).astype(np.uint64)
+            return (weak << np.uint64(20)) | (mixing >> np.uint64(44))
+
+        parts = in_threads(weakness, pieces(len(self.pairs), _ROWS))
+        weak = np.concatenate([np.zeros(0, dtype=np.uint64), *parts])
         strong = np.zeros(len(self.pairs), dtype=bool)
         for side in (0, 1):
             key = (self.pairs[:, side].astype(np.uint64) << np.uint64(36)) | weak
-            order = np.sort(key)
-            row = (order >> np.uint64(36)).astype(np.int64)
-            first = np.flatnonzero(np.append(True, row[1:] != row[:-1])[: len(row)])
-            sizes = np.diff(np.append(first, len(row)))
-            last = np.zeros(int(row[-1]) + 1 if len(row) else 0, dtype=np.uint64)
-            last[row[first]] = order[first + np.minimum(sizes, each) - 1]
+            sizes = np.bincount(self.pairs[:, side])
+            last = np.sort(key)[np.cumsum(sizes) - np.maximum(sizes - each, 0) - 1]
             strong |= key <= last[self.pairs[:, side]]
         return BlockedPairs(*(part[strong] for part in self))
 
@@ -109,14 +107,17 @@ class BlockIndex:
         rows = cells.rows(side)
         if self.rows + rows > 1 << ROW_BITS:
             raise ValueError(f"rows: expected at most {1 << ROW_BITS:,}, got {self.rows + rows:,}; split the table")
-        for rule, parts in zip(self.rules, self._parts, strict=True):
-            pieces = [np.zeros(0, dtype=np.uint64)]
-            for piece in _pieces(rows, _ROWS):
-                keys, at = rule.keys(cells, side, piece)
-                pieces.append(_packed(keys, at + (self.rows + piece.start)))
-            parts.append(np.sort(np.concatenate(pieces)))
+
+        def of_rule(number: int) -> None:
+            packed, parts = [np.zeros(0, dtype=np.uint64)], self._parts[number]
+            for piece in pieces(rows, _ROWS):
+                keys, at = self.rules[number].keys(cells, side, piece)
+                packed.append(_packed(keys, at + (self.rows + piece.start)))
+            parts.append(np.sort(np.concatenate(packed)))
             while len(parts) > 1 and 2 * len(parts[-1]) >= len(parts[-2]):
                 parts[-2:] = [np.sort(np.concatenate(parts[-2:]))]
+
+        in_threads(of_rule, range(len(self.rules)), rows)
         self.rows += rows
         return self
 
@@ -148,22 +149,20 @@ class BlockIndex:
             later: only rows of the index behind the row itself: each pair of one table once.
         """
         start, stop, _ = (rows or slice(None)).indices(cells.rows(side))
-        out = list(self._blocked(cells, side, start, stop, later=later))
-        nothing = np.zeros((0, 2), np.int32), np.zeros(0, np.uint32), np.zeros(0, np.float32)
-        return BlockedPairs(*map(np.concatenate, zip(nothing, *out, strict=True)))
+        threads = torch.get_num_threads()
 
-    def _blocked(self, cells: Cells, side: int, start: int, stop: int, *, later: bool) -> Iterator[BlockedPairs]:
-        """Candidates of a range of rows, so many at a time that they fit."""
-        for piece in _pieces(stop - start, _ROWS):
-            first, last = start + piece.start, start + piece.stop
+        def blocked(first: int, last: int) -> list[BlockedPairs]:
+            """Candidates of a range of rows, so many at a time that they fit."""
             spans = [self._within(number, cells, side, slice(first, last)) for number in range(len(self.rules))]
             total = sum(int(blocks.sizes.sum()) for each in spans for blocks in each)
-            if total > _PAIRS and last - first > 1:
-                middle = (first + last) // 2
-                yield from self._blocked(cells, side, first, middle, later=later)
-                yield from self._blocked(cells, side, middle, last, later=later)
-            else:
-                yield self._joined(spans, first, later=later)
+            if total <= _PAIRS // threads or last - first < 2:
+                return [self._joined(spans, first, later=later)]
+            return blocked(first, (first + last) // 2) + blocked((first + last) // 2, last)
+
+        ranges = pieces(stop - start, max(1, _ROWS // threads))
+        out = in_threads(lambda piece: blocked(start + piece.start, start + piece.stop), ranges)
+        nothing = np.zeros((0, 2), np.int32), np.zeros(0, np.uint32), np.zeros(0, np.float32)
+        return BlockedPairs(*map(np.concatenate, zip(nothing, *chain(*out), strict=True)))
 
     def _within(self, number: int, cells: Cells, side: int, rows: slice) -> list["_Blocks"]:
         """The blocks of a rule's keys, in each part of the index."""
@@ -214,8 +213,7 @@ class BlockIndex:
         return BlockedPairs(np.stack([left, right], axis=1), bits, evidence)
 
 
-@dataclass(frozen=True)
-class _Blocks:
+class _Blocks(NamedTuple):
     """Blocks of the keys of some rows.
 
     Attributes:
@@ -238,23 +236,6 @@ class _Blocks:
         return (np.repeat(self.rows, self.sizes) << _SHIFT) | others, np.repeat(self.logs, self.sizes)
 
 
-@dataclass(frozen=True)
-class Blocking:
-    """Candidates, and how they were found.
-
-    Attributes:
-        index: of the right rows, or of the only table.
-        pairs: positions int32 ``[n, 2]``, each pair once, rising; of one table the first is before the second.
-        bits: uint32 ``[n]``: bit r is set if rule r found the pair.
-        evidence: in bits, of rare keys that both rows have, ``[n]``; see :class:`BlockedPairs`.
-    """
-
-    index: BlockIndex
-    pairs: Ids
-    bits: Ids
-    evidence: Floats
-
-
 def blocked_pairs(
     columns: Sequence[CodedColumn],
     *,
@@ -262,8 +243,7 @@ def blocked_pairs(
     most: int,
     each: int | None = None,
     log: Log | None = None,
-    seed: int = 0,
-) -> Blocking:
+) -> tuple[BlockIndex, BlockedPairs]:
     """Pairs of rows that are worth comparing, of tables of which all pairs are too many.
 
     Rows are candidates if they agree in one of up to 32 combinations of columns and halves of columns, or have two
@@ -277,7 +257,10 @@ def blocked_pairs(
         most: pairs, each counted once for each key by which it is found: there are several times fewer.
         each: pairs of a row: those with most evidence of either row stay; None: all.
         log: gets one line of progress at a time.
-        seed: draws the rows that rules are chosen by.
+
+    Returns:
+        The index of the right rows, or of the only table, and the pairs; of one table the first row is before the
+        second.
 
     Raises:
         ValueError: for no column.
@@ -288,7 +271,7 @@ def blocked_pairs(
     if each is not None:
         check_integer("each", each)
     progress, cells = log or (lambda line: None), Cells(columns)
-    index, expected = block_index(cells, single=single, most=most, seed=seed)
+    index, expected = block_index(cells, single=single, most=most)
     memory = (index.nbytes + 16 * expected + 4 * 8 * _PAIRS) / 2**30
     progress(
         f"candidates: {len(index.rules)} rules for blocks of up to {index.largest} rows, about {int(expected):,} pairs "
@@ -299,15 +282,15 @@ def blocked_pairs(
     if each is not None:
         pairs = pairs.strongest(each)
         progress(f"candidates: {len(pairs.pairs):,} of the {each} strongest of a row")
-    return Blocking(index, *pairs)
+    return index, pairs
 
 
-def block_index(cells: Cells, *, single: bool, most: int, seed: int = 0) -> tuple[BlockIndex, float]:
+def block_index(cells: Cells, *, single: bool, most: int) -> tuple[BlockIndex, float]:
     """The index of the right rows, and about how many pairs it gives with the left ones: see :func:`blocked_pairs`."""
     rows, times = cells.rows(0), 1 + single  # both rows of a pair of one table find it
-    rules = choose_rules(cells, most / max(1, rows), single=single, seed=seed)
+    rules = choose_rules(cells, most / max(1, rows), single=single)
     index = BlockIndex(rules).add(cells, 1)
-    some = np.random.default_rng(seed).permutation(rows)[:_ROWS]
+    some = np.random.default_rng(0).permutation(rows)[:_ROWS]
     sizes = index.block_sizes(cells, 0, np.sort(some)) * (rows / max(1, len(some)) / times)
     expected = np.cumsum(sizes.sum(axis=0) * np.arange(_LARGEST + 2))[: _LARGEST + 1]
     index.largest = max(1, int(np.searchsorted(expected, most, side="right")) - 1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from scipy.special import logsumexp
 from sklearn.isotonic import isotonic_regression
 
@@ -64,8 +65,10 @@ class Patterns:
             number = number * size + levels[:, column]
             if size and number.max(initial=0) > 1 << 55:  # numbers of patterns so far, before they overflow
                 number = np.unique(number, return_inverse=True)[1].ravel()
-        _, first, place = np.unique(number, return_index=True, return_inverse=True)
-        return cls(levels[first], place.ravel(), tuple(sizes))
+        place, known = pd.factorize(number)  # faster than sorting, but in the order in which they come
+        rising, pair = np.argsort(known), np.empty(len(known), dtype=np.int64)
+        pair[place] = np.arange(len(place))
+        return cls(levels[pair[rising]], np.argsort(rising)[place], tuple(sizes))
 
     def counts(self, weights: Floats | None = None) -> Floats:
         """Sum of the weights (None: 1 each) of the pairs of each pattern."""

@@ -3,10 +3,12 @@
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from rapidfuzz.distance import OSA, JaroWinkler
 from rapidfuzz.process import cpdist
 
+from vicinal.core.threads import pieces
 from vicinal.linkage.columns import CodedColumn, Floats, Ids, Kind
 
 Cosine = Literal["text", "digits", "vectors"]
@@ -51,7 +53,6 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
         pairs: positions ``[n, 2]``.
         cosines: of a column of texts: of the words of each pair, ``[n]``.
 
-    >>> import pandas as pd
     >>> towns = CodedColumn.of("town", [pd.Series(["ulm", "", "köln"]), pd.Series(["ulm", "kölm", "bonn"])], str)
     >>> levels = comparison_levels(towns, np.array([[0, 0], [1, 0], [2, 1], [2, 2]]))
     >>> [LEVELS["name"][level] for level in levels]
@@ -63,10 +64,9 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
     else:
         levels = np.ones(len(pairs), dtype=np.int8)
         other = np.flatnonzero((left != right) & (left >= 0) & (right >= 0))
-        distinct, place = np.unique(
-            left[other].astype(np.int64) * len(column.values) + right[other], return_inverse=True
-        )
-        parts = [_graded(column, *np.divmod(part, len(column.values))) for part in _parts(distinct)]
+        place, distinct = pd.factorize(left[other].astype(np.int64) * len(column.values) + right[other])
+        codes = (np.divmod(distinct[part], len(column.values)) for part in pieces(len(distinct), _PAIRS))
+        parts = [_graded(column, *part) for part in codes]
         levels[other] = np.concatenate([np.zeros(0, dtype=np.int8), *parts])[place]
     levels[left == right] = len(LEVELS[column.kind]) - 1
     levels[(left < 0) | (right < 0)] = EMPTY
@@ -80,10 +80,6 @@ def cosine_levels(kind: Cosine, cosines: Floats) -> Ids:
     ['none shared', 'some shared', 'all shared']
     """
     return np.asarray(1 + np.searchsorted(_COSINES[kind], cosines, side="right"), dtype=np.int8)
-
-
-def _parts(values: Ids) -> list[Ids]:
-    return [values[start : start + _PAIRS] for start in range(0, len(values), _PAIRS)]
 
 
 def _graded(column: CodedColumn, one: Ids, two: Ids) -> Ids:
