@@ -82,7 +82,8 @@ class ColumnForm(Saved):
         certain: whether a cell told the mark before decimals.
         gaps: words that stood for a missing number or date, in lower case.
         beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
-        placeholder: the number that stood for a missing one, such as -999; None: none did.
+        placeholder: the numbers that stood for missing ones, such as -999; None: none did.
+        doubt: a sentence on others that may have stood for missing ones, see :func:`placeholders_of`; not saved.
         around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`; of
             "list" the mark between words, "" in JSON.
         middle: whether a range (10-20 kg) is its middle: in a target of "parts", on a "scale" and among numbers.
@@ -107,7 +108,8 @@ class ColumnForm(Saved):
     plain: bool = False
     gaps: tuple[str, ...] = Field(default=(), max_length=MOST_GAPS)
     beside: tuple[str, ...] = Field(default=(), max_length=MOST_BESIDE)
-    placeholder: float | None = None
+    placeholder: float | tuple[float, ...] | None = None  # one number in models that were saved before
+    doubt: str = Field(default="", exclude=True)
     around: str = Field(default="", max_length=LONGEST_PART)
     middle: bool = False
     steps: dict[str, float] = Field(default_factory=dict, max_length=MOST_STEPS)
@@ -131,16 +133,25 @@ class ColumnForm(Saved):
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
 
+    @property
+    def placeholders(self) -> tuple[float, ...]:
+        """All numbers that stand for missing ones."""
+        return (
+            self.placeholder
+            if isinstance(self.placeholder, tuple)
+            else (self.placeholder,) * (self.placeholder is not None)
+        )
+
     def is_gap(self, cell: Any) -> bool:
         """Whether a cell says that its value is missing, in this column."""
         if is_written_gap(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in self.gaps):
             return True
-        return self.placeholder is not None and bool(_one_number(self, cell) == self.placeholder)
+        return self.placeholder is not None and _one_number(self, cell) in self.placeholders
 
     def read(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
         """The cells of ``column`` as they were meant; see :meth:`TableForm.read`."""
         cells = _READING[self.kind](self, column)
-        return cells if self.placeholder is None else cells.mask(cells == self.placeholder, np.nan)
+        return cells if self.placeholder is None else cells.mask(cells.isin(self.placeholders), np.nan)
 
 
 def is_missing(cell: Any) -> bool:

@@ -23,6 +23,7 @@ from vicinal.data.column_form import (
     is_number,
     split,
 )
+from vicinal.data.placeholders import OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
     GAPS,
@@ -51,9 +52,6 @@ MOST_ODD, FEWEST_READ = 0.05, 10
 
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
-
-OFTEN_GAPS, FAR = 3, 3
-"""Rows at least that a word or number for missing values is in, and its distance from the others, in their ranges."""
 
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
@@ -114,7 +112,15 @@ def _form_of_numbers(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm 
     if column.dtype.kind == "c":
         return None
     compact = _compact_dates(_whole_days(column)) if kind is None else None
-    return compact or ColumnForm(kind="number", placeholder=_placeholder(column) if kind is None else None)
+    return compact or _with_placeholders(ColumnForm(kind="number"), column, kind)
+
+
+def _with_placeholders(form: ColumnForm, column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm:
+    """The form of a column of numbers with those that stand for missing ones, unless it was said to be of numbers."""
+    if kind is not None:
+        return form
+    numbers, doubt = placeholders_of(form.read(column))
+    return form.model_copy(update={"placeholder": numbers or None, "doubt": doubt}) if numbers or doubt else form
 
 
 def _draft_of_cells(
@@ -149,9 +155,7 @@ def _draft_of_cells(
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
             named |= {"gaps": words_of_gaps, "beside": (*number.beside, *beside), "steps": free}
-            number = number.model_copy(update=named)
-            place = None if kind is not None else _placeholder(number.read(column))
-            return number if place is None else number.model_copy(update={"placeholder": place})
+            return _with_placeholders(number.model_copy(update=named), column, kind)
     if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
         order = _order(map(day_of, plain), day_first=day_first)
         if order is not None:
@@ -214,8 +218,8 @@ def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None
         for cell, count in often.items():
             words.update(dict.fromkeys(split(cell, mark), count))
         letters = all(any(map(str.isalpha, word)) for word in words)
-        few = letters and len(words) < min(len(often), MOST_WORDS) and words.total() >= OFTEN_GAPS * len(words)
-        few = few and sum(count < OFTEN_GAPS for count in words.values()) <= MOST_ODD * len(words)
+        few = letters and len(words) < min(len(often), MOST_WORDS) and words.total() >= OFTEN * len(words)
+        few = few and sum(count < OFTEN for count in words.values()) <= MOST_ODD * len(words)
         if kind == "set" or (few and (mark != "," or _moves(often))):
             return ColumnForm(kind="list", around=mark)
     return None
@@ -249,7 +253,7 @@ def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str
         rows[words] += cells[text]
     some = rows.total()
     texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
-    if not rows or max(rows.values()) < OFTEN_GAPS or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
+    if not rows or max(rows.values()) < OFTEN or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
         return plain, notes
     return (texts, (*notes, *sorted(rows))) if days or 2 * some <= cells.total() else (plain, notes)
 
@@ -291,7 +295,7 @@ def _without_odd(
     dates = 2 * sum(day_of(text) is not None for text in plain) > len(plain)
     cells = Counter(folded[plain_text(cell)] for cell in column.tolist() if isinstance(cell, str))
     words = {folded[text]: cells[folded[text]] for text in odd}
-    often = {word: count for word, count in words.items() if count >= OFTEN_GAPS}
+    often = {word: count for word, count in words.items() if count >= OFTEN}
     if len(often) > MOST_GAPS or not ((dates and len(often) <= 3) or 2 * sum(often.values()) < len(column)):
         often = {}
     few = sum(words.values()) - sum(often.values()) <= max(1, MOST_ODD * len(column))
@@ -316,24 +320,6 @@ def _mostly_read(plain: Sequence[str]) -> bool:
 
 def _is_read(text: str) -> bool:
     return number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None
-
-
-def _placeholder(column: "pd.Series[Any]") -> float | None:
-    """A number of nines that repeats far beyond all others, such as -999 among ages or 99 rooms; else None."""
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    values = values[np.isfinite(values)]
-    for end in {values.max(), values.min()} if len(values) else ():
-        others = values[values != end]
-        if (
-            set(f"{abs(end):.12g}") == {"9"}
-            and abs(end) > 9
-            and len(values) - len(others) >= OFTEN_GAPS
-            and len(others)
-        ):
-            low, high = others.min(), others.max()
-            if high > low and max(low - end, end - high) > FAR * (high - low):
-                return float(end)
-    return None
 
 
 def _parts_form(plain: Sequence[str]) -> ColumnForm | None:
