@@ -393,6 +393,58 @@ def test_nines_far_beyond_all_others_are_gaps_and_said(number, is_gap, as_text):
     assert TableForm.of(frame[:13]).read(frame)["x"].notna().all(), "once it may be a number"
 
 
+YEARS = [(month, year) for year in range(19, 23) for month in range(1, 13)]
+MONTHS = {
+    "01/19": ("x", "{0:02d}/{1}"),
+    "01.19": ("x", "{0:02d}.{1}"),
+    "1/19 by its name": ("Month of sale", "{0}/{1}"),
+    "1-19 by its name": ("expires", "{0}-{1}"),
+    "1/2019": ("x", "{0}/20{1}"),
+    "2019-1": ("x", "20{1}-{0}"),
+    "2019/01": ("x", "20{1}/{0:02d}"),
+    "2019M01": ("x", "20{1}M{0:02d}"),
+    "201901": ("x", "20{1}{0:02d}"),
+    "2019.01": ("x", "20{1}.{0:02d}"),
+}
+NO_MONTHS = {
+    "one of 19": [f"{month}/{year}" for month, year in YEARS],
+    "days of a year": [f"{1 + day % 12:02d}/{1 + day % 31:02d}" for day in range(200)],
+    "the last days of months": [f"{month:02d}/{day}" for month, day in zip(range(1, 13), [31, 28] * 6, strict=True)],
+    "halves of years": [f"{half}/{year}" for year in range(2000, 2020) for half in (1, 2)],
+    "a thirteenth": [f"{month:02d}/{year}" for month, year in [*YEARS, (13, 20)]],
+}
+
+
+@pytest.mark.parametrize(("name", "written"), MONTHS.values(), ids=MONTHS)
+def test_months_are_dates(name, written):
+    frame = pd.DataFrame({name: [written.format(*each) for each in YEARS]})
+    form = TableForm.of(frame)
+    assert form.columns[name].kind == "date"
+    assert form.read(frame)[name].tolist() == [pd.Timestamp(2000 + year, month, 1) for month, year in YEARS]
+    assert form.read(pd.DataFrame({name: ["Jun 2023"]}))[name].tolist() == [pd.Timestamp(2023, 6, 1)]
+
+
+@pytest.mark.parametrize("cells", NO_MONTHS.values(), ids=NO_MONTHS)
+def test_what_may_be_no_months_are_no_dates(cells):
+    form = form_of(cells)
+    assert form is None or form.kind != "date"
+
+
+def test_months_of_two_centuries_lie_together_and_are_said():
+    lines = []
+    frame = pd.DataFrame(
+        {"x": [f"{month:02d}/{year % 100:02d}" for year in range(1962, 1972) for month in range(1, 13)]}
+    )
+    years = TableForm.of(frame, log=lines.append).read(frame)["x"].dt.year
+    assert (years.min(), years.max(), years.is_monotonic_increasing) == (1962, 1971, True)
+    assert lines == ["x: read as months, 06/23 as June 2023 (--category if that is wrong)"]
+
+
+@pytest.mark.parametrize("cell", ["Q2 2019", "Q2'19", "2Q19", "Q2/19", "Q2 19", "2q2019", "2019Q2", "2. Quartal 2019"])
+def test_quarters_are_dates(cell):
+    assert read([cell, "2020Q1"]).tolist()[0] == pd.Timestamp(2019, 4, 1)
+
+
 REASONS = {
     "in several units: '$', '¥'": [f"{'$¥'[n % 2]}{n * (1 + 99 * (n % 2))}.50" for n in range(20)],
     "some with the day first and some with the month first": [*(f"{day}/1/2021" for day in range(13, 25)), "1/25/2021"],

@@ -27,6 +27,7 @@ from vicinal.data.spelling import (
     converted,
     day_of,
     duration_of,
+    month_of,
     number_of,
     parts_of,
     plain_text,
@@ -58,6 +59,9 @@ CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
 
+MONTHS = "mm/yy"
+"""The sign of a column of dates such as 06/23."""
+
 _ISO = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 
 
@@ -70,7 +74,8 @@ class ColumnForm(Saved):
             of texts with numbers among the same words; "words" of texts among which "n/a", "?" and "-" are gaps, or
             that are spelled in several ways.
         decimal: the mark before decimals, in texts.
-        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds.
+        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds;
+            "mm/yy" of dates in which 06/23 is June 2023.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         first_year: of the hundred years that years of two digits are in; None: those up to 68 follow 1999.
@@ -127,8 +132,8 @@ class ColumnForm(Saved):
         if self.kind == "number" and (self.sign or self.decimal == ","):
             commas = ["decimal commas"] * (self.decimal == ",")
             return ", ".join([_in_unit(self.sign)] * bool(self.sign) + commas)
-        if self.kind == "date" and self.day_first is not None:
-            return f"written {'day' if self.day_first else 'month'} first"
+        if self.kind == "date" and (self.sign or self.day_first is not None):
+            return "written mm/yy" if self.sign else f"written {'day' if self.day_first else 'month'} first"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
@@ -391,7 +396,7 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
 
 
 def _date_in(form: ColumnForm, text: str) -> Any:
-    day = day_of(text)
+    day = (month_of(text) if form.sign == MONTHS else None) or day_of(text)
     if day is None:
         return _Refused("dates", "a number" if number_of(text) is not None else "no date")
     if form.day_first is None:

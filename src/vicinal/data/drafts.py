@@ -14,6 +14,7 @@ from vicinal.core import listed, short
 from vicinal.data.column_form import (
     CODE,
     FAR_YEARS,
+    MONTHS,
     MOST_BESIDE,
     MOST_GAPS,
     MOST_WORDS,
@@ -36,6 +37,7 @@ from vicinal.data.spelling import (
     common_unit,
     day_of,
     duration_of,
+    month_of,
     number_of,
     parts_decimal,
     parts_of,
@@ -53,10 +55,15 @@ MOST_ODD, FEWEST_READ = 0.05, 10
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
 
+MOST_YEARS = 16
+"""Years that months such as 06/23 lie within: the days of months are more."""
+
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _HAS_DIGIT = re.compile(r"[0-9]")
-_COMPACT = re.compile(r"(?:19|20)[0-9]{6}(?:[0-9]{6})?")
+_COMPACT = re.compile(r"(?:19|20)[0-9]{2}(?:\.?(?:0[1-9]|1[0-2])|[0-9]{4}|[0-9]{10})")
+_MONTHLY = re.compile(r"month|mon\b|monat|mois|mes\b|mese|expir|exp\b|valid|period|mm.?yy", re.IGNORECASE)
+"""Names of columns of months."""
 FREE = {"free", "gratis", "kostenlos", "gratuit", "zero"}
 """Words for 0 among numbers."""
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
@@ -169,8 +176,18 @@ def _draft_of_cells(
             return _date_form(form, form.read(column), is_open=order[1])
     if not free and (lengths := _duration_form(plain, others)) is not None:
         return lengths.model_copy(update={"gaps": words_of_gaps})
-    parts = _parts_form([plain_text(text) for text in texts]) if kind is None and not others else None
-    return parts or (None if kind or others else _separated(column, texts, None)) or words
+    return words if others else _form_of_texts(column, texts, plain, words_of_gaps, kind) or words
+
+
+def _form_of_texts(
+    column: "pd.Series[Any]", texts: Sequence[str], plain: Sequence[str], gaps: tuple[str, ...], kind: Kind | None
+) -> ColumnForm | None:
+    """Of texts that are months, or that hold several numbers or words."""
+    if kind is not None:
+        return None
+    if (months := _month_form(str(column.name), plain)) is not None:
+        return months.model_copy(update={"gaps": gaps})
+    return _parts_form([plain_text(text) for text in texts]) or _separated(column, texts, None)
 
 
 def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) -> ColumnForm | None:
@@ -370,18 +387,42 @@ def why_text(column: "pd.Series[Any]") -> str:
 
 
 def _whole_days(column: "pd.Series[Any]") -> list[int]:
-    """The different numbers of a column if all may be days such as 20240131."""
+    """The different numbers of a column if all may be days such as 20240131, or months such as 202401."""
     values = column.dropna().to_numpy(dtype=np.float64)
-    days = values // 1e6 if len(values) and values.min() > 1e13 else values  # with times, as 20240131143000
-    within = len(values) and ((days >= 19000101) & (days < 21000101) & (values == np.round(values))).all()
+    if not len(values):
+        return []
+    days = values // 1e6 if values.min() > 1e13 else values  # with times, as 20240131143000
+    days = 100 * days + 1 if values.max() < 1e6 else days
+    within = ((days >= 19000101) & (days < 21000101) & (values == np.round(values))).all()
     return np.unique(values).astype(np.int64).tolist() if within else []
 
 
 def _compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
-    """Of whole numbers that are all days such as 20240131, or times, at least ``FEWEST_READ`` different ones."""
+    """Of numbers that are all days such as 20240131, times or months, at least ``FEWEST_READ`` different ones."""
     if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
         return None
     return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
+
+
+def _month_form(name: str, plain: Sequence[str]) -> ColumnForm | None:
+    """Of months such as 06/23: as the column's name says, or as each of several months stands beside a few years.
+
+    06/23 may also be the 23rd of June, and 1/19 one of 19: months are written 01 to 12 then, and years lie within
+    ``MOST_YEARS``. Of 1/2021 and 2/2021 some month is no half of a year, and no quarter.
+    """
+    days = [month_of(text) for text in plain]
+    dates = {day.day_first for day in days if day is not None and day.day_first is not None}
+    if None in days or len(dates) < FEWEST_READ:
+        return None
+    months = {date.month for date in dates}
+    form = ColumnForm(kind="date", sign=MONTHS, first_year=_first_year(days))
+    short = any(day.short for day in days if day is not None)
+    if (not short and max(months) > 6) or (short and _MONTHLY.search(name)):
+        return form
+    first = form.first_year or min(date.year for date in dates)
+    years = {(date.year - first) % 100 for date in dates}
+    padded = all(text[:2].isdecimal() for text in plain) and any(text[0] == "0" for text in plain)
+    return form if short and padded and max(years) < MOST_YEARS and 2 * len(dates) >= 3 * len(months) > 15 else None
 
 
 def _has_gaps(column: "pd.Series[Any]") -> bool:

@@ -193,6 +193,8 @@ def _assumptions(form: ColumnForm) -> Iterator[str]:
             f"no cell tells which mark stands before decimals; read with a {mark} before them (--decimal {option} if "
             "that is wrong)"
         )
+    if form.kind == "date" and form.sign:
+        yield "read as months, 06/23 as June 2023 (--category if that is wrong)"
     if form.kind == "scale":
         shown = listed([word for word, _ in sorted(form.steps.items(), key=lambda each: each[1])], 80)
         yield f"read as steps of a scale, lowest first: {shown} (--category if that is wrong)"
