@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.core import ColumnError, ColumnWarning
+from vicinal.core import CellWarning, ColumnError, ColumnWarning
 from vicinal.data import TableForm, read_table
 from vicinal.data.form import ColumnForm
 
@@ -445,9 +445,67 @@ def test_quarters_are_dates(cell):
     assert read([cell, "2020Q1"]).tolist()[0] == pd.Timestamp(2019, 4, 1)
 
 
+LATE = [datetime.date(2023, 1, 5) + datetime.timedelta(9 * n) for n in range(40)]
+
+
+def serial(day):
+    return (day - datetime.date(1899, 12, 30)).days
+
+
+@pytest.mark.parametrize("cell", [str, int, float, lambda number: f"{number}.0"])
+@pytest.mark.parametrize("written", ["%d/%m/%Y", "%Y-%m-%d", None])
+def test_days_of_spreadsheets_among_dates_are_dates_and_said(written, cell):
+    lines = []
+    cells = [cell(serial(day)) if n % 3 else day.strftime(written) if written else day for n, day in enumerate(LATE)]
+    frame = pd.DataFrame({"x": pd.Series(cells, dtype=object)})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)["x"].tolist() == [pd.Timestamp(day) for day in LATE]
+    assert lines == [
+        "x: numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 (--category if that is wrong)"
+    ]
+
+
+def test_numbers_far_from_dates_are_no_days_of_spreadsheets():
+    assert form_of([*map(str, LATE), "12345"]) is None
+    assert form_of([*map(str, LATE[:2]), *(str(serial(day)) for day in LATE)]) is None, "hardly any dates"
+    assert form_of([str(serial(day)) for day in LATE]).kind == "number"
+
+
+@pytest.mark.parametrize("first", ["%d.%m.%Y", "%d-%m-%Y"])
+def test_two_orders_are_told_apart_by_their_marks(first):
+    lines = []
+    frame = pd.DataFrame({"x": [day.strftime(first if n % 3 else "%m/%d/%Y") for n, day in enumerate(LATE)]})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)["x"].tolist() == [pd.Timestamp(day) for day in LATE]
+    assert lines == ["x: dates with / have the month first, all others the day"]
+    known = form_of([f"{day}/13/2021" if day < 9 else f"13.{day}.2021" for day in range(1, 13)] + ["03-04-2021"])
+    assert known is None, "a mark of which no cell tells the order"
+
+
+def test_one_date_of_the_other_order_is_missing_and_said():
+    frame = pd.DataFrame({"x": [*(day.strftime("%d/%m/%Y") for day in LATE), "12/31/2023"]})
+    with pytest.warns(CellWarning, match="1 of 41 cells read as missing, as the column holds dates: '12/31/2023'"):
+        assert TableForm.of(frame).read(frame)["x"].isna().sum() == 1
+
+
+@pytest.mark.parametrize("stored", [serial, str, lambda day: day, lambda day: str(serial(day))])
+def test_days_and_months_that_a_spreadsheet_swapped_are_asked_about(stored):
+    days = [datetime.date(2023, 1 + n % 12, 1 + n % 28) for n in range(84)]
+    cells = [stored(d.replace(month=d.day, day=d.month)) if d.day < 13 else d.strftime("%d/%m/%Y") for d in days]
+    lines = []
+    TableForm.of(pd.DataFrame({"x": pd.Series(cells, dtype=object)}), log=lines.append)
+    assert [line for line in lines if "are up to the 12th of a month, and all others, written as '13/01/2023'" in line]
+    honest = [stored(d.replace(day=1)) if n % 2 else d.strftime("%d/%m/%Y") for n, d in enumerate(days)]
+    TableForm.of(pd.DataFrame({"x": pd.Series(honest, dtype=object)}), log=(lines := []).append)
+    assert not [line for line in lines if "swapped" in line]
+
+
 REASONS = {
     "in several units: '$', '¥'": [f"{'$¥'[n % 2]}{n * (1 + 99 * (n % 2))}.50" for n in range(20)],
-    "some with the day first and some with the month first": [*(f"{day}/1/2021" for day in range(13, 25)), "1/25/2021"],
+    "write all in one order, such as 2024-05-31": [
+        *(f"{day}/1/2021" for day in range(13, 25)),
+        "1/25/2021",
+    ],
     "not 'V58'": [*map(str, range(20)), "V58"],
 }
 

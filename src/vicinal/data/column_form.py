@@ -31,6 +31,7 @@ from vicinal.data.spelling import (
     number_of,
     parts_of,
     plain_text,
+    serial_of,
     words_beside,
 )
 from vicinal.encoders.base import refuse
@@ -78,6 +79,8 @@ class ColumnForm(Saved):
             "mm/yy" of dates in which 06/23 is June 2023.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
+        turned: marks of dates in which it is the other way: "-" where 13/05/2024 stands beside 05-13-2024.
+        serial: whether numbers such as 45231 are days as spreadsheets count them.
         first_year: of the hundred years that years of two digits are in; None: those up to 68 follow 1999.
         open: whether no cell told the order of day and month, or the mark before decimals, so that it was assumed.
         spelled: the words for false and true; None: truth values of Python.
@@ -104,6 +107,8 @@ class ColumnForm(Saved):
     sign: str = Field(default="", max_length=32)
     every: bool = False
     day_first: bool | None = None
+    turned: str = Field(default="", max_length=2)
+    serial: bool = False
     first_year: int | None = Field(default=None, ge=1900, le=1999)
     open: bool = False
     spelled: tuple[str, str] | None = None
@@ -392,17 +397,21 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
         return datetime.datetime(cell.year, cell.month, cell.day)
     if is_number(cell) and (day := day_of(f"{float(cell):.0f}")) is not None and float(cell).is_integer():
         return day.day_first  # 20240131
+    if form.serial and is_number(cell) and (moment := serial_of(str(cell))) is not None:
+        return moment
     return _Refused("dates", "numbers" if is_number(cell) else "something else")
 
 
 def _date_in(form: ColumnForm, text: str) -> Any:
     day = (month_of(text) if form.sign == MONTHS else None) or day_of(text)
+    if day is None and form.serial and (moment := serial_of(text)) is not None:
+        return moment
     if day is None:
         return _Refused("dates", "a number" if number_of(text) is not None else "no date")
     if form.day_first is None:
         moment = None if day.day_first != day.month_first else day.day_first
     else:
-        moment = day.value(day_first=form.day_first)
+        moment = day.value(day_first=form.day_first != (day.mark != "" and day.mark in form.turned))
     if moment is None:
         order = {None: "without doubt", True: "day first", False: "month first"}[form.day_first]
         return _Refused(f"dates written {order}", "another order")

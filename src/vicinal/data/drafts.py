@@ -13,8 +13,6 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 from vicinal.core import listed, short
 from vicinal.data.column_form import (
     CODE,
-    FAR_YEARS,
-    MONTHS,
     MOST_BESIDE,
     MOST_GAPS,
     MOST_WORDS,
@@ -24,6 +22,7 @@ from vicinal.data.column_form import (
     is_number,
     split,
 )
+from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD, compact_dates, date_draft, date_form, month_form, whole_days
 from vicinal.data.placeholders import OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
@@ -32,12 +31,10 @@ from vicinal.data.spelling import (
     MONEY,
     STOPWATCH,
     SURE_GAPS,
-    Day,
     Number,
     common_unit,
     day_of,
     duration_of,
-    month_of,
     number_of,
     parts_decimal,
     parts_of,
@@ -49,21 +46,12 @@ from vicinal.data.spelling import (
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import is_list, read_list
 
-MOST_ODD, FEWEST_READ = 0.05, 10
-"""Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
-
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
-
-MOST_YEARS = 16
-"""Years that months such as 06/23 lie within: the days of months are more."""
 
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _HAS_DIGIT = re.compile(r"[0-9]")
-_COMPACT = re.compile(r"(?:19|20)[0-9]{2}(?:\.?(?:0[1-9]|1[0-2])|[0-9]{4}|[0-9]{10})")
-_MONTHLY = re.compile(r"month|mon\b|monat|mois|mes\b|mese|expir|exp\b|valid|period|mm.?yy", re.IGNORECASE)
-"""Names of columns of months."""
 FREE = {"free", "gratis", "kostenlos", "gratuit", "zero"}
 """Words for 0 among numbers."""
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
@@ -96,7 +84,7 @@ def draft_of(
     if is_numeric_dtype(dtype):
         return _form_of_numbers(column, kind)
     if is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
-        return None if kind == "category" else _date_form(form := ColumnForm(kind="date"), form.read(column))
+        return None if kind == "category" else date_form(form := ColumnForm(kind="date"), form.read(column))
     if is_timedelta64_dtype(dtype):
         return None if kind == "category" else ColumnForm(kind="duration")
     distinct = column.drop_duplicates() if isinstance(dtype, pd.StringDtype) else column
@@ -118,7 +106,7 @@ def _form_of_numbers(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm 
         return ColumnForm(kind="levels")
     if column.dtype.kind == "c":
         return None
-    compact = _compact_dates(_whole_days(column)) if kind is None else None
+    compact = compact_dates(whole_days(column)) if kind is None else None
     return compact or _with_placeholders(ColumnForm(kind="number"), column, kind)
 
 
@@ -154,7 +142,7 @@ def _draft_of_cells(
     plain, beside = _without_words(column, plain)
     plain, words_of_gaps = _without_odd(column, folded, plain)
     if all(map(is_number, others)):
-        compact = _compact_dates([*plain, *others])
+        compact = compact_dates([*plain, *others])
         if compact is not None:
             return compact
         gaps = len(plain) < len(folded) or _has_gaps(column)
@@ -163,17 +151,8 @@ def _draft_of_cells(
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
             named |= {"gaps": words_of_gaps, "beside": (*number.beside, *beside), "steps": free}
             return _with_placeholders(number.model_copy(update=named), column, kind)
-    if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
-        order = _order(map(day_of, plain), day_first=day_first)
-        if order is not None:
-            form = ColumnForm(
-                kind="date",
-                day_first=order[0],
-                first_year=_first_year(map(day_of, plain)),
-                gaps=words_of_gaps,
-                beside=beside,
-            )
-            return _date_form(form, form.read(column), is_open=order[1])
+    if (dates := date_draft(column, plain, others, day_first=day_first, gaps=words_of_gaps, beside=beside)) is not None:
+        return dates
     if not free and (lengths := _duration_form(plain, others)) is not None:
         return lengths.model_copy(update={"gaps": words_of_gaps})
     return words if others else _form_of_texts(column, texts, plain, words_of_gaps, kind) or words
@@ -185,7 +164,7 @@ def _form_of_texts(
     """Of texts that are months, or that hold several numbers or words."""
     if kind is not None:
         return None
-    if (months := _month_form(str(column.name), plain)) is not None:
+    if (months := month_form(str(column.name), plain)) is not None:
         return months.model_copy(update={"gaps": gaps})
     return _parts_form([plain_text(text) for text in texts]) or _separated(column, texts, None)
 
@@ -380,49 +359,10 @@ def why_text(column: "pd.Series[Any]") -> str:
     if odd:
         why = f"not {', '.join(map(short, odd[:3]))}"
     elif what == "dates":
-        why = "some with the day first and some with the month first"
+        why = "some with the day first and some with the month first; write all in one order, such as 2024-05-31"
     else:
         why = f"in several units: {listed(units, 80)}" if len(units) > 1 else "some with a decimal comma, some a point"
     return f"{len(read)} of {len(texts)} different cells are {what}, {why}"
-
-
-def _whole_days(column: "pd.Series[Any]") -> list[int]:
-    """The different numbers of a column if all may be days such as 20240131, or months such as 202401."""
-    values = column.dropna().to_numpy(dtype=np.float64)
-    if not len(values):
-        return []
-    days = values // 1e6 if values.min() > 1e13 else values  # with times, as 20240131143000
-    days = 100 * days + 1 if values.max() < 1e6 else days
-    within = ((days >= 19000101) & (days < 21000101) & (values == np.round(values))).all()
-    return np.unique(values).astype(np.int64).tolist() if within else []
-
-
-def _compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
-    """Of numbers that are all days such as 20240131, times or months, at least ``FEWEST_READ`` different ones."""
-    if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
-        return None
-    return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
-
-
-def _month_form(name: str, plain: Sequence[str]) -> ColumnForm | None:
-    """Of months such as 06/23: as the column's name says, or as each of several months stands beside a few years.
-
-    06/23 may also be the 23rd of June, and 1/19 one of 19: months are written 01 to 12 then, and years lie within
-    ``MOST_YEARS``. Of 1/2021 and 2/2021 some month is no half of a year, and no quarter.
-    """
-    days = [month_of(text) for text in plain]
-    dates = {day.day_first for day in days if day is not None and day.day_first is not None}
-    if None in days or len(dates) < FEWEST_READ:
-        return None
-    months = {date.month for date in dates}
-    form = ColumnForm(kind="date", sign=MONTHS, first_year=_first_year(days))
-    short = any(day.short for day in days if day is not None)
-    if (not short and max(months) > 6) or (short and _MONTHLY.search(name)):
-        return form
-    first = form.first_year or min(date.year for date in dates)
-    years = {(date.year - first) % 100 for date in dates}
-    padded = all(text[:2].isdecimal() for text in plain) and any(text[0] == "0" for text in plain)
-    return form if short and padded and max(years) < MOST_YEARS and 2 * len(dates) >= 3 * len(months) > 15 else None
 
 
 def _has_gaps(column: "pd.Series[Any]") -> bool:
@@ -548,49 +488,3 @@ def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> Literal
 def _exact(plain: Sequence[str]) -> bool:
     """Whether all are whole numbers that int64 holds."""
     return all(text.lstrip("+-").isdecimal() and abs(int(text)) < 1 << 63 for text in plain)
-
-
-def _order(days: Iterable[Day | None], *, day_first: bool | None) -> tuple[bool | None, bool] | None:
-    """Whether the day comes first, and whether that is assumed; None if not all are dates, or of different orders."""
-    known: list[Day] = []
-    for each in days:
-        if each is None:
-            return None
-        known.append(each)
-    day, month = any(each.month_first is None for each in known), any(each.day_first is None for each in known)
-    if day and month:
-        return None
-    if day or month:  # as one order fails for some date
-        return day, False
-    if not any(each.is_open for each in known):
-        return None, False
-    if day_first is not None:
-        return day_first, False
-    return not any(each.is_open and each.mark == "/" for each in known), True
-
-
-def _first_year(days: Iterable[Day | None]) -> int | None:
-    """The first of the hundred years in which the years of two digits lie closest together; None: as in POSIX.
-
-    Births in 35 to 99 and 00 to 05 are of 1935 to 2005: no one of them is of 2035.
-    """
-    years = np.unique([date.year for day in days if day and day.short and (date := day.day_first or day.month_first)])
-    if len(years) < 2:
-        return None
-    later = np.sort(years % 100)
-    gaps = np.diff(later, append=later[0] + 100)
-    if 100 - gaps.max() >= years[-1] - years[0]:
-        return None
-    first = int(later[(gaps.argmax() + 1) % len(later)])
-    return 1900 + first
-
-
-def _date_form(form: ColumnForm, dates: "pd.Series[Any]", *, is_open: bool = False) -> ColumnForm:
-    years = dates.dt.year.dropna().to_numpy()
-    near = years[(years >= FAR_YEARS[0]) & (years <= FAR_YEARS[1])]
-    span = None
-    if len(near) < len(years) and 2 * len(near) > len(years):
-        low, high = int(near.min()), int(near.max())  # years and not days, which would be those of single rows
-        more = (high - low) // 2 + 1
-        span = low - more, high + more
-    return form.model_copy(update={"open": is_open, "span": span})

@@ -181,20 +181,14 @@ def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]
 
 def _assumptions(form: ColumnForm) -> Iterator[str]:
     """What was assumed of how a column is written, in sentences."""
-    if form.open and form.kind == "date":
-        first, then, option = ("day", "month", "--month-first") if form.day_first else ("month", "day", "--day-first")
-        yield (
-            f"no cell tells whether the day or the month comes first; read with the {first} before the {then} "
-            f"({option} if that is wrong)"
-        )
+    if form.kind == "date":
+        yield from _of_dates(form)
     elif form.open:
         mark, option = ("point", ",") if form.decimal == "." else ("comma", ".")
         yield (
             f"no cell tells which mark stands before decimals; read with a {mark} before them (--decimal {option} if "
             "that is wrong)"
         )
-    if form.kind == "date" and form.sign:
-        yield "read as months, 06/23 as June 2023 (--category if that is wrong)"
     if form.kind == "scale":
         shown = listed([word for word, _ in sorted(form.steps.items(), key=lambda each: each[1])], 80)
         yield f"read as steps of a scale, lowest first: {shown} (--category if that is wrong)"
@@ -210,3 +204,18 @@ def _assumptions(form: ColumnForm) -> Iterator[str]:
     if gaps := [*map(short, form.gaps), *(f"{number:g}" for number in form.placeholders)]:
         other = "text" if form.kind == "date" else "number"
         yield f"{', '.join(gaps)} among {form.kind}s reads as missing (--{other} or --category if that is wrong)"
+
+
+def _of_dates(form: ColumnForm) -> Iterator[str]:
+    first, then, option = ("day", "month", "--month-first") if form.day_first else ("month", "day", "--day-first")
+    if form.open:
+        yield (
+            f"no cell tells whether the day or the month comes first; read with the {first} before the {then} "
+            f"({option} if that is wrong)"
+        )
+    if form.turned:
+        yield f"dates with {' and '.join(form.turned)} have the {then} first, all others the {first}"
+    if form.serial:
+        yield "numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 (--category if that is wrong)"
+    if form.sign:
+        yield "read as months, 06/23 as June 2023 (--category if that is wrong)"

@@ -493,6 +493,18 @@ def _full_year(short: str | None) -> str:
     return str(year + (2000 if year < _SHORT_YEARS else 1900))
 
 
+_SERIAL = re.compile(r"[1-9][0-9]{4}(?:\.[0-9]+)?")
+
+
+def serial_of(text: str) -> datetime.datetime | None:
+    """The date of a number of days as spreadsheets count them, from 1927 to 2173; or None.
+
+    >>> serial_of("45231.75"), serial_of("20231101")
+    (datetime.datetime(2023, 11, 1, 18, 0), None)
+    """
+    return datetime.datetime(1899, 12, 30) + datetime.timedelta(float(text)) if _SERIAL.fullmatch(text) else None
+
+
 _MONTH_AND_YEAR = re.compile(r"(0?[1-9]|1[0-2])[/.-]((?:19|20)?[0-9]{2})|((?:19|20)[0-9]{2})[/-](0?[1-9]|1[0-2])")
 
 
