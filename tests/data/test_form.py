@@ -17,6 +17,9 @@ from vicinal.data.form import ColumnForm
 
 DAY = datetime.datetime(2021, 12, 31)
 NUMBERS = {
+    "<b>12.5</b>": 12.5,
+    '<td class="n">1,234&nbsp;&euro;</td>': 1234.0,
+    "12&thinsp;%<br/>": 12.0,
     "$3,750.00": 3750.0,
     "USD 3,750": 3750.0,
     "-$5.25": -5.25,

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import functools
+import html
 import math
 import re
 import unicodedata
@@ -159,15 +160,20 @@ _SPACES = str.maketrans(
     | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
 )
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
+_TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
 
 
 def plain_text(cell: str) -> str:
-    r"""A cell in the form that the readers below take: compatible characters, single spaces, plain minus signs.
+    r"""A cell as the readers below take it: compatible characters, single spaces, plain minus signs, no tags around it.
 
-    >>> plain_text(" \u22121\u202f234 ")
-    '-1 234'
+    >>> plain_text(" \u22121\u202f234 "), plain_text("<td><b>12&nbsp;&euro;</b></td>"), plain_text("12<br>345")
+    ('-1 234', '12 \u20ac', '12<br>345')
     """
+    if ">" in cell:
+        cell = _TAGS.sub("", cell)
+    if "&" in cell:
+        cell = html.unescape(cell)
     if not cell.isascii():
         cell = unicodedata.normalize("NFKC", _RAISED.sub("^", cell).translate(_SPACES)).translate(_SPACES)
         cell = _DIGIT.sub(lambda sign: str(unicodedata.decimal(sign[0])), cell)
