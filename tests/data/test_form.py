@@ -448,6 +448,10 @@ def test_quarters_are_dates(cell):
     assert read([cell, "2020Q1"]).tolist()[0] == pd.Timestamp(2019, 4, 1)
 
 
+def test_tags_within_a_cell_of_a_web_page_stay():
+    assert form_of([f"{n}<br>{n + 100}" for n in range(20)]).kind == "parts"
+
+
 LATE = [datetime.date(2023, 1, 5) + datetime.timedelta(9 * n) for n in range(40)]
 
 
