@@ -6,12 +6,13 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import chardet
 
+from vicinal.core import short
 from vicinal.data.spelling import number_of, plain_text
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -285,6 +286,13 @@ def full_names(names: Sequence[str], above: Sequence[str] = ()) -> list[str]:
         place = counts[name]
         different.append(f"{name} ({place})" if name and place > 1 else name)
     return different
+
+
+def check_names(path: Path, names: Iterable[str]) -> None:
+    """Raise ValueError for two columns of one name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{path.name}: expected columns of different names, got {short(twice[0])} twice; rename one")
 
 
 def _is_number(cell: str) -> bool:
