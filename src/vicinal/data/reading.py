@@ -139,7 +139,7 @@ def _pieces(path: Path, size: int | None, need: Collection[str], how: Reading) -
     ending = path.suffix.lower()
     if path.is_dir():
         yield _read_folder(path, how)
-    elif ending in (".csv", ".tsv"):
+    elif ending in DELIMITED:
         yield from delimited_pieces(path, size, how.ids, how.log)
     elif ending in LINES and size is not None:
         yield from _line_pieces(path, size, need, how.log)
@@ -219,7 +219,7 @@ def _read_folder(folder: Path, how: Reading) -> pd.DataFrame:
         raise ValueError(
             f"{short_text(folder, ECHO)}: expected a file, got a folder without images, which is no dataset either"
         )
-    known = (*READERS, *(text + packed for text in TEXTS for packed in PACKED))
+    known = (*(READERS.keys() - {".txt"}), *(text + packed for text in TEXTS for packed in PACKED))
     tables = sorted(path for path in folder.iterdir() if path.name.lower().endswith(known) and path.is_file())
     if len(tables) > 1:
         names = listed([path.name for path in tables])
@@ -441,11 +441,10 @@ def _read_delimited(path: Path, how: Reading) -> pd.DataFrame:
     return next(delimited_pieces(path, None, how.ids, how.log))
 
 
-ARROW, LINES = (".feather", ".arrow"), (".jsonl", ".ndjson")
+DELIMITED, ARROW, LINES = (".csv", ".tsv", ".txt"), (".feather", ".arrow"), (".jsonl", ".ndjson")
 
 READERS: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
-    ".csv": _read_delimited,
-    ".tsv": _read_delimited,
+    **dict.fromkeys(DELIMITED, _read_delimited),
     ".json": _read_json,
     **dict.fromkeys(LINES, _read_lines),
     ".parquet": _read_parquet,

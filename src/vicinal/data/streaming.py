@@ -68,7 +68,7 @@ def _rows_of(path: Path) -> int | None:
 
         with open_regular(path) as stream:
             return int(parquet.read_metadata(stream).num_rows)
-    if ending not in (".csv", ".tsv", ".jsonl") or path.is_dir():
+    if ending not in (".csv", ".tsv", ".txt", ".jsonl") or path.is_dir():
         return None
     with path.open("rb") as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
