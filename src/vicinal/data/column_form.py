@@ -146,11 +146,9 @@ class ColumnForm(Saved):
     @property
     def placeholders(self) -> tuple[float, ...]:
         """All numbers that stand for missing ones."""
-        return (
-            self.placeholder
-            if isinstance(self.placeholder, tuple)
-            else (self.placeholder,) * (self.placeholder is not None)
-        )
+        if self.placeholder is None:
+            return ()
+        return self.placeholder if isinstance(self.placeholder, tuple) else (self.placeholder,)
 
     def is_gap(self, cell: Any) -> bool:
         """Whether a cell says that its value is missing, in this column."""
@@ -397,15 +395,15 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
         return datetime.datetime(cell.year, cell.month, cell.day)
     if is_number(cell) and (day := day_of(f"{float(cell):.0f}")) is not None and float(cell).is_integer():
         return day.day_first  # 20240131
-    if form.serial and is_number(cell) and (moment := serial_of(str(cell))) is not None:
-        return moment
+    if form.serial and is_number(cell) and (serial := serial_of(str(cell))) is not None:
+        return serial
     return _Refused("dates", "numbers" if is_number(cell) else "something else")
 
 
 def _date_in(form: ColumnForm, text: str) -> Any:
     day = (month_of(text) if form.sign == MONTHS else None) or day_of(text)
-    if day is None and form.serial and (moment := serial_of(text)) is not None:
-        return moment
+    if day is None and form.serial and (serial := serial_of(text)) is not None:
+        return serial
     if day is None:
         return _Refused("dates", "a number" if number_of(text) is not None else "no date")
     if form.day_first is None:

@@ -1,6 +1,7 @@
 """Numbers that stand for missing ones: -999 among ages, 99 among rooms, -1 among incomes."""
 
 import shlex
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from vicinal.core.checks import short_text
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.floating[Any]]
 
 OFTEN, FAR = 3, 3
 """Rows at least that a word or number for missing values is in, and its distance from the others, in their ranges."""
@@ -47,10 +48,10 @@ def placeholders_of(column: "pd.Series[float]") -> tuple[tuple[float, ...], str]
     odd = _unsure(numbers, counts)
     if not odd.any():
         return tuple(sure), ""
-    codes, others = [f"{number:.12g}" for number in numbers[odd].tolist()], numbers[~odd]
-    option = shlex.quote(f"{short_text(column.name)}={','.join(codes)}")
+    named, others = [f"{number:.12g}" for number in numbers[odd].tolist()], numbers[~odd]
+    option = shlex.quote(f"{short_text(column.name)}={','.join(named)}")
     return tuple(sure), (
-        f"{counts[odd].sum():,} cells are {' or '.join(codes)}, all others {others[0]:,.12g} to {others[-1]:,.12g}; "
+        f"{counts[odd].sum():,} cells are {' or '.join(named)}, all others {others[0]:,.12g} to {others[-1]:,.12g}; "
         f"if they stand for missing values, say --missing {option} or leave them empty"
     )
 

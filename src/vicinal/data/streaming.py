@@ -9,7 +9,8 @@ import pandas as pd
 
 from vicinal.core.folders import sha256
 from vicinal.core.untrusted import open_regular
-from vicinal.data.reading import Log, table_pieces
+from vicinal.data.delimited import Log
+from vicinal.data.reading import table_pieces
 from vicinal.data.sources import source_files
 
 _PIECE = 1 << 16
