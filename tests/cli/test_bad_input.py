@@ -125,11 +125,13 @@ def test_unknown_columns(fails):
     assert "did you mean 'size'?" in fails(good(), "--number", "sise")
     assert "did you mean 'town'?" in fails(good(), "--group", "twon")
     assert "did you mean 'note'?" in fails(good(), "--drop", "not")
+    assert "--missing: expected one of the columns" in fails(good(), "--missing", "sise=-1")
 
 
 def test_unknown_settings(fails):
     assert "did you mean 'nona'?" in fails(good(), "--head", "nonna")
     assert "did you mean 'cosine'?" in fails(good(), "--similarity", "cosin")
+    assert "--missing: expected COL=NUMBER or COL=NUMBER,NUMBER,..., got 'size'" in fails(good(), "--missing", "size")
     assert "expected COL=NAME" in fails(good(), "--encoder", "minilm")
     assert "--hidden: expected whole numbers" in fails(good(), "--hidden", "a,b")
     assert "for text too" in fails(good(), "--text", "note", "--category", "note")

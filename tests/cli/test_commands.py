@@ -215,6 +215,18 @@ def test_compare_of_two_tables_tests_over_them(houses, tmp_path, capsys):
     assert (tmp_path / "c" / "report.html").stat().st_size > 1000
 
 
+def test_compare_takes_a_number_for_missing_values_in_a_column_of_one_table(tmp_path, capsys):
+    names = [str(tmp_path / name) for name in ("homes.csv", "flats.csv")]
+    for name, column in zip(names, ("age", "floor"), strict=True):
+        frame = pd.DataFrame({column: np.arange(60) % 40, "price": np.arange(60) % 37 + 0.5})
+        frame.to_csv(name, index=False)
+    planned = ["compare", *names, "--target", "price", "--splits", "1", "--heads", "nona", "--dry-run", "--missing"]
+    assert run([*planned, "age=7"]) == 0
+    assert "age: 7 among numbers reads as missing" in capsys.readouterr().err
+    assert run([*planned, "agee=7"]) == 2
+    assert "--missing: expected a column of the data, got 'agee'; did you mean 'age'?" in capsys.readouterr().err
+
+
 def test_help_lists_the_commands_in_the_order_of_a_first_use(capsys):
     assert run(["--help"]) == 0
     text = capsys.readouterr().out

@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.core import ColumnError, ColumnWarning
+from vicinal.core import CellWarning, ColumnError, ColumnWarning
 from vicinal.data import TableForm, read_table
 from vicinal.data.form import ColumnForm
 
 DAY = datetime.datetime(2021, 12, 31)
 NUMBERS = {
+    "<b>12.5</b>": 12.5,
+    '<td class="n">1,234&nbsp;&euro;</td>': 1234.0,
+    "12&thinsp;%<br/>": 12.0,
     "$3,750.00": 3750.0,
     "USD 3,750": 3750.0,
     "-$5.25": -5.25,
@@ -393,9 +396,123 @@ def test_nines_far_beyond_all_others_are_gaps_and_said(number, is_gap, as_text):
     assert TableForm.of(frame[:13]).read(frame)["x"].notna().all(), "once it may be a number"
 
 
+YEARS = [(month, year) for year in range(19, 23) for month in range(1, 13)]
+MONTHS = {
+    "01/19": ("x", "{0:02d}/{1}"),
+    "01.19": ("x", "{0:02d}.{1}"),
+    "1/19 by its name": ("Month of sale", "{0}/{1}"),
+    "1-19 by its name": ("expires", "{0}-{1}"),
+    "1/2019": ("x", "{0}/20{1}"),
+    "2019-1": ("x", "20{1}-{0}"),
+    "2019/01": ("x", "20{1}/{0:02d}"),
+    "2019M01": ("x", "20{1}M{0:02d}"),
+    "201901": ("x", "20{1}{0:02d}"),
+    "2019.01": ("x", "20{1}.{0:02d}"),
+}
+NO_MONTHS = {
+    "one of 19": [f"{month}/{year}" for month, year in YEARS],
+    "days of a year": [f"{1 + day % 12:02d}/{1 + day % 31:02d}" for day in range(200)],
+    "the last days of months": [f"{month:02d}/{day}" for month, day in zip(range(1, 13), [31, 28] * 6, strict=True)],
+    "halves of years": [f"{half}/{year}" for year in range(2000, 2020) for half in (1, 2)],
+    "a thirteenth": [f"{month:02d}/{year}" for month, year in [*YEARS, (13, 20)]],
+}
+
+
+@pytest.mark.parametrize(("name", "written"), MONTHS.values(), ids=MONTHS)
+def test_months_are_dates(name, written):
+    frame = pd.DataFrame({name: [written.format(*each) for each in YEARS]})
+    form = TableForm.of(frame)
+    assert form.columns[name].kind == "date"
+    assert form.read(frame)[name].tolist() == [pd.Timestamp(2000 + year, month, 1) for month, year in YEARS]
+    assert form.read(pd.DataFrame({name: ["Jun 2023"]}))[name].tolist() == [pd.Timestamp(2023, 6, 1)]
+
+
+@pytest.mark.parametrize("cells", NO_MONTHS.values(), ids=NO_MONTHS)
+def test_what_may_be_no_months_are_no_dates(cells):
+    form = form_of(cells)
+    assert form is None or form.kind != "date"
+
+
+def test_months_of_two_centuries_lie_together_and_are_said():
+    lines = []
+    frame = pd.DataFrame(
+        {"x": [f"{month:02d}/{year % 100:02d}" for year in range(1962, 1972) for month in range(1, 13)]}
+    )
+    years = TableForm.of(frame, log=lines.append).read(frame)["x"].dt.year
+    assert (years.min(), years.max(), years.is_monotonic_increasing) == (1962, 1971, True)
+    assert lines == ["x: read as months, 06/23 as June 2023 (--category if that is wrong)"]
+
+
+@pytest.mark.parametrize("cell", ["Q2 2019", "Q2'19", "2Q19", "Q2/19", "Q2 19", "2q2019", "2019Q2", "2. Quartal 2019"])
+def test_quarters_are_dates(cell):
+    assert read([cell, "2020Q1"]).tolist()[0] == pd.Timestamp(2019, 4, 1)
+
+
+def test_tags_within_a_cell_of_a_web_page_stay():
+    assert form_of([f"{n}<br>{n + 100}" for n in range(20)]).kind == "parts"
+
+
+LATE = [datetime.date(2023, 1, 5) + datetime.timedelta(9 * n) for n in range(40)]
+
+
+def serial(day):
+    return (day - datetime.date(1899, 12, 30)).days
+
+
+@pytest.mark.parametrize("cell", [str, int, float, lambda number: f"{number}.0"])
+@pytest.mark.parametrize("written", ["%d/%m/%Y", "%Y-%m-%d", None])
+def test_days_of_spreadsheets_among_dates_are_dates_and_said(written, cell):
+    lines = []
+    cells = [cell(serial(day)) if n % 3 else day.strftime(written) if written else day for n, day in enumerate(LATE)]
+    frame = pd.DataFrame({"x": pd.Series(cells, dtype=object)})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)["x"].tolist() == [pd.Timestamp(day) for day in LATE]
+    assert lines == [
+        "x: numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 (--category if that is wrong)"
+    ]
+
+
+def test_numbers_far_from_dates_are_no_days_of_spreadsheets():
+    assert form_of([*map(str, LATE), "12345"]) is None
+    assert form_of([*map(str, LATE[:2]), *(str(serial(day)) for day in LATE)]) is None, "hardly any dates"
+    assert form_of([str(serial(day)) for day in LATE]).kind == "number"
+
+
+@pytest.mark.parametrize("first", ["%d.%m.%Y", "%d-%m-%Y"])
+def test_two_orders_are_told_apart_by_their_marks(first):
+    lines = []
+    frame = pd.DataFrame({"x": [day.strftime(first if n % 3 else "%m/%d/%Y") for n, day in enumerate(LATE)]})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)["x"].tolist() == [pd.Timestamp(day) for day in LATE]
+    assert lines == ["x: dates with / have the month first, all others the day"]
+    known = form_of([f"{day}/13/2021" if day < 9 else f"13.{day}.2021" for day in range(1, 13)] + ["03-04-2021"])
+    assert known is None, "a mark of which no cell tells the order"
+
+
+def test_one_date_of_the_other_order_is_missing_and_said():
+    frame = pd.DataFrame({"x": [*(day.strftime("%d/%m/%Y") for day in LATE), "12/31/2023"]})
+    with pytest.warns(CellWarning, match="1 of 41 cells read as missing, as the column holds dates: '12/31/2023'"):
+        assert TableForm.of(frame).read(frame)["x"].isna().sum() == 1
+
+
+@pytest.mark.parametrize("stored", [serial, str, lambda day: day, lambda day: str(serial(day))])
+def test_days_and_months_that_a_spreadsheet_swapped_are_asked_about(stored):
+    days = [datetime.date(2023, 1 + n % 12, 1 + n % 28) for n in range(84)]
+    cells = [stored(d.replace(month=d.day, day=d.month)) if d.day < 13 else d.strftime("%d/%m/%Y") for d in days]
+    lines = []
+    TableForm.of(pd.DataFrame({"x": pd.Series(cells, dtype=object)}), log=lines.append)
+    assert [line for line in lines if "are up to the 12th of a month, and all others, written as '13/01/2023'" in line]
+    honest = [stored(d.replace(day=1)) if n % 2 else d.strftime("%d/%m/%Y") for n, d in enumerate(days)]
+    TableForm.of(pd.DataFrame({"x": pd.Series(honest, dtype=object)}), log=(lines := []).append)
+    assert not [line for line in lines if "swapped" in line]
+
+
 REASONS = {
     "in several units: '$', '¥'": [f"{'$¥'[n % 2]}{n * (1 + 99 * (n % 2))}.50" for n in range(20)],
-    "some with the day first and some with the month first": [*(f"{day}/1/2021" for day in range(13, 25)), "1/25/2021"],
+    "write all in one order, such as 2024-05-31": [
+        *(f"{day}/1/2021" for day in range(13, 25)),
+        "1/25/2021",
+    ],
     "not 'V58'": [*map(str, range(20)), "V58"],
 }
 

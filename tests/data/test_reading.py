@@ -267,7 +267,7 @@ OTHER = {
     "zip": (zipped(a_csv="a,b"), "a zip archive; let its name end in .zip"),
     "torn zip": (zipped(a_csv="a,b")[:40], "a zip archive; let its name end in .zip"),
     "excel": (zipped(xl__workbook_xml="<x/>"), "an Excel file; let its name end in .xlsx"),
-    "open document": (zipped(content_xml="<x/>"), "a spreadsheet (OpenDocument); open it"),
+    "open document": (zipped(content_xml="<x/>"), "a spreadsheet (OpenDocument); save it as CSV"),
     "old excel": (bytes.fromhex("d0cf11e0a1b11ae1") + b"\0" * 100, "an Excel file of the old form; open it"),
     "feather": (feather(), "an Arrow or Feather file; let its name end in .feather"),
     "parquet": (parquet(), "a parquet file; let its name end in .parquet"),
@@ -288,6 +288,21 @@ def test_other_formats_are_named_with_a_way_to_convert_them(tmp_path, case, endi
         return
     with pytest.raises(ValueError, match="expected a table, got " + re.escape(sentence)):
         read_table(write(tmp_path, content, f"d{ending}"))
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_texts_of_rows_are_read_as_csv(tmp_path, mark):
+    text = "a,b\n1,x\n2,y\n".replace(",", mark)
+    assert read_table(write(tmp_path, text, "d.txt")).to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    ("ending", "advice"),
+    [("ods", "pip install odfpy"), ("sav", "pip install pyreadstat"), ("dta", "pandas.read_stata")],
+)
+def test_files_of_other_programs_are_refused_with_what_reads_them(tmp_path, ending, advice):
+    with pytest.raises(ValueError, match=rf"got '\.{ending}'; .*{advice}"):
+        read_table(write(tmp_path, "x", f"d.{ending}"))
 
 
 @pytest.mark.parametrize("start", ["PAR1", "ORC", "ARROW1", "BZh91", "7z", "Obj", "%PDF", "PK", "<b", "SQLite format"])
@@ -388,7 +403,7 @@ BAD = {
     "ending": (
         "d.ods",
         "a",
-        r"^d\.ods: expected a file that ends in \.csv, \.tsv, \.json, .*, got '\.ods'; open it in a spread",
+        r"^d\.ods: expected a file that ends in \.csv, \.tsv, \.txt, \.json, .*, got '\.ods'; save it as CSV",
     ),
     "no ending": ("d", "a", r"got 'no ending'$"),
 }

@@ -154,6 +154,7 @@ def test_a_folder_of_images_is_a_table_of_their_classes_or_of_the_labels_beside_
     }
     assert root_of(tmp_path / "pets") == (tmp_path / "pets").resolve()
     (tmp_path / "pets" / "labels.csv").write_text("file,weight\ncat/1.png,4\n")
+    (tmp_path / "pets" / "licence.txt").write_text("These texts are no labels.")
     said = []
     assert read_table(tmp_path / "pets", log=said.append).to_dict("list") == {"file": ["cat/1.png"], "weight": [4]}
     assert said == ["labels.csv names the images of pets"]

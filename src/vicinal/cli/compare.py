@@ -61,11 +61,12 @@ def compare(
     sources, grouped = table_sources("data", data, options["database"]), settings["sets"]
     columns = [table_columns(path) for path in sources]
     columns = [names + [name for name in grouped if set(grouped[name]) & set(names)] for names in columns]
-    _check_named(settings["kinds"], columns)
+    _check_named(settings["kinds"] | dict.fromkeys(settings["missing"], "missing"), columns)
     jobs = []
     for path, column, names in zip(sources, target * (len(data) if len(target) == 1 else 1), columns, strict=True):
         there: dict[str, Any] = {
-            name: {one: kind for one, kind in settings[name].items() if one in names} for name in ("kinds", "sets")
+            name: {one: kind for one, kind in settings[name].items() if one in names}
+            for name in ("kinds", "sets", "missing")
         }
         there |= {
             role: settings[role] if settings[role] in names else _one(settings[role], sources)

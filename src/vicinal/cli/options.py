@@ -105,6 +105,13 @@ TABLE: Options = {
         DATA,
         metavar="MARK",
     ),
+    "missing": option(
+        Names,
+        "Numbers that stand for missing values in this column: age=-9,-1 (repeatable). Default: detected if far from "
+        "all others.",
+        DATA,
+        metavar="COL=NUMBER,...",
+    ),
     "root": option(
         Name,
         "Folder that paths of images and sounds start from, and must stay in; default: that of the table.",
@@ -333,6 +340,20 @@ def named_sets(pairs: Iterable[str] | None) -> dict[str, list[str]]:
     return sets
 
 
+def named_missing(pairs: Iterable[str] | None) -> dict[str, list[float]]:
+    """Numbers that stand for missing ones by column, from ``COL=NUMBER,NUMBER``."""
+    from vicinal.core import short
+
+    missing: dict[str, list[float]] = {}
+    for pair in pairs or []:
+        name, _, numbers = pair.rpartition("=")
+        try:
+            missing.setdefault(name, []).extend(map(float, numbers.split(",")))
+        except ValueError:
+            raise ValueError(f"--missing: expected COL=NUMBER or COL=NUMBER,NUMBER,..., got {short(pair)}") from None
+    return missing
+
+
 def table_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """What options of a command say of its table, as jobs of workflows take it."""
     same = ("long", "group", "query", "time", "weight", "task", "separator", "day_first", "decimal", "use", "seed")
@@ -340,6 +361,7 @@ def table_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     return settings | {
         "kinds": named_kinds(options),
         "sets": named_sets(options["sets"]),
+        "missing": named_missing(options["missing"]),
         "id": options["id_column"],
         "root": root_of(options["root"]),
         "drop": options["drop"] or (),

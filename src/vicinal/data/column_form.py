@@ -27,9 +27,11 @@ from vicinal.data.spelling import (
     converted,
     day_of,
     duration_of,
+    month_of,
     number_of,
     parts_of,
     plain_text,
+    serial_of,
     words_beside,
 )
 from vicinal.encoders.base import refuse
@@ -58,6 +60,9 @@ CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
 
+MONTHS = "mm/yy"
+"""The sign of a column of dates such as 06/23."""
+
 _ISO = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 
 
@@ -70,9 +75,12 @@ class ColumnForm(Saved):
             of texts with numbers among the same words; "words" of texts among which "n/a", "?" and "-" are gaps, or
             that are spelled in several ways.
         decimal: the mark before decimals, in texts.
-        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds.
+        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds;
+            "mm/yy" of dates in which 06/23 is June 2023.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
+        turned: marks of dates in which it is the other way: "-" where 13/05/2024 stands beside 05-13-2024.
+        serial: whether numbers such as 45231 are days as spreadsheets count them.
         first_year: of the hundred years that years of two digits are in; None: those up to 68 follow 1999.
         open: whether no cell told the order of day and month, or the mark before decimals, so that it was assumed.
         spelled: the words for false and true; None: truth values of Python.
@@ -82,7 +90,8 @@ class ColumnForm(Saved):
         certain: whether a cell told the mark before decimals.
         gaps: words that stood for a missing number or date, in lower case.
         beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
-        placeholder: the number that stood for a missing one, such as -999; None: none did.
+        placeholder: the numbers that stood for missing ones, such as -999; None: none did.
+        doubt: a sentence on others that may have stood for missing ones, see :func:`placeholders_of`; not saved.
         around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`; of
             "list" the mark between words, "" in JSON.
         middle: whether a range (10-20 kg) is its middle: in a target of "parts", on a "scale" and among numbers.
@@ -98,6 +107,8 @@ class ColumnForm(Saved):
     sign: str = Field(default="", max_length=32)
     every: bool = False
     day_first: bool | None = None
+    turned: str = Field(default="", max_length=2)
+    serial: bool = False
     first_year: int | None = Field(default=None, ge=1900, le=1999)
     open: bool = False
     spelled: tuple[str, str] | None = None
@@ -107,7 +118,8 @@ class ColumnForm(Saved):
     plain: bool = False
     gaps: tuple[str, ...] = Field(default=(), max_length=MOST_GAPS)
     beside: tuple[str, ...] = Field(default=(), max_length=MOST_BESIDE)
-    placeholder: float | None = None
+    placeholder: float | tuple[float, ...] | None = None  # one number in models that were saved before
+    doubt: str = Field(default="", exclude=True)
     around: str = Field(default="", max_length=LONGEST_PART)
     middle: bool = False
     steps: dict[str, float] = Field(default_factory=dict, max_length=MOST_STEPS)
@@ -125,22 +137,29 @@ class ColumnForm(Saved):
         if self.kind == "number" and (self.sign or self.decimal == ","):
             commas = ["decimal commas"] * (self.decimal == ",")
             return ", ".join([_in_unit(self.sign)] * bool(self.sign) + commas)
-        if self.kind == "date" and self.day_first is not None:
-            return f"written {'day' if self.day_first else 'month'} first"
+        if self.kind == "date" and (self.sign or self.day_first is not None):
+            return "written mm/yy" if self.sign else f"written {'day' if self.day_first else 'month'} first"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
+
+    @property
+    def placeholders(self) -> tuple[float, ...]:
+        """All numbers that stand for missing ones."""
+        if self.placeholder is None:
+            return ()
+        return self.placeholder if isinstance(self.placeholder, tuple) else (self.placeholder,)
 
     def is_gap(self, cell: Any) -> bool:
         """Whether a cell says that its value is missing, in this column."""
         if is_written_gap(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in self.gaps):
             return True
-        return self.placeholder is not None and bool(_one_number(self, cell) == self.placeholder)
+        return self.placeholder is not None and _one_number(self, cell) in self.placeholders
 
     def read(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
         """The cells of ``column`` as they were meant; see :meth:`TableForm.read`."""
         cells = _READING[self.kind](self, column)
-        return cells if self.placeholder is None else cells.mask(cells == self.placeholder, np.nan)
+        return cells if self.placeholder is None else cells.mask(cells.isin(self.placeholders), np.nan)
 
 
 def is_missing(cell: Any) -> bool:
@@ -376,17 +395,21 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
         return datetime.datetime(cell.year, cell.month, cell.day)
     if is_number(cell) and (day := day_of(f"{float(cell):.0f}")) is not None and float(cell).is_integer():
         return day.day_first  # 20240131
+    if form.serial and is_number(cell) and (serial := serial_of(str(cell))) is not None:
+        return serial
     return _Refused("dates", "numbers" if is_number(cell) else "something else")
 
 
 def _date_in(form: ColumnForm, text: str) -> Any:
-    day = day_of(text)
+    day = (month_of(text) if form.sign == MONTHS else None) or day_of(text)
+    if day is None and form.serial and (serial := serial_of(text)) is not None:
+        return serial
     if day is None:
         return _Refused("dates", "a number" if number_of(text) is not None else "no date")
     if form.day_first is None:
         moment = None if day.day_first != day.month_first else day.day_first
     else:
-        moment = day.value(day_first=form.day_first)
+        moment = day.value(day_first=form.day_first != (day.mark != "" and day.mark in form.turned))
     if moment is None:
         order = {None: "without doubt", True: "day first", False: "month first"}[form.day_first]
         return _Refused(f"dates written {order}", "another order")

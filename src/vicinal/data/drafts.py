@@ -13,7 +13,6 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 from vicinal.core import listed, short
 from vicinal.data.column_form import (
     CODE,
-    FAR_YEARS,
     MOST_BESIDE,
     MOST_GAPS,
     MOST_WORDS,
@@ -23,6 +22,8 @@ from vicinal.data.column_form import (
     is_number,
     split,
 )
+from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD, compact_dates, date_draft, date_form, month_form, whole_days
+from vicinal.data.placeholders import OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
     GAPS,
@@ -30,7 +31,6 @@ from vicinal.data.spelling import (
     MONEY,
     STOPWATCH,
     SURE_GAPS,
-    Day,
     Number,
     common_unit,
     day_of,
@@ -46,19 +46,12 @@ from vicinal.data.spelling import (
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import is_list, read_list
 
-MOST_ODD, FEWEST_READ = 0.05, 10
-"""Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
-
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
-
-OFTEN_GAPS, FAR = 3, 3
-"""Rows at least that a word or number for missing values is in, and its distance from the others, in their ranges."""
 
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _HAS_DIGIT = re.compile(r"[0-9]")
-_COMPACT = re.compile(r"(?:19|20)[0-9]{6}(?:[0-9]{6})?")
 FREE = {"free", "gratis", "kostenlos", "gratuit", "zero"}
 """Words for 0 among numbers."""
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
@@ -91,7 +84,7 @@ def draft_of(
     if is_numeric_dtype(dtype):
         return _form_of_numbers(column, kind)
     if is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
-        return None if kind == "category" else _date_form(form := ColumnForm(kind="date"), form.read(column))
+        return None if kind == "category" else date_form(form := ColumnForm(kind="date"), form.read(column))
     if is_timedelta64_dtype(dtype):
         return None if kind == "category" else ColumnForm(kind="duration")
     distinct = column.drop_duplicates() if isinstance(dtype, pd.StringDtype) else column
@@ -113,8 +106,16 @@ def _form_of_numbers(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm 
         return ColumnForm(kind="levels")
     if column.dtype.kind == "c":
         return None
-    compact = _compact_dates(_whole_days(column)) if kind is None else None
-    return compact or ColumnForm(kind="number", placeholder=_placeholder(column) if kind is None else None)
+    compact = compact_dates(whole_days(column)) if kind is None else None
+    return compact or _with_placeholders(ColumnForm(kind="number"), column, kind)
+
+
+def _with_placeholders(form: ColumnForm, column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm:
+    """The form of a column of numbers with those that stand for missing ones, unless it was said to be of numbers."""
+    if kind is not None:
+        return form
+    numbers, doubt = placeholders_of(form.read(column))
+    return form.model_copy(update={"placeholder": numbers or None, "doubt": doubt}) if numbers or doubt else form
 
 
 def _draft_of_cells(
@@ -141,7 +142,7 @@ def _draft_of_cells(
     plain, beside = _without_words(column, plain)
     plain, words_of_gaps = _without_odd(column, folded, plain)
     if all(map(is_number, others)):
-        compact = _compact_dates([*plain, *others])
+        compact = compact_dates([*plain, *others])
         if compact is not None:
             return compact
         gaps = len(plain) < len(folded) or _has_gaps(column)
@@ -149,24 +150,23 @@ def _draft_of_cells(
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
             named |= {"gaps": words_of_gaps, "beside": (*number.beside, *beside), "steps": free}
-            number = number.model_copy(update=named)
-            place = None if kind is not None else _placeholder(number.read(column))
-            return number if place is None else number.model_copy(update={"placeholder": place})
-    if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
-        order = _order(map(day_of, plain), day_first=day_first)
-        if order is not None:
-            form = ColumnForm(
-                kind="date",
-                day_first=order[0],
-                first_year=_first_year(map(day_of, plain)),
-                gaps=words_of_gaps,
-                beside=beside,
-            )
-            return _date_form(form, form.read(column), is_open=order[1])
+            return _with_placeholders(number.model_copy(update=named), column, kind)
+    if (dates := date_draft(column, plain, others, day_first=day_first, gaps=words_of_gaps, beside=beside)) is not None:
+        return dates
     if not free and (lengths := _duration_form(plain, others)) is not None:
         return lengths.model_copy(update={"gaps": words_of_gaps})
-    parts = _parts_form([plain_text(text) for text in texts]) if kind is None and not others else None
-    return parts or (None if kind or others else _separated(column, texts, None)) or words
+    return words if others else _form_of_texts(column, texts, plain, words_of_gaps, kind) or words
+
+
+def _form_of_texts(
+    column: "pd.Series[Any]", texts: Sequence[str], plain: Sequence[str], gaps: tuple[str, ...], kind: Kind | None
+) -> ColumnForm | None:
+    """Of texts that are months, or that hold several numbers or words."""
+    if kind is not None:
+        return None
+    if (months := month_form(str(column.name), plain)) is not None:
+        return months.model_copy(update={"gaps": gaps})
+    return _parts_form([plain_text(text) for text in texts]) or _separated(column, texts, None)
 
 
 def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) -> ColumnForm | None:
@@ -214,8 +214,8 @@ def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None
         for cell, count in often.items():
             words.update(dict.fromkeys(split(cell, mark), count))
         letters = all(any(map(str.isalpha, word)) for word in words)
-        few = letters and len(words) < min(len(often), MOST_WORDS) and words.total() >= OFTEN_GAPS * len(words)
-        few = few and sum(count < OFTEN_GAPS for count in words.values()) <= MOST_ODD * len(words)
+        few = letters and len(words) < min(len(often), MOST_WORDS) and words.total() >= OFTEN * len(words)
+        few = few and sum(count < OFTEN for count in words.values()) <= MOST_ODD * len(words)
         if kind == "set" or (few and (mark != "," or _moves(often))):
             return ColumnForm(kind="list", around=mark)
     return None
@@ -249,7 +249,7 @@ def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str
         rows[words] += cells[text]
     some = rows.total()
     texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
-    if not rows or max(rows.values()) < OFTEN_GAPS or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
+    if not rows or max(rows.values()) < OFTEN or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
         return plain, notes
     return (texts, (*notes, *sorted(rows))) if days or 2 * some <= cells.total() else (plain, notes)
 
@@ -291,7 +291,7 @@ def _without_odd(
     dates = 2 * sum(day_of(text) is not None for text in plain) > len(plain)
     cells = Counter(folded[plain_text(cell)] for cell in column.tolist() if isinstance(cell, str))
     words = {folded[text]: cells[folded[text]] for text in odd}
-    often = {word: count for word, count in words.items() if count >= OFTEN_GAPS}
+    often = {word: count for word, count in words.items() if count >= OFTEN}
     if len(often) > MOST_GAPS or not ((dates and len(often) <= 3) or 2 * sum(often.values()) < len(column)):
         often = {}
     few = sum(words.values()) - sum(often.values()) <= max(1, MOST_ODD * len(column))
@@ -316,24 +316,6 @@ def _mostly_read(plain: Sequence[str]) -> bool:
 
 def _is_read(text: str) -> bool:
     return number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None
-
-
-def _placeholder(column: "pd.Series[Any]") -> float | None:
-    """A number of nines that repeats far beyond all others, such as -999 among ages or 99 rooms; else None."""
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    values = values[np.isfinite(values)]
-    for end in {values.max(), values.min()} if len(values) else ():
-        others = values[values != end]
-        if (
-            set(f"{abs(end):.12g}") == {"9"}
-            and abs(end) > 9
-            and len(values) - len(others) >= OFTEN_GAPS
-            and len(others)
-        ):
-            low, high = others.min(), others.max()
-            if high > low and max(low - end, end - high) > FAR * (high - low):
-                return float(end)
-    return None
 
 
 def _parts_form(plain: Sequence[str]) -> ColumnForm | None:
@@ -377,25 +359,10 @@ def why_text(column: "pd.Series[Any]") -> str:
     if odd:
         why = f"not {', '.join(map(short, odd[:3]))}"
     elif what == "dates":
-        why = "some with the day first and some with the month first"
+        why = "some with the day first and some with the month first; write all in one order, such as 2024-05-31"
     else:
         why = f"in several units: {listed(units, 80)}" if len(units) > 1 else "some with a decimal comma, some a point"
     return f"{len(read)} of {len(texts)} different cells are {what}, {why}"
-
-
-def _whole_days(column: "pd.Series[Any]") -> list[int]:
-    """The different numbers of a column if all may be days such as 20240131."""
-    values = column.dropna().to_numpy(dtype=np.float64)
-    days = values // 1e6 if len(values) and values.min() > 1e13 else values  # with times, as 20240131143000
-    within = len(values) and ((days >= 19000101) & (days < 21000101) & (values == np.round(values))).all()
-    return np.unique(values).astype(np.int64).tolist() if within else []
-
-
-def _compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
-    """Of whole numbers that are all days such as 20240131, or times, at least ``FEWEST_READ`` different ones."""
-    if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
-        return None
-    return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
 
 
 def _has_gaps(column: "pd.Series[Any]") -> bool:
@@ -521,49 +488,3 @@ def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> Literal
 def _exact(plain: Sequence[str]) -> bool:
     """Whether all are whole numbers that int64 holds."""
     return all(text.lstrip("+-").isdecimal() and abs(int(text)) < 1 << 63 for text in plain)
-
-
-def _order(days: Iterable[Day | None], *, day_first: bool | None) -> tuple[bool | None, bool] | None:
-    """Whether the day comes first, and whether that is assumed; None if not all are dates, or of different orders."""
-    known: list[Day] = []
-    for each in days:
-        if each is None:
-            return None
-        known.append(each)
-    day, month = any(each.month_first is None for each in known), any(each.day_first is None for each in known)
-    if day and month:
-        return None
-    if day or month:  # as one order fails for some date
-        return day, False
-    if not any(each.is_open for each in known):
-        return None, False
-    if day_first is not None:
-        return day_first, False
-    return not any(each.is_open and each.mark == "/" for each in known), True
-
-
-def _first_year(days: Iterable[Day | None]) -> int | None:
-    """The first of the hundred years in which the years of two digits lie closest together; None: as in POSIX.
-
-    Births in 35 to 99 and 00 to 05 are of 1935 to 2005: no one of them is of 2035.
-    """
-    years = np.unique([date.year for day in days if day and day.short and (date := day.day_first or day.month_first)])
-    if len(years) < 2:
-        return None
-    later = np.sort(years % 100)
-    gaps = np.diff(later, append=later[0] + 100)
-    if 100 - gaps.max() >= years[-1] - years[0]:
-        return None
-    first = int(later[(gaps.argmax() + 1) % len(later)])
-    return 1900 + first
-
-
-def _date_form(form: ColumnForm, dates: "pd.Series[Any]", *, is_open: bool = False) -> ColumnForm:
-    years = dates.dt.year.dropna().to_numpy()
-    near = years[(years >= FAR_YEARS[0]) & (years <= FAR_YEARS[1])]
-    span = None
-    if len(near) < len(years) and 2 * len(near) > len(years):
-        low, high = int(near.min()), int(near.max())  # years and not days, which would be those of single rows
-        more = (high - low) // 2 + 1
-        span = low - more, high + more
-    return form.model_copy(update={"open": is_open, "span": span})

@@ -1,7 +1,8 @@
 """How a table was written: which columns are numbers, money, dates or truth values, and by which marks."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import pandas as pd
@@ -49,6 +50,7 @@ class TableForm(Saved):
         targets: Collection[str] = (),
         decimal: str | None = None,
         day_first: bool | None = None,
+        missing: Mapping[str, Sequence[float]] = MappingProxyType({}),
         log: Log = lambda line: None,
     ) -> Self:
         """The form of the cells of ``frame``.
@@ -65,6 +67,7 @@ class TableForm(Saved):
             targets: columns whose texts are one class each, whatever marks are in them.
             decimal: the mark before decimals; None: detected.
             day_first: whether the day comes before the month; None: detected.
+            missing: numbers that stand for missing ones, by column; in columns that are not named they are detected.
             log: called with what was assumed.
         """
         if decimal is not None:
@@ -73,25 +76,16 @@ class TableForm(Saved):
         for name, column in frame.items():
             if str(name) not in aside:
                 draft = draft_of(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
-                drafts[str(name)] = (
-                    None if str(name) in targets and draft and (draft.is_split or draft.kind == "scale") else draft
-                )
-                if drafts[str(name)] is None and str(name) not in kinds and (why := why_text(column)):
+                if str(name) in targets and draft and (draft.is_split or draft.kind == "scale"):
+                    draft = None
+                if str(name) in missing:
+                    draft = _with_missing(str(name), draft, missing[str(name)])
+                drafts[str(name)] = draft
+                if draft is None and str(name) not in kinds and (why := why_text(column)):
                     log(f"{short_text(name)}: read as texts or categories, not as numbers: {why}")
-        settled = [each for each in drafts.values() if each is not None and not each.open]
-        marks = {each.decimal for each in settled if each.kind == "number" and each.certain}
-        orders = {each.day_first for each in settled if each.kind == "date"} - {None}
-        columns = {}
-        for name, draft in drafts.items():
-            if draft is None:
-                continue
-            by_others: Mapping[str, Any] = {}
-            if draft.open and draft.kind == "number" and len(marks) == 1:
-                by_others = {"decimal": next(iter(marks)), "open": False}
-            if draft.open and draft.kind == "date" and len(orders) == 1:
-                by_others = {"day_first": next(iter(orders)), "open": False}
-            columns[name] = draft.model_copy(update=by_others)
-            for line in _assumptions(columns[name]):
+        columns = _settled({name: draft for name, draft in drafts.items() if draft is not None})
+        for name, form in columns.items():
+            for line in _assumptions(form):
                 log(f"{short_text(name)}: {line}")
         return cls(columns=columns)
 
@@ -148,6 +142,30 @@ class TableForm(Saved):
         return type(self)(columns={**self.columns, **new.columns})
 
 
+def _settled(drafts: Mapping[str, ColumnForm]) -> dict[str, ColumnForm]:
+    """The forms of columns, those that are open read as the others if these agree."""
+    settled = [each for each in drafts.values() if not each.open]
+    marks = {each.decimal for each in settled if each.kind == "number" and each.certain}
+    orders = {each.day_first for each in settled if each.kind == "date"} - {None}
+    columns = {}
+    for name, draft in drafts.items():
+        by_others: Mapping[str, Any] = {}
+        if draft.open and draft.kind == "number" and len(marks) == 1:
+            by_others = {"decimal": next(iter(marks)), "open": False}
+        if draft.open and draft.kind == "date" and len(orders) == 1:
+            by_others = {"day_first": next(iter(orders)), "open": False}
+        columns[name] = draft.model_copy(update=by_others)
+    return columns
+
+
+def _with_missing(name: str, draft: ColumnForm | None, numbers: Sequence[float]) -> ColumnForm:
+    """The form of a column with the numbers that were named for missing ones."""
+    if draft is None or draft.kind != "number":
+        got = "texts or categories" if draft is None else f"one of the kind {draft.kind}"
+        raise ValueError(f"missing: expected a column of numbers, got {short(name)}, {got}; leave its cells empty")
+    return draft.model_copy(update={"placeholder": tuple(map(float, numbers)), "doubt": ""})
+
+
 def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]") -> None:
     """Warn of cells that count as missing though they are written."""
     if form.kind not in ("number", "date", "duration", "scale") or not (gone := cells.isna()).any():
@@ -163,12 +181,8 @@ def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]
 
 def _assumptions(form: ColumnForm) -> Iterator[str]:
     """What was assumed of how a column is written, in sentences."""
-    if form.open and form.kind == "date":
-        first, then, option = ("day", "month", "--month-first") if form.day_first else ("month", "day", "--day-first")
-        yield (
-            f"no cell tells whether the day or the month comes first; read with the {first} before the {then} "
-            f"({option} if that is wrong)"
-        )
+    if form.kind == "date":
+        yield from _of_dates(form)
     elif form.open:
         mark, option = ("point", ",") if form.decimal == "." else ("comma", ".")
         yield (
@@ -185,6 +199,23 @@ def _assumptions(form: ColumnForm) -> Iterator[str]:
     if form.beside:
         shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
         yield f"read without the words beside numbers or dates: {shown} (--category or --text if that is wrong)"
-    if gaps := [*map(short, form.gaps), *([] if form.placeholder is None else [f"{form.placeholder:g}"])]:
+    if form.doubt:
+        yield form.doubt
+    if gaps := [*map(short, form.gaps), *(f"{number:g}" for number in form.placeholders)]:
         other = "text" if form.kind == "date" else "number"
         yield f"{', '.join(gaps)} among {form.kind}s reads as missing (--{other} or --category if that is wrong)"
+
+
+def _of_dates(form: ColumnForm) -> Iterator[str]:
+    first, then, option = ("day", "month", "--month-first") if form.day_first else ("month", "day", "--day-first")
+    if form.open:
+        yield (
+            f"no cell tells whether the day or the month comes first; read with the {first} before the {then} "
+            f"({option} if that is wrong)"
+        )
+    if form.turned:
+        yield f"dates with {' and '.join(form.turned)} have the {then} first, all others the {first}"
+    if form.serial:
+        yield "numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 (--category if that is wrong)"
+    if form.sign:
+        yield "read as months, 06/23 as June 2023 (--category if that is wrong)"

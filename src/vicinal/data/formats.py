@@ -6,18 +6,22 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import chardet
 
+from vicinal.core import short
 from vicinal.data.spelling import number_of, plain_text
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """Possible delimiters of cells, and their names."""
 
 _SPREADSHEET = "open it in a spreadsheet program and save it as CSV, or pandas.read_excel('NAME').to_csv('table.csv')"
+_ODS = "save it as CSV in a spreadsheet program, or pip install odfpy and pandas.read_excel('NAME').to_csv('table.csv')"
+_STATA = "convert it: pandas.read_stata('NAME').to_parquet('table.parquet')"
+_SPSS = "convert it: pip install pyreadstat, and pandas.read_spss('NAME').to_parquet('table.parquet')"
 _UNPACK = "unpack it and give the table inside"
 _CODE = "it could run code and is never read; convert it where it comes from"
 _PAGE = "download the file itself, not the page that shows it"
@@ -35,8 +39,8 @@ _FORMATS = (
     (rb"ORC[^\n -~]", "an ORC file", "convert it: pandas.read_orc('NAME').to_parquet('table.parquet')"),
     (rb"Obj\x01", "an Avro file", "convert it to parquet"),
     (rb"\x89HDF\r\n\x1a\n", "an HDF5 file", "convert it: pandas.read_hdf('NAME').to_parquet('table.parquet')"),
-    (rb"<stata_dta>", "a Stata file", "convert it: pandas.read_stata('NAME').to_parquet('table.parquet')"),
-    (rb"\$FL2@\(#\)", "an SPSS file", "convert it: pandas.read_spss('NAME').to_parquet('table.parquet')"),
+    (rb"<stata_dta>", "a Stata file", _STATA),
+    (rb"\$FL2@\(#\)", "an SPSS file", _SPSS),
     (rb"SQLite format 3\0", "an SQLite database", "let its name end in .sqlite"),
     (rb"\x93NUMPY", "a numpy array", "make a table of it: pandas.DataFrame(numpy.load('NAME')).to_csv('table.csv')"),
     (rb"\x80[\x02-\x05][^\n]", "a pickle", _CODE),
@@ -47,11 +51,7 @@ _FORMATS = (
 )
 """Formats that tables are often stored in: pattern of the first bytes, name, what to do."""
 
-_ENDINGS = {
-    ".xls": _SPREADSHEET,
-    ".ods": _SPREADSHEET,
-    ".txt": "let its name end in .csv if it has a line for each row",
-}
+_ENDINGS = {".xls": _SPREADSHEET, ".ods": _ODS, ".dta": _STATA, ".sav": _SPSS}
 
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -119,7 +119,7 @@ def _zipped(path: Path) -> tuple[str, str]:
     if any(name.startswith("xl/") for name in names):
         return "an Excel file", "let its name end in .xlsx"
     if "content.xml" in names:
-        return "a spreadsheet (OpenDocument)", _SPREADSHEET
+        return "a spreadsheet (OpenDocument)", _ODS
     return "a zip archive", "let its name end in .zip"
 
 
@@ -285,6 +285,13 @@ def full_names(names: Sequence[str], above: Sequence[str] = ()) -> list[str]:
         place = counts[name]
         different.append(f"{name} ({place})" if name and place > 1 else name)
     return different
+
+
+def check_names(path: Path, names: Iterable[str]) -> None:
+    """Raise ValueError for two columns of one name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{path.name}: expected columns of different names, got {short(twice[0])} twice; rename one")
 
 
 def _is_number(cell: str) -> bool:

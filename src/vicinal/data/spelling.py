@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import functools
+import html
 import math
 import re
 import unicodedata
@@ -159,15 +160,20 @@ _SPACES = str.maketrans(
     | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
 )
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
+_TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
 
 
 def plain_text(cell: str) -> str:
-    r"""A cell in the form that the readers below take: compatible characters, single spaces, plain minus signs.
+    r"""A cell as the readers below take it: compatible characters, single spaces, plain minus signs, no tags around it.
 
-    >>> plain_text(" \u22121\u202f234 ")
-    '-1 234'
+    >>> plain_text(" \u22121\u202f234 "), plain_text("<td><b>12&nbsp;&euro;</b></td>"), plain_text("12<br>345")
+    ('-1 234', '12 \u20ac', '12<br>345')
     """
+    if ">" in cell:
+        cell = _TAGS.sub("", cell)
+    if "&" in cell:
+        cell = html.unescape(cell)
     if not cell.isascii():
         cell = unicodedata.normalize("NFKC", _RAISED.sub("^", cell).translate(_SPACES)).translate(_SPACES)
         cell = _DIGIT.sub(lambda sign: str(unicodedata.decimal(sign[0])), cell)
@@ -456,8 +462,10 @@ _DATES = tuple(
         r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{1,2})",
         r"(?P<name>[^\W\d_]+)\.?,?[ -](?P<year>[0-9]{4})",
         r"(?P<name>[^\W\d_]+)\.?(?:-| ?')(?P<short>[0-9]{2})",  # as Excel writes a month: Jan-24
-        r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})",
+        r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?",
+        r"(?P<year>[0-9]{4})(?:[-/]|[ -]?m)(?P<month>[0-9]{2})",
         r"(?P<month>[0-9]{2})[-/.](?P<year>(?:19|20)[0-9]{2})",
+        r"(?P<year>(?:19|20)[0-9]{2})\.?(?P<month>0[1-9]|1[0-2])",
         r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
     )
 )
@@ -470,7 +478,8 @@ _REWRITTEN = (
     (re.compile(r"^([0-9]{8})(?:t|(?=[0-9]{6}$))([0-9]{2})([0-9]{2})([0-9]{2})"), r"\1 \2:\3:\4"),
     (re.compile(r"^([0-9]{2}/?[a-z]{3}/?[0-9]{4}):"), r"\1 "),
     (re.compile(r"^(?:kw|wk|week) ?([0-9]{1,2})[ /-]+([0-9]{4})$"), r"\2w\1"),
-    (re.compile(r"^([1-4])\. ?quartal ([0-9]{4})$"), r"q\1 \2"),
+    (re.compile(r"^([1-4])(?:\. ?quartal |q[ /'-]?)([0-9]{2,4})$"), r"q\1 \2"),
+    (re.compile(r"^(q[1-4])[ /'-]{0,2}([0-9]{2})$"), lambda part: f"{part[1]} {_full_year(part[2])}"),
     (re.compile(r"^([0-9]{4})\u5e74([0-9]{1,2})\u6708([0-9]{1,2})\u65e5"), r"\1-\2-\3"),
 )
 """Times as C (Sun Jan 01 00:00:00 2012), basic ISO (20240131T101500Z), SAS (31JAN2024:10:15:00), Japan write them, and
@@ -483,6 +492,40 @@ _PARTS_OF_YEAR = re.compile(
 
 _SHORT_YEARS = 69
 """Years of two digits below this are of the 21st century, as in POSIX."""
+
+
+def _full_year(short: str | None) -> str:
+    year = int(short or 0)
+    return str(year + (2000 if year < _SHORT_YEARS else 1900))
+
+
+_SERIAL = re.compile(r"[1-9][0-9]{4}(?:\.[0-9]+)?")
+
+
+def serial_of(text: str) -> datetime.datetime | None:
+    """The date of a number of days as spreadsheets count them, from 1927 to 2173; or None.
+
+    >>> serial_of("45231.75"), serial_of("20231101")
+    (datetime.datetime(2023, 11, 1, 18, 0), None)
+    """
+    return datetime.datetime(1899, 12, 30) + datetime.timedelta(float(text)) if _SERIAL.fullmatch(text) else None
+
+
+_MONTH_AND_YEAR = re.compile(r"(0?[1-9]|1[0-2])[/.-]((?:19|20)?[0-9]{2})|((?:19|20)[0-9]{2})[/-](0?[1-9]|1[0-2])")
+
+
+def month_of(text: str) -> "Day | None":
+    """The month in a text such as 06/23 or 6/2023, where its column shows that it is June 2023; or None.
+
+    >>> month_of("06/23").day_first, month_of("1999-6").day_first, month_of("13/23")
+    (datetime.datetime(2023, 6, 1, 0, 0), datetime.datetime(1999, 6, 1, 0, 0), None)
+    """
+    match = _MONTH_AND_YEAR.fullmatch(text)
+    if match is None:
+        return None
+    year = match[2] or match[3]
+    moment = datetime.datetime(int(_full_year(year) if len(year) == 2 else year), int(match[1] or match[4]), 1)
+    return Day(moment, moment, short=len(year) == 2)
 
 
 _PART = re.compile(
@@ -589,10 +632,7 @@ def _beginning(text: str) -> datetime.datetime | None:
 
 
 def _day(part: dict[str, str | None]) -> Day | None:
-    year = part.get("year")
-    if year is None:
-        short = int(part["short"] or 0)
-        year = str(short + (2000 if short < _SHORT_YEARS else 1900))
+    year = part.get("year") or _full_year(part["short"])
     if part.get("first") is not None:
         orders = ((part["other"], part["first"]), (part["first"], part["other"]))  # month and day
     else:

@@ -9,7 +9,8 @@ import pandas as pd
 
 from vicinal.core.folders import sha256
 from vicinal.core.untrusted import open_regular
-from vicinal.data.reading import Log, table_pieces
+from vicinal.data.delimited import Log
+from vicinal.data.reading import table_pieces
 from vicinal.data.sources import source_files
 
 _PIECE = 1 << 16
@@ -68,7 +69,7 @@ def _rows_of(path: Path) -> int | None:
 
         with open_regular(path) as stream:
             return int(parquet.read_metadata(stream).num_rows)
-    if ending not in (".csv", ".tsv", ".jsonl") or path.is_dir():
+    if ending not in (".csv", ".tsv", ".txt", ".jsonl") or path.is_dir():
         return None
     with path.open("rb") as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

@@ -22,7 +22,8 @@ AUDIO_ENDS = (".wav", ".flac", ".ogg", ".mp3", ".aif", ".aiff")
 IMAGE_STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"BM", b"GIF8", b"II*\0", b"MM\0*", b"P5", b"P6")
 AUDIO_STARTS = (b"fLaC", b"OggS", b"ID3", b"FORM", b"\xff\xfb", b"\xff\xf3")
 ID_NAME = re.compile(
-    r"(^|[_\W])(id|ids|uuid|guid|index|key|row|nr|no)$|(?-i:[a-z](Id|ID)$)|^unnamed: \d+$|^(row|record)_?(id|number)$",
+    r"(^|[_\W])(id|ids|uuid|guid|index|key|row|nr|no)$|(?-i:[a-z](Id|ID)$)|"
+    r"^unnamed: 0(\.\d+)*$|^(row|record)_?(id|number)$",
     re.I,
 )
 ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|[0-9a-f]{16,}")

@@ -85,6 +85,7 @@ class ReadJob:
         parameters: of the estimator.
         decimal: the mark before decimals in texts, "." or ","; None: detected, column by column.
         day_first: whether dates such as 03/04/2021 have the day first; None: detected.
+        missing: numbers that stand for missing ones, by column; in columns that are not named they are detected.
     """
 
     source: Path | pd.DataFrame
@@ -102,6 +103,7 @@ class ReadJob:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     decimal: str | None = None
     day_first: bool | None = None
+    missing: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,10 @@ def read_source(
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     frame = frame.rename(columns=str)
+    for column in job.missing:
+        check_column("missing", column, list(frame.columns))
     known: dict[str, Any] = {"targets": targets, "kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
+    known |= {"missing": job.missing}
     return frame, TableForm.of(frame, aside=aside, **known, log=note), root, name
 
 

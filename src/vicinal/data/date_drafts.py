@@ -1,0 +1,184 @@
+"""How the dates of a column are written: order of day and month, century, months, days of spreadsheets."""
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from vicinal.core import short
+from vicinal.data.column_form import FAR_YEARS, MONTHS, ColumnForm, is_number
+from vicinal.data.spelling import Day, day_of, month_of, plain_text, serial_of
+
+MOST_ODD, FEWEST_READ = 0.05, 10
+"""Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
+
+MOST_YEARS = 16
+"""Years that months such as 06/23 lie within: the days of months are more."""
+
+_COMPACT = re.compile(r"(?:19|20)[0-9]{2}(?:\.?(?:0[1-9]|1[0-2])|[0-9]{4}|[0-9]{10})")
+_MONTHLY = re.compile(r"month|mon\b|monat|mois|mes\b|mese|expir|exp\b|valid|period|mm.?yy", re.IGNORECASE)
+"""Names of columns of months."""
+
+
+def compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
+    """Of numbers that are all days such as 20240131, times or months, at least ``FEWEST_READ`` different ones."""
+    if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
+        return None
+    return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
+
+
+def whole_days(column: "pd.Series[Any]") -> list[int]:
+    """The different numbers of a column if all may be days such as 20240131, or months such as 202401."""
+    values = column.dropna().to_numpy(dtype=np.float64)
+    if not len(values):
+        return []
+    days = values // 1e6 if values.min() > 1e13 else values  # with times, as 20240131143000
+    days = 100 * days + 1 if values.max() < 1e6 else days
+    within = ((days >= 19000101) & (days < 21000101) & (values == np.round(values))).all()
+    return np.unique(values).astype(np.int64).tolist() if within else []
+
+
+def month_form(name: str, plain: Sequence[str]) -> ColumnForm | None:
+    """Of months such as 06/23: as the column's name says, or as each of several months stands beside a few years.
+
+    06/23 may also be the 23rd of June, and 1/19 one of 19: months are written 01 to 12 then, and years lie within
+    ``MOST_YEARS``. Of 1/2021 and 2/2021 some month is no half of a year, and no quarter.
+    """
+    days = [month_of(text) for text in plain]
+    dates = {day.day_first for day in days if day is not None and day.day_first is not None}
+    if None in days or len(dates) < FEWEST_READ:
+        return None
+    months = {date.month for date in dates}
+    form = ColumnForm(kind="date", sign=MONTHS, first_year=_first_year(days))
+    short = any(day.short for day in days if day is not None)
+    if (not short and max(months) > 6) or (short and _MONTHLY.search(name)):
+        return form
+    first = form.first_year or min(date.year for date in dates)
+    years = {(date.year - first) % 100 for date in dates}
+    padded = all(text[:2].isdecimal() for text in plain) and any(text[0] == "0" for text in plain)
+    return form if short and padded and max(years) < MOST_YEARS and 2 * len(dates) >= 3 * len(months) > 15 else None
+
+
+def date_draft(
+    column: "pd.Series[Any]",
+    plain: Sequence[str],
+    others: Sequence[Any],
+    *,
+    day_first: bool | None,
+    gaps: tuple[str, ...],
+    beside: tuple[str, ...],
+) -> ColumnForm | None:
+    """Of dates in texts or other cells, and of days as spreadsheets count them if these lie among them; or None."""
+    days: list[Day] = []
+    serial: set[str] = set()
+    for text in (*plain, *(str(cell) for cell in others if is_number(cell))):
+        if (day := day_of(text)) is not None:
+            days.append(day)
+        elif serial_of(text) is None:
+            return None
+        else:
+            serial.add(text)
+    if not all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) or is_number(cell) for cell in others):
+        return None
+    order = _order(days, day_first=day_first)
+    if order is None or (serial and len(days) + len(others) < FEWEST_READ):
+        return None
+    form = ColumnForm(
+        kind="date",
+        day_first=order[0],
+        turned=order[1],
+        first_year=_first_year(days),
+        gaps=gaps,
+        beside=beside,
+        serial=bool(serial),
+    )
+    dates = form.read(column)
+    if serial and not _is_within(dates, column.map(lambda cell: plain_text(str(cell)) in serial).to_numpy(dtype=bool)):
+        return None
+    form = form.model_copy(update={"doubt": _swapped(plain, dates)})
+    return date_form(form, dates, is_open=order[2])
+
+
+def _is_within(dates: "pd.Series[Any]", some: NDArray[np.bool_]) -> bool:
+    """Whether ``some`` dates lie within the others, or no farther from them than these from one another."""
+    others, near = dates[~some].dropna(), dates[some]
+    if others.nunique() < 3:
+        return False
+    low, high = others.min(), others.max()
+    return bool(((near >= low - (high - low)) & (near <= high + (high - low))).all())
+
+
+def _swapped(plain: Sequence[str], dates: "pd.Series[Any]") -> str:
+    """A sentence if a program has probably swapped day and month of some dates, and left as texts what it could not."""
+    ordered = {text: day for text in plain if (day := day_of(text)) is not None and day.day_first != day.month_first}
+    known = {date for day in ordered.values() for date in (day.day_first, day.month_first)}
+    rest = {date for date in dates.dropna().tolist() if date not in known}
+    fewest = min(len(ordered), len(rest))
+    if fewest < FEWEST_READ or any(day.is_open for day in ordered.values()) or any(date.day > 12 for date in rest):
+        return ""
+    return (
+        f"{len(rest)} dates are up to the 12th of a month, and all others, written as {short(next(iter(ordered)))}, "
+        "later: a spreadsheet has probably swapped day and month of the former; correct them in the file"
+    )
+
+
+def _order(days: Sequence[Day], *, day_first: bool | None) -> tuple[bool | None, str, bool] | None:
+    """Whether the day comes first, the marks of dates in which it is the other way, and whether that is assumed.
+
+    None if the dates of one mark are of different orders; a few of the other one are no dates.
+    """
+    tells: dict[str, Counter[bool]] = {}
+    for each in days:
+        if (each.month_first is None) != (each.day_first is None):
+            tells.setdefault(each.mark, Counter())[each.month_first is None] += 1
+    if any(
+        count[not first] > MOST_ODD * count.total()
+        for count in tells.values()
+        for first in (count[True] > count[False],)
+    ):
+        return None
+    orders = {mark: count[True] > count[False] for mark, count in tells.items()}
+    if len(set(orders.values())) > 1:
+        first = sum(tells.values(), Counter[bool]()).most_common(1)[0][0]
+        turned = "".join(mark for mark, order in orders.items() if order != first)
+        return None if any(each.is_open and each.mark not in orders for each in days) else (first, turned, False)
+    if orders:  # as one order fails for some date
+        return next(iter(orders.values())), "", False
+    if not any(each.is_open for each in days):
+        return None, "", False
+    if day_first is not None:
+        return day_first, "", False
+    return not any(each.is_open and each.mark == "/" for each in days), "", True
+
+
+def _first_year(days: Iterable[Day | None]) -> int | None:
+    """The first of the hundred years in which the years of two digits lie closest together; None: as in POSIX.
+
+    Births in 35 to 99 and 00 to 05 are of 1935 to 2005: no one of them is of 2035.
+    """
+    years = np.unique([date.year for day in days if day and day.short and (date := day.day_first or day.month_first)])
+    if len(years) < 2:
+        return None
+    later = np.sort(years % 100)
+    gaps = np.diff(later, append=later[0] + 100)
+    if 100 - gaps.max() >= years[-1] - years[0]:
+        return None
+    first = int(later[(gaps.argmax() + 1) % len(later)])
+    return 1900 + first
+
+
+def date_form(form: ColumnForm, dates: "pd.Series[Any]", *, is_open: bool = False) -> ColumnForm:
+    """The form of dates with the years beyond which a date means "no beginning" or "no end"."""
+    years = dates.dt.year.dropna().to_numpy()
+    near = years[(years >= FAR_YEARS[0]) & (years <= FAR_YEARS[1])]
+    span = None
+    if len(near) < len(years) and 2 * len(near) > len(years):
+        low, high = int(near.min()), int(near.max())  # years and not days, which would be those of single rows
+        more = (high - low) // 2 + 1
+        span = low - more, high + more
+    return form.model_copy(update={"open": is_open, "span": span})
