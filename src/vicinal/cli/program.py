@@ -134,7 +134,8 @@ def _as_typed(wrong: BaseException, arguments: list[str]) -> str:
     command = next((verbs[word] for word in arguments if word in verbs), None)
     known = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
     labels = next(({"y": one} for one in ("--same", "--labels") if one in known), {})
-    option = (_PARAMETERS | labels).get(name, f"--{name.replace('_', '-')}")
+    plain = f"--{name.replace('_', '-')}"
+    option = plain if plain in known else (_PARAMETERS | labels).get(name, plain)
     inside = re.match(r"\['(.*?)'\](.*)", rest, re.DOTALL)  # encoders['photo']: --encoder photo
     rest = f" {inside[1]}{inside[2]}" if inside else rest
     return option + rest if option in known else sentence
