@@ -100,11 +100,11 @@ def load(name: str, data: Path, cache: Path, seed: int) -> tuple:
     return table.iloc[rest], x[rest], known, hold_out_classes(known, 0.15, seed), table.iloc[test], x[test], y[test]
 
 
-def learned(name, cache, rows, y, held_out, seed) -> EmbeddingLearner:
+def learned(name, cache, rows, y, held_out, seed, loss=DEFAULT) -> EmbeddingLearner:
     kinds = SETS[name][0]
     settings = {"columns": kinds, "encoders": {kind: ENCODERS[kind] for kind in kinds.values()}, "cache_dir": cache}
     settings |= {"dim": WIDTH, "max_epochs": EPOCHS, "patience": PATIENCE, "random_state": seed}
-    return EmbeddingLearner(loss=DEFAULT, **settings).fit(rows, y, validation=held_out)
+    return EmbeddingLearner(loss=loss, **settings).fit(rows, y, validation=held_out)
 
 
 def their_loop(x, y, held_out, name, rate, seed):

@@ -433,6 +433,17 @@ def characters() -> str:
     return grid(["MAP@R", "vicinal", "pytorch-metric-learning"], rows)
 
 
+def unknown() -> str:
+    """Classes without rows: terms of losses, groups, descriptions."""
+    found = results("unknown-classes").groupby(["part", "set", "method"], sort=False)["figure"].agg(["mean", "std"])
+    names = {"terms": "MAP@R", "groups": "groups, accuracy", "described": "from its name, share right"}
+    rows = [
+        [f"{names[part]}: {of}", f"`{way}`" if part == "terms" else way, f"{one['mean']:.3f} ± {one['std']:.3f}"]
+        for (part, of, way), one in found.iterrows()
+    ]
+    return grid(["", "method", "three draws"], rows)
+
+
 def clicks() -> str:
     """Recommendation from clicks."""
     runs = results("factorization")
@@ -715,6 +726,7 @@ TABLES: dict[str, Callable[[], str]] = {
             alike,
             questions,
             characters,
+            unknown,
             clicks,
             recommended,
             intervals,

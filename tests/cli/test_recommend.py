@@ -95,7 +95,9 @@ def test_bad_input_gives_a_sentence(place: Path, capsys: pytest.CaptureFixture[s
         capsys, ["add", model, str(tmp_path / "other.csv"), "-q"]
     )
     names = ["recommend", clicks, "--user", "u", "--item", "i", "--items", str(tmp_path / "other.csv")]
-    assert error(capsys, [*names, "-q"]).startswith("--items: expected one of the columns 'thing', got 'i'")
+    assert error(capsys, [*names, "-q"]).startswith(
+        "--items: expected the column 'i' of the clicks, got a table of 'thing'"
+    )
     assert run(names) == 2
     assert "learning" not in capsys.readouterr().err  # tables are looked at first
     pd.read_csv(clicks).assign(stars=5).to_csv(tmp_path / "stars.csv", index=False)

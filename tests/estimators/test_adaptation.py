@@ -226,6 +226,19 @@ def test_labelled_rows_set_the_width_of_intervals(numbers, tmp_path, capsys):
     np.testing.assert_allclose(load_model(tmp_path / "other").predict_interval(table[120:]), wider)
 
 
+def test_the_command_names_what_was_typed(classes, tmp_path, capsys):
+    model, table, words = classes
+    model.notes_ = {"target": "word"}
+    model.save(tmp_path / "m")
+    frame = pd.DataFrame(np.asarray(table)[300:], columns=[*model.feature_names_in_]).assign(word=words[300:])
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    assert run(["adapt", str(tmp_path / "m"), str(tmp_path / "new.csv"), "--labels"]) == 2
+    assert "error: --labels: expected none for a model of classes" in " ".join(capsys.readouterr().err.split())
+    frame[:12].to_csv(tmp_path / "few.csv", index=False)
+    assert run(["adapt", str(tmp_path / "m"), str(tmp_path / "few.csv")]) == 2
+    assert "error: data: expected at least 30 new rows" in " ".join(capsys.readouterr().err.split())
+
+
 def test_labels_that_cannot_calibrate_are_refused(numbers, classes):
     model, table, words = classes
     with pytest.raises(ValueError, match="y: expected none for a model of classes, got labels"):

@@ -186,6 +186,7 @@ def test_numbers_of_plays_are_summed_and_their_unit_does_not_matter() -> None:
             {},
             "clicks: expected at least two items to learn from, got 1",
         ),
+        (pd.DataFrame({"user": [], "item": []}), {}, "clicks: expected a table of at least one click, got none"),
         (pd.DataFrame({"user": [1, 2], "item": [1, 2]}), {"item": "user"}, "item: expected another column than that"),
         (pd.DataFrame({"user": [1, 2], "thing": [1, 2]}), {}, "item: expected one of the columns 'user', 'thing'"),
         (pd.DataFrame({"user": [1, None], "item": [1, 2]}), {}, "user: expected"),

@@ -110,7 +110,7 @@ _PARAMETERS = {
     "ids": "--id",
     "groups": "--group",
     "queries": "--query",
-    "y": "--same",
+    "X": "data",
     "encoders": "--encoder",
     "cache_dir": "--cache",
     "folder": "--cache",
@@ -119,7 +119,7 @@ _PARAMETERS = {
     "uri": "--index",
     "n_candidates": "--candidates",
 }
-"""Options whose name is not that of the parameter which the library names."""
+"""Arguments and options whose name is not that of the parameter which the library names."""
 
 
 def _as_typed(wrong: BaseException, arguments: list[str]) -> str:
@@ -133,7 +133,9 @@ def _as_typed(wrong: BaseException, arguments: list[str]) -> str:
     verbs = getattr(program(), "commands", {})
     command = next((verbs[word] for word in arguments if word in verbs), None)
     known = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
-    option = _PARAMETERS.get(name, f"--{name.replace('_', '-')}")
+    labels = next(({"y": one} for one in ("--same", "--labels") if one in known), {})
+    plain = f"--{name.replace('_', '-')}"
+    option = plain if plain in known else (_PARAMETERS | labels).get(name, plain)
     inside = re.match(r"\['(.*?)'\](.*)", rest, re.DOTALL)  # encoders['photo']: --encoder photo
     rest = f" {inside[1]}{inside[2]}" if inside else rest
     return option + rest if option in known else sentence

@@ -383,7 +383,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 )
         if y is not None and (self.fitted_.codec.kind != "numbers" or self.bank_.grouped):
             got = "groups" if self.fitted_.codec.kind == "numbers" else "classes"
-            raise ValueError(f"y: expected none for a model of {got}, got labels; adapt to the rows without them")
+            raise ValueError(f"y: expected none for a model of {got}, got labels; adapt without them, or add the rows")
         plain: Any = copy.copy(self)
         plain.fitted_ = replace(self.fitted_, adaptation=None)
         rows = plain.query_rows(X, look=y is not None)

@@ -192,7 +192,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         """Users, items and values of the rows of a table."""
         frame = as_table("clicks", clicks)
         if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
-            raise ValueError(f"clicks: expected a table of at least one click, got {short(frame)}")
+            raise ValueError(f"clicks: expected a table of at least one click, got {_rows(frame)}")
         frame = frame.rename(columns=str)
         names = [str(name) for name in frame.columns]
         for role, column in (
@@ -299,9 +299,12 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         frame = as_table(f"{name}s", table)
         column = self.item if name == "item" else self.user
         if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
-            raise ValueError(f"{name}s: expected a table of at least one row, got {short(frame)}")
+            raise ValueError(f"{name}s: expected a table of at least one row, got {_rows(frame)}")
         frame = frame.rename(columns=str)
-        check_column(f"{name}s", column, [str(each) for each in frame.columns])
+        if column not in frame:
+            raise ValueError(
+                f"{name}s: expected the column {column!r} of the clicks, got a table of {listed(frame.columns, 400)}"
+            )
         ids = canonical_ids(f"{name}s", frame[column], distinct=True, labels=frame.index.tolist())
         return ids, frame.drop(columns=column).reset_index(drop=True)
 
@@ -627,3 +630,7 @@ def _ranked(name: str, side: Side, near: NearRows, scores: Ids) -> pd.DataFrame:
     order = np.argsort(-shares, kind="stable")
     order = order[weights[order] > 0]
     return pd.DataFrame({name: side.ids[places[order]], "weight": weights[order], "share": shares[order]})
+
+
+def _rows(table: Any) -> str:
+    return "none" if isinstance(table, pd.DataFrame) else short(table)
