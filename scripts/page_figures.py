@@ -838,6 +838,17 @@ def of_serving() -> Iterable[Sentence]:
     yield Sentence(page, "after {acknowledged} were acknowledged: {lost} were lost", shown)
 
 
+def of_discovery() -> Iterable[Sentence]:
+    """Rows of classes that a model does not know."""
+    mean = 100 * results("discovery").mean(numeric_only=True)
+    noticed = {"noticed": f"{mean['new noticed']:.0f}", "wrong": f"{mean['known said to be new']:.1f}"}
+    words = "{noticed} % of the new rows are noticed while {wrong} % of the known ones are called new"
+    yield Sentence("docs/results/search.md", words, noticed)
+    grouped = {"right": f"{mean['accuracy']:.0f}", "told": f"{mean['k-means, model']:.0f}"}
+    words = "{right} % of the noticed rows land in the right group, k-means told the number gets {told} %"
+    yield Sentence("docs/results/search.md", words, grouped)
+
+
 def of_rows() -> Iterable[Sentence]:
     """What the default model of a plain table takes, by rows of its bank."""
     every = results("default-rows")
@@ -856,7 +867,7 @@ def of_rows() -> Iterable[Sentence]:
         yield Sentence("docs/scaling.md", f"| {words} | {' | '.join(f'{{{name}}}' for name in figures)} |", figures)
 
 
-SOURCES = (of_boosting, of_vectors, of_classes, of_suspects, of_explore, of_serving, of_rows)
+SOURCES = (of_boosting, of_vectors, of_classes, of_suspects, of_explore, of_serving, of_discovery, of_rows)
 
 
 def sentences() -> list[Sentence]:

@@ -14,6 +14,7 @@ from vicinal.estimators import (
     Explanation,
     Hit,
     Neighbor,
+    NeighborClassifier,
     PairExplanation,
     Recommender,
     RowMatcher,
@@ -126,6 +127,17 @@ def test_a_row_stands_beside_its_comparables_with_what_differs_marked():
     page = text_of(with_trend()._repr_html_())
     for part in ("adjusted label", "250.0", "(most from size +25, title -5); weight 50 %.", "\N{MINUS SIGN}50.0"):
         assert part in page
+
+
+def test_the_bank_of_a_classifier_shows_names_of_classes_also_those_that_came_later():
+    table = pd.DataFrame({"size": range(30)})
+    model = NeighborClassifier(metric="kernel").fit(table, ["ash", "birch", "oak"] * 10)
+    page = text_of(model.bank_._repr_html_())
+    assert all(name in page for name in ("ash", "birch", "oak"))
+    model.add(table.iloc[:1] + 40, ["yew"], ids=[99], new_classes=True)
+    later = model.bank_.take(np.arange(len(model.bank_))[-1:])
+    model.bank_ = later
+    assert "yew" in text_of(model.bank_._repr_html_())
 
 
 def test_of_many_the_first_are_shown_and_the_number_of_the_others_is_said():

@@ -16,6 +16,7 @@ from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
 from vicinal.core import nearest, short
 from vicinal.estimators.inputs import Ids, LabelledRows
+from vicinal.estimators.label_codec import LabelCodec
 from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity
 from vicinal.heads.whole_bank import WholeBank
@@ -59,8 +60,10 @@ class Bank:
         store: what holds the rows.
         state: a new object whenever rows are added or removed, so that anything computed from the rows can tell whether
             they are still the same. A copy, also by pickle, keeps this tie.
+        codec: of the model whose rows these are, which names classes; None: labels are shown as they are kept.
     """
 
+    codec: LabelCodec | None = None
     _prepared: NearestRows | None = None
     _whole: tuple[object, WholeBank] | None = None
     _line: tuple[object, Tensor, Tensor] | None = None
@@ -95,7 +98,9 @@ class Bank:
         from vicinal.report.theme import notebook_html
 
         rows = self.store.rows_at(torch.arange(min(len(self), _ROWS)))
-        cells = zip(self.ids, self.labels.tolist(), *(rows[name] for name in rows), strict=False)
+        labels = self.labels[:_ROWS].tolist()
+        labels = labels if self.codec is None else [self.codec.named(label) for label in labels]
+        cells = zip(self.ids, labels, *(rows[name] for name in rows), strict=False)
         headings = ["id", "label", *map(str, rows.columns)]
         more = [f"{len(self) - _ROWS:,} more rows"] if len(self) > _ROWS else []
         return notebook_html(plain_table(headings, [*cells], repr(self), *more))

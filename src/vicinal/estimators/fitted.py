@@ -116,6 +116,9 @@ class FittedModel:
     trials: tuple[Trial, ...] = ()
     _computed: list[Computed] = field(default_factory=list, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        self.bank.codec = self.held_out.codec = self.codec
+
     def with_head(self, head: nn.Module) -> Self:
         """The same metric with another readout."""
         network = NeighborNetwork(self.network.encoder, self.network.projector, head)

@@ -317,7 +317,7 @@ def _comparison(runs: list[Run], metric: str, settings: dict[str, Any], heads: S
         p_values.setdefault(cell.dataset, {})[cell.method] = cell.p_value
     several = tests is not None and len(tests.methods) > 2
     record = CompareRecord(
-        name="Comparison of heads",
+        name="Comparison of methods",
         results=results,
         metric=metric,
         scale=1000.0 if metric == "mse" else 1.0,
