@@ -8,6 +8,7 @@ a third of the known rows. Accuracy is Hungarian, over the new rows that were no
 """
 
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def digits():
     return table.loc[:, table.std() > 0], data.target.astype(str)
 
 
-def one(frame, truth, seed):
+def one(frame, truth, metric, seed):
     random = np.random.default_rng(seed)
     left_out = random.choice(np.unique(truth), 3, replace=False)
     new = np.isin(truth, left_out)
@@ -37,7 +38,7 @@ def one(frame, truth, seed):
     fit, rest = np.split(known, [2 * len(known) // 3])
     looked = random.permutation(np.concatenate([rest, np.flatnonzero(new)]))
     table, is_new, names = frame.iloc[looked].reset_index(drop=True), new[looked], truth[looked]
-    model = NeighborClassifier(random_state=seed).fit(frame.iloc[fit], truth[fit])
+    model = NeighborClassifier(metric=metric, random_state=seed).fit(frame.iloc[fit], truth[fit])
     with tempfile.TemporaryDirectory() as place:
         model.notes_ = {"target": "label"}
         model.save(f"{place}/model")
@@ -58,6 +59,7 @@ def one(frame, truth, seed):
             for space, v in spaces.items()
         }
     return {
+        "metric": metric,
         "seed": seed,
         "left out": " ".join(left_out),
         "known said to be new": (~of_new).sum() / (~is_new).sum(),
@@ -72,10 +74,10 @@ def one(frame, truth, seed):
 
 def main():
     given = asked(__doc__, out=RESULTS / "discovery.csv", seeds=5)
-    lines = Lines(given.out, "seed")
-    for seed in range(given.seeds):
-        if (seed,) not in lines:
-            lines.add([one(*digits(), seed)])
+    lines = Lines(given.out, "metric", "seed")
+    for metric, seed in product(("auto", "network"), range(given.seeds)):
+        if (metric, seed) not in lines:
+            lines.add([one(*digits(), metric, seed)])
 
 
 if __name__ == "__main__":

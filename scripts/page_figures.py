@@ -840,13 +840,24 @@ def of_serving() -> Iterable[Sentence]:
 
 def of_discovery() -> Iterable[Sentence]:
     """Rows of classes that a model does not know."""
-    mean = 100 * results("discovery").mean(numeric_only=True)
-    noticed = {"noticed": f"{mean['new noticed']:.0f}", "wrong": f"{mean['known said to be new']:.1f}"}
-    words = "{noticed} % of the new rows are noticed while {wrong} % of the known ones are called new"
-    yield Sentence("docs/results/search.md", words, noticed)
-    grouped = {"right": f"{mean['accuracy']:.0f}", "told": f"{mean['k-means, model']:.0f}"}
-    words = "{right} % of the noticed rows land in the right group, k-means told the number gets {told} %"
-    yield Sentence("docs/results/search.md", words, grouped)
+    mean = 100 * results("discovery").groupby("metric").mean(numeric_only=True)
+    shown = {
+        f"{name}_{metric}": f"{mean.at[metric, column]:.{digits}f}"
+        for metric in ("auto", "network")
+        for name, column, digits in (
+            ("noticed", "new noticed", 0),
+            ("wrong", "known said to be new", 1),
+            ("right", "accuracy", 0),
+            ("told", "k-means, model", 0),
+        )
+    }
+    for words in (
+        "{noticed_network} % of the new rows are noticed while {wrong_network} % of the known ones are called new",
+        "{right_network} % of the noticed rows land in the right group, k-means told the number gets {told_network} %",
+        "as `fit` chooses, {noticed_auto} % are noticed ({wrong_auto} %), {right_auto} % in the right group "
+        "(k-means {told_auto} %)",
+    ):
+        yield Sentence("docs/results/search.md", words, {name: shown[name] for name in re.findall(r"{(\w+)}", words)})
 
 
 def of_rows() -> Iterable[Sentence]:

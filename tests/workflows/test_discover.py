@@ -196,3 +196,15 @@ def test_hidden_classes_are_of_rows_whose_labels_no_encoder_has_learned(tmp_path
         assert words_of_note in record.notes[0]
         if share == 0.25:
             assert record.score < 0.8
+
+
+@pytest.mark.parametrize("metric", ["kernel", "network"])
+def test_a_metric_that_keeps_no_classes_apart_is_told(metric, tmp_path):
+    frame, words = trees(150, 5)
+    model = NeighborClassifier(metric=metric, max_epochs=2, validation_fraction=0.3).fit(frame, words)
+    model.notes_ = {"target": "tree"}
+    model.save(tmp_path / "model")
+    lines = []
+    record = discover_table(tmp_path / "model", trees(60, 6, seed=1)[0], error=0.1, log=lines.append).record
+    for said in (lines, record.notes):
+        assert any("--metric network" in line for line in said) == (metric == "kernel")

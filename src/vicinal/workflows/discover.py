@@ -40,6 +40,11 @@ NEAREST = 5
 COLUMNS = ("id", "group", "typicality", "label")
 """Columns of the table of names."""
 
+_PLAINER = (
+    "The model compares rows by a metric that was not trained to keep classes apart; fit --metric network usually "
+    "notices more of the new ones."
+)
+
 _TYPICAL, _WORDS, _KNOWN = 12, 8, 1024
 """Most rows and words of a group that are shown; most rows of known classes that choose how to group."""
 
@@ -140,6 +145,9 @@ def discover_table(
     nearest = nearest_rows(model, rows.vectors.double(), 1, identity)[1][:, 0]
     classes = [str(model.fitted_.codec.named(code)) for code in model.bank_.labels[torch.from_numpy(nearest)].tolist()]
     discovery, notes = _grouped(model, features, rows, new, np.array(classes), groups, seed) if len(new) else (None, [])
+    if model.fitted_.metric != "network":
+        log(_PLAINER)
+        notes.append(_PLAINER)
     table, shown = _shown_groups(model, features, names, classes, new, discovery)
     record = DiscoverRecord(
         name=table_name(source) if isinstance(source, Path) else "table",
