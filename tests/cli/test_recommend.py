@@ -83,7 +83,8 @@ def test_bad_input_gives_a_sentence(place: Path, capsys: pytest.CaptureFixture[s
     same = error(capsys, ["recommend", clicks, "--user", "u", "--item", "u", "-q"])
     assert "expected another column than that of users" in same
     assert "expected at least one user to recommend to" in error(capsys, ["recommend", model])
-    assert "fit first" in error(capsys, ["recommend", clicks, "--for", "ann 0"])
+    assert "got a table of clicks; fit first" in error(capsys, ["recommend", clicks, "--for", "ann 0"])
+    assert "got a folder of something else" in error(capsys, ["recommend", str(tmp_path), "--for", "ann 0"])
     assert "id: expected that of an item of the model, got '99'" in error(
         capsys, ["recommend", model, "--for", "ann 0", "--why", "99"]
     )

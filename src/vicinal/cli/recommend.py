@@ -109,7 +109,9 @@ def recommend(
             print_reasons(explain_recommendation(folder, people[0], why, people=by_users), why, as_json=as_json)
         return
     if people or why is not None:
-        got = "a table of clicks" if local_path("data", data).exists() else f"{data}, which is not there"
+        place = local_path("data", data)
+        got = "a folder of something else" if place.is_dir() else "a table of clicks"
+        got = got if place.exists() else f"{data}, which is not there"
         raise ValueError(
             f"{'--for' if people else '--why'}: expected the folder of a recommender with it, got {got}; fit "
             "first, then give the folder"
