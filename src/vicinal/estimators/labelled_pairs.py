@@ -216,6 +216,6 @@ def lack_of_labels(learned: pd.DataFrame, held_out: pd.DataFrame) -> str:
             right = int(rows["match"].sum())
             return (
                 f"expected some that match and some that do not to {part}, got {right} and {len(rows) - right}; label "
-                "more pairs"
+                f"more pairs that {'do not' if right else 'do'} match"
             )
     return ""
