@@ -14,6 +14,7 @@ from sklearn.metrics import f1_score
 
 from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher, pair_scorers
+from vicinal.estimators.labelled_pairs import lack_of_labels
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.pair_features import PairFeatures
 from vicinal.estimators.pair_scorers import BoostedPairs
@@ -609,3 +610,13 @@ def test_rows_without_ids_are_numbered_and_pairs_may_be_tuples(tmp_path):
     again.forget(right=[3])
     with pytest.raises(ValueError, match=r"^id_right: expected one of"):  # which number comes next is open
         again.add(left.iloc[[2]].drop(columns="sku"), to="right")
+
+
+def test_labels_that_are_lacking_are_named():
+    both, right, wrong = (pd.DataFrame({"match": match}) for match in ([0, 1], [1, 1], [0]))
+    assert lack_of_labels(both, both) == ""
+    assert lack_of_labels(both, right).endswith(
+        "choose the threshold by, got 2 and 0; label more pairs that do not match"
+    )
+    assert lack_of_labels(wrong, both).endswith("learn from, got 0 and 1; label more pairs that match")
+    assert lack_of_labels(both, both.head(0)).endswith("got 0 and 0; label more pairs")

@@ -214,8 +214,9 @@ def lack_of_labels(learned: pd.DataFrame, held_out: pd.DataFrame) -> str:
     for part, rows in (("learn from", learned), ("choose the threshold by", held_out)):
         if rows["match"].nunique() < 2:
             right = int(rows["match"].sum())
+            which = f" that {'do not match' if right else 'match'}" if len(rows) else ""
             return (
                 f"expected some that match and some that do not to {part}, got {right} and {len(rows) - right}; label "
-                f"more pairs that {'do not' if right else 'do'} match"
+                f"more pairs{which}"
             )
     return ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from vicinal.core.checks import counted
 from vicinal.core.files import replace_text
 from vicinal.report import figures
 from vicinal.report.page import cells
@@ -72,9 +73,10 @@ class DiscoverRecord:
 
 def discover_findings(record: DiscoverRecord) -> list[str]:
     """The result as sentences, with the guarantee of the threshold."""
+    groups = counted(len(record.groups), "group")
     said = [
-        f"{record.new:,} of {record.rows:,} rows fit no known class, in {len(record.groups)} groups. Of rows of known "
-        f"classes at most {percent(record.error)} are said to fit none, on average, as far as they are like the "
+        f"{record.new:,} of {record.rows:,} rows fit no known class, in {groups}. Of rows of known classes at most "
+        f"{percent(record.error)} are said to fit none, on average, as far as they are like the "
         f"{record.calibrating:,} rows that the threshold is from; how many rows of new classes are missed is not known."
     ]
     if record.score == record.score:
