@@ -199,6 +199,15 @@ def test_codes_dates_and_whole_numbers_agree_or_differ(column):
     assert [cell.verdict for cell in cells] == ["agrees", "differs"]
 
 
+def test_numbers_that_a_float_cannot_tell_apart_are_not_equal():
+    left = pd.DataFrame(
+        {"id": range(41), "name": lamps(41), "account": [6_222_000_000_000_000_000 + i for i in range(41)]}
+    )
+    tables = matcher().fit(left, left.assign(name=left["name"] + " x")).tables_
+    equal = tables.pair_features(np.array([[3, 3], [3, 4]]))[:, tables.features.names.index("account: equal")]
+    assert equal.tolist() == [1.0, 0.0]
+
+
 def test_prices_are_alike_where_they_are_near():
     left = pd.DataFrame({"id": range(30), "name": lamps(30), "price": np.linspace(5.5, 90.25, 30)})
     model = matcher().fit(left, left.assign(price=left["price"] * 1.01, name=left["name"] + " x"))

@@ -226,5 +226,9 @@ class MatchColumns:
 
 
 def _is_number(cells: "pd.Series[Any]") -> bool:
-    numeric = pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells)
-    return bool(numeric or not cells.notna().any())
+    """Whether cells are measured: whole numbers that a float cannot tell apart are compared as they are written."""
+    if not cells.notna().any():
+        return True
+    if pd.api.types.is_integer_dtype(cells) and max(abs(int(cells.min())), abs(int(cells.max()))) >= 2**53:
+        return False
+    return pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells)
