@@ -623,18 +623,17 @@ def decisions() -> str:
 def readouts() -> str:
     """The loss of test rows under a link, against the mean of a network trained by squares."""
     names = {
-        "network-diabetes": "diabetes",
-        "network-noise-grows-with-x0": "made up, noise grows",
-        "network-skewed-noise-grows-with-x1": "made up, skewed noise",
-        "network-counts": "counts",
-        "network-houses": "house prices",
+        "diabetes": "diabetes",
+        "noise grows with x0": "made up, noise grows",
+        "skewed noise grows with x1": "made up, skewed noise",
+        "counts": "counts",
+        "houses": "house prices",
     }
+    mean = results("readout").groupby(["data", "link", "method"])["loss"].mean().unstack("method")
     rows = []
-    for file, words in names.items():
-        runs = results(f"matching-readout-{file}")
-        mean = runs.groupby(["link", "method"])["loss"].mean().unstack("method")
+    for name, words in names.items():
         for link in ("exp(1.5)", "anti_exp(1.5)", "sinh"):
-            one = mean.loc[link]
+            one = mean.loc[name, link]
             cells = [f"{signed(100 * (one[way] / one['squares'] - 1))} %" for way in READ]
             rows.append([words, f"`{link}`", *cells])
     return grid(["data", "link", *READ.values()], rows)
