@@ -5,7 +5,6 @@ Its neighbor panels show cells as text, image or sound, bars, and contributions 
 
 import base64
 import hashlib
-import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from vicinal.encoders.images import thumbnail
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
 from vicinal.report.comparables import grid_view, reasons
-from vicinal.report.records import Cell, Example, FitRecord, Label, Neighbor, NeighborPanel
+from vicinal.report.records import Cell, Example, FitRecord, Neighbor, NeighborPanel
 from vicinal.report.tables import (
     CLASS_HEADINGS,
     class_rows,
@@ -318,13 +317,15 @@ _SCALES = {"none": "", "log": "log of ", "rank": "normal score of ", "link": "h 
 
 
 def panel_view(panel: NeighborPanel) -> SimpleNamespace:
-    """``panel`` as the template shows it, all in text; ``right`` and ``line`` are None where they are not known.
+    """``panel`` as the template shows it, all in text; ``right`` is None where it is not known.
 
     Contributions are rounded together, so that the shown column adds up to the shown sum; rounding moves none of them
     by more than one unit of the last digit.
     """
-    listed = panel.listed
+    listed, rows = panel.listed, [panel.query, *(one.row for one in panel.listed)]
     numeric = not isinstance(panel.prediction, str) and panel.probability is None
+    media = any(isinstance(cell, bytes) for row in rows for cell in row.values())
+    moved = any(one.adjusted is not None for one in listed)
     lines, trend, other, total = (
         _lines(panel, listed, numeric=numeric) if listed or panel.trend else ([], None, None, "")
     )
@@ -339,11 +340,11 @@ def panel_view(panel: NeighborPanel) -> SimpleNamespace:
         neighbors=lines,
         trend=trend,
         other=other,
-        grid=grid_view(panel),
+        grid=grid_view(panel) if moved or (listed and len(panel.query) > 2 and not media) else None,
+        moved=moved,
         total=total,
         total_name=f"{_SCALES[panel.scale]}the prediction" if numeric else _total_of_class(panel),
         adds=f"{_SCALES[panel.scale]}{'label' if panel.trend is None else 'adjusted label'}" if numeric else "",
-        line=_line(panel, listed) if numeric and listed else None,
         other_is_sum_of=f"all {panel.other_rows:,} other rows" if panel.other_rows else "all other rows",
     )
 
@@ -404,41 +405,3 @@ def _lines(
         mean = number(rest / panel.other_weight, 3) if plain else ""
         other = NeighborView([], mean, percent(panel.other_weight), bar(panel.other_weight), shown[-1])
     return lines, of_trend, other, fixed(sum(summed), decimals)
-
-
-def _line(panel: NeighborPanel, listed: list[Neighbor]) -> SimpleNamespace | None:
-    """The number line: labels of the neighbors (the adjusted ones), the prediction and the truth, from 0 to 100.
-
-    None if a label is not a finite number.
-    """
-    adjusted = panel.trend is not None
-    labels = [one.label if one.adjusted is None else one.adjusted for one in listed]
-    values = [*labels, panel.prediction]
-    if panel.target is not None:
-        values.append(panel.target)
-    if any(isinstance(value, str) or not math.isfinite(value) for value in values):
-        return None
-    numbers = [float(value) for value in values]
-    low, high = min(numbers), max(numbers)
-    if high == low:
-        low, high = low - 0.5, high + 0.5
-    heaviest = max(abs(neighbor.weight) for neighbor in listed) or 1.0
-
-    def place(value: Label) -> float:
-        return round(6 + 88 * (float(value) - low) / (high - low), 2)
-
-    marks = [
-        SimpleNamespace(
-            place=place(label),
-            radius=round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
-            title=f"{'adjusted ' if adjusted else ''}label {label_text(label)}, weight {percent(neighbor.weight)}",
-        )
-        for neighbor, label in zip(listed, labels, strict=True)
-    ]
-    return SimpleNamespace(
-        marks=marks,
-        prediction=place(panel.prediction),
-        target=None if panel.target is None else place(panel.target),
-        ends=(number(low, 3), number(high, 3)),
-        adjusted=adjusted,
-    )
