@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from vicinal.report.compare import cliques, critical_difference, relative_changes
+from vicinal.report.compare import relative_changes
 from vicinal.report.figures import (
     _count_pairs,
     confusion_matrix,
@@ -129,21 +129,6 @@ def test_mask_curve_values():
     grid = np.linspace(0, 1, 5)
     (line,) = mask_curves(grid, [("median", grid**2)]).axes[0].lines
     np.testing.assert_array_equal(line.get_ydata(), grid**2)
-
-
-def test_cliques_are_maximal():
-    assert cliques({"a": 1, "b": 2, "c": 3, "d": 4}, 2) == [(1, 3), (2, 4)]
-    assert cliques({"a": 1, "b": 2}, 0.5) == []
-    assert cliques({"a": 1, "b": 2, "c": 3}, 9) == [(1, 3)]
-
-
-def test_diagram_names_all_methods():
-    text = " ".join(words_of(drawn(critical_difference({"nona": 1.2, "dense": 2.1, "a$b$<i>": 2.7}, 1.9))))
-    assert "nona  1.20" in text
-    assert "2.70  a$b$&lt;i&gt;" in text
-    assert "critical difference 1.90" in text
-    with pytest.raises(ValueError, match="ranks: expected at least two"):
-        critical_difference({"nona": 1.0}, 1.0)
 
 
 def test_changes_are_per_split_and_missing_methods_are_left_out():
