@@ -252,9 +252,11 @@ def _pictures(record: AuditRecord) -> Iterator[Picture]:
     if record.task == "regression":
         yield scatter(record, "new")
         if record.coverage:
-            promised = [[level[name] for level in record.coverage] for name in ("coverage", "covered", "by_part")]
+            promised, covered, by_part = (
+                [level[name] for level in record.coverage] for name in ("coverage", "covered", "by_part")
+            )
             yield picture(
-                figures.coverage(*promised),
+                figures.coverage(promised, covered, by_part),
                 "coverage",
                 "Do the intervals hold?",
                 "Share of new rows within their interval over the share promised, with the diagonal.",

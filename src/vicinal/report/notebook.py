@@ -51,7 +51,7 @@ def panel_part(panel: NeighborPanel) -> Part:
         rows = f"{panel.other_rows:,} other rows" if panel.other_rows else "All other rows"
         sentences.append(f"{rows}: weight {percent(panel.other_weight)}.")
     sentences += [grid.more] * bool(grid.more)
-    return Part(one_line(panel.title, 80), grid=grid._replace(above=above)[:4], sentences=sentences)
+    return Part(one_line(panel.title, 80), grid=(grid.heads, above, grid.lines, grid.below), sentences=sentences)
 
 
 def pair_part(pair: ShownPair) -> Part:
