@@ -278,7 +278,7 @@ def test_sounds_in_the_ear_are_denoised(bench, tmp_path, monkeypatch):
 def test_the_command_that_is_printed_is_one_of_vicinal(bench, tmp_path, capsys, monkeypatch):
     make_nosemic(tmp_path)
     sets = bench("nona_paper_sets")
-    monkeypatch.setattr(sys, "argv", ["x", "nosemic", "--data", str(tmp_path), "--out", str(tmp_path / "out")])
+    monkeypatch.setattr(sys, "argv", ["x", "--set", "nosemic", "--data", str(tmp_path), "--out", str(tmp_path / "out")])
     sets.main()
     commands = [line.strip() for line in capsys.readouterr().out.splitlines() if "vicinal fit" in line]
     assert [command.split("--encoder ")[1].split()[0] for command in commands] == ["audio=hub:openai/whisper-tiny"]
