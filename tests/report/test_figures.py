@@ -10,6 +10,7 @@ from vicinal.report.compare import relative_changes
 from vicinal.report.figures import (
     _count_pairs,
     confusion_matrix,
+    coverage,
     embedding_map,
     learning_curves,
     mask_curves,
@@ -74,6 +75,13 @@ def test_few_or_constant_points(values):
 def test_residuals_are_prediction_less_truth():
     points = residuals([1.0, 2.0], [0.0, 4.0]).axes[0].collections[0].get_offsets()
     np.testing.assert_array_equal(points, [[1, 1], [2, -2]])
+
+
+def test_coverage_has_a_line_of_each_part():
+    axes = coverage([0.5, 0.9], [0.6, 0.8], [[0.3, 0.7], [0.75, 0.95]]).axes[0]
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[0.3, 0.75], [0.7, 0.95], [0, 1], [0.6, 0.8]]
+    assert axes.get_ylim()[0] == pytest.approx(0.27)
+    assert coverage([0.5, 0.9], [0.6, 0.8]).axes[0].get_xlim() == (0, 1.01)
 
 
 def test_confusion_counts():
