@@ -65,12 +65,12 @@ NONA_SETS ?= houses blood
 NONA := $(BIN)/python -W ignore benchmarks/nona
 
 bench-nona: $(READY) ## the NONA paper's recipe on real data, a part of docs/results/papers.md; resumable, in runs/nona
-	$(NONA)/sets.py --data $(DATA) --cache runs/nona --sources $(NONA_SETS)
-	$(NONA)/paper.py --cache runs/nona --out runs/nona/nona-paper.csv --sets $(NONA_SETS)
+	$(NONA)_sets.py --data $(DATA) --cache runs/nona --sources $(NONA_SETS)
+	$(NONA)_paper.py --cache runs/nona --out runs/nona/nona-paper.csv --sets $(NONA_SETS)
 
 gallery: $(READY) ## the figures of docs/gallery.md, and those of the paper on matching losses
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/gallery.py
-	$(BIN)/python benchmarks/matching_gallery.py docs/images/matching --page docs/gallery.md
+	$(BIN)/python benchmarks/matching_gallery.py --out docs/images/matching --page docs/gallery.md
 
 docs: $(READY) ## the documentation site, in site/
 	$(PIP) -e ".[docs]" torch==2.13.0

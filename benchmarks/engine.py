@@ -13,7 +13,6 @@ as soon as it is known. A run that was stopped resumes after the last line. The 
     nice python benchmarks/engine.py --data FILES --shared ../shared/data --part large --rows 5000 20000 --splits 3
 """
 
-import argparse
 import importlib
 import os
 import time
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from resumable import RESULTS, Lines, asked
+from resumable import RESULTS, Lines, asked, peak_mb
 from tables import FILES, SETS, read
 
 KEY = ["part", "table", "size", "split", "method"]
@@ -171,12 +170,6 @@ READERS = {one.__name__: one for one in (plain, uci, large)}
 # One measurement.
 
 
-def held(what: str) -> float:
-    """Resident memory of this process in MB: now (``VmRSS``) or at most (``VmHWM``)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
-
-
 def carried(model: Any, rows: pd.DataFrame) -> dict[str, Any]:
     """Median number of rows with weight in a prediction, and of the ten first's share of the absolute weight.
 
@@ -205,13 +198,17 @@ def measure(part: str, table: str, size: str, split: int, method: str, data: Pat
     end = time.process_time()
     line = dict(zip(KEY, (part, table, size, split, method), strict=True))
     line |= {"rows": len(case.y), "columns": case.learn.shape[1], "mse": float(np.square(guess - case.truth).mean())}
-    line |= {"variance": float(case.truth.var()), "peak_mb": held("VmHWM")}
+    line |= {"variance": float(case.truth.var()), "peak_mb": peak_mb()}
     line |= {"fit_s": between - start, "predict_s": end - between}
     return line if fitted.model is None else line | carried(fitted.model, case.test.iloc[:EXPLAINED])
 
 
-def run(given: argparse.Namespace) -> int:
-    """Measure what is not in the CSV yet; how many failed."""
+def main() -> int:
+    """Measure what is not in the CSV yet; 1 where something failed."""
+    options = {"shared": Path("../shared/data"), "out": RESULTS / "engine.csv", "part": "plain", "splits": 3}
+    options |= {"only": [], "methods": ["default", "lightgbm", "catboost"]}
+    given = asked(__doc__, data=Path(), rows=["5000", "20000", "all"], **options)
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     failed, lines = 0, Lines(given.out, *KEY)
     tables = given.only or PARTS[given.part]
     for split, table, size, method in product(range(given.splits), tables, given.rows, given.methods):
@@ -225,15 +222,7 @@ def run(given: argparse.Namespace) -> int:
                 except Exception as error:
                     failed += 1
                     print(f"{table} {size} {split} {method}: {type(error).__name__}: {error}", flush=True)
-    return failed
-
-
-def main() -> int:
-    options = {"shared": Path("../shared/data"), "out": RESULTS / "engine.csv", "part": "plain", "splits": 3}
-    options |= {"only": [], "methods": ["default", "lightgbm", "catboost"]}
-    given = asked(__doc__, data=Path(), rows=["5000", "20000", "all"], **options)
-    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
-    return min(run(given), 1)
+    return min(failed, 1)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ says more than the clock where other programs run, too.
 
     python benchmarks/explore.py --out benchmarks/results/explore.json
     python benchmarks/explore.py --pictures docs/images --data ../shared/data
+
+Models are written to ``--folder``, and found there again.
 """
 
-import argparse
 import contextlib
 import io
 import json
@@ -26,6 +27,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
+from resumable import asked
 
 from vicinal import NeighborRegressor
 from vicinal.estimators import ModelFolder
@@ -207,12 +209,7 @@ def draw(browser: Browser, address: str, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--pictures", type=Path)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--folder", type=Path, help="where models are written, and found again")
-    given = parser.parse_args()
+    given = asked(__doc__, 0, out=None, pictures=None, data=Path("../shared/data"), folder=None)
     with tempfile.TemporaryDirectory() as place, sync_playwright() as started:
         folder = given.folder or Path(place)
         path = shutil.which("chromium")

@@ -28,7 +28,6 @@ from vicinal.metrics import ndcg, recall_at_k
 from vicinal.samplers import draw_unlabelled
 
 CUT, RANK, CHOICE = 20, 64, 1000
-INTER = "recbole/dataset_example/ml-100k/ml-100k.inter"
 SETTINGS = {
     "CiteULike-t": {
         "als": {"confidence": 20.0, "ridge": 10.0, "sweeps": 10},
@@ -58,10 +57,15 @@ def citeulike(path):
     return pd.read_parquet(path)[["user_id", "item_id"]]
 
 
-def movielens(path, least=4):
-    """Ratings of at least ``least``, out of a wheel of recbole or its ``ml-100k.inter``."""
-    text = path.read_text() if path.suffix == ".inter" else zipfile.ZipFile(path).read(INTER).decode()
-    table = pd.read_csv(io.StringIO(text), sep="\t").iloc[:, :3].set_axis(["user_id", "item_id", "rating"], axis=1)
+def of_recbole(wheel, kind):
+    """A table of MovieLens-100k: inter, item or user."""
+    with zipfile.ZipFile(wheel) as archive:
+        return pd.read_csv(io.BytesIO(archive.read(f"recbole/dataset_example/ml-100k/ml-100k.{kind}")), sep="\t")
+
+
+def movielens(wheel, least=4):
+    """Ratings of at least ``least``."""
+    table = of_recbole(wheel, "inter").iloc[:, :3].set_axis(["user_id", "item_id", "rating"], axis=1)
     return table[table["rating"] >= least]
 
 

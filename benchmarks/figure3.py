@@ -8,7 +8,6 @@ bank is the training rows. Validation rows choose k-NN's settings and stop the t
 surface itself, without noise. Every method is given the same rows.
 """
 
-import argparse
 import copy
 import itertools
 import math
@@ -177,13 +176,9 @@ def table(errors: dict[str, dict[str, list[float]]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--out", required=True, help="PNG to write")
-    parser.add_argument("--seeds", type=int, default=3, help="draws of each surface")
-    parser.add_argument("--rows", type=int, default=800, help="training rows; a fourth as many for validation")
-    parser.add_argument("--noise", type=float, default=0.05, help="standard deviation of the noise of the targets")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+    from resumable import asked
+
+    options = asked(__doc__, out=str, seeds=3, rows=800, noise=0.05)
     start, errors, first = time.perf_counter(), {}, {}
     for name, surface in SURFACES.items():
         runs = [run(surface, seed, options.rows, options.noise) for seed in range(options.seeds)]

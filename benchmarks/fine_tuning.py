@@ -2,27 +2,23 @@
 
 Every method of a set and split is one row of the CSV, with the error on the test rows in units of the variance of the
 training labels, the error on the validation rows, and processor seconds; a row that is there is not run again. All that
-is tuned has the same encoder, plan and seed. Vectors of an encoder ("frozen", "tuned by ...") are read by kernel ridge,
-boosting and k-NN too, whose settings are chosen on the validation rows.
+is tuned has the same encoder, plan and seed. Vectors of an encoder ("frozen", "tuned by ...") are read by kernel ridge
+and k-NN too, whose settings are chosen on the validation rows.
 
     python benchmarks/fine_tuning.py --data ../shared/data --sets tweets amazon stsb houses blood
 """
 
-import argparse
-import sys
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from nona_sets import draw
 from resumable import RESULTS, Lines, asked
-from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_ridge import KernelRidge
-
-sys.path.insert(0, str(Path(__file__).parent / "nona"))
-from sets import draw
 
 from vicinal.data import Split, make_splits
 from vicinal.encoders.base import embed
@@ -31,9 +27,6 @@ from vicinal.evaluation import knn_baseline, knn_grid
 
 EPOCHS, LEARNING_RATE = 6, 1e-4
 FIELDS = ("set", "split", "method", "test", "validation", "seconds", "settings")
-TREES = 400
-"""Of boosting, at most; the validation rows choose how many."""
-
 GAMMAS, ALPHAS = (0.1, 0.3, 1.0, 3.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
@@ -107,36 +100,22 @@ def fit(
 def kernel_ridge(vectors: np.ndarray, y: np.ndarray, split: Split) -> tuple[np.ndarray, np.ndarray, str]:
     """Predictions of validation and test rows; width and penalty by the validation rows, then fitted on both."""
     scale = np.median(((vectors[split.train[:500]][:, None] - vectors[split.train[:500]][None]) ** 2).sum(-1))
-    best: tuple[float, Any, Any] = (np.inf, None, None)
     mean = y[split.train].mean()
-    for gamma in GAMMAS:
-        for alpha in ALPHAS:
-            model = KernelRidge(alpha=alpha, kernel="rbf", gamma=gamma / scale)
-            model.fit(vectors[split.train], y[split.train] - mean)
-            said = model.predict(vectors[split.validation]) + mean
-            error = float(np.mean((said - y[split.validation]) ** 2))
-            if error < best[0]:
-                best = error, (gamma, alpha), said
-    gamma, alpha = best[1]
+
+    def said(learned: np.ndarray, asked: np.ndarray, gamma: float, alpha: float) -> np.ndarray:
+        model = KernelRidge(alpha=alpha, kernel="rbf", gamma=gamma / scale)
+        return model.fit(vectors[learned], y[learned] - mean).predict(vectors[asked]) + mean
+
+    tried = {chosen: said(split.train, split.validation, *chosen) for chosen in product(GAMMAS, ALPHAS)}
+    gamma, alpha = min(tried, key=lambda chosen: np.mean((tried[chosen] - y[split.validation]) ** 2))
     rows = np.concatenate([split.train, split.validation])
-    model = KernelRidge(alpha=alpha, kernel="rbf", gamma=gamma / scale).fit(vectors[rows], y[rows] - mean)
-    return best[2], model.predict(vectors[split.test]) + mean, f"gamma {gamma:g} alpha {alpha:g}"
+    return tried[gamma, alpha], said(rows, split.test, gamma, alpha), f"gamma {gamma:g} alpha {alpha:g}"
 
 
-def boosting(vectors: np.ndarray, y: np.ndarray, split: Split) -> tuple[np.ndarray, np.ndarray, str]:
-    """The same by gradient boosting; the number of trees by the validation rows, then fitted on both."""
-    settings = {"learning_rate": 0.05, "max_leaf_nodes": 15, "max_features": 0.2, "random_state": 0}
-    model = HistGradientBoostingRegressor(max_iter=TREES, early_stopping=False, **settings)
-    model.fit(vectors[split.train], y[split.train])
-    staged = list(model.staged_predict(vectors[split.validation]))
-    trees = 1 + int(np.argmin([np.mean((said - y[split.validation]) ** 2) for said in staged]))
-    rows = np.concatenate([split.train, split.validation])
-    whole = HistGradientBoostingRegressor(max_iter=trees, early_stopping=False, **settings).fit(vectors[rows], y[rows])
-    return staged[trees - 1], whole.predict(vectors[split.test]), f"{trees} trees"
-
-
-def run(options: argparse.Namespace) -> None:
+def main() -> None:
     """Fill the CSV."""
+    settings = {"sets": list(SETS), "methods": list(MODELS), "splits": 3, "precision": "bf16-mixed"}
+    options = asked(__doc__, data=Path("../shared/data"), out=RESULTS / "fine-tuning.csv", **settings)
     lines = Lines(options.out, "set", "split", "method")
     for name in options.sets:
         x, y, groups, encoders = SETS[name](options.data)
@@ -186,10 +165,9 @@ def extra(method: str, model: Any, x: pd.DataFrame, y: np.ndarray, split: Split,
         return
     (part,) = model.table_encoder.encoders
     vectors = embed(part, part.prepare(x)).double().numpy()
-    for name, read in (("kernel ridge", kernel_ridge), ("boosting", boosting)):
-        begun = time.process_time()
-        validation, test, settings = read(vectors, y, split)
-        add(f"{name} on {method}", validation, test, time.process_time() - begun, settings)
+    begun = time.process_time()
+    validation, test, settings = kernel_ridge(vectors, y, split)
+    add(f"kernel ridge on {method}", validation, test, time.process_time() - begun, settings)
     if "dense" in method:
         near, rows = model.embed(x), np.concatenate([split.train, split.validation])
         parts = near[split.train], y[split.train], near[split.validation], y[split.validation]
@@ -198,11 +176,6 @@ def extra(method: str, model: Any, x: pd.DataFrame, y: np.ndarray, split: Split,
         test = knn_baseline(near[rows], y[rows], near[split.test], settings)
         name = f"k {settings['n_neighbors']}"
         add(f"{method}, then k-NN", validation.prediction, test.prediction, 0.0, name)
-
-
-def main() -> None:
-    options = {"sets": list(SETS), "methods": list(MODELS), "splits": 3, "precision": "bf16-mixed"}
-    run(asked(__doc__, data=Path("../shared/data"), out=RESULTS / "fine-tuning.csv", **options))
 
 
 if __name__ == "__main__":

@@ -3,21 +3,18 @@
 Each rival is tuned by cross-validation on all rows that the default gets, of which the default holds the validation
 rows out. Errors are in units of the variance of those rows' labels. Lines that are there are not run again.
 
-    python benchmarks/nona/sets.py --data ../shared/data --cache runs/nona
+    python benchmarks/nona_sets.py --data ../shared/data --cache runs/nona
     python benchmarks/frozen.py --cache runs/nona --splits 5
 """
 
-import sys
 import time
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from nona_sets import SETS, RegressionSet, load
 from resumable import RESULTS, Lines, asked
-
-sys.path.insert(0, str(Path(__file__).parent / "nona"))
-from sets import SETS, RegressionSet, load
 
 from vicinal import NeighborRegressor
 from vicinal.data import Split

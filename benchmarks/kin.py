@@ -2,8 +2,8 @@
 
 Tables, splits and rows are those of ``tables.py``: 60 % to train on, 20 % to stop by, 20 % to test on. Each method has
 its own defaults and no search. The rivals learn from the training rows and stop by the others; ours holds out the same
-rows, and has them in its bank afterwards, as a user gets it. Seconds are processor seconds of one thread. The size is
-that of the file or folder that a prediction needs. A stopped run resumes.
+rows, and has them in its bank afterwards, as a user gets it. Seconds are processor seconds of one thread. A stopped run
+resumes.
 
     pip install pytabkit tabm rtdl_num_embeddings skorch faiss-cpu
     python benchmarks/kin.py --data FOLDER --out benchmarks/results/kin.csv --splits 2   # FOLDER as for tables.py
@@ -11,7 +11,6 @@ that of the file or folder that a prediction needs. A stopped run resumes.
 
 import contextlib
 import logging
-import pickle
 import tempfile
 import time
 from itertools import product
@@ -25,7 +24,7 @@ from resumable import RESULTS, Lines, asked
 from tables import SETS, columns_of, read
 from torch import Tensor, nn
 
-from vicinal.estimators import NeighborRegressor, save_model
+from vicinal.estimators import NeighborRegressor
 
 TABLES = SETS[:10]
 OURS = {"default": {}, "network": {"metric": "network"}}
@@ -87,7 +86,7 @@ class ModernNCA(nn.Module):
 
 
 def modern_nca(table: pd.DataFrame, y: np.ndarray, train: np.ndarray, held: np.ndarray, test: np.ndarray):
-    """Predictions of the test rows, and bytes of what is needed for them."""
+    """Predictions of the test rows."""
     encoder = columns_of(table).fit(table.iloc[train])  # the numbers come first
     parts = [torch.tensor(encoder.transform(table.iloc[rows]), dtype=torch.float32) for rows in (train, held, test)]
     mean, scale = y[train].mean(), y[train].std()
@@ -100,8 +99,7 @@ def modern_nca(table: pd.DataFrame, y: np.ndarray, train: np.ndarray, held: np.n
         if error < best:
             best, model = error, tried
     with torch.no_grad():
-        predicted = model.predict(parts[2], parts[0], labels[0]).double().numpy() * scale + mean
-    return predicted, 4 * (sum(p.numel() for p in model.parameters()) + parts[0].numel() + labels[0].numel())
+        return model.predict(parts[2], parts[0], labels[0]).double().numpy() * scale + mean
 
 
 def pytabkit(name: str, table: pd.DataFrame, y: np.ndarray, train: np.ndarray, held: np.ndarray, test: np.ndarray):
@@ -117,11 +115,7 @@ def pytabkit(name: str, table: pd.DataFrame, y: np.ndarray, train: np.ndarray, h
     model = getattr(package, PYTABKIT[name])(device="cpu", random_state=0, n_threads=1, verbosity=0)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # it leaves checkpoints
         model.fit(table.iloc[train], y[train], table.iloc[held], y[held], cat_col_names=categories)
-    predicted = np.asarray(model.predict(table.iloc[test])).ravel()
-    try:
-        return predicted, len(pickle.dumps(model))
-    except (pickle.PicklingError, TypeError, AttributeError):
-        return predicted, None
+    return np.asarray(model.predict(table.iloc[test])).ravel()
 
 
 def ours(settings: dict[str, Any], table: pd.DataFrame, y: np.ndarray, train, held, test):
@@ -130,10 +124,7 @@ def ours(settings: dict[str, Any], table: pd.DataFrame, y: np.ndarray, train, he
     seen, tested = table.iloc[both].reset_index(drop=True), table.iloc[test]
     model = NeighborRegressor(columns=kinds, **settings)
     model.fit(seen, y[both], validation=np.arange(len(train), len(both)))
-    predicted = model.predict(tested)
-    with tempfile.TemporaryDirectory() as folder:
-        save_model(model, Path(folder) / "model")
-        return predicted, sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+    return model.predict(tested)
 
 
 METHODS = (*OURS, *PYTABKIT, "modernnca")
@@ -147,15 +138,15 @@ def measure(name: str, split: int, method: str, data: Path | None) -> dict[str, 
     torch.manual_seed(split)
     start = time.process_time()
     if method in OURS:
-        predicted, size = ours(OURS[method], table, y, *parts)
+        predicted = ours(OURS[method], table, y, *parts)
     elif method in PYTABKIT:
-        predicted, size = pytabkit(method, table, y, *parts)
+        predicted = pytabkit(method, table, y, *parts)
     else:
-        predicted, size = modern_nca(table, y, *parts)
+        predicted = modern_nca(table, y, *parts)
     seconds = time.process_time() - start
     truth = y[parts[2]]
     line = {"set": name, "split": split, "method": method, "mse": float(np.square(predicted - truth).mean())}
-    return line | {"variance": float(truth.var()), "rows": len(y), "seconds": round(seconds, 2), "bytes": size}
+    return line | {"variance": float(truth.var()), "rows": len(y), "seconds": round(seconds, 2)}
 
 
 def main() -> None:

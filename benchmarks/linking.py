@@ -7,26 +7,28 @@ a run that was stopped goes on.
     python benchmarks/linking.py --sets runs/linking                       # without labels, and splink
     python benchmarks/linking.py --all-labels DATA/retrieval               # all labels, and a promise of precision
 
+``--limit`` is the most seconds of a set and method; ``--suffix`` goes behind its name, to tell versions apart.
+
 splink, sqlglot, igraph, altair and jellyfish are looked for on PYTHONPATH.
 """
 
-import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from linking_sets import LinkageSet
+from resumable import RESULTS, Lines, asked, peak_mb
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-OUT = Path(__file__).parent / "results" / "linking.csv"
+KEY = ("set", "method", "seed")
 TOLD = (0.9, 0.95)
 
 WARNINGS = ("unsure", "no sign of matches", "weights of columns are uncertain", "alone decides")
@@ -113,8 +115,8 @@ Figures = dict[str, float]
 
 def spent(begun: tuple[float, float]) -> Figures:
     """Seconds since then, and the most memory so far."""
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return {"seconds": time.time() - begun[0], "cpu seconds": time.process_time() - begun[1], "gigabytes": memory}
+    spent = {"seconds": time.time() - begun[0], "cpu seconds": time.process_time() - begun[1]}
+    return spent | {"gigabytes": peak_mb() * 1.024e-3}
 
 
 def by_vicinal(data: LinkageSet, name: str, seed: int) -> list[tuple[str, int, Figures]]:
@@ -169,59 +171,55 @@ LAST = {"vicinal": "vicinal", "splink": "splink", "splink-columns": "splink by a
 
 def run(folder: Path, methods: list[str], names: list[str], seeds: int, limit: int, suffix: str) -> None:
     """Each set and method that has no figures yet, in a process of its own."""
-    from matching_rows import Lines
-
-    lines = Lines(OUT)
-    for name in names or sorted(each.name for each in folder.iterdir()):
-        if not lines.has(name, "set", 0):
+    lines = Lines(RESULTS / "linking.csv", *KEY)
+    every = names or sorted(each.name for each in folder.iterdir())
+    for name in every:
+        if (name, "set", 0) not in lines:
             data = LinkageSet.read(folder / name)
             sizes = dict(zip(("left", "right"), map(len, data.tables), strict=False))
-            lines.put(name, "set", 0, {**sizes, "matches": len(data.matches)})
-    for method in methods:
-        for name in names or sorted(each.name for each in folder.iterdir()):
-            for seed in range(seeds):
-                if lines.has(name, LAST[method] + suffix, seed) or (
-                    method == "splink-columns" and not name.startswith("febrl")
-                ):
-                    continue
-                command = [sys.executable, __file__, "--one", method, name, str(seed), "--sets", str(folder)]
-                try:
-                    done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-                except subprocess.TimeoutExpired:
-                    lines.put(name, LAST[method] + suffix, seed, {"seconds": limit, "stopped": 1.0})
-                    continue
-                if done.returncode:
-                    print(name, method, seed, "failed:", done.stderr[-2000:], flush=True)
-                    continue
-                for label, drawn, values in json.loads(done.stdout.splitlines()[-1]):
-                    lines.put(name, label + suffix, drawn, values)
+            lines.put((name, "set", 0), {**sizes, "matches": len(data.matches)})
+    for method, name, seed in product(methods, every, range(seeds)):
+        other = method == "splink-columns" and not name.startswith("febrl")
+        if other or (name, LAST[method] + suffix, seed) in lines:
+            continue
+        command = [sys.executable, __file__, "--one", method, str(folder / name), str(seed)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            lines.put((name, LAST[method] + suffix, seed), {"seconds": limit, "stopped": 1.0})
+            continue
+        if done.returncode:
+            print(name, method, seed, "failed:", done.stderr[-2000:], flush=True)
+            continue
+        for label, drawn, values in json.loads(done.stdout.splitlines()[-1]):
+            lines.put((name, label + suffix, drawn), values)
 
 
 def all_labels(data: Path, cache: Path, names: list[str], suffix: str) -> None:
     """F1 on the test pairs with all labels, and a promise of 95 % on splits of all pairs, as in matching_rows.py."""
-    from matching_rows import SEEDS, Lines, read, scored
+    from matching_rows import SEEDS, read, scored
 
     from vicinal.estimators import RowMatcher
 
-    lines = Lines(OUT)
+    lines = Lines(RESULTS / "linking.csv", *KEY)
     for name in names or SHOPS:
         left, right, pairs = read(data, name)
         parts = dict(iter(pairs.groupby("split")))
         truth = parts["test"]["match"].to_numpy()
         for seed in range(SEEDS):
-            if not lines.has(name, f"all labels{suffix}", seed):
+            if (name, f"all labels{suffix}", seed) not in lines:
                 model = RowMatcher(random_state=seed, cache_dir=cache)
                 model.fit(left, right, parts["train"], validation=parts["valid"])
                 chances = model.predict_proba(parts["test"])[:, 1]
-                lines.put(name, f"all labels{suffix}", seed, scored(chances, truth, float(model.threshold_ or 0)))
-        if not lines.has(name, f"links by all labels{suffix}", 0):
+                lines.put((name, f"all labels{suffix}", seed), scored(chances, truth, float(model.threshold_ or 0)))
+        if (name, f"links by all labels{suffix}", 0) not in lines:
             model = RowMatcher(cache_dir=cache).fit(left, right, parts["train"], validation=parts["valid"])
             whole = pairs.groupby(["left", "right"], as_index=False)["match"].max()
             values = measured(Truth(LinkageSet(left, right, whole)), model.link())
-            lines.put(name, f"links by all labels{suffix}", 0, values)
+            lines.put((name, f"links by all labels{suffix}", 0), values)
         for seed in range(PROMISES):
-            if not lines.has(name, f"promise{suffix}", seed):
-                lines.put(name, f"promise{suffix}", seed, promised(left, right, pairs, cache, seed))
+            if (name, f"promise{suffix}", seed) not in lines:
+                lines.put((name, f"promise{suffix}", seed), promised(left, right, pairs, cache, seed))
 
 
 def promised(left: pd.DataFrame, right: pd.DataFrame, pairs: pd.DataFrame, cache: Path, seed: int) -> Figures:
@@ -246,23 +244,14 @@ def promised(left: pd.DataFrame, right: pd.DataFrame, pairs: pd.DataFrame, cache
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", type=Path, default=Path("runs/linking"), help="folder of the sets")
-    parser.add_argument("--methods", nargs="*", default=["vicinal", "splink"], choices=list(METHODS))
-    parser.add_argument("--names", nargs="*", default=[], help="of the sets; all")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--limit", type=int, default=1800, help="seconds of a set and method")
-    parser.add_argument("--suffix", default="", help="behind the name of the method, to tell versions apart")
-    parser.add_argument("--all-labels", type=Path, metavar="DATA", help="folder of pairs_*.parquet: with all labels")
-    parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"), help="of vectors, with all labels")
-    parser.add_argument("--one", nargs=3, metavar=("METHOD", "SET", "SEED"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        method, name, seed = arguments.one
-        print(json.dumps(METHODS[method](LinkageSet.read(arguments.sets / name), name, int(seed))))
+    if sys.argv[1:2] == ["--one"]:  # a process of its own, without torch where the method has none
+        chosen, folder, seed = sys.argv[2:]
+        print(json.dumps(METHODS[chosen](LinkageSet.read(Path(folder)), Path(folder).name, int(seed))))
         sys.exit()
+    options = {"sets": Path("runs/linking"), "methods": ["vicinal", "splink"], "names": [], "seeds": 1, "limit": 1800}
+    arguments = asked(__doc__, 0, **options, suffix="", all_labels=None, cache=Path("runs/matching-rows"))
     if arguments.all_labels:
         all_labels(arguments.all_labels, arguments.cache, arguments.names, arguments.suffix)
     else:
-        options = arguments.methods, arguments.names, arguments.seeds, arguments.limit, arguments.suffix
-        run(arguments.sets, *options)
+        settings = arguments.methods, arguments.names, arguments.seeds, arguments.limit, arguments.suffix
+        run(arguments.sets, *settings)

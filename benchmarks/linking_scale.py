@@ -17,12 +17,9 @@ that its memory is its own.
 
     python benchmarks/linking_scale.py --rows 10000 100000 1000000
     python benchmarks/linking_scale.py --what products --data DATA/retrieval --rows 10000 100000 1000000
-    python benchmarks/linking_scale.py   # the table of what was measured
 """
 
-import argparse
 import json
-import resource
 import string
 import subprocess
 import sys
@@ -33,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from resumable import RESULTS, Lines, asked, peak_mb
 
 from vicinal.core.identity import spelled
 from vicinal.data.spelling import GAPS
@@ -41,8 +39,8 @@ from vicinal.linkage.block_recall import estimated_recall
 from vicinal.linkage.blocking import blocked_pairs
 from vicinal.linkage.columns import CodedColumn
 
-OUT = Path(__file__).parent / "results" / "linking-scale.csv"
-EACH, RECORDS = 3, 1000
+MOST, EACH, RECORDS = 30, 3, 1000
+"""Pairs for each left row by all rules, strongest pairs of a row, and rows that come later."""
 
 MATCHED, MOVED, NEW_PHONE, TYPO, EMPTY = 0.8, 0.1, 0.3, 0.15, 0.03
 COLUMNS = ["given_name", "surname", "date_of_birth", "street_number", "street", "suburb", "postcode", "phone"]
@@ -171,7 +169,7 @@ class Clock:
         now = time.perf_counter(), time.process_time()
         self.values[f"{name}, s"] = now[0] - self.last[0]
         self.values |= {"wall, s": now[0] - self.begun[0], "processor, s": now[1] - self.begun[1]}
-        self.values["peak, GiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        self.values["peak, GiB"] = peak_mb() / 2**10
         self.last = now
 
 
@@ -191,16 +189,16 @@ def among(pairs: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return np.isin(*(each[:, 0].astype(np.int64) << 32 | each[:, 1] for each in (pairs, truth)))
 
 
-def candidates(folder: Path, most: int, each: int) -> dict[str, float]:
+def candidates(folder: Path) -> dict[str, float]:
     """Read, clean and block the tables of a folder, and look up new records."""
     clock = Clock()
     left, right = (pd.read_csv(folder / f"{side}.csv", dtype=str, engine="pyarrow") for side in ("left", "right"))
     clock.step("reading")
     columns = coded(left, right)
     clock.step("cleaning")
-    index, every = blocked_pairs(columns, single=False, most=most * len(left), log=print)
+    index, every = blocked_pairs(columns, single=False, most=MOST * len(left), log=print)
     clock.step("candidates")
-    strongest = every.strongest(each)
+    strongest = every.strongest(EACH)
     clock.step("strongest")
     pairs = pd.read_csv(folder / "pairs.csv", dtype=str)
     truth = np.stack([places(left, pairs, "left"), places(right, pairs, "right")], axis=1)
@@ -254,40 +252,26 @@ def added(model: Any, rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, floa
     return {f"add: {name}": value for name, value in values.items()}
 
 
-def write(key: dict[str, object], values: dict[str, float]) -> None:
-    """Put a line into the CSV, in the place of one of the same key."""
-    table = pd.read_csv(OUT) if OUT.is_file() else pd.DataFrame(columns=[*key, *values])
-    same = (table[list(key)] == pd.Series(key)).all(axis=1)
-    line = pd.DataFrame([{**key, **{name: round(float(value), 4) for name, value in values.items()}}])
-    table = line if len(table) == 0 else pd.concat([table[~same], line], ignore_index=True)
-    table.sort_values(list(key)).to_csv(OUT, index=False)
-
-
 def main() -> None:
     """Write what is not there yet, measured in a process of its own."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--what", choices=["persons", "products"], default="persons")
-    parser.add_argument("--rows", type=int, nargs="*", default=[])
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path("runs/linking-scale"))
-    parser.add_argument("--most", type=int, default=30, help="pairs for each left row, by all rules")
-    parser.add_argument("--each", type=int, default=EACH, help="strongest pairs of a row")
-    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    options = {"what": "persons", "rows": [10_000], "data": None, "folder": Path("runs/linking-scale")}
+    arguments = asked(__doc__, 0, **options, measure="")  # "measure": a step of --folder, in this process
     if arguments.measure:
-        step, folder = arguments.measure[0], Path(arguments.measure[1])
-        values = links(folder) if step == "links" else candidates(folder, arguments.most, arguments.each)
+        values = links(arguments.folder) if arguments.measure == "links" else candidates(arguments.folder)
         print(json.dumps(values, default=float))
         return
+    lines = Lines(RESULTS / "linking-scale.csv", "what", "rows")
     for rows in arguments.rows:
+        if (arguments.what, rows) in lines:
+            continue
         folder, values = arguments.folder / f"{arguments.what}-{rows}", {}
         write_tables(folder, arguments.what, rows, arguments.data)
         for step in ("candidates", "links"):
-            settings = ["--measure", step, str(folder), "--most", str(arguments.most), "--each", str(arguments.each)]
+            settings = ["--measure", step, "--folder", str(folder)]
             run = subprocess.run([sys.executable, __file__, *settings], check=True, capture_output=True, text=True)
             print(run.stdout, flush=True)
             values |= json.loads(run.stdout.splitlines()[-1])
-        write({"what": arguments.what, "rows": rows}, values)
+        lines.add([{"what": arguments.what, "rows": rows, **values}], "%.4f")
 
 
 if __name__ == "__main__":

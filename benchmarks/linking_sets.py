@@ -5,9 +5,10 @@ and papers are the pairs of DeepMatcher (``benchmarks/matching_rows.py``), resta
 are shuffled and numbered anew, so that neither their order nor their id tells what matches.
 
     python benchmarks/linking_sets.py --data DATA/retrieval --febrl FOLDER --packages FOLDER --out runs/linking
+
+FOLDER of ``--febrl`` has dataset1.csv to dataset4b.csv, that of ``--packages`` dupehell/ and py-entitymatching-*/.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from resumable import asked
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
@@ -194,12 +196,7 @@ def all_sets(data: Path, folder: Path, packages: Path) -> Iterator[tuple[str, Li
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of pairs_*.parquet")
-    parser.add_argument("--febrl", type=Path, required=True, help="folder of dataset1.csv to dataset4b.csv")
-    parser.add_argument("--packages", type=Path, required=True, help="folder of dupehell/ and py-entitymatching-*/")
-    parser.add_argument("--out", type=Path, default=Path("runs/linking"))
-    arguments = parser.parse_args()
+    arguments = asked(__doc__, data=Path, febrl=Path, packages=Path, out=Path("runs/linking"))
     for name, each in all_sets(arguments.data, arguments.febrl, arguments.packages):
         each.write(arguments.out / name)
         sizes = " x ".join(str(len(table)) for table in each.tables)

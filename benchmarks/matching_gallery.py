@@ -1,19 +1,19 @@
 """The figures of the paper on selective matching losses (arXiv:2506.04446), drawn with its own settings.
 
-    python benchmarks/matching_gallery.py docs/images/matching --page docs/gallery.md
+    python benchmarks/matching_gallery.py --out docs/images/matching --page docs/gallery.md
 
 One PNG a figure, numbered as the paper numbers them, and the table of regions between marks of the page. The paper
 gives the kinds of curves, the observed scores (-3 red, 0 green, 3 blue) and what each panel is; shifts, scales and
 ranges of the axes that it leaves open are ours, and stand in the titles.
 """
 
-import argparse
 import io
 from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
+from resumable import asked
 from torch import Tensor
 
 from vicinal import links, losses
@@ -393,11 +393,8 @@ SEVERAL_LOW = {
     "cosh((z - 4) / 4) / 4": links.Cosh(0.25, 4.0, 0.25),
 }
 SEVERAL_FAR = {
-    "sinh(z / 2)": links.Sinh(0.5),
-    "sign(z) z^2 / 4": links.SignedPower(2.0, amplitude=0.25),
-    "linear: z": links.Identity(),
-    "pieces": FAR["pieces"],
-    "cosh((z - 2.1) / 3) / 3": links.Cosh(1 / 3, 2.1, 1 / 3),
+    name: FAR_SCALED[name]
+    for name in ("sinh(z / 2)", "sign(z) z^2 / 4", "linear: z", "pieces", "cosh((z - 2.1) / 3) / 3")
 }
 CHANGED = {
     "sigmoid(z)": links.Sigmoid(),
@@ -491,14 +488,10 @@ def regions():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", nargs="+", choices=FIGURES, default=list(FIGURES))
-    parser.add_argument("--page", type=Path, help="a page whose table between <!-- regions --> marks is written anew")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    options = asked(__doc__, 0, out=Path, only=list(FIGURES), page=None)
+    options.out.mkdir(parents=True, exist_ok=True)
     for number in options.only:
-        path = options.folder / f"figure-{number.lower().replace('.', '')}.png"
+        path = options.out / f"figure-{number.lower().replace('.', '')}.png"
         drawn = io.BytesIO()
         FIGURES[number]().savefig(drawn, dpi=80)
         Image.open(drawn).convert("RGB").quantize(48).save(path, optimize=True)

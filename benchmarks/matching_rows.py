@@ -12,11 +12,12 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import resumable
 import scipy.sparse
+from resumable import RESULTS, Lines, asked
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -34,7 +35,7 @@ READ, LINKAGE = "matcher, tune='all'", "recordlinkage, logistic regression"
 PLAN = TuningPlan(tune="all", epochs=4, rows=10_000, batch_size=32, precision="bf16-mixed")
 """What ``tune="all"`` does by itself, but in bfloat16."""
 
-OUT = Path(__file__).parent / "results" / "matching_rows.csv"
+KEY = ("set", "method", "seed")
 
 
 def parsed(text: str) -> dict[str, str]:
@@ -69,22 +70,6 @@ def interval(said: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-class Lines(resumable.Lines):
-    """The CSV of what is known."""
-
-    def __init__(self, out: Path = OUT) -> None:
-        super().__init__(out, "set", "method", "seed")
-
-    def has(self, *key: object) -> bool:
-        """Whether a set, a method and a seed are there."""
-        return key in self
-
-    def put(self, name: str, method: str, seed: int, values: dict[str, float]) -> None:
-        """Write figures down."""
-        line = {"set": name, "method": method, "seed": seed}
-        self.add([line | {"what": what, "value": round(value, 5)} for what, value in values.items()])
-
-
 def scored(chances: np.ndarray, truth: np.ndarray, threshold: float) -> dict[str, float]:
     """Quality on the test pairs at a threshold."""
     said = chances >= threshold
@@ -94,6 +79,15 @@ def scored(chances: np.ndarray, truth: np.ndarray, threshold: float) -> dict[str
         "low": low,
         "high": high,
     }
+
+
+def judged(lines: Lines, key: tuple[str, str, int], chances: np.ndarray, pairs: pd.DataFrame) -> None:
+    """Write down the quality on the test pairs, at the threshold that is best on the valid ones."""
+    matches, (valid, test) = (
+        pairs["match"].to_numpy(),
+        (pairs["split"].to_numpy() == part for part in ("valid", "test")),
+    )
+    lines.put(key, scored(chances[test], matches[test], best_f1(chances[valid], matches[valid])))
 
 
 Fit = Callable[[np.ndarray, np.ndarray, int], Callable[[np.ndarray], np.ndarray]]
@@ -108,7 +102,7 @@ def boosted_by_scikit_learn(features: np.ndarray, matches: np.ndarray, seed: int
 def by_features(lines: Lines, name: str, model: RowMatcher, pairs: pd.DataFrame) -> None:
     """The scorer on parts of the features."""
     features, matches = model.tables_.pair_features(positions(model, pairs)), pairs["match"].to_numpy()
-    train, valid, test = (pairs["split"].to_numpy() == part for part in ("train", "valid", "test"))
+    train = pairs["split"].to_numpy() == "train"
     names = model.tables_.features.names
     rivals = np.array(["above the best other" in each for each in names])
     strings = np.array([": vectors" not in each and each != "row: vectors" for each in names]) & ~rivals
@@ -118,15 +112,14 @@ def by_features(lines: Lines, name: str, model: RowMatcher, pairs: pd.DataFrame)
     }
     for method, (columns, fit) in variants.items():
         for seed in range(SEEDS):
-            if not lines.has(name, method, seed):
+            if (name, method, seed) not in lines:
                 chances = fit(features[train][:, columns], matches[train], seed)
-                threshold = best_f1(chances(features[valid][:, columns]), matches[valid])
-                lines.put(name, method, seed, scored(chances(features[test][:, columns]), matches[test], threshold))
+                judged(lines, (name, method, seed), chances(features[:, columns]), pairs)
 
 
 def tfidf(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame) -> None:
     """Products and differences of tf-idf vectors of whole rows, and logistic regression."""
-    if lines.has(name, "tf-idf, logistic regression", 0):
+    if (name, "tf-idf, logistic regression", 0) in lines:
         return
     texts = [table.drop(columns="id").map(shown_text).agg(" ".join, axis=1) for table in tables]
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2).fit(pd.concat(texts))
@@ -136,13 +129,11 @@ def tfidf(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFra
     )
     product = left.multiply(right)
     features = scipy.sparse.hstack([product, abs(left - right), product.sum(axis=1)], format="csr")
-    matches = pairs["match"].to_numpy()
-    train, valid, test = (pairs["split"].to_numpy() == part for part in ("train", "valid", "test"))
+    matches, train = pairs["match"].to_numpy(), pairs["split"].to_numpy() == "train"
     grid = {"C": [0.1, 1, 10, 100, 1000]}
     inner = GridSearchCV(LogisticRegression(max_iter=1000), grid, scoring="neg_log_loss", cv=3)
     chances = inner.fit(features[train], matches[train]).predict_proba(features)[:, 1]
-    threshold = best_f1(chances[valid], matches[valid])
-    lines.put(name, "tf-idf, logistic regression", 0, scored(chances[test], matches[test], threshold))
+    judged(lines, (name, "tf-idf, logistic regression", 0), chances, pairs)
 
 
 def positions(model: RowMatcher, pairs: pd.DataFrame) -> np.ndarray:
@@ -151,38 +142,30 @@ def positions(model: RowMatcher, pairs: pd.DataFrame) -> np.ndarray:
     return np.stack([table.positions(pairs[side]) for side, table in sides], axis=1)
 
 
-def by_matcher(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame, cache: Path) -> None:
-    """The matcher as users have it."""
-    parts = dict(iter(pairs.groupby("split")))
-    test, matches = parts["test"], pairs["match"].to_numpy()
-    for seed in range(SEEDS):
-        if lines.has(name, "matcher", seed):
-            continue
-        begun = time.process_time()
-        model = RowMatcher(random_state=seed, cache_dir=cache)
-        model.fit(*tables, parts["train"], validation=parts["valid"])
-        values = scored(model.predict_proba(test)[:, 1], test["match"].to_numpy(), float(model.threshold_ or 0))
-        values["seconds"] = time.process_time() - begun
-        at = pd.DataFrame(positions(model, pairs), columns=["left", "right"]).assign(match=matches)
-        values |= {f"recall at {k}": share for k, share in model.candidate_recall(at).items()}
-        values["temperature"] = model.tables_.temperature or 0.0
-        lines.put(name, "matcher", seed, values)
+def by_matcher(
+    lines: Lines, key: tuple[str, str, int], tables: list[pd.DataFrame], pairs: pd.DataFrame, **settings: Any
+) -> None:
+    """The matcher as users have it, or with an encoder that reads pairs."""
+    if key in lines:
+        return
+    parts, begun = dict(iter(pairs.groupby("split"))), time.process_time()
+    model = RowMatcher(random_state=key[2], **settings)
+    model.fit(*tables, parts["train"], validation=parts["valid"])
+    chances, truth = model.predict_proba(parts["test"])[:, 1], parts["test"]["match"].to_numpy()
+    spent = {"seconds": time.process_time() - begun}
+    lines.put(key, scored(chances, truth, float(model.threshold_ or 0)) | spent)
 
 
 def run(data: Path, cache: Path, names: list[str], *, tune: bool = False) -> None:
     """All figures that are not there yet, those of the matcher first; with ``tune`` those of pairs that are read."""
-    lines, sets = Lines(), {name: read(data, name) for name in names}
-    if tune:
-        for name, (left, right, pairs) in sets.items():
-            by_reader(lines, name, [left, right], pairs, cache)
-        return
+    lines, sets = Lines(RESULTS / "matching_rows.csv", *KEY), {name: read(data, name) for name in names}
     for name, (left, right, pairs) in sets.items():
-        if not lines.has(name, "set", 0):
-            is_test = pairs["split"] == "test"
-            known = set(map(tuple, pairs.loc[~is_test, ["left", "right"]].to_numpy()))
-            again = float(np.mean([tuple(pair) in known for pair in pairs.loc[is_test, ["left", "right"]].to_numpy()]))
-            lines.put(name, "set", 0, {"left": len(left), "right": len(right), "pairs": len(pairs), "seen": again})
-        by_matcher(lines, name, [left, right], pairs, cache)
+        if tune:
+            by_matcher(lines, (name, READ, 0), [left, right], pairs, cache_dir=cache, tune="all", plan=PLAN)
+        for seed in range(0 if tune else SEEDS):
+            by_matcher(lines, (name, "matcher", seed), [left, right], pairs, cache_dir=cache)
+    if tune:
+        return
     for name, (left, right, pairs) in sets.items():
         parts = dict(iter(pairs.groupby("split")))
         tfidf(lines, name, [left, right], pairs)
@@ -192,23 +175,9 @@ def run(data: Path, cache: Path, names: list[str], *, tune: bool = False) -> Non
         by_features(lines, name, model, pairs)
 
 
-def by_reader(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame, cache: Path) -> None:
-    """The matcher with an encoder that reads pairs."""
-    parts = dict(iter(pairs.groupby("split")))
-    test, truth = parts["test"], parts["test"]["match"].to_numpy()
-    if lines.has(name, READ, 0):
-        return
-    begun = time.process_time()
-    model = RowMatcher(tune="all", plan=PLAN, random_state=0, cache_dir=cache)
-    model.fit(*tables, parts["train"], validation=parts["valid"])
-    spent = {"seconds": time.process_time() - begun, "taken": float(model.learned_.reader is not None)}
-    chances = model.predict_proba(test)[:, 1]
-    lines.put(name, READ, 0, scored(chances, truth, float(model.threshold_ or 0)) | spent)
-
-
 def by_recordlinkage(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame) -> None:
     """The package recordlinkage: Jaro-Winkler and q-grams of texts, nearness of numbers, logistic regression."""
-    if lines.has(name, LINKAGE, 0):
+    if (name, LINKAGE, 0) in lines:
         return
     import recordlinkage
 
@@ -223,13 +192,11 @@ def by_recordlinkage(lines: Lines, name: str, tables: list[pd.DataFrame], pairs:
                 compare.string(column, column, method=method, label=f"{column} {method}")
     at = pd.MultiIndex.from_frame(pairs[["left", "right"]])
     features = compare.compute(at, left, right).fillna(0.0).to_numpy()
-    matches = pairs["match"].to_numpy()
-    train, valid, test = (pairs["split"].to_numpy() == part for part in ("train", "valid", "test"))
+    matches, train = pairs["match"].to_numpy(), pairs["split"].to_numpy() == "train"
     chances = LogisticRegression(max_iter=1000).fit(features[train], matches[train]).predict_proba(features)[:, 1]
-    threshold = best_f1(chances[valid], matches[valid])
-    lines.put(name, LINKAGE, 0, scored(chances[test], matches[test], threshold))
+    judged(lines, (name, LINKAGE, 0), chances, pairs)
 
 
 if __name__ == "__main__":
-    arguments = resumable.asked(__doc__, data=Path, cache=Path("runs/matching-rows"), sets=list(SETS), tune=False)
+    arguments = asked(__doc__, data=Path, cache=Path("runs/matching-rows"), sets=list(SETS), tune=False)
     run(arguments.data, arguments.cache, arguments.sets, tune=arguments.tune)

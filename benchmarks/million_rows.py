@@ -10,7 +10,6 @@ a kernel, learned on 6,000 rows, read out by 128 rows.
     python benchmarks/million_rows.py --readout default --rows 100000 --stages fit change search
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from resumable import asked, peak_mb
 
 COLUMNS = 16
 CHANGED = 1000
@@ -39,14 +39,6 @@ def rows_of(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, np.sin(x[:, 0]) * 3 + x[:, 1] + rng.normal(0, 0.1, count)
 
 
-def held() -> float:
-    """Peak memory of this process in MiB."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) / 1024
-    return float("nan")
-
-
 class Clock:
     """Times what it is given and notes the peak after it."""
 
@@ -58,7 +50,7 @@ class Clock:
         start, cpu = time.perf_counter(), time.process_time()
         made = work()
         spent = {"seconds": time.perf_counter() - start, "cpu_s": time.process_time() - cpu}
-        self.lines.append({"step": what, **spent, "peak_mib": held()})
+        self.lines.append({"step": what, **spent, "peak_mib": peak_mb()})
         return made
 
 
@@ -154,16 +146,8 @@ def fit(clock: Clock, rows: int, dim: int, settings: dict[str, Any]) -> Any:
 
 def main() -> None:
     """Run all stages, or the one named, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--dim", type=int, default=128, help="width of the embeddings")
-    parser.add_argument("--readout", choices=("attention", "rows", "default"), default="attention")
-    parser.add_argument("--members", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--stage", choices=STAGES, help="run one stage in this process (used by the script itself)")
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES[:-1])
-    given = parser.parse_args()
+    options = {"rows": 1_000_000, "dim": 128, "readout": "attention", "members": 1, "stages": list(STAGES[:-1])}
+    given = asked(__doc__, out=None, folder=None, stage="", **options)  # "stage": one, in this process
     settings = {"readout": given.readout, "members": given.members}
     if given.stage:
         print(json.dumps(run_stage(given.stage, given.folder, given.rows, given.dim, settings)))

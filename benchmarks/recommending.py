@@ -10,9 +10,7 @@ chosen by vicinal on a tenth of the others. New: a tenth of the items is hidden 
 among them are ranked by recall@20. Users: a tenth is hidden, and their clicks are ranked among all items.
 """
 
-import io
 import time
-import zipfile
 from itertools import product
 from pathlib import Path
 
@@ -23,18 +21,15 @@ from resumable import RESULTS, Lines, asked
 from scipy import sparse
 from sklearn.linear_model import Ridge
 
-from factorization import movielens, quality, split, theirs
+from factorization import movielens, of_recbole, quality, split, theirs
 from vicinal.estimators import Recommender
 
 CUT = 20
-INSIDE = "recbole/dataset_example/ml-100k/ml-100k."
 
 
 def films(path):
     """Clicks, films and people of MovieLens-100k."""
-    with zipfile.ZipFile(path) as archive:
-        texts = [archive.read(INSIDE + end).decode() for end in ("item", "user")]
-    items, users = (pd.read_csv(io.StringIO(text), sep="\t") for text in texts)
+    items, users = of_recbole(path, "item"), of_recbole(path, "user")
     items.columns, users.columns = ["item", "title", "year", "genres"], ["user", "age", "sex", "work", "zip"]
     items["year"] = pd.to_numeric(items["year"], errors="coerce")
     clicks = movielens(path)[["user_id", "item_id"]].set_axis(["user", "item"], axis=1)

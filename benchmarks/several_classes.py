@@ -12,8 +12,6 @@
 ``vicinal compare`` does the rest, on three splits; the figures go to benchmarks/results/several-classes.csv.
 """
 
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +21,10 @@ from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 
-from factorization import movielens
+from factorization import movielens, of_recbole
 from vicinal.cli import run
 
 RESULTS = Path(__file__).parent / "results" / "several-classes.csv"
-ITEMS = "recbole/dataset_example/ml-100k/ml-100k.item"
 ROWS, TAGS, MOVIES, LIKED, WIDTH = 2500, 20, 30, 5, 32
 
 
@@ -47,8 +44,7 @@ def tags(data):
 
 def movies(path):
     """Movies with their genres as classes, and who liked them as a vector."""
-    text = zipfile.ZipFile(path).read(ITEMS).decode()
-    items = pd.read_csv(io.StringIO(text), sep="\t").iloc[:, [0, -1]].set_axis(["id", "genres"], axis=1)
+    items = of_recbole(path, "item").iloc[:, [0, -1]].set_axis(["id", "genres"], axis=1)
     liked = movielens(path)
     liked = liked[liked.groupby("item_id")["user_id"].transform("size") >= LIKED]
     rows, users = pd.factorize(liked["item_id"], sort=True), pd.factorize(liked["user_id"])

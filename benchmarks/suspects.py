@@ -9,7 +9,7 @@ and the model is also fitted anew. Nothing that ranks the rows sees a test row o
 says are, and "worth_clean" how many it lists without any wrong label. "proposed" is the share of the wrong labels found
 whose prediction is nearer to the true label. The parts:
 
-- vectors: texts, photos, and photos beside numbers, as frozen vectors of at most 3,000 rows (nona/sets.py).
+- vectors: texts, photos, and photos beside numbers, as frozen vectors of at most 3,000 rows (nona_sets.py).
 - tables: the tables of benchmarks/tables.py (see there for the files).
 
     pip install cleanlab==2.9.0   # for its lines; they are left out without it
@@ -17,24 +17,20 @@ whose prediction is nearer to the true label. The parts:
     python benchmarks/suspects.py --part tables --data FILES
 """
 
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import nona_sets
 import numpy as np
 import pandas as pd
+import tables
 from resumable import RESULTS, Lines, asked
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-
-sys.path.insert(0, str(Path(__file__).parent / "nona"))
-
-import sets
-import tables
 
 from vicinal import NeighborRegressor
 from vicinal.data import make_splits
@@ -80,8 +76,8 @@ def case_of(name: str, part: str, seed: int, data: Path, cache: Path) -> Case:
         features, groups = np.asarray(tables.columns_of(rows).fit_transform(rows), dtype=float), None
     else:
         cache.mkdir(parents=True, exist_ok=True)
-        sets.prepare(sets.SETS[name][0], data, cache)
-        one = sets.load(name, cache)
+        nona_sets.prepare(nona_sets.SETS[name][0], data, cache)
+        one = nona_sets.load(name, cache)
         rows, labels, features = pd.DataFrame({"vector": list(one.features)}), one.labels, one.features.astype(float)
         groups = None if len(np.unique(one.groups)) == len(labels) else one.groups
     split, rng = make_splits(len(labels), number=10, groups=groups)[seed], np.random.default_rng(seed)

@@ -49,6 +49,20 @@ FILES |= {  # larger than what is learned from, for figures by part of the rows
 LARGE = ("bike", "computers", "wage", *list(FILES)[len(SETS) - 2 :])
 
 
+def of_file(file: str, data: Path | None) -> pd.DataFrame:
+    """The table of a file somewhere below ``data``, without its row names."""
+    if data is None or not (paths := sorted(data.rglob(file))):
+        raise ValueError(f"data: expected a folder with {file} somewhere in it, got {data}")
+    table = pd.read_json(paths[0]) if file.endswith("json") else pd.read_csv(paths[0], na_values=["NA"])
+    return table.drop(columns=[column for column in table if str(column).startswith("Unnamed")])
+
+
+def with_words(table: pd.DataFrame) -> pd.DataFrame:
+    """``table``, with all that is no number as words."""
+    others = [column for column in table if not pd.api.types.is_numeric_dtype(table[column])]
+    return table.assign(**{column: table[column].astype(str) for column in others})
+
+
 def read(name: str, data: Path | None, most: int = MOST_ROWS) -> tuple[pd.DataFrame, np.ndarray]:
     """Columns and target of a table, at most ``most`` rows drawn at random, those without a target left out."""
     if name == "diabetes":
@@ -60,19 +74,13 @@ def read(name: str, data: Path | None, most: int = MOST_ROWS) -> tuple[pd.DataFr
         table = table.assign(above=table["NABOVE"] / (table["NABOVE"] + table["NBELOW"]))
     else:
         file, target, left_out = FILES[name]
-        if data is None or not (paths := sorted(data.rglob(file))):
-            raise ValueError(f"data: expected a folder with {file} somewhere in it, got {data}")
-        table = pd.read_json(paths[0]) if file.endswith("json") else pd.read_csv(paths[0], na_values=["NA"])
+        table = of_file(file, data)
     if name == "cars":
         table["Year"] = pd.to_datetime(table["Year"]).dt.year
     if name == "weather":
         table["day"] = pd.to_datetime(table["date"]).dt.day_of_year
-    unnamed = [column for column in table.columns if str(column).startswith("Unnamed")]
-    table = table.drop(columns=[*left_out, *unnamed]).dropna(subset=[target])
-    table = table.sample(min(most, len(table)), random_state=0).reset_index(drop=True)
-    for column in table.columns:
-        if not pd.api.types.is_numeric_dtype(table[column]):
-            table[column] = table[column].astype(str)
+    table = table.drop(columns=left_out).dropna(subset=[target])
+    table = with_words(table.sample(min(most, len(table)), random_state=0).reset_index(drop=True))
     return table.drop(columns=target), table[target].to_numpy(dtype=float)
 
 

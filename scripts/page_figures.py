@@ -8,8 +8,9 @@ in ``TABLES``. A sentence is a template whose figures are computed here and writ
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -64,6 +65,11 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def number(value: float, form: str = ".3f") -> str:
     """A figure; nothing where there is none."""
     return "" if np.isnan(value) else format(value, form)
+
+
+def cells(row: "pd.Series[float]", names: Iterable[Any], form: str = ".3f") -> list[str]:
+    """The figures of a row by these names."""
+    return [number(row.get(name, np.nan), form) for name in names]
 
 
 def signed(value: float) -> str:
@@ -139,17 +145,12 @@ def added() -> str:
     runs = results("extending")
     means = runs.pivot_table(index="method", columns=["set", "rows"], values="error")
     seconds = runs.groupby(["method", "rows"])["seconds"].mean()
-    shown = {
-        "add": "`add`",
-        "3 epochs": "`partial_fit`, 3 epochs",
-        "fit anew": "new fit",
-        "ridge": "ridge, new fit",
-        "kernel ridge": "kernel ridge, new fit",
-    }
-    rows = []
-    for name, words in shown.items():
-        cells = [means.loc[name].get((data, size), np.nan) for data in SHIFTED for size in (0, 400, 1600)]
-        rows.append([words, *(number(value) for value in cells), number(seconds[name, 1600], ".0f")])
+    shown = {"add": "`add`", "3 epochs": "`partial_fit`, 3 epochs", "fit anew": "new fit"}
+    shown |= {name: f"{name}, new fit" for name in ("ridge", "kernel ridge")}
+    asked = list(product(SHIFTED, (0, 400, 1600)))
+    rows = [
+        [words, *cells(means.loc[name], asked), number(seconds[name, 1600], ".0f")] for name, words in shown.items()
+    ]
     head = [f"{words}, {size}" for words in SHIFTED.values() for size in ("0 rows", "400", "1,600")]
     return grid(["", *head, "seconds"], rows)
 
@@ -180,14 +181,7 @@ def suspects() -> str:
 # Classes.
 
 
-RIVALS = {
-    "logistic regression": "logistic regression",
-    "support vectors": "support vectors",
-    "boosting": "boosting",
-    "k-NN": "k-NN",
-    "LightGBM": "LightGBM",
-    "CatBoost": "CatBoost",
-}
+RIVALS = ("logistic regression", "support vectors", "boosting", "k-NN", "LightGBM", "CatBoost")
 
 
 def log_losses() -> tuple[pd.DataFrame, "pd.Series[float]"]:
@@ -202,29 +196,22 @@ def classes() -> str:
     mean, ratio = log_losses()
     rows = []
     for name in ratio.sort_values(ascending=False).index:
-        cells = [f"{size.loc[name, 'rows']:,.0f}", f"{size.loc[name, 'classes']:.0f}"]
-        cells += [number(mean.loc[name, method]) for method in ("neighbors", *RIVALS)]
-        rows.append([str(name), *cells, f"{ratio[name]:.2f}"])
-    return grid(["set", "rows", "classes", "vicinal", *RIVALS.values(), "ratio to the best"], rows)
+        sizes = [f"{size.loc[name, 'rows']:,.0f}", f"{size.loc[name, 'classes']:.0f}"]
+        rows.append([str(name), *sizes, *cells(mean.loc[name], ("neighbors", *RIVALS)), f"{ratio[name]:.2f}"])
+    return grid(["set", "rows", "classes", "vicinal", *RIVALS, "ratio to the best"], rows)
 
 
 def several() -> str:
     """Several classes a row."""
     runs = results("several-classes")
-    measures = {
-        "micro_f1": "micro F1",
-        "macro_f1": "macro F1",
-        "average_precision": "average precision",
-        "log_loss": "log loss",
-    }
+    measures = ("micro_f1", "macro_f1", "average_precision", "log_loss")
     mean = runs.groupby(["dataset", "method"])[list(measures)].mean()
     shown = {"nona": "vicinal", "dense": "dense head", "logistic regression": "logistic regression", "k-NN": "k-NN"}
     rows = [
-        [f"{data}: {words}", *(number(value) for value in mean.loc[data, name])]
-        for data in ("movies", "tags")
-        for name, words in shown.items()
+        [f"{data}: {words}", *cells(mean.loc[data, name], measures)]
+        for data, (name, words) in product(("movies", "tags"), shown.items())
     ]
-    return grid(["", *measures.values()], rows)
+    return grid(["", *(name.replace("_", " ").replace(" f1", " F1") for name in measures)], rows)
 
 
 # Texts, photos, sounds.
@@ -243,7 +230,7 @@ def vectors() -> str:
     experts = list(mean.columns[1:])
     ratio = mean[experts].rdiv(mean["auto"], axis=0).assign(best=mean["auto"] / mean[experts].min(axis=1))
     ratio = ratio.sort_values("best")
-    rows = [[str(name), *(number(value, ".2f") for value in row)] for name, row in ratio.iterrows()]
+    rows = [[str(name), *cells(row, ratio, ".2f")] for name, row in ratio.iterrows()]
     rows.append(["**median**", *(f"**{value:.2f}**" for value in ratio.median())])
     return grid(["set", *(name.removeprefix("tuned ") for name in experts), "the best of these"], rows)
 
@@ -259,18 +246,11 @@ def tuned() -> str:
         "tuned dense x8": "dense head, encoder tuned",
         "tuned dense x8, then k-NN": "k-NN on the embeddings of that",
     }
-    sets = {
-        "tweets": "tweets",
-        "amazon": "product reviews",
-        "stsb": "pairs of sentences",
-        "houses": "houses",
-        "blood": "blood cells",
-    }
-    rows = [[words, *(number(runs.loc[name, ("test", data)]) for data in sets)] for name, words in shown.items()]
-    seconds = runs.loc["tuned neighbors x8", "seconds"]
-    return grid(
-        ["", *sets.values()], [*rows, ["CPU seconds of a tuned fit", *(f"{seconds[data]:.0f}" for data in sets)]]
-    )
+    sets = {"tweets": "tweets", "amazon": "product reviews", "stsb": "pairs of sentences", "houses": "houses"}
+    sets |= {"blood": "blood cells"}
+    rows = [[words, *cells(runs.loc[name, "test"], sets)] for name, words in shown.items()]
+    seconds = cells(runs.loc["tuned neighbors x8", "seconds"], sets, ".0f")
+    return grid(["", *sets.values()], [*rows, ["CPU seconds of a tuned fit", *seconds]])
 
 
 def students() -> str:
@@ -279,20 +259,12 @@ def students() -> str:
     runs = runs[(runs["loss"] == "none") & ((runs["model"] != "student") | (runs["share"] == 0.5))]
     mean = runs.groupby(["model", "set"])["mse"].mean().unstack("set")
     speed = runs.groupby("model")[["ms_a_row", "mib"]].mean()
-    sets = ("tweets", "amazon", "nyt")
-    rows = [
-        [
-            words,
-            *(number(mean.loc[name, data]) for data in sets),
-            f"{speed.loc[name, 'ms_a_row']:.1f}",
-            f"{speed.loc[name, 'mib']:.0f}",
-        ]
-        for name, words in {
-            "teacher": "teacher (MiniLM)",
-            "student": "student (`vicinal distill`)",
-            "student on labels alone": "the same network on labels alone",
-        }.items()
-    ]
+    shown = {"teacher": "teacher (MiniLM)", "student": "student (`vicinal distill`)"}
+    shown |= {"student on labels alone": "the same network on labels alone"}
+    rows = []
+    for name, words in shown.items():
+        costs = [f"{speed.loc[name, 'ms_a_row']:.1f}", f"{speed.loc[name, 'mib']:.0f}"]
+        rows.append([words, *cells(mean.loc[name], ("tweets", "amazon", "nyt")), *costs])
     return grid(["", "tweets", "product reviews", "editorials", "ms a row", "MiB"], rows)
 
 
@@ -331,20 +303,11 @@ def links() -> str:
         told, true = (of(name, "vicinal", f"links at 0.95: {what}") for what in ("told", "true"))
         left, right = (of(name, "set", what) for what in ("left", "right"))
         size = f"{left:,.0f}" + ("" if np.isnan(right) else f" x {right:,.0f}")
-        cells = [number(of(name, way, "f1")) for way in (best, "vicinal")]
+        figures = map(number, (of(name, best, "f1"), of(name, "vicinal", "f1"), told, true))
         seconds = [number(of(name, way, "cpu seconds"), ".0f") for way in ("splink", "vicinal")]
-        rows.append([words, size, *cells, *(number(value) for value in (told, true)), *seconds])
-    head = [
-        "",
-        "rows",
-        "splink, F1",
-        "vicinal, F1",
-        "stated precision from .95 on",
-        "true precision",
-        "splink, s",
-        "vicinal, s",
-    ]
-    return grid(head, rows)
+        rows.append([words, size, *figures, *seconds])
+    head = ["", "rows", "splink, F1", "vicinal, F1", "stated precision from .95 on", "true precision"]
+    return grid([*head, "splink, s", "vicinal, s"], rows)
 
 
 SHOPS = {name: name.replace("_", "-") for name in ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")}
@@ -355,14 +318,10 @@ def pairs() -> str:
     """F1 on the test pairs with all labels."""
     runs = results("matching_rows")
     mean = runs[runs["what"] == "f1"].groupby(["method", "set"])["value"].mean()
-    shown = {
-        "matcher": "vicinal",
-        "matcher, tune='all'": "vicinal, `--tune all`",
-        "string similarities, boosting": "string similarities, boosting",
-        "tf-idf, logistic regression": "tf-idf, logistic regression",
-        "recordlinkage, logistic regression": "recordlinkage, logistic regression",
-    }
-    rows = [[words, *(f"{100 * mean[name, data]:.1f}" for data in SHOPS)] for name, words in shown.items()]
+    shown = {"matcher": "vicinal", "matcher, tune='all'": "vicinal, `--tune all`"}
+    rivals = ("string similarities, boosting", "tf-idf, logistic regression", "recordlinkage, logistic regression")
+    shown |= dict(zip(rivals, rivals, strict=True))
+    rows = [[words, *cells(100 * mean[name], SHOPS, ".1f")] for name, words in shown.items()]
     return grid(["", *SHOPS.values()], [*rows, ["Ditto (published)", *DITTO]])
 
 
@@ -372,13 +331,12 @@ def million() -> str:
     shown = {"pairs": "candidate pairs", "recall": "recall of candidates"}
     shown |= {"link: wall, s": "seconds", "link: processor, s": "CPU seconds", "link: peak, GiB": "GiB"}
     shown |= {"link: precision": "precision", "link: recall": "recall"}
-    known = {name: words for name, words in shown.items() if name in runs}
     forms = {"pairs": ",.0f", "link: wall, s": ",.0f", "link: processor, s": ",.0f", "link: peak, GiB": ".1f"}
     rows = [
-        [one["what"], f"{one['rows']:,}", *(number(one[name], forms.get(name, ".3f")) for name in known)]
+        [one["what"], f"{one['rows']:,}", *(number(one[name], forms.get(name, ".3f")) for name in shown)]
         for one in runs.to_dict("records")
     ]
-    return grid(["", "rows of each table", *known.values()], rows)
+    return grid(["", "rows of each table", *shown.values()], rows)
 
 
 def alike() -> str:
@@ -390,19 +348,13 @@ def alike() -> str:
         "EmbeddingLearner supcon(temperature=0.1)": "vicinal",
         "pytorch-metric-learning, tuned loop": "pytorch-metric-learning, tuned loop",
     }
-    sets = {
-        "speakers": "spoken digits",
-        "sign": "hand signs",
-        "authors": "books by author",
-        "shops": "products",
-        "omniglot": "characters",
-    }
-    mean = runs.groupby(["method", "set"])["map_at_r"].mean().unstack("set")
-    rows = [
-        [words, *(number(mean.loc[name, data]) for data in sets), number(mean.loc[name, list(sets)].mean())]
-        for name, words in shown.items()
-    ]
-    return grid(["MAP@R", *sets.values(), "mean"], rows)
+    sets = {"speakers": "spoken digits", "sign": "hand signs", "authors": "books by author", "shops": "products"}
+    sets |= {"omniglot": "characters"}
+    mean = runs.groupby(["method", "set"])["map_at_r"].mean().unstack("set")[list(sets)]
+    mean["mean"] = mean.mean(axis=1)
+    return grid(
+        ["MAP@R", *sets.values(), "mean"], [[words, *cells(mean.loc[name], mean)] for name, words in shown.items()]
+    )
 
 
 def questions() -> str:
@@ -420,17 +372,9 @@ def characters() -> str:
     runs = results("metric-learning-omniglot")
     both = runs.groupby(["loss", "library"])["map@r"].agg(["mean", "std"])
     names = [name for name in dict.fromkeys(runs["loss"]) if (name, "vicinal") in both.index]
-    rows = [
-        [
-            name,
-            *(
-                f"{both.loc[(name, of), 'mean']:.3f} ± {both.loc[(name, of), 'std']:.3f}"
-                for of in ("vicinal", "pytorch-metric-learning")
-            ),
-        ]
-        for name in names
-    ]
-    return grid(["MAP@R", "vicinal", "pytorch-metric-learning"], rows)
+    each = both["mean"].map("{:.3f}".format) + " ± " + both["std"].map("{:.3f}".format)
+    libraries = ("vicinal", "pytorch-metric-learning")
+    return grid(["MAP@R", *libraries], [[name, *(each[name, of] for of in libraries)] for name in names])
 
 
 def unknown() -> str:
@@ -448,23 +392,13 @@ def clicks() -> str:
     """Recommendation from clicks."""
     runs = results("factorization")
     mean = runs.groupby(["data", "method"])[["recall", "ndcg", "seconds"]].mean()
-    shown = {
-        "popularity": "popularity",
-        "item k-NN": "item k-NN",
-        "als, rank 64": "vicinal `als`, rank 64",
-        "als, rank 128": "vicinal `als`, rank 128",
-        "implicit als, rank 64": "implicit ALS, rank 64",
-        "implicit bpr, rank 64": "implicit BPR, rank 64",
-    }
-    rows = [
-        [
-            f"{data}: {words}",
-            *(number(value) for value in mean.loc[(data, name), ["recall", "ndcg"]]),
-            f"{mean.loc[(data, name), 'seconds']:.1f}",
-        ]
-        for data in ("CiteULike-t", "MovieLens-100k")
-        for name, words in shown.items()
-    ]
+    shown = {name: name for name in ("popularity", "item k-NN")}
+    shown |= {f"als, rank {rank}": f"vicinal `als`, rank {rank}" for rank in (64, 128)}
+    shown |= {f"implicit {name}, rank 64": f"implicit {name.upper()}, rank 64" for name in ("als", "bpr")}
+    rows = []
+    for data, (name, words) in product(("CiteULike-t", "MovieLens-100k"), shown.items()):
+        one = mean.loc[data, name]
+        rows.append([f"{data}: {words}", *cells(one, ("recall", "ndcg")), f"{one['seconds']:.1f}"])
     return grid(["", "recall@20", "nDCG@20", "CPU seconds"], rows)
 
 
@@ -483,14 +417,9 @@ def recommended() -> str:
 # Intervals, losses, papers.
 
 
-def intervals() -> str:
-    """Coverage, width, score and coverage by quarter of intervals of 90 %."""
-    return _covered("intervals")
-
-
 def intervals_large() -> str:
-    """The same where many new rows tell the quarters' coverage."""
-    return _covered("intervals-large")
+    """Where many new rows tell the quarters' coverage."""
+    return intervals("intervals-large")
 
 
 def intervals_later() -> str:
@@ -505,7 +434,8 @@ def intervals_later() -> str:
     return grid(["", *(f"{one}, covered" for one in methods), *(f"{one}, score" for one in methods[:2])], rows)
 
 
-def _covered(name: str) -> str:
+def intervals(name: str = "intervals") -> str:
+    """Coverage, width, score and coverage by quarter of intervals of 90 %."""
     runs = results(name)
     mean = runs.groupby(["method", "set"]).mean(numeric_only=True)
     best = mean["score"].unstack("method")
@@ -519,19 +449,10 @@ def _covered(name: str) -> str:
         cells = [f"{some['covered'].mean():.3f}", number(some["covered"].min()), f"{ratio:.2f}"]
         cells += [number(least[0], ".2f"), str(even[0]), number(least[1], ".2f"), str(even[1])]
         rows.append([method, *cells, f"{(best.idxmin(axis=1) == method).sum()}"])
-    head = [
-        "",
-        "coverage, mean",
-        "lowest set",
-        "interval score over vicinal's, median",
-        "worst quarter of the prediction, median",
-    ]
-    head += [
-        "sets with all four within 86 to 94 %",
-        "worst quarter of the distance, median",
-        "sets with all four within",
-    ]
-    return grid([*head, "best score on"], rows)
+    head = ["", "coverage, mean", "lowest set", "interval score over vicinal's, median"]
+    head += ["worst quarter of the prediction, median", "sets with all four within 86 to 94 %"]
+    head += ["worst quarter of the distance, median", "sets with all four within", "best score on"]
+    return grid(head, rows)
 
 
 def promised() -> str:
@@ -600,9 +521,7 @@ def decisions() -> str:
     """Money lost on decisions, in per cent of that of shifted squares."""
     runs = results("decisions")
 
-    def lost(model: str, loss: str, case: str, kind: str) -> pd.Series:
-        return runs[(runs["model"] == model) & (runs["loss"] == loss)].groupby("set")[f"{case}, {kind}"].mean()
-
+    mean = runs.groupby(["model", "loss", "set"]).mean(numeric_only=True)
     rows = []
     for words, loss, kind in (
         ("squares, as predicted", "squares", "plain"),
@@ -611,32 +530,23 @@ def decisions() -> str:
         ("matching loss of an interval and a shift", "matching interval", "shifted"),
         ("matching loss `Sinh` and a shift", "matching sinh", "shifted"),
     ):
-        cells = []
-        for model in ("linear", "network"):
-            for case in DECIDED:
-                apart = np.log(lost(model, loss, case, kind) / lost(model, "squares", case, "shifted"))
-                cells.append(signed(100 * np.expm1(apart.mean())))
-        rows.append([words, *cells])
-    return grid(["", *(f"{model}: {case}" for model in ("linear", "network") for case in DECIDED)], rows)
+        changes = []
+        for model, case in product(("linear", "network"), DECIDED):
+            apart = np.log(mean.loc[model, loss][f"{case}, {kind}"] / mean.loc[model, "squares"][f"{case}, shifted"])
+            changes.append(signed(100 * np.expm1(apart.mean())))
+        rows.append([words, *changes])
+    return grid(["", *(f"{model}: {case}" for model, case in product(("linear", "network"), DECIDED))], rows)
 
 
 def readouts() -> str:
     """The loss of test rows under a link, against the mean of a network trained by squares."""
-    names = {
-        "network-diabetes": "diabetes",
-        "network-noise-grows-with-x0": "made up, noise grows",
-        "network-skewed-noise-grows-with-x1": "made up, skewed noise",
-        "network-counts": "counts",
-        "network-houses": "house prices",
-    }
+    names = {"diabetes": "diabetes", "noise grows with x0": "made up, noise grows"}
+    names |= {"skewed noise grows with x1": "made up, skewed noise", "counts": "counts", "houses": "house prices"}
+    mean = results("readout").groupby(["data", "link", "method"])["loss"].mean().unstack("method")
     rows = []
-    for file, words in names.items():
-        runs = results(f"matching-readout-{file}")
-        mean = runs.groupby(["link", "method"])["loss"].mean().unstack("method")
-        for link in ("exp(1.5)", "anti_exp(1.5)", "sinh"):
-            one = mean.loc[link]
-            cells = [f"{signed(100 * (one[way] / one['squares'] - 1))} %" for way in READ]
-            rows.append([words, f"`{link}`", *cells])
+    for (name, words), link in product(names.items(), ("exp(1.5)", "anti_exp(1.5)", "sinh")):
+        one = mean.loc[name, link]
+        rows.append([words, f"`{link}`", *(f"{signed(100 * (one[way] / one['squares'] - 1))} %" for way in READ)])
     return grid(["data", "link", *READ.values()], rows)
 
 
@@ -700,51 +610,29 @@ def grids() -> str:
     sets = ("houses", "tweets")
     base = {name: mean[name, "similarity by mask", "l2 | S2"] for name in sets}
     dense = {name: mean[name, "dense, batch by width", "32 | 25"] for name in sets}
-    rows = []
-    for similarity in ("l2", "l1", "squared_l2", "cosine", "scaled_dot"):
-        for mask in ("S2", "S1", "none"):
-            change = [
-                100 * (mean[name, "similarity by mask", f"{similarity} | {mask}"] / base[name] - 1) for name in sets
-            ]
-            rows.append([f"NONA, `{similarity}`, mask {mask}", *(f"{signed(each)} %" for each in change)])
-    for head, unit in (("nona", base), ("dense", dense)):
-        for batch in (64, 128, 256):
-            change = [100 * (mean[name, f"{head}, batch by width", f"{batch} | 25"] / unit[name] - 1) for name in sets]
-            rows.append(
-                [f"{'NONA' if head == 'nona' else head}, batches of {batch}", *(f"{signed(each)} %" for each in change)]
-            )
+    shown = [
+        (f"NONA, `{similarity}`, mask {mask}", "similarity by mask", f"{similarity} | {mask}", base)
+        for similarity, mask in product(("l2", "l1", "squared_l2", "cosine", "scaled_dot"), ("S2", "S1", "none"))
+    ]
+    shown += [
+        (f"{words}, batches of {batch}", f"{head}, batch by width", f"{batch} | 25", unit)
+        for (head, words, unit), batch in product((("nona", "NONA", base), ("dense", "dense", dense)), (64, 128, 256))
+    ]
+    rows = [
+        [words, *(f"{signed(100 * (mean[name, recipe, change] / unit[name] - 1))} %" for name in sets)]
+        for words, recipe, change, unit in shown
+    ]
     return grid(["", *sets], rows)
 
 
 HEADS = {"dense": "dense", "dense+knn": "dense + k-NN", "nona": "NONA", "nona+knn": "NONA + k-NN"}
 
-TABLES: dict[str, Callable[[], str]] = {
-    made.__name__: made
-    for made in (
-        *(tables, plain, networks, added, suspects, classes, several, vectors, tuned, students, links, pairs, million),
-        *(
-            alike,
-            questions,
-            characters,
-            unknown,
-            clicks,
-            recommended,
-            intervals,
-            intervals_large,
-            intervals_later,
-            promised,
-            promised_hits,
-            limits,
-            later,
-            decisions,
-            readouts,
-            robust,
-            rows_by,
-            recipe,
-            grids,
-        ),
-    )
-}
+MADE = (
+    *(tables, plain, networks, added, suspects, classes, several, vectors, tuned, students, links, pairs, million),
+    *(alike, questions, characters, unknown, clicks, recommended, intervals, intervals_large, intervals_later),
+    *(promised, promised_hits, limits, later, decisions, readouts, robust, rows_by, recipe, grids),
+)
+TABLES: dict[str, Callable[[], str]] = {made.__name__: made for made in MADE}
 
 
 # Sentences.
@@ -811,18 +699,17 @@ def of_suspects() -> Iterable[Sentence]:
 def of_explore() -> Iterable[Sentence]:
     """The page of a large bank."""
     seen, page = json.loads((RESULTS / "explore.json").read_text(encoding="utf-8")), "docs/explore.md"
-    shown = {
-        name: f"{seen[f'{name}_s']:#.2g}" for name in ("usable", "usable_cpu", "filter", "filter_cpu", "new_prediction")
-    }
+    names = ("usable", "usable_cpu", "filter", "filter_cpu", "new_prediction")
+    shown = {name: f"{seen[f'{name}_s']:#.2g}" for name in names} | {"tab": f"{seen['tab_mb']:.0f}"}
     shown |= {"rows": f"{seen['rows']:,}", "load": f"{seen['load']:.0f}", "most": f"{seen['hover_most_ms']:.0f}"}
     for words in (
         "With {rows} rows, opening the page takes {usable_cpu} s of CPU time (browser and server together)",
         "a filter {filter_cpu} s. On two cores (load {load}) the page was usable after {usable} s",
         "a filter was done after {filter} s, a row under the pointer was named within {most} ms",
         "a corrected label's new prediction shown after {new_prediction} s; medians",
+        "The browser took {tab} MB",
     ):
         yield Sentence(page, words, shown)
-    yield Sentence(page, "The browser took {tab} MB", {"tab": f"{seen['tab_mb']:.0f}"})
 
 
 def of_serving() -> Iterable[Sentence]:
@@ -857,22 +744,17 @@ def of_discovery() -> Iterable[Sentence]:
         "as `fit` chooses, {noticed_auto} % are noticed ({wrong_auto} %), {right_auto} % in the right group "
         "(k-means {told_auto} %)",
     ):
-        yield Sentence("docs/results/search.md", words, {name: shown[name] for name in re.findall(r"{(\w+)}", words)})
+        yield Sentence("docs/results/search.md", words, shown)
 
 
 def of_rows() -> Iterable[Sentence]:
     """What the default model of a plain table takes, by rows of its bank."""
     every = results("default-rows")
     runs = every[every["rows"] < 10_000_000].pivot_table(index="step", columns="rows", values="cpu_s")
-    lines = {
-        "`predict`": "predict 256",
-        "`explain(k=5)`": "explain 256",
-        "`predict_interval`": "interval 256",
-        "`predict` of one row": "predict 1",
-        "`add` of 1,000 rows": "add 1,000, again",
-        "FAISS flat, 32 nearest": "FAISS flat, top 32",
-        "scikit-learn brute force, 32 nearest": "scikit-learn brute, top 32",
-    }
+    lines = {"`predict`": "predict 256", "`explain(k=5)`": "explain 256", "`predict_interval`": "interval 256"}
+    lines |= {"`predict` of one row": "predict 1", "`add` of 1,000 rows": "add 1,000, again"}
+    lines |= {"FAISS flat, 32 nearest": "FAISS flat, top 32"}
+    lines |= {"scikit-learn brute force, 32 nearest": "scikit-learn brute, top 32"}
     for words, step in lines.items():
         figures = {f"n{place}": f"{seconds:#.2g}".rstrip(".") for place, seconds in enumerate(runs.loc[step])}
         yield Sentence("docs/scaling.md", f"| {words} | {' | '.join(f'{{{name}}}' for name in figures)} |", figures)

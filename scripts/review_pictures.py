@@ -15,9 +15,9 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from benchmarks.matching_rows import read  # noqa: E402
+from matching_rows import read  # noqa: E402
 
 from vicinal.serve import ReviewPage  # noqa: E402
 from vicinal.workflows import Reviewer  # noqa: E402

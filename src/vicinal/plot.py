@@ -167,7 +167,7 @@ def calibration(
     levels = [level for level in LEVELS if model.calibrates(level)]
     bounds = model.predict_intervals(rows, levels, **(known or {}))
     curve = coverage_curve(truth.astype(float), bounds, parts=1)
-    return figures.coverage([one["coverage"] for one in curve], [one["covered"] for one in curve], ax)
+    return figures.coverage([one["coverage"] for one in curve], [one["covered"] for one in curve], axes=ax)
 
 
 def bank_map(model: BankedEstimator, *, ax: Any = None) -> "Figure":

@@ -38,8 +38,6 @@ def task(bench):
         ("order, 9:1", {4: 3.0, 7: 9.0}, (0.9 * 1 + 0.1 * 2) / 10),
         ("threshold, distance", {10: 9.0, 6: 9.5}, ((10 - 9.1) + (9.1 - 6)) / 10),
         ("threshold, 4:1", {10: 9.0, 6: 9.5}, (4 + 1) / 10),
-        ("tenth, value", {7: 20.0}, (10 - 7) / 10),
-        ("tenth, excess", {7: 20.0}, (10 - 9.1) / 10),
     ],
 )
 def test_money_is_that_of_the_decisions(bench, task, case, guesses, lost):

@@ -18,8 +18,8 @@ from references.models import save, tiny_bert
 from vicinal.cli import run
 from vicinal.data import prepare_table
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "nona"
-MODULES = ("paper", "paper_sets", "results", "sets", "table1")
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+MODULES = ("nona_paper", "nona_paper_sets", "nona_sets", "nona_table1", "resumable")
 ROWS = 24
 
 
@@ -154,7 +154,7 @@ def test_a_set_is_read_from_its_public_layout(bench, name, tmp_path):
     data, work = tmp_path / "data", tmp_path / "work"
     data.mkdir()
     MAKERS[name](data)
-    sets = bench("paper_sets")
+    sets = bench("nona_paper_sets")
     assert set(sets.LOADERS) == set(MAKERS)
     got = sets.load_paper_set(name, data, work)
     assert len(got.frame) == ROWS
@@ -172,7 +172,7 @@ def test_a_set_is_read_from_its_public_layout(bench, name, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_what_is_missing_is_said_in_a_sentence(bench, name, tmp_path):
-    sets = bench("paper_sets")
+    sets = bench("nona_paper_sets")
     with pytest.raises(ValueError, match=rf"^{name}: expected .* in .*, got none; ") as told:
         sets.load_paper_set(name, tmp_path, tmp_path / "work")
     assert "\n" not in str(told.value)
@@ -182,13 +182,13 @@ def test_what_is_missing_is_said_in_a_sentence(bench, name, tmp_path):
 
 def test_an_unknown_set_names_them_all(bench, tmp_path):
     with pytest.raises(ValueError, match=r"^set: expected one of rsna, brifiseg, .* got 'mnist'"):
-        bench("paper_sets").load_paper_set("mnist", tmp_path, tmp_path)
+        bench("nona_paper_sets").load_paper_set("mnist", tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["rsna", "nosemic"])
 def test_splits_keep_the_shares_of_the_bins_and_are_the_papers(bench, name, tmp_path):
     MAKERS[name](tmp_path)
-    got = bench("paper_sets").load_paper_set(name, tmp_path, tmp_path / "work")
+    got = bench("nona_paper_sets").load_paper_set(name, tmp_path, tmp_path / "work")
     splits = got.splits(3)
     assert [split.seed for split in splits] == [0, 1, 2]
     for split in splits:
@@ -206,7 +206,7 @@ def test_recordings_of_both_parts_of_adresso_are_split_anew(bench, tmp_path):
     pd.DataFrame({"ID": names, "MMSE": range(20, 27)}).to_csv(test / "adresso-test-mmse-scores.csv", index=False)
     for name in names:
         (test / "text" / f"{name}.txt").write_text("there is water on the floor")
-    got = bench("paper_sets").load_paper_set("adresso", tmp_path, tmp_path)
+    got = bench("nona_paper_sets").load_paper_set("adresso", tmp_path, tmp_path)
     assert len(got.frame) == ROWS + 7
     assert all(len(split.test) == int(np.ceil(0.2 * (ROWS + 7))) for split in got.splits(2))
 
@@ -217,14 +217,14 @@ def test_the_validation_part_of_rsna_is_taken_too(bench, tmp_path):
     table.to_csv(tmp_path / "Validation Dataset.csv", index=False)
     image(tmp_path / "boneage-validation-dataset-1" / "5.png", 1)
     image(tmp_path / "boneage-validation-dataset-2" / "boneage-validation-dataset-2" / "6.png", 2)
-    got = bench("paper_sets").load_paper_set("rsna", tmp_path, tmp_path / "work").frame
+    got = bench("nona_paper_sets").load_paper_set("rsna", tmp_path, tmp_path / "work").frame
     assert got["boneage"].tolist()[-2:] == [99.0, 98.5]
     assert got["id"].tolist()[-2:] == ["5", "6"]
 
 
 def test_labels_rows_and_extractors_are_those_of_appendix_c(bench, tmp_path):
     """Area of the mask in pixels; every fifth frame of the road; one extractor a set, two at least a modality."""
-    sets = bench("paper_sets")
+    sets = bench("nona_paper_sets")
     frames = {}
     for name in ("brifiseg", "udacity", "books"):
         (tmp_path / name).mkdir()
@@ -243,7 +243,7 @@ def test_labels_rows_and_extractors_are_those_of_appendix_c(bench, tmp_path):
 
 
 def test_a_cough_is_its_loudest_second(bench, tmp_path):
-    sets = bench("paper_sets")
+    sets = bench("nona_paper_sets")
     quiet = 0.01 * np.ones(3 * sets.RATE)
     quiet[21_000:37_000] = 0.5
     np.testing.assert_array_equal(sets.loudest_second(quiet), np.full(sets.RATE, 0.5))
@@ -254,7 +254,7 @@ def test_a_cough_is_its_loudest_second(bench, tmp_path):
 
 
 def test_more_rows_than_the_paper_has_are_drawn(bench, tmp_path, monkeypatch):
-    sets = bench("paper_sets")
+    sets = bench("nona_paper_sets")
     make_coughvid(tmp_path)
     monkeypatch.setattr(sets, "COUGHS", 10)
     got = sets.load_paper_set("coughvid", tmp_path, tmp_path / "work").frame
@@ -265,7 +265,7 @@ def test_more_rows_than_the_paper_has_are_drawn(bench, tmp_path, monkeypatch):
 
 def test_sounds_in_the_ear_are_denoised(bench, tmp_path, monkeypatch):
     make_nosemic(tmp_path)
-    sets = bench("paper_sets")
+    sets = bench("nona_paper_sets")
     got = sets.load_paper_set("nosemic", tmp_path, tmp_path / "work")
     name = got.frame["audio"][3]
     noisy = sets.read_sound(tmp_path / "audio" / name)
@@ -277,8 +277,8 @@ def test_sounds_in_the_ear_are_denoised(bench, tmp_path, monkeypatch):
 
 def test_the_command_that_is_printed_is_one_of_vicinal(bench, tmp_path, capsys, monkeypatch):
     make_nosemic(tmp_path)
-    sets = bench("paper_sets")
-    monkeypatch.setattr(sys, "argv", ["x", "nosemic", "--data", str(tmp_path), "--out", str(tmp_path / "out")])
+    sets = bench("nona_paper_sets")
+    monkeypatch.setattr(sys, "argv", ["x", "--set", "nosemic", "--data", str(tmp_path), "--out", str(tmp_path / "out")])
     sets.main()
     commands = [line.strip() for line in capsys.readouterr().out.splitlines() if "vicinal fit" in line]
     assert [command.split("--encoder ")[1].split()[0] for command in commands] == ["audio=hub:openai/whisper-tiny"]
@@ -321,13 +321,13 @@ def test_a_row_of_the_table_is_run_and_resumed(bench, name, kind, tuned, tmp_pat
     model.mkdir()
     MAKERS[name](data / name)
     encoder = f"folder:{tiny_extractor(kind, model)}"
-    table1 = bench("table1")
-    paper = sys.modules["paper"]
+    table1 = bench("nona_table1")
+    paper = sys.modules["nona_paper"]
     monkeypatch.setattr(paper, "HEADS", {head: replace(recipe, epochs=2) for head, recipe in paper.HEADS.items()})
     splits = 1 if tuned else 2
     arguments = ["--data", data, "--cache", tmp_path / "cache", "--out", out, "--splits", splits, "--epochs", 2]
     arguments += ["--batches", 8, "--tuned"] if tuned else []
-    monkeypatch.setattr(sys, "argv", ["table1.py", *map(str, arguments), "--encoders", encoder])
+    monkeypatch.setattr(sys, "argv", ["nona_table1.py", *map(str, arguments), "--encoders", encoder])
     table1.main()
     rows = pd.read_csv(out)
     assert sorted(rows["method"]) == sorted(["dense", "dense+knn", "nona", "nona+knn"] * splits)

@@ -33,19 +33,34 @@ def test_lines_of_rows_and_trend_add_up():
     assert sum(map(float, parts)) == pytest.approx(float(view.total), abs=1e-9)
     assert view.other is None
     assert view.adds == "adjusted label"
-    assert view.line.marks[0].title == "adjusted label 250, weight 50 %"
 
 
 def test_a_row_stands_beside_its_comparables():
     grid = grid_view(panel())
-    assert (grid.heads, grid.labels, grid.adjusted) == (["row 7", "row 9"], ["281", "120"], ["250.00", "140.00"])
+    assert (grid.heads, grid.above) == (["row 7", "row 9"], [("label", "", ["281", "120"])])
+    assert grid.below[0] == ("adjusted label", "", ["250.00", "140.00"])
     assert [(line.column, line.query) for line in grid.lines] == [("bmi", "26"), ("sex", "1")]
     assert [(cell.text, cell.differs, cell.adds) for cell in grid.lines[1].cells] == [
         ("2", True, "+4.50"),
         ("1", False, "0.00"),
     ]
-    plain = NeighborPanel("t", {}, 1.0, None, [({"a": "x"}, 1.0, 1.0, 1.0)])
-    assert grid_view(plain) is None
+
+
+def test_rows_that_are_not_adjusted_stand_beside_too():
+    row = {"bmi": "26", "sex": "2", "age": "40"}
+    known = [(row, 250.0, 0.75, 187.5, "7"), (row | {"sex": "1"}, 100.0, 0.25, 25.0)]
+    plain = NeighborPanel("t", row | {"sex": "1"}, 212.5, None, known)
+    grid = panel_view(plain).grid
+    assert (grid.heads, grid.below) == (["row 7", "neighbor 2"], [("weight in the prediction", "", ["75 %", "25 %"])])
+    assert [[cell.differs for cell in line.cells] for line in grid.lines] == [[False] * 2, [True, False], [False] * 2]
+    text = page(plain, readout="rows")
+    assert "This row beside its neighbors" in text
+    assert "what the trend adds" not in text
+
+
+def test_few_columns_and_pictures_are_a_list():
+    for row in ({"a": "x"}, {"a": "x", "b": "y", "c": b"..."}):
+        assert panel_view(NeighborPanel("t", row, 1.0, None, [(row, 1.0, 1.0, 1.0)])).grid is None
 
 
 def test_columns_of_a_wide_table_are_summed():
@@ -53,7 +68,7 @@ def test_columns_of_a_wide_table_are_summed():
     wide = (dict.fromkeys(added, "x"), 9.0, 1.0, 100.0, "", 100.0, added)
     grid = grid_view(NeighborPanel("t", {}, 100.0, None, [wide], trend=TrendLine(0.0, 5.0)))
     assert [line.column for line in grid.lines] == [f"c{place}" for place in range(13, 1, -1)]
-    assert grid.others == ["+1.00"]
+    assert grid.below[0] == ("all other columns", "", ["+1.00"])
     assert grid.heads == ["comparable 1"]
 
 
@@ -74,7 +89,7 @@ def test_the_trend_alone_makes_a_panel():
 def test_another_scale_is_named():
     view = panel_view(panel(scale="log", scaled=227.0))
     assert view.adds == "log of adjusted label"
-    assert grid_view(panel(scale="log", scaled=227.0)).adjusted == ["250", "140"]
+    assert grid_view(panel(scale="log", scaled=227.0)).below[0][2] == ["250", "140"]
     assert "on the log scale" in page(panel(scale="log", scaled=227.0), target_transform="log")
 
 

@@ -6,10 +6,11 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from vicinal.report.compare import cliques, critical_difference, relative_changes
+from vicinal.report.compare import relative_changes
 from vicinal.report.figures import (
     _count_pairs,
     confusion_matrix,
+    coverage,
     embedding_map,
     learning_curves,
     mask_curves,
@@ -76,6 +77,13 @@ def test_residuals_are_prediction_less_truth():
     np.testing.assert_array_equal(points, [[1, 1], [2, -2]])
 
 
+def test_coverage_has_a_line_of_each_part():
+    axes = coverage([0.5, 0.9], [0.6, 0.8], [[0.3, 0.7], [0.75, 0.95]]).axes[0]
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[0.3, 0.75], [0.7, 0.95], [0, 1], [0.6, 0.8]]
+    assert axes.get_ylim()[0] == pytest.approx(0.27)
+    assert coverage([0.5, 0.9], [0.6, 0.8]).axes[0].get_xlim() == (0, 1.01)
+
+
 def test_confusion_counts():
     probabilities = np.eye(3)[[0, 1, 1, 2, 0]]
     names, counts = _count_pairs(probabilities, ["a", "b", "a", "c", "a"], ["a", "b", "c"], 12)
@@ -129,21 +137,6 @@ def test_mask_curve_values():
     grid = np.linspace(0, 1, 5)
     (line,) = mask_curves(grid, [("median", grid**2)]).axes[0].lines
     np.testing.assert_array_equal(line.get_ydata(), grid**2)
-
-
-def test_cliques_are_maximal():
-    assert cliques({"a": 1, "b": 2, "c": 3, "d": 4}, 2) == [(1, 3), (2, 4)]
-    assert cliques({"a": 1, "b": 2}, 0.5) == []
-    assert cliques({"a": 1, "b": 2, "c": 3}, 9) == [(1, 3)]
-
-
-def test_diagram_names_all_methods():
-    text = " ".join(words_of(drawn(critical_difference({"nona": 1.2, "dense": 2.1, "a$b$<i>": 2.7}, 1.9))))
-    assert "nona  1.20" in text
-    assert "2.70  a$b$&lt;i&gt;" in text
-    assert "critical difference 1.90" in text
-    with pytest.raises(ValueError, match="ranks: expected at least two"):
-        critical_difference({"nona": 1.0}, 1.0)
 
 
 def test_changes_are_per_split_and_missing_methods_are_left_out():

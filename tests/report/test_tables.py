@@ -6,12 +6,11 @@ import pytest
 
 from vicinal.report.records import Doubted, Verdict
 from vicinal.report.tables import (
+    against_reference,
     findings,
     fit_table,
     limits,
     mean_and_deviation,
-    relative_change,
-    splits_won,
     spread,
     verdict_sentence,
 )
@@ -56,10 +55,9 @@ def test_spread_uses_the_sample_deviation():
 
 def test_changes_and_wins(comparison):
     record = dataclasses.replace(comparison, results={"d": {"dense": [2.0, 2.0, 2.0], "nona": [1.0, 1.0, 3.0]}})
-    assert relative_change(record, "d", "nona") == pytest.approx(-1 / 6)
-    assert relative_change(record, "d", "dense") is None
-    assert splits_won(record, "d", "nona") == (2, 3)
-    assert splits_won(dataclasses.replace(record, higher_is_better=True), "d", "nona") == (1, 3)
+    assert against_reference(record, "d", "nona") == (pytest.approx(-1 / 6), (2, 3))
+    assert against_reference(record, "d", "dense") is None
+    assert against_reference(dataclasses.replace(record, higher_is_better=True), "d", "nona")[1] == (1, 3)
     assert spread(record.results["d"]["dense"], record.scale) == "2,000.0 +- 0.0"
     assert spread(record.results["d"]["nona"], record.scale) == "1,666.7 +- 1,154.7"
 

@@ -11,20 +11,18 @@ from vicinal.calibration import area_under_selective_curve, selective_curve
 from vicinal.core.files import replace_text
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
 from vicinal.report import figures
-from vicinal.report.page import several_reliability
+from vicinal.report.page import scatter, several_reliability, sureness
 from vicinal.report.records import AuditRecord, Suspect
 from vicinal.report.tables import CLASS_HEADINGS, class_rows, fit_table
 from vicinal.report.text import clean, metric_name, number, one_line, percent
 from vicinal.report.theme import (
     ACCENT,
-    MUTED,
     SOFT,
     WARM,
     Picture,
     blank,
     picture,
     rendered,
-    sample_note,
     shown,
     style,
 )
@@ -238,22 +236,6 @@ def selective_figure(record: AuditRecord) -> "Figure":
     return figure
 
 
-def coverage_figure(record: AuditRecord) -> "Figure":
-    """Observed over promised coverage, with the diagonal."""
-    promised = [level["coverage"] for level in record.coverage]
-    with style():
-        figure, axes = blank(4.2, 3.9)
-        axes.plot([0, 1], [0, 1], color=WARM, linewidth=1.2)
-        parts = np.array([level["by_part"] for level in record.coverage])
-        if parts.size:
-            axes.plot(promised, parts, color=MUTED, linewidth=0.9, alpha=0.7)
-        axes.plot(promised, [level["covered"] for level in record.coverage], color=ACCENT, marker="o", linewidth=2)
-        low = min(0.4, float(parts.min()) if parts.size else 0.4)
-        axes.set(xlim=(min(promised) - 0.03, 1), ylim=(max(0.0, low - 0.03), 1.01))
-        axes.set(xlabel="coverage promised", ylabel="share of new rows covered")
-    return figure
-
-
 def served_figure(record: AuditRecord) -> "Figure":
     """Histogram of the number of new rows that have a bank row among their nearest neighbors."""
     with style():
@@ -267,18 +249,14 @@ def served_figure(record: AuditRecord) -> "Figure":
 
 
 def _pictures(record: AuditRecord) -> Iterator[Picture]:
-    note = sample_note(len(record.truth))
     if record.task == "regression":
-        yield picture(
-            figures.predicted_vs_true(record.predicted, record.truth, record.target_name),
-            "scatter",
-            "Predicted and true",
-            "Scatter of predicted over true values of the new rows, with the diagonal.",
-            f"Each point is a new row; on the line the prediction is right.{note}",
-        )
+        yield scatter(record, "new")
         if record.coverage:
+            promised, covered, by_part = (
+                [level[name] for level in record.coverage] for name in ("coverage", "covered", "by_part")
+            )
             yield picture(
-                coverage_figure(record),
+                figures.coverage(promised, covered, by_part),
                 "coverage",
                 "Do the intervals hold?",
                 "Share of new rows within their interval over the share promised, with the diagonal.",
@@ -288,13 +266,7 @@ def _pictures(record: AuditRecord) -> Iterator[Picture]:
     elif record.several:
         yield several_reliability(record.predicted, record.truth)
     else:
-        yield picture(
-            figures.reliability(record.predicted, record.truth, record.classes),
-            "reliability",
-            "Reliability",
-            "Share of right predictions over the probability of the predicted class, with the diagonal.",
-            "New rows grouped by how sure the model was. Below the diagonal it is too sure.",
-        )
+        yield sureness(record, "New")
         yield picture(
             selective_figure(record),
             "selective",

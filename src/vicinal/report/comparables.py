@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from vicinal.report.differences import Piece, differences
 from vicinal.report.records import Cell, Neighbor, NeighborPanel
@@ -41,31 +42,14 @@ class GridLine:
     cells: list[GridCell]
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A row beside its comparables.
-
-    Attributes:
-        heads: of the comparables, such as "row 12".
-        labels: of each.
-        lines: columns, that of the largest adjustment first.
-        others: what all other columns adjust together; empty if there are none.
-        adjusted: the label of each with its adjustments.
-        weights: of each.
-    """
+class Grid(NamedTuple):
+    """A row beside others: their heads, figures above, columns, figures below, and how many columns are not shown."""
 
     heads: list[str]
-    labels: list[str]
+    above: list[tuple[str, str, list[str]]]
     lines: list[GridLine]
-    others: list[str]
-    adjusted: list[str]
-    weights: list[str]
-
-    @property
-    def below(self) -> list[tuple[str, str, list[str]]]:
-        """Lines below those of the columns: name, nothing of the row itself, and what each comparable has."""
-        lines = [("all other columns", "", self.others)] if self.others else []
-        return [*lines, ("adjusted label", "", self.adjusted), (WEIGHT, "", self.weights)]
+    below: list[tuple[str, str, list[str]]]
+    more: str = ""
 
 
 def signed(value: float, decimals: int | None = None) -> str:
@@ -87,36 +71,38 @@ def reasons(adjustments: Mapping[str, float]) -> str:
     return ", ".join(f"{one_line(name, 40)} {signed(adjustments[name])}" for name in most if adjustments[name])
 
 
-def grid_view(panel: NeighborPanel) -> Grid | None:
-    """The row of ``panel`` beside its comparables; None if no row is adjusted.
+def grid_view(panel: NeighborPanel, most: int | None = None) -> Grid:
+    """The row of ``panel`` beside its rows, at most ``most`` of them.
 
     What is shown of a comparable adds up: its label and what its columns add are its adjusted label. On another scale
-    than that of the labels they do there.
+    than that of the labels they do there. The column of the largest adjustment is first.
     """
-    rows = [one for one in panel.listed if one.adjusted is not None]
-    if not rows:
-        return None
+    rows = panel.listed[:most]
+    moved = any(one.adjusted is not None for one in rows)
+    kind = "comparable" if moved else "neighbor"
+    heads = [f"row {one_line(one.id, 24)}" if one.id else f"{kind} {at}" for at, one in enumerate(rows, 1)]
+    above = [("label", "", [label_text(one.label) for one in rows])]
+    below = [(WEIGHT, "", [percent(one.weight) for one in rows])]
+    if not moved:
+        more = f"The first {COLUMNS} of {len(panel.query)} columns." if len(panel.query) > COLUMNS else ""
+        return Grid(heads, above, beside(panel.query, [one.row for one in rows]), below, more)
     names = list(dict.fromkeys(name for one in rows for name in one.adjustments))
     names.sort(key=lambda name: -max(abs(one.adjustments.get(name, 0.0)) for one in rows))
     first, rest = names[:COLUMNS], names[COLUMNS:]
     decimals = decimals_for([value for one in rows for value in one.adjustments.values()])
     added = [_added(one, first, rest, decimals) for one in rows]
+    lines = [
+        GridLine(
+            one_line(name, 40),
+            _text(panel.query.get(name, "")),
+            [_cell(one, name, panel.query, each[at]) for one, each in zip(rows, added, strict=True)],
+        )
+        for at, name in enumerate(first)
+    ]
     plain = panel.scale in ("none", "power")
-    return Grid(
-        heads=[f"row {one_line(one.id, 24)}" if one.id else f"comparable {at}" for at, one in enumerate(rows, 1)],
-        labels=[label_text(one.label) for one in rows],
-        lines=[
-            GridLine(
-                one_line(name, 40),
-                _text(panel.query.get(name, "")),
-                [_cell(one, name, panel.query, each[at]) for one, each in zip(rows, added, strict=True)],
-            )
-            for at, name in enumerate(first)
-        ],
-        others=[each[-1] for each in added] if rest else [],
-        adjusted=[_adjusted(one, decimals if plain else None) for one in rows],
-        weights=[percent(one.weight) for one in rows],
-    )
+    others = [("all other columns", "", [each[-1] for each in added])] if rest else []
+    adjusted = ("adjusted label", "", [_adjusted(one, decimals if plain else None) for one in rows])
+    return Grid(heads, above, lines, [*others, adjusted, *below])
 
 
 def beside(query: Mapping[str, Cell], rows: Sequence[Mapping[str, Cell]]) -> list[GridLine]:

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vicinal.core.checks import check_between
 from vicinal.core.files import replace_text
 from vicinal.report.records import CompareRecord
-from vicinal.report.tables import mean_and_deviation, relative_change, splits_won, spread
+from vicinal.report.tables import against_reference, mean_and_deviation, spread
 from vicinal.report.text import clean, one_line
-from vicinal.report.theme import CLASSES, INK, MUTED, WARM, Picture, blank, picture, rendered, style
+from vicinal.report.theme import CLASSES, MUTED, Picture, blank, picture, rendered, style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -54,7 +52,7 @@ def _row(record: CompareRecord, dataset: str) -> dict[str, Any]:
         if method not in results:
             cells.append((one_line(method, 40), None))
             continue
-        change, won = relative_change(record, dataset, method), splits_won(record, dataset, method)
+        change, won = against_reference(record, dataset, method) or (None, None)
         p = record.p_values.get(dataset, {}).get(method, float("nan"))
         better = change is not None and (change > 0) == record.higher_is_better and change != 0
         shown_cell = {
@@ -102,93 +100,6 @@ def _pictures(record: CompareRecord) -> Iterator[Picture]:
             f"{better} of the line a method is better than {one_line(record.reference, 30)}. A dot is a split, the "
             "bar is the mean of the splits' changes.",
             wide=True,
-        )
-    if record.critical_difference is not None and len(record.ranks) > 1:
-        difference = record.critical_difference
-        said = ", ".join(f"{one_line(name, 30)} {rank:.2f}" for name, rank in sorted(record.ranks.items(), key=_rank))
-        yield picture(
-            critical_difference(record.ranks, difference),
-            "cd",
-            "Critical difference",
-            f"Average ranks: {said}; critical difference {difference:.2f}.",
-            "Methods on the axis of their average rank over the data sets, 1 is best. The test cannot tell apart "
-            "those that a bar joins.",
-            wide=True,
-        )
-
-
-def _rank(pair: tuple[str, float]) -> float:
-    return pair[1]
-
-
-def cliques(ranks: Mapping[str, float], difference: float) -> list[tuple[float, float]]:
-    """Widest runs of methods whose average ranks lie within ``difference`` of each other: (best, worst) rank.
-
-    >>> cliques({"a": 1.0, "b": 1.5, "c": 2.2, "d": 4.0}, 0.8)
-    [(1.0, 1.5), (1.5, 2.2)]
-    """
-    ordered = sorted(ranks.values())
-    runs: list[tuple[float, float]] = []
-    for start, best in enumerate(ordered):
-        worst = max(rank for rank in ordered[start:] if rank - best <= difference)
-        if worst > best and (not runs or worst > runs[-1][1]):
-            runs.append((best, worst))
-    return runs
-
-
-def critical_difference(ranks: Mapping[str, float], difference: float) -> "Figure":
-    """Critical-difference diagram: methods on an axis of average rank, bars join those that do not differ.
-
-    Args:
-        ranks: method -> average rank over the data sets, 1 is best.
-        difference: critical difference of average ranks by Nemenyi's test.
-
-    Raises:
-        ValueError: for fewer than two methods or a negative difference.
-    """
-    if len(ranks) < 2:
-        raise ValueError(f"ranks: expected at least two methods, got {len(ranks)}")
-    check_between("difference", difference, 0, float("inf"), closed=True)
-    bars = cliques(ranks, difference)
-    with style():
-        depth = 0.55 + 0.3 * ((len(ranks) + 1) // 2) + 0.16 * len(bars)
-        figure, axes = blank(4.8, 0.7 + 0.7 * depth)
-        low, high = 1.0, max(float(len(ranks)), *ranks.values())
-        span = high - low
-        axes.plot((low, high), (0, 0), color=INK, linewidth=1.2)
-        for tick in range(1, int(high) + 1):
-            axes.plot((tick, tick), (0, 0.09), color=INK, linewidth=1.2)
-            axes.text(tick, 0.14, str(tick), ha="center", va="bottom", color=MUTED)
-        _ruler(axes, low, min(difference, span), difference)
-        for place, (best, worst) in enumerate(bars):
-            level = -0.14 - 0.16 * place
-            ends = (best - 0.01 * span, worst + 0.01 * span)
-            axes.plot(ends, (level, level), color=WARM, linewidth=3.5, solid_capstyle="round")
-        _methods(axes, ranks, -0.14 - 0.16 * len(bars), (low, high))
-        axes.set(xlim=(low - 0.5 * span, high + 0.5 * span), ylim=(-depth - 0.1, 0.9))
-        axes.axis("off")
-    return figure
-
-
-def _ruler(axes: "Axes", low: float, shown: float, difference: float) -> None:
-    """The length of the critical difference, above the axis."""
-    axes.plot((low, low + shown), (0.55, 0.55), color=WARM, linewidth=1.5, marker="|")
-    axes.text(low, 0.66, f"critical difference {difference:.2f}", va="bottom", color=WARM, fontsize=8)
-
-
-def _methods(axes: "Axes", ranks: Mapping[str, float], top: float, ends: tuple[float, float]) -> None:
-    """Names beside the axis: the better half on the left, the others on the right, joined to their ranks."""
-    low, high = ends
-    ordered = sorted(ranks.items(), key=lambda pair: pair[1])
-    half = (len(ordered) + 1) // 2
-    for place, (name, rank) in enumerate(ordered):
-        left = place < half
-        level = top - 0.12 - 0.3 * (place if left else len(ordered) - 1 - place)
-        edge = low - 0.04 * (high - low) if left else high + 0.04 * (high - low)
-        axes.plot((rank, rank, edge), (0, level, level), color=INK, linewidth=0.9)
-        text = f"{one_line(name, 22)}  {rank:.2f}" if left else f"{rank:.2f}  {one_line(name, 22)}"
-        axes.text(
-            edge + (-0.015 if left else 0.015) * (high - low), level, text, ha="right" if left else "left", va="center"
         )
 
 

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from vicinal.core.checks import counted
 from vicinal.core.files import replace_text
-from vicinal.report import figures
-from vicinal.report.page import cells
+from vicinal.report.page import cells, map_of
 from vicinal.report.records import Cell
 from vicinal.report.text import number, one_line, percent
-from vicinal.report.theme import picture, rendered, sample_note
+from vicinal.report.theme import rendered
 
 
 @dataclass(frozen=True)
@@ -106,14 +105,9 @@ def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) ->
         )
         for group, rows in zip(record.groups, shown_rows, strict=True)
     ]
-    drawn = picture(
-        figures.embedding_map(record.vectors, record.labels, "group"),
-        "map",
-        "Map of the groups",
-        "Rows that fit no known class as points on two principal components, colored by group.",
-        "Each point is a row that fits no known class. Two dimensions show a part of what the groups were found by."
-        + sample_note(record.new),
-    )
+    means = "Two dimensions show a part of what the groups were found by."
+    of = "row that fits no known class"
+    drawn = [map_of(record.vectors, record.labels, "the groups", of, "group", means)] if record.new > 1 else []
     page = rendered(
         "discover.html",
         record,
@@ -122,6 +116,6 @@ def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) ->
         tiles=tiles,
         findings=discover_findings(record),
         groups=groups,
-        pictures=[drawn] if record.new > 1 else [],
+        pictures=drawn,
     )
     return replace_text(path, page)

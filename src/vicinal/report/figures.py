@@ -258,11 +258,18 @@ def reliability(
     return figure
 
 
-def coverage(promised: ArrayLike, covered: ArrayLike, axes: "Axes | None" = None) -> "Figure":
-    """Share of rows within their intervals ``[n]`` over the share that was promised ``[n]``, with the diagonal."""
+def coverage(promised: ArrayLike, covered: ArrayLike, by_part: ArrayLike = (), axes: "Axes | None" = None) -> "Figure":
+    """Share of rows within their intervals ``[n]`` over the share that was promised ``[n]``, with the diagonal.
+
+    Thin lines: the shares of parts of the rows, ``by_part`` ``[n, parts]``.
+    """
     with style():
         figure, axes = blank(4.2, 3.9, axes)
+        if np.size(by_part):
+            axes.plot(promised, np.asarray(by_part), color=MUTED, linewidth=0.9, alpha=0.7)
         _shares(axes, np.asarray(promised), np.asarray(covered), "coverage of the intervals", "share within them")
+        if np.size(by_part):
+            axes.set(xlim=(np.min(promised) - 0.03, 1.01), ylim=(max(0, min(0.4, np.min(by_part)) - 0.03), 1.01))
     return figure
 
 

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.core.files import replace_text
-from vicinal.report import figures
-from vicinal.report.page import cells
+from vicinal.report.page import cells, learning, map_of
 from vicinal.report.records import Cell
 from vicinal.report.text import clean, number, one_line
-from vicinal.report.theme import Picture, picture, rendered, sample_note, shown
+from vicinal.report.theme import Picture, rendered, shown
 
 NAMES = {"map@r": "MAP@R", "r_precision": "R-precision", "r2@10": "R2@10"}
 
@@ -159,21 +158,11 @@ def _hits(hits: Sequence[ShownHit]) -> list[tuple[Any, ...]]:
 
 
 def _pictures(record: LearnRecord) -> Iterator[Picture]:
-    if any(len(values) for values in record.history.values()):
-        yield picture(
-            figures.learning_curves(record.history),
-            "curves",
-            "Learning curves",
-            "The loss on training rows and the error on rows held out over the epochs.",
-            "The loss of training rows, and what is missing to a perfect retrieval of the rows held out: training "
-            "stops when that no longer falls, and the best epoch stays.",
-        )
+    yield from learning(
+        record.history,
+        "The loss of training rows, and what is missing to a perfect retrieval of the rows held out: training "
+        "stops when that no longer falls, and the best epoch stays.",
+    )
     if len(record.embedding) > 1:
-        yield picture(
-            figures.embedding_map(record.embedding, record.embedding_labels, record.same),
-            "map",
-            "Map of the test rows",
-            f"Test rows as points on two principal components, colored by {one_line(record.same)}.",
-            f"Each point is a test row, colored by {one_line(record.same)}. Two dimensions show a part of what the "
-            "vectors tell." + sample_note(len(record.embedding)),
-        )
+        means = "Two dimensions show a part of what the vectors tell."
+        yield map_of(record.embedding, record.embedding_labels, "the test rows", "test row", record.same, means)

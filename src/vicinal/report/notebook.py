@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vicinal.core.checks import short_text
-from vicinal.report.comparables import COLUMNS, WEIGHT, GridLine, beside, grid_view, reasons
+from vicinal.report.comparables import beside, grid_view, reasons
 from vicinal.report.pairs import ShownPair, pair_view
 from vicinal.report.records import Cell, NeighborPanel
 from vicinal.report.text import cell_text, label_text, number, one_line, percent
@@ -39,21 +39,10 @@ def plain_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
 
 def panel_part(panel: NeighborPanel) -> Part:
     """A prediction: the row beside its comparables, column by column, and what is beside these in the prediction."""
-    listed, trend, grid = panel.listed[:_WIDTH], panel.trend, grid_view(panel)
-    heads = [f"row {one_line(one.id, 24)}" for one in listed]
-    predicted = panel.said or panel.prediction
-    labels = [label_text(one.label) for one in listed]
-    above, below = (
-        [("label", f"predicted {label_text(predicted)}", labels)],
-        [(WEIGHT, "", [percent(one.weight) for one in listed])],
-    )
-    lines: Sequence[GridLine]
-    if grid is None:
-        lines = beside(panel.query, [one.row for one in listed])
-    else:
-        lines, below = grid.lines, [(name, query, texts[:_WIDTH]) for name, query, texts in grid.below]
-        lines = [GridLine(line.column, line.query, line.cells[:_WIDTH]) for line in lines]
-    sentences = [] if grid is None else [_KEY]
+    trend, grid = panel.trend, grid_view(panel, _WIDTH)
+    moved = any(one.adjusted is not None for one in panel.listed)
+    above = [("label", f"predicted {label_text(panel.said or panel.prediction)}", grid.above[0][2])]
+    sentences = [_KEY] if moved else []
     if trend is not None:
         value = number(trend.value if trend.label is None else trend.label)
         by = f" (most from {reasons(trend.columns)})" if any(trend.columns.values()) else ""
@@ -61,10 +50,8 @@ def panel_part(panel: NeighborPanel) -> Part:
     if panel.other_weight and panel.other_rows != 0:
         rows = f"{panel.other_rows:,} other rows" if panel.other_rows else "All other rows"
         sentences.append(f"{rows}: weight {percent(panel.other_weight)}.")
-    left_out = len(panel.query) - len(lines)
-    if left_out > 0 and grid is None:
-        sentences.append(f"The first {COLUMNS} of {len(panel.query)} columns.")
-    return Part(one_line(panel.title, 80), grid=(heads, above, lines, below), sentences=sentences)
+    sentences += [grid.more] * bool(grid.more)
+    return Part(one_line(panel.title, 80), grid=(grid.heads, above, grid.lines, grid.below), sentences=sentences)
 
 
 def pair_part(pair: ShownPair) -> Part:

@@ -1,13 +1,12 @@
 """One self-contained HTML page of a fit: nothing is loaded, foreign text is escaped, one script searches its rows.
 
-Its neighbor panels show cells as text, image or sound, bars, and contributions whose shown values add up.
+Its neighbor panels show cells as text, image or sound, weights, and contributions whose shown values add up.
 """
 
 import base64
 import hashlib
-import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -18,10 +17,9 @@ from markupsafe import Markup
 
 from vicinal.core.files import replace_text
 from vicinal.encoders.images import thumbnail
-from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
 from vicinal.report.comparables import grid_view, reasons
-from vicinal.report.records import Cell, Example, FitRecord, Label, Neighbor, NeighborPanel
+from vicinal.report.records import AuditRecord, Cell, Example, FitRecord, Neighbor, NeighborPanel
 from vicinal.report.tables import (
     CLASS_HEADINGS,
     class_rows,
@@ -30,8 +28,6 @@ from vicinal.report.tables import (
     importance_rows,
     importance_sentence,
     limits,
-    main_metric,
-    method_name,
     verdict_sentence,
 )
 from vicinal.report.text import (
@@ -39,7 +35,6 @@ from vicinal.report.text import (
     decimals_for,
     fixed,
     label_text,
-    metric_name,
     number,
     one_line,
     percent,
@@ -86,7 +81,6 @@ def page_html(record: FitRecord) -> str:
         script_hash=f"sha256-{digest}",
         findings=findings(record),
         table=fit_table(record),
-        bars=_bars(record),
         class_headings=CLASS_HEADINGS,
         by_class=class_rows(record.by_class),
         panels=[panel_view(panel) for panel in record.panels],
@@ -118,42 +112,19 @@ def _example_row(example: Example) -> tuple[str, str, str, str, str, bool]:
     return one_line(example.id, 40), cells, target, guess, said, bad
 
 
-def _bars(record: FitRecord) -> dict[str, Any] | None:
-    """Lengths of the bars of the main metric, from 0 to 100; None if it has no scale that starts at 0."""
-    metric = main_metric(record)
-    values = {method: scores[metric] for method, scores in record.scores.items() if metric in scores}
-    if metric not in HIGHER_IS_BETTER or not values or min(values.values()) < 0 or max(values.values()) <= 0:
-        return None
-    top = max(values.values())
-    ordered = sorted(values, key=lambda method: method != "model")
-    rows = [(method_name(m, record), round(100 * values[m] / top, 2), number(values[m]), m == "model") for m in ordered]
-    better = "longer is better" if HIGHER_IS_BETTER[metric] else "shorter is better"
-    return {"name": metric_name(metric), "better": better, "rows": rows}
-
-
 def _pictures(record: FitRecord) -> Iterator[Picture]:
     """The figures of the training and of the bank for which the record has data."""
     target = record.target_name
-    if any(len(values) for values in record.history.values()):
-        yield picture(
-            figures.learning_curves(record.history),
-            "curves",
-            "Learning curves",
-            "Lines of the error over the epochs, for training and validation rows.",
-            "Error after each epoch. Training stops when the validation error no longer falls, and the best epoch "
-            "is kept; a validation line that rises while training falls is overfitting.",
-        )
+    yield from learning(
+        record.history,
+        "Error after each epoch. Training stops when the validation error no longer falls, and the best epoch "
+        "is kept; a validation line that rises while training falls is overfitting.",
+    )
     if len(record.embedding) > 1:
-        flat = record.embedding.shape[1] == 1
-        yield picture(
-            figures.embedding_map(record.embedding, record.embedding_labels, target),
-            "map",
-            "Map of the embedding",
-            f"Rows of the bank as points on two principal components, colored by {one_line(target)}.",
-            f"Each point is a row of the bank, colored by {one_line(target)}. "
-            + ("The embedding has one dimension; up and down mean nothing. " if flat else "")
-            + "Where colors change smoothly, near rows have near labels: what the head relies on."
-            + sample_note(len(record.embedding)),
+        flat = "The embedding has one dimension; up and down mean nothing. " if record.embedding.shape[1] == 1 else ""
+        means = "Where colors change smoothly, near rows have near labels: what the head relies on."
+        yield map_of(
+            record.embedding, record.embedding_labels, "the embedding", "row of the bank", target, flat + means
         )
     if record.mask_curves is not None and len(record.mask_curves[1]):
         grid, curves = record.mask_curves
@@ -165,6 +136,24 @@ def _pictures(record: FitRecord) -> Iterator[Picture]:
             "How much of a neighbor's weight passes, by how near it is among all rows of the bank. At 0 a row is "
             "rejected outright.",
         )
+
+
+def learning(history: Mapping[str, Sequence[float]], caption: str) -> Iterator[Picture]:
+    """Curves of the training, if there was one."""
+    if any(len(values) for values in history.values()):
+        alt = "Lines of the error over the epochs, for training and validation rows."
+        yield picture(figures.learning_curves(history), "curves", "Learning curves", alt, caption)
+
+
+def map_of(vectors: Any, labels: Any, what: str, point: str, color: str, caption: str) -> Picture:
+    """The map of ``vectors`` ``[n, d]`` of which each is a ``point``, colored by their ``labels``."""
+    return picture(
+        figures.embedding_map(vectors, labels, color),
+        "map",
+        f"Map of {what}",
+        f"Points on two principal components, each a {point}, colored by {one_line(color)}.",
+        f"Each point is a {point}, colored by {one_line(color)}. {caption}{sample_note(len(vectors))}",
+    )
 
 
 def _importance(record: FitRecord) -> Iterator[Picture]:
@@ -197,24 +186,10 @@ def _held_out(record: FitRecord) -> list[Picture]:
                 "Test rows by true and predicted class, shaded by the share of the true class. Off the diagonal are "
                 "the mistakes.",
             ),
-            picture(
-                figures.reliability(guess, truth, record.classes),
-                "reliability",
-                "Reliability",
-                "Share of right predictions over the probability of the predicted class, with the diagonal.",
-                "Test rows grouped by how sure the model was. On the diagonal it is right as often as it says; below "
-                "it is too sure.",
-            ),
+            sureness(record, "Test"),
         ]
     return [
-        picture(
-            figures.predicted_vs_true(guess, truth, target),
-            "scatter",
-            "Predicted and true",
-            f"Scatter of predicted over true {one_line(target)} for the test rows, with the diagonal.",
-            "Each point is a test row; on the line the prediction is right. A cloud flatter than the line means that "
-            f"extremes are pulled to the middle.{note}",
-        ),
+        scatter(record, "test"),
         picture(
             figures.residuals(guess, truth, target),
             "residuals",
@@ -224,6 +199,30 @@ def _held_out(record: FitRecord) -> list[Picture]:
             f"leaves zero, the model is off in one direction.{note}",
         ),
     ]
+
+
+def scatter(record: FitRecord | AuditRecord, use: str) -> Picture:
+    """Predicted over true numbers of the rows that are measured on."""
+    return picture(
+        figures.predicted_vs_true(record.predicted, record.truth, record.target_name),
+        "scatter",
+        "Predicted and true",
+        f"Scatter of predicted over true {one_line(record.target_name)} for the {use} rows, with the diagonal.",
+        f"Each point is a {use} row; on the line the prediction is right. A cloud flatter than the line means that "
+        f"extremes are pulled to the middle.{sample_note(len(record.truth))}",
+    )
+
+
+def sureness(record: FitRecord | AuditRecord, use: str) -> Picture:
+    """Reliability of the probabilities of the rows that are measured on."""
+    return picture(
+        figures.reliability(record.predicted, record.truth, record.classes),
+        "reliability",
+        "Reliability",
+        "Share of right predictions over the probability of the predicted class, with the diagonal.",
+        f"{use} rows grouped by how sure the model was. On the diagonal it is right as often as it says; below it is "
+        "too sure.",
+    )
 
 
 def several_reliability(guess: Any, truth: Any) -> Picture:
@@ -318,13 +317,15 @@ _SCALES = {"none": "", "log": "log of ", "rank": "normal score of ", "link": "h 
 
 
 def panel_view(panel: NeighborPanel) -> SimpleNamespace:
-    """``panel`` as the template shows it, all in text; ``right`` and ``line`` are None where they are not known.
+    """``panel`` as the template shows it, all in text; ``right`` is None where it is not known.
 
     Contributions are rounded together, so that the shown column adds up to the shown sum; rounding moves none of them
     by more than one unit of the last digit.
     """
-    listed = panel.listed
+    listed, rows = panel.listed, [panel.query, *(one.row for one in panel.listed)]
     numeric = not isinstance(panel.prediction, str) and panel.probability is None
+    media = any(isinstance(cell, bytes) for row in rows for cell in row.values())
+    moved = any(one.adjusted is not None for one in listed)
     lines, trend, other, total = (
         _lines(panel, listed, numeric=numeric) if listed or panel.trend else ([], None, None, "")
     )
@@ -339,11 +340,11 @@ def panel_view(panel: NeighborPanel) -> SimpleNamespace:
         neighbors=lines,
         trend=trend,
         other=other,
-        grid=grid_view(panel),
+        grid=grid_view(panel) if moved or (listed and len(panel.query) > 2 and not media) else None,
+        moved=moved,
         total=total,
         total_name=f"{_SCALES[panel.scale]}the prediction" if numeric else _total_of_class(panel),
         adds=f"{_SCALES[panel.scale]}{'label' if panel.trend is None else 'adjusted label'}" if numeric else "",
-        line=_line(panel, listed) if numeric and listed else None,
         other_is_sum_of=f"all {panel.other_rows:,} other rows" if panel.other_rows else "all other rows",
     )
 
@@ -404,41 +405,3 @@ def _lines(
         mean = number(rest / panel.other_weight, 3) if plain else ""
         other = NeighborView([], mean, percent(panel.other_weight), bar(panel.other_weight), shown[-1])
     return lines, of_trend, other, fixed(sum(summed), decimals)
-
-
-def _line(panel: NeighborPanel, listed: list[Neighbor]) -> SimpleNamespace | None:
-    """The number line: labels of the neighbors (the adjusted ones), the prediction and the truth, from 0 to 100.
-
-    None if a label is not a finite number.
-    """
-    adjusted = panel.trend is not None
-    labels = [one.label if one.adjusted is None else one.adjusted for one in listed]
-    values = [*labels, panel.prediction]
-    if panel.target is not None:
-        values.append(panel.target)
-    if any(isinstance(value, str) or not math.isfinite(value) for value in values):
-        return None
-    numbers = [float(value) for value in values]
-    low, high = min(numbers), max(numbers)
-    if high == low:
-        low, high = low - 0.5, high + 0.5
-    heaviest = max(abs(neighbor.weight) for neighbor in listed) or 1.0
-
-    def place(value: Label) -> float:
-        return round(6 + 88 * (float(value) - low) / (high - low), 2)
-
-    marks = [
-        SimpleNamespace(
-            place=place(label),
-            radius=round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
-            title=f"{'adjusted ' if adjusted else ''}label {label_text(label)}, weight {percent(neighbor.weight)}",
-        )
-        for neighbor, label in zip(listed, labels, strict=True)
-    ]
-    return SimpleNamespace(
-        marks=marks,
-        prediction=place(panel.prediction),
-        target=None if panel.target is None else place(panel.target),
-        ends=(number(low, 3), number(high, 3)),
-        adjusted=adjusted,
-    )

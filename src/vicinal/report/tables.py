@@ -302,23 +302,17 @@ def mean_and_deviation(values: Sequence[float], scale: float = 1.0) -> tuple[flo
     return float(scaled.mean()), float(scaled.std(ddof=1)) if len(scaled) > 1 else None
 
 
-def relative_change(record: CompareRecord, dataset: str, method: str) -> float | None:
-    """Relative change of the mean against the reference; None for the reference itself, or if it is missing or 0."""
+def against_reference(record: CompareRecord, dataset: str, method: str) -> tuple[float | None, tuple[int, int]] | None:
+    """Relative change of the mean (None from 0), and in how many of all splits the method is better.
+
+    None for the reference itself, or if one of the two is missing.
+    """
     results = record.results[dataset]
     if method == record.reference or record.reference not in results or method not in results:
         return None
-    base = float(np.mean(results[record.reference]))
-    return float(np.mean(results[method])) / base - 1 if base else None
-
-
-def splits_won(record: CompareRecord, dataset: str, method: str) -> tuple[int, int] | None:
-    """Number of splits in which ``method`` is better than the reference, and number of all splits."""
-    results = record.results[dataset]
-    if method == record.reference or record.reference not in results or method not in results:
-        return None
-    gain = np.asarray(results[method], dtype=float) - np.asarray(results[record.reference], dtype=float)
-    better = gain > 0 if record.higher_is_better else gain < 0
-    return int(better.sum()), len(gain)
+    values, base = (np.asarray(results[name], dtype=float) for name in (method, record.reference))
+    better = values > base if record.higher_is_better else values < base
+    return float(values.mean() / base.mean()) - 1 if base.mean() else None, (int(better.sum()), len(values))
 
 
 def spread(values: Sequence[float], scale: float) -> str:

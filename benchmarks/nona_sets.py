@@ -3,10 +3,9 @@
 A source is a table whose rows are embedded once; a set is a source with a target. Rows beyond ``ROWS`` are left out by
 a seeded draw. Rows that repeat (same text, photo, article, token) share a group, and groups are never split.
 
-    python benchmarks/nona/sets.py --data ../shared/data --cache runs/nona
+    python benchmarks/nona_sets.py --data ../shared/data --cache runs/nona
 """
 
-import argparse
 import io
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
+from resumable import asked
 
 from vicinal.data import Split, make_splits
 from vicinal.encoders import EfficientNetEncoder, MiniLMEncoder, SpeakerEncoder
@@ -200,13 +199,8 @@ def load(name: str, cache: Path) -> RegressionSet:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, default=Path("runs/nona"))
-    parser.add_argument("--sources", nargs="*", default=list(SOURCES))
-    given = parser.parse_args()
+    given = asked(__doc__, data=Path, cache=Path("runs/nona"), sources=list(SOURCES))
     given.cache.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
     for source in given.sources:
         started = time.perf_counter()
         prepare(source, given.data, given.cache)

@@ -7,29 +7,32 @@ bias, as a plain linear layer does. ``grids``: similarity by mask and batch by w
 
 The figures in benchmarks/results were measured with the splits of a set trained side by side, each as if it were alone.
 
-    python benchmarks/nona/sets.py --data ../shared/data --cache runs/nona
-    python benchmarks/nona/paper.py --cache runs/nona --out benchmarks/results/nona-paper.csv
-    python benchmarks/nona/paper.py --part grids --sets houses tweets --splits 5 --cache runs/nona --out grids.csv
+    python benchmarks/nona_sets.py --data ../shared/data --cache runs/nona
+    python benchmarks/nona_paper.py --cache runs/nona --out benchmarks/results/nona-paper.csv
+    python benchmarks/nona_paper.py --part grids --sets houses tweets --splits 5 --cache runs/nona --out grids.csv
 """
 
-import argparse
+import json
 import time
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from results import Results, Stream
-from sets import SETS, RegressionSet, load
+from nona_sets import SETS, RegressionSet, load
+from resumable import Lines, asked
 from torch import Tensor, nn
 
 from vicinal.data import Split
 from vicinal.encoders import Projector
-from vicinal.evaluation import knn_grid
+from vicinal.evaluation import knn_grid, regression_scores
 from vicinal.heads import NONA, Dense
 from vicinal.masks import SoftStep
 from vicinal.training import NeighborNetwork, Rows, TrainingSettings, train
+
+KEY = ("set", "split", "recipe", "method")
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,41 @@ GRIDS = {
 }
 
 
+@dataclass(frozen=True)
+class Stream:
+    """Rows of one split; labels are scaled to [0, 1] by the range of the training rows."""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+    labels: Tensor
+    groups: Tensor
+    seed: int
+
+    @staticmethod
+    def of(split: Split, labels: np.ndarray, groups: np.ndarray) -> "Stream":
+        """A split of a set."""
+        low, high = labels[split.train].min(), labels[split.train].max()
+        scaled = torch.from_numpy(((labels - low) / (high - low)).astype(np.float32))
+        rows = (torch.from_numpy(part) for part in (split.train, split.validation, split.test))
+        return Stream(*rows, scaled, torch.from_numpy(groups), split.seed)
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Training, validation and test rows."""
+        return self.train, self.validation, self.test
+
+
+def scored(name: str, stream: Stream, recipe: str, method: str, guess: np.ndarray, **facts: Any) -> dict[str, Any]:
+    """A line: errors of ``guess [test rows]``, on labels on [0, 1]."""
+    scores = regression_scores(stream.labels[stream.test].double().numpy(), np.asarray(guess, dtype=np.float64))
+    line = {"set": name, "split": stream.seed, "recipe": recipe, "method": method}
+    line |= {measure: scores[measure] for measure in ("mse", "mae", "r2")} | {"validation_mse": facts["validation"]}
+    line |= {what: facts[what] for what in ("epochs", "seconds")}
+    line |= {part: len(getattr(stream, part)) for part in ("train", "validation", "test")}
+    return line | {"settings": json.dumps(facts.get("settings", {}), sort_keys=True)}
+
+
 class Cells:
     """Vectors ``[n, f]`` as the training loop asks for them."""
 
@@ -113,53 +151,42 @@ def predicted(network: NeighborNetwork, x: Tensor, stream: Stream) -> np.ndarray
         return network.head(queries, bank, stream.labels[stream.train]).numpy()
 
 
-def run(name: str, data: RegressionSet, splits: list[Split], results: Results, numbers: range) -> None:
+def run(name: str, data: RegressionSet, splits: list[Split], lines: Lines) -> None:
     """The recipe: each head, and k-NN on the embeddings that were trained for it."""
     x = torch.from_numpy(data.features)
-    for number, (head, recipe) in product(numbers, HEADS.items()):
-        if results.has(name, splits[number].seed, "paper", f"{head}+knn"):
+    for split, (head, recipe) in product(splits, HEADS.items()):
+        if (name, split.seed, "paper", f"{head}+knn") in lines:
             continue
-        stream = Stream.of(splits[number], data.labels, data.groups)
+        stream = Stream.of(split, data.labels, data.groups)
         network, facts = fit(x, stream, recipe)
-        results.add(name, stream, "paper", head, predicted(network, x, stream), **facts)
+        line = scored(name, stream, "paper", head, predicted(network, x, stream), **facts)
         with torch.no_grad():
             known, inner, asked = (network.projector(x[rows]).numpy() for rows in stream.parts)
         labels = [stream.labels[rows].double().numpy() for rows in stream.parts[:2]]
         nearest = knn_grid(known, labels[0], inner, labels[1], asked)
         facts |= {"settings": nearest.settings, "validation": nearest.validation}
-        results.add(name, stream, "paper", f"{head}+knn", nearest.prediction, **facts)
-        print(f"{name}, split {number}, {head}: {facts['epochs']} epochs", flush=True)
+        lines.add([line, scored(name, stream, "paper", f"{head}+knn", nearest.prediction, **facts)], "%.8g")
 
 
-def run_grids(name: str, data: RegressionSet, splits: list[Split], results: Results) -> None:
+def run_grids(name: str, data: RegressionSet, splits: list[Split], lines: Lines) -> None:
     """One choice changed at a time."""
     x = torch.from_numpy(data.features)
     for kind, changes in GRIDS.items():
         for (change, recipe), split in product(changes.items(), splits):
-            if not results.has(name, split.seed, kind, change):
+            if (name, split.seed, kind, change) not in lines:
                 stream = Stream.of(split, data.labels, data.groups)
                 network, facts = fit(x, stream, recipe)
-                results.add(name, stream, kind, change, predicted(network, x, stream), **facts)
+                lines.add([scored(name, stream, kind, change, predicted(network, x, stream), **facts)], "%.8g")
 
 
 def main() -> None:
     """Measure what is not in the file yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("recipe", "grids"), default="recipe")
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--splits", type=int, default=10)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
+    given = asked(__doc__, part="recipe", cache=Path, out=Path, sets=list(SETS), splits=10)
     torch.set_flush_denormal(True)
-    results = Results(given.out)
+    lines = Lines(given.out, *KEY)
     for name in given.sets:
         data = load(name, given.cache)
-        if given.part == "recipe":
-            run(name, data, data.splits(given.splits), results, range(given.splits))
-        else:
-            run_grids(name, data, data.splits(given.splits), results)
+        (run if given.part == "recipe" else run_grids)(name, data, data.splits(given.splits), lines)
 
 
 if __name__ == "__main__":

@@ -6,27 +6,27 @@ one); without, they stay as published, and the recipe is that of ``paper.py``. A
 was: vectors and checkpoints are in the cache, finished runs in the result file. At the end it prints what it has beside
 what the paper has.
 
-    python benchmarks/nona/table1.py --tuned --data FOLDERS --cache runs/table1 --out runs/nona-table1.csv
-    python benchmarks/nona/table1.py rsna --data FOLDERS --cache runs/table1 --out runs/nona-table1.csv
-    python benchmarks/nona/table1.py houses --data ../shared/data --encoders efficientnet-lite0 --splits 1 ...
+    python benchmarks/nona_table1.py --tuned --data FOLDERS --cache runs/table1 --out runs/nona-table1.csv
+    python benchmarks/nona_table1.py --sets rsna --data FOLDERS --cache runs/table1 --out runs/nona-table1.csv
+    python benchmarks/nona_table1.py --sets houses --data ../shared/data --encoders efficientnet-lite0 --splits 1 ...
 
 Grids of appendix B: ``--batches 32 64 128 256 --widths 25 50 100``. What differs from the paper with ``--tuned``: the
 rows held out for early stopping are neighbors of the test rows, too, as in all models of the library, and texts are
 read by the mean over their places, where the authors' code has the first.
 """
 
-import argparse
 import hashlib
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from paper import run
-from paper_sets import EXTRACTORS, LOADERS, PaperSet, load_paper_set
-from results import Results, Stream
-from sets import RegressionSet
+from nona_paper import KEY, Stream, run, scored
+from nona_paper_sets import EXTRACTORS, LOADERS, PaperSet, load_paper_set
+from nona_sets import RegressionSet
+from resumable import Lines, asked
 
 from vicinal.data import Split
 from vicinal.encoders.base import embed
@@ -86,36 +86,33 @@ def fit_tuned(data: PaperSet, encoder: str, split: Split, labels: np.ndarray, ch
     return NeighborRegressor(**settings).fit(data.frame[[data.column]].iloc[rows], labels[rows], validation=held_out)
 
 
-def run_tuned(data: PaperSet, encoder: str, splits: list[Split], results: Results, options) -> None:
+def run_tuned(data: PaperSet, encoder: str, splits: list[Split], lines: Lines, options) -> None:
     """Each split of a set with the extractor trained along: the head, and k-NN on the embeddings trained for it."""
     targets, groups = data.frame[data.target].to_numpy(dtype=float), np.arange(len(data.frame))
     name = f"{data.name}, {short_name(encoder)}"
-    for batch, width in ((batch, width) for batch in options.batches for width in options.widths):
+    for batch, width, split, head in product(options.batches, options.widths, splits, ("nona", "dense")):
         recipe = f"tuned, batch {batch}, width {width}"
-        for split, head in ((split, head) for split in splits for head in ("nona", "dense")):
-            if results.has(name, split.seed, recipe, f"{head}+knn"):
-                continue
-            stream = Stream.of(split, targets, groups)
-            labels, started = stream.labels.double().numpy(), time.process_time()
-            place = f"{data.name}-{short_name(encoder)}-{head}-{batch}-{width}-{split.seed}"
-            changes = {"head": head, "batch_size": batch, "hidden": (200, width), "max_epochs": options.epochs}
-            changes["checkpoint_dir"] = options.cache / "checkpoints" / place
-            model = fit_tuned(data, encoder, split, labels, changes)
-            parts = (split.train, split.validation, split.test)
-            bank, inner, queries = (model.embed(data.frame[[data.column]].iloc[part]) for part in parts)
-            guess = model.predict(data.frame[[data.column]].iloc[split.test])
-            nearest = knn_grid(bank, labels[split.train], inner, labels[split.validation], queries)
-            curve = model.history_.validation_error
-            facts = {"epochs": len(curve), "validation": float(min(curve)), "seconds": time.process_time() - started}
-            results.add(name, stream, recipe, head, guess, **facts)
-            facts |= {"settings": nearest.settings, "validation": nearest.validation}
-            results.add(name, stream, recipe, f"{head}+knn", nearest.prediction, **facts)
-            print(f"{name}, {recipe}, split {split.seed}, {head}: {facts['epochs']} epochs", flush=True)
+        if (name, split.seed, recipe, f"{head}+knn") in lines:
+            continue
+        stream = Stream.of(split, targets, groups)
+        labels, started = stream.labels.double().numpy(), time.process_time()
+        place = f"{data.name}-{short_name(encoder)}-{head}-{batch}-{width}-{split.seed}"
+        changes = {"head": head, "batch_size": batch, "hidden": (200, width), "max_epochs": options.epochs}
+        changes["checkpoint_dir"] = options.cache / "checkpoints" / place
+        model = fit_tuned(data, encoder, split, labels, changes)
+        parts = (split.train, split.validation, split.test)
+        bank, inner, queries = (model.embed(data.frame[[data.column]].iloc[part]) for part in parts)
+        guess = model.predict(data.frame[[data.column]].iloc[split.test])
+        nearest = knn_grid(bank, labels[split.train], inner, labels[split.validation], queries)
+        curve = model.history_.validation_error
+        facts = {"epochs": len(curve), "validation": float(min(curve)), "seconds": time.process_time() - started}
+        line = scored(name, stream, recipe, head, guess, **facts)
+        facts |= {"settings": nearest.settings, "validation": nearest.validation}
+        lines.add([line, scored(name, stream, recipe, f"{head}+knn", nearest.prediction, **facts)], "%.8g")
 
 
-def table(results: Results) -> str:
+def table(rows: pd.DataFrame) -> str:
     """What was measured, squared error x 1000 and its deviation over splits, beside the paper's figures."""
-    rows = pd.DataFrame(results.rows)
     lines = ["| set, extractor | recipe | splits | " + " | ".join(METHODS) + " |", "|---" * (3 + len(METHODS)) + "|"]
     for (name, recipe), runs in rows.groupby(["set", "recipe"], sort=False):
         cells = []
@@ -131,22 +128,12 @@ def table(results: Results) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="*", help=f"of {', '.join(LOADERS)}; none: all")
-    parser.add_argument("--data", type=Path, required=True, help="the folder with a folder for each set")
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--tuned", action="store_true", help="train the extractors along")
-    parser.add_argument("--encoders", nargs="*", help="in place of the paper's extractor")
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--batches", type=int, nargs="*", default=[32])
-    parser.add_argument("--widths", type=int, nargs="*", default=[25])
-    parser.add_argument("--epochs", type=int, default=PRESETS["nona"].settings["max_epochs"])
-    options = parser.parse_args()
+    settings = {"splits": 10, "batches": [32], "widths": [25], "epochs": PRESETS["nona"].settings["max_epochs"]}
+    folders = {"data": Path, "cache": Path, "out": Path}
+    options = asked(__doc__, 1, **folders, sets=[], tuned=False, encoders=[], **settings)
     options.cache.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    results = Results(options.out)
+    lines = Lines(options.out, *KEY)
     for name in options.sets or LOADERS:
         if not options.sets and not (options.data / name).is_dir():
             print(f"{name}: skipped, there is no folder {options.data / name}")
@@ -155,13 +142,13 @@ def main() -> None:
         splits = data.splits(options.splits)
         for encoder in options.encoders or [EXTRACTORS[name]]:
             if options.tuned:
-                run_tuned(data, encoder, splits, results, options)
+                run_tuned(data, encoder, splits, lines, options)
                 continue
             labels = data.frame[data.target].to_numpy(dtype=float)
             rows = RegressionSet(data.name, vectors(data, encoder, options.cache), labels, np.arange(len(labels)))
-            run(f"{data.name}, {short_name(encoder)}", rows, splits, results, range(options.splits))
-    if results.rows:
-        print(table(results))
+            run(f"{data.name}, {short_name(encoder)}", rows, splits, lines)
+    if options.out.is_file():
+        print(table(pd.read_csv(options.out)))
 
 
 if __name__ == "__main__":

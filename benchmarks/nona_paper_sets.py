@@ -4,10 +4,9 @@ What the paper says of a set (section 5, appendix C) is done; what only the auth
 do it (gray images squeezed to 224 by 224, rows split with labels in bins); where neither says it, the docstring of the
 loader says what was chosen. Nothing is downloaded here.
 
-    python benchmarks/nona/paper_sets.py rsna --data FOLDER --out runs/rsna
+    python benchmarks/nona_paper_sets.py --set rsna --data FOLDER --out runs/rsna
 """
 
-import argparse
 import shlex
 import sqlite3
 import wave
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from resumable import asked
 
 from vicinal.data import Split, make_splits
 from vicinal.encoders.sounds import RATE, open_sound
@@ -421,18 +421,6 @@ def austin(folder: Path, work: Path) -> PaperSet:
     return PaperSet("austin", frame.reset_index(drop=True), "text", "text", "log_price", folder)
 
 
-LOADERS: dict[str, Callable[[Path, Path], PaperSet]] = {
-    "rsna": rsna,
-    "brifiseg": brifiseg,
-    "adresso": adresso,
-    "coughvid": coughvid,
-    "nosemic": nosemic,
-    "udacity": udacity,
-    "pitchfork": pitchfork,
-    "houses": houses,
-    "books": books,
-    "austin": austin,
-}
 EXTRACTORS = {
     "rsna": "hub:microsoft/resnet-18",
     "brifiseg": "hub:google/efficientnet-b0",
@@ -446,6 +434,11 @@ EXTRACTORS = {
     "austin": "hub:distilbert/distilbert-base-uncased",
 }
 """One for each set, those of appendix C; which EfficientNet it is the paper leaves to its code, which has B0."""
+
+LOADERS: dict[str, Callable[[Path, Path], PaperSet]] = {
+    loader.__name__: loader
+    for loader in (rsna, brifiseg, adresso, coughvid, nosemic, udacity, pitchfork, houses, books, austin)
+}
 
 
 def load_paper_set(name: str, folder: Path, work: Path) -> PaperSet:
@@ -462,11 +455,7 @@ def load_paper_set(name: str, folder: Path, work: Path) -> PaperSet:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("set", choices=list(LOADERS))
-    parser.add_argument("--data", type=Path, required=True, help="the folder of the set")
-    parser.add_argument("--out", type=Path, required=True, help="for the table, and for images made ready")
-    given = parser.parse_args()
+    given = asked(__doc__, set=str, data=Path, out=Path)
     given.out.mkdir(parents=True, exist_ok=True)
     data = load_paper_set(given.set, given.data, given.out / "images")
     path = given.out / f"{data.name}.parquet"
