@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,9 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
+from vicinal.estimators.saving import OpenSettings
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.evaluation import left_out_predictions, suspicion, tuned_baselines, wrong_classes, wrong_labels
+from vicinal.evaluation import left_out_predictions, suspicion, wrong_classes, wrong_labels
 from vicinal.evaluation.audit import (
     class_suspicion,
     coverage_curve,
@@ -42,11 +43,11 @@ from vicinal.report.records import AuditRecord, Part, Suspect
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, places_of, shown_label
 from vicinal.workflows.measuring import (
-    baseline_names,
     baseline_notes,
     fairness_of,
     kept_vectors,
     threshold_notes,
+    tuned_on,
     unknown_classes,
     untrained_encoder,
 )
@@ -96,9 +97,8 @@ def audit_table(
     time: str | None = None,
     weight: str | None = None,
     fair: str | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
+    **opening: Unpack[OpenSettings],
 ) -> AuditRecord:
     """Audit the model saved in ``folder`` with the labelled rows of ``source``.
 
@@ -117,15 +117,14 @@ def audit_table(
             the table has it.
         fair: column of an attribute whose groups are compared by their rates of predictions; None: that of the fit, if
             the table has it.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         log: gets one line of progress at a time.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Raises:
         ValueError: if the model cannot be loaded, the target is missing, or fewer than 10 rows are new to the model.
     """
     check_integer("suspects", suspects, 0)
-    whole = load_predictor(folder, index=index, encoders=encoders, several=True)
+    whole = load_predictor(folder, several=True, **opening)
     model = of_target(whole, target)
     model.notes_ = whole.notes_ if target is None else whole.notes_ | {"target": target}
     model.check_neighbor_head("evaluate")
@@ -200,8 +199,8 @@ def audit_targets(
         target: for a model of several targets, the only one to audit.
         settings: further arguments of :func:`audit_table`.
     """
-    named = {name: settings.get(name) for name in ("index", "encoders")}
-    names = load_predictor(folder, **named, several=True).targets_
+    opening: dict[str, Any] = {name: settings.get(name) for name in OpenSettings.__annotations__}
+    names = load_predictor(folder, several=True, **opening).targets_
     chosen = [target] if names is None or target is not None else list(names)
     return [audit_table(folder, source, target=name, **settings) for name in chosen]
 
@@ -347,15 +346,8 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
     known, classes = np.flatnonzero(~new), getattr(model, "classes_", None)
     if len(known) < len(model.bank_) / 2 or len(known) < 10:
         return [], [f"Baselines are left out: they learn from the model's rows; {len(known)} are in this table."]
-    tuned = tuned_baselines(
-        features[known],
-        table.target[known],
-        features[np.flatnonzero(new)],
-        classes=None if classes is None else classes.tolist(),
-        groups=None if table.groups is None else table.groups[known],
-        weights=None if table.weights is None else table.weights[known],
-        methods=baseline_names(model.kinds_, classes=classes is not None, several=table.several),
-    )
+    rows, names = replace(table.select(known), times=None), None if classes is None else classes.tolist()
+    tuned = tuned_on(rows, features[known], features[np.flatnonzero(new)], model.kinds_, names)
     return tuned, baseline_notes(tuned, len(known))
 
 

@@ -148,15 +148,23 @@ def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -
     """
     rows, table = np.concatenate([split.train, split.validation]), opened.table
     features = untuned_features(model, opened, rows, split.test)
+    queries = features[1] if len(split.test) else None
+    return tuned_on(table.select(rows), features[0], queries, opened.kinds, classes_among(table.target[rows], table))
+
+
+def tuned_on(
+    rows: Table, features: Any, queries: Any, kinds: Mapping[str, Kind], classes: Sequence[Any] | None
+) -> list[Baseline]:
+    """Baselines for columns of these kinds, which learn from ``rows`` by their ``features``."""
     return tuned_baselines(
-        features[0],
-        table.target[rows],
-        features[1] if len(split.test) else None,
-        classes=classes_among(table.target[rows], table),
-        groups=None if table.groups is None else table.groups[rows],
-        times=None if table.times is None else table.times[rows],
-        weights=None if table.weights is None else table.weights[rows],
-        methods=baseline_names(opened.kinds, classes=table.task != "regression", several=table.several),
+        features,
+        rows.target,
+        queries,
+        classes=classes,
+        groups=rows.groups,
+        times=rows.times,
+        weights=rows.weights,
+        methods=baseline_names(kinds, classes=classes is not None, several=rows.several),
     )
 
 
