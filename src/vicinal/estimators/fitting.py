@@ -402,11 +402,12 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
     known = None if codes is None else codes[train]
     weights = None if weights is None else weights[train]
     labels = codec.scaled(rows.labels) if classes else codec.transform.forward(rows.labels)
-    learning, learned = (network, RowSubset(inputs, train), labels[train], known, job.seed, weights), None
+    learning, learned = (network, RowSubset(inputs, train), labels[train], known), None
+    options: dict[str, Any] = {"seed": job.seed, "weights": weights}
     if classes:
-        fit_class_network(*learning)
+        fit_class_network(*learning, **options)
     else:
-        learned = fit_kernel_network(*learning, most, start)
+        learned = fit_kernel_network(*learning, **options, most=most, start=start)
     model = with_banks(network, inputs, job, TrainingHistory([], []), "kernel")
     model = _with_scale(model) if classes else model
     if learned is not None:

@@ -118,7 +118,8 @@ class ModelFolder:
                 columns = frame, vectors, _plain(y), ids, groups
                 sample_weight, (frame, vectors, y, ids, groups) = self.model.weighted_rows(sample_weight, *columns)
             kinds = self.model.kinds_
-            names = self._new_ids(ids, len(frame))
+            ids = next_ids(self.model.fitted_, len(frame)) if ids is None else ids
+            names = canonical_ids("ids", ids, len(frame), distinct=True)
             change = {
                 "what": "add",
                 "ids": names.tolist(),
@@ -250,11 +251,6 @@ class ModelFolder:
             else:
                 known.append((status.st_ino, status.st_mtime_ns) if name == CONFIG else status.st_size)
         return known[0], known[1]
-
-    def _new_ids(self, ids: Any, rows: int) -> Ids:
-        if ids is not None:
-            return canonical_ids("ids", ids, rows, distinct=True)
-        return next_ids(self.model.fitted_, rows)
 
     def _change(self, change: Mapping[str, Any], who: str | None) -> Change:
         sequence = self.model.changes_.sequence + 1

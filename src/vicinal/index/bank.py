@@ -104,7 +104,10 @@ class NeighborBank(BankRows):
         if self._form is not None:
             self._form.check_same(form)
         self._start(form)
-        columns = {"vectors": matrix.cpu().numpy(), "keys": self._keys_for(names)}
+        columns = {
+            "vectors": matrix.cpu().numpy(),
+            "keys": names if self._id_names is None else self._id_names.numbers(names, add=True),
+        }
         for name, value in cells.items():
             columns[name] = self._group_codes(value) if name == "groups" else value
         if rows is not None and self._table is not None:
@@ -345,9 +348,6 @@ class NeighborBank(BankRows):
         self._id_names = Names() if form.ids == "strings" else None
         self._group_names = Names() if form.groups == "strings" else None
         self._table = TableStore() if form.rows else None
-
-    def _keys_for(self, names: Array) -> Array:
-        return names if self._id_names is None else self._id_names.numbers(names, add=True)
 
     def _group_codes(self, groups: Array) -> Array:
         return groups if self._group_names is None else self._group_names.numbers(groups, add=True)

@@ -24,7 +24,7 @@ from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import OpenSettings
-from vicinal.estimators.target_transform import PLAIN, TargetTransform
+from vicinal.estimators.target_transform import PLAIN
 from vicinal.evaluation import left_out_predictions, suspicion, wrong_classes, wrong_labels
 from vicinal.evaluation.audit import (
     class_suspicion,
@@ -129,7 +129,7 @@ def audit_table(
     model.notes_ = whole.notes_ if target is None else whole.notes_ | {"target": target}
     model.check_neighbor_head("evaluate")
     time = time or model.notes_.get("time")
-    table = labelled_rows(model, source, log, root, time, weight, fair)
+    table = labelled_rows(model, source, log, root, time=time, weight=weight, fair=fair)
     table, parts = known_rows(model, table)
     new = np.array([part == "new" for part in parts])
     if new.sum() < 10:
@@ -165,7 +165,9 @@ def audit_table(
         scores=ours.scores,
         baselines={one.name: measured(one.prediction, one.thresholds).scores for one in tuned},
         by_class=ours.by_class,
-        slices=error_slices(errors, _slice_columns(model, fresh)),
+        slices=error_slices(
+            errors, {n: fresh.frame[n].tolist() for n, kind in model.kinds_.items() if kind == "category"}
+        ),
         target_slices=_along_target(model, errors, fresh),
         coverage=[] if classes is not None else _coverage(model, fresh),
         class_sets=_class_sets(model, fresh, ours),
@@ -212,10 +214,6 @@ def _said_once() -> Iterator[None]:
         warnings.simplefilter("ignore", ColumnWarning)
         warnings.simplefilter("ignore", IdentityWarning)
         yield
-
-
-def _slice_columns(model: BankedEstimator, fresh: Table) -> dict[str, list[Any]]:
-    return {name: fresh.frame[name].tolist() for name, kind in model.kinds_.items() if kind == "category"}
 
 
 def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[Any]:
@@ -362,7 +360,8 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     if isinstance(model, NeighborClassifier) and model.multilabel_:
         return _suspects_of_several(model, table, features, seen, parts)
     if classes is None:
-        scale = _label_scale(model, table.target)
+        scale = model.target_transform_
+        scale = PLAIN if scale.name == "log" and (table.target <= 0).any() else scale  # which have no logarithm
         truth = scale.forward(torch.tensor(table.target)).numpy()
         guess = scale.forward(torch.from_numpy(seen.expected)).double().numpy()
         if model.metric_ == "network":
@@ -382,12 +381,6 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         Suspect(ids[i], parts[i], labels[i], expected[i], said[i], float(scores[i]), _shown(cells.iloc[i]), chances[i])
         for i in order
     ]
-
-
-def _label_scale(model: BankedEstimator, labels: Any) -> TargetTransform:
-    """The model's label scale, or the plain one if some labels have no logarithm."""
-    scale = model.target_transform_
-    return PLAIN if scale.name == "log" and (labels <= 0).any() else scale
 
 
 def _suspects_of_several(
@@ -433,13 +426,7 @@ def _skewness(counts: Array) -> float:
 
 
 def labelled_rows(
-    model: BankedEstimator,
-    source: Path | pd.DataFrame,
-    log: Log,
-    root: Path | None = None,
-    time: str | None = None,
-    weight: str | None = None,
-    fair: str | None = None,
+    model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None, **roles: str | None
 ) -> Table:
     """The rows of ``source`` with the model's columns and target, and the columns ``time``, ``weight`` and ``fair``.
 
@@ -447,21 +434,14 @@ def labelled_rows(
     """
     name = table_name(source) if isinstance(source, Path) else "table"
     frame, known = read_rows(model, source, root, log), model.notes_.get("weight")
-    weight = known if weight is None and known in frame.columns else weight
-    return labelled_table(model, frame, name, log, time, weight, fair)
+    if roles.get("weight") is None and known in frame.columns:
+        roles["weight"] = known
+    return labelled_table(model, frame, name, log, **roles)
 
 
-def labelled_table(
-    model: BankedEstimator,
-    frame: pd.DataFrame,
-    name: str,
-    log: Log,
-    time: str | None = None,
-    weight: str | None = None,
-    fair: str | None = None,
-) -> Table:
+def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log, **roles: str | None) -> Table:
     """The same for rows from :func:`vicinal.workflows.predict.read_rows`."""
-    frame, left = without_weightless(frame, weight)
+    frame, left = without_weightless(frame, roles.get("weight"))
     if left:
         log(left)
     target = model.notes_.get("target")
@@ -477,8 +457,9 @@ def labelled_table(
                     f"data: expected the column {short(column)}, which the model was fitted with, got none{new}"
                 )
             features[column] = frame[column]
-    fair = model.fair if fair is None and model.fair in frame.columns else fair
-    for role, column in (("time", time), ("weight", weight), ("fair", fair)):
+    if roles.get("fair") is None and model.fair in frame.columns:
+        roles["fair"] = model.fair
+    for role, column in roles.items():
         if column is not None:
             column = check_column(role, column, list(frame.columns))
             features[column] = frame[column]
@@ -487,9 +468,6 @@ def labelled_table(
         features,
         target,
         use=list(model.feature_names_in_),
-        time=time,
-        weight=weight,
-        fair=fair,
         id=known["id"],
         group=known["group"],
         task="regression" if classes is None else "classification",
@@ -500,6 +478,7 @@ def labelled_table(
         aside=list(model.feature_names_in_),  # those of no form were read as they are, whatever these rows look like
         repeats=False,
         log=log,
+        **dict[str, Any](roles),
     )
 
 
