@@ -59,7 +59,7 @@ def test_frozen_layers_run_once_for_all_epochs(bert):
     table = TableEncoder([PairEncoder(BOTH, f"pair:{bert}", tune="last-1")]).eval()
     inputs = table.prepare(FRAME)
     kept, rows = table.keep_states(inputs), torch.tensor([3, 0])
-    assert isinstance(kept.parts[0].first, StateInputs)
+    assert isinstance(kept.parts[0].parts[0], StateInputs)
     with torch.no_grad():
         want = table(inputs.select(rows))
         torch.testing.assert_close(table(kept.select(rows)), want, rtol=0.01, atol=2e-3 * float(want.abs().max()))
@@ -74,7 +74,7 @@ def test_frozen_vectors_are_kept_by_text(bert, monkeypatch):
     read.clear()
     inputs = table.prepare(FRAME)
     embedded = table.cache(inputs)
-    assert sum(read) == len({side.content(row) for side in inputs.parts[0].sides for row in range(5)})
+    assert sum(read) == len({side.content(row) for side in inputs.parts[0].parts for row in range(5)})
     torch.testing.assert_close(table(embedded.select(torch.arange(5))), whole, rtol=1e-4, atol=1e-5)
 
 

@@ -1,5 +1,6 @@
 """What a notebook shows: the query's cells beside its comparables, differences marked, everything escaped."""
 
+import copy
 import math
 import re
 
@@ -138,6 +139,15 @@ def test_the_bank_of_a_classifier_shows_names_of_classes_also_those_that_came_la
     later = model.bank_.take(np.arange(len(model.bank_))[-1:])
     model.bank_ = later
     assert "yew" in text_of(model.bank_._repr_html_())
+
+
+def test_a_bank_that_two_models_share_shows_the_names_of_the_one_that_is_asked():
+    model = NeighborClassifier(metric="kernel").fit(pd.DataFrame({"size": range(30)}), ["ash", "birch", "oak"] * 10)
+    other = copy.copy(model)
+    other.classes_ = np.array(["Esche", "Birke", "Eiche"], dtype=object)
+    assert other.bank_ is model.bank_
+    assert "Esche" in text_of(other.bank_._repr_html_())
+    assert "ash" in text_of(model.bank_._repr_html_())
 
 
 def test_of_many_the_first_are_shown_and_the_number_of_the_others_is_said():

@@ -207,13 +207,16 @@ def assert_near(got, want):
 
 @pytest.mark.parametrize("processes", [2, 3, 4])
 @pytest.mark.parametrize(("count", "size", "seed"), [(70, 32, 0), (64, 15, 3), (9, 32, 1), (513, 256, None)])
-def test_parts_of_a_batch_are_the_batch(count, size, seed, processes):
+def test_parts_of_a_batch_are_the_batch(monkeypatch, count, size, seed, processes):
     whole = RowBatches(count, size, seed)
-    parts = [RowBatches(count, size, seed, processes, process) for process in range(processes)]
+    parts = [RowBatches(count, size, seed, processes) for _ in range(processes)]
     for epoch in range(2):
         for one in (whole, *parts):
             one.set_epoch(epoch)
-        drawn = [list(part) for part in parts]
+        drawn = []
+        for process, part in enumerate(parts):
+            monkeypatch.setattr("vicinal.training.rows.process_rank", lambda process=process: process)
+            drawn.append(list(part))
         joined = [list(chain(*pieces)) for pieces in zip(*drawn, strict=True)]
         sizes = [[len(piece) for piece in pieces] for pieces in zip(*drawn, strict=True)]
         assert all(max(of) - min(of) <= 1 and min(of) >= 1 for of in sizes)

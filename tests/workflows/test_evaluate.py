@@ -55,7 +55,7 @@ def record(folder: Path) -> AuditRecord:
 def parts(folder: Path, name: str) -> Counter[str]:
     """How many rows of a file an audit takes for which."""
     model = load_model(folder / "m")
-    return Counter(known_rows(model, labelled_rows(model, folder / name, print, None, None, None, None))[1])
+    return Counter(known_rows(model, labelled_rows(model, folder / name, print))[1])
 
 
 def test_every_row_stands_where_the_split_put_it(folder: Path, record: AuditRecord) -> None:

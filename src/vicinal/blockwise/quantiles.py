@@ -54,13 +54,20 @@ def attended_quantiles(attended: Sequence[Attended], queries: int, labels: Tenso
     return quantiles
 
 
-def _add_inside(inside: Tensor, attended: Attended, place: Tensor, bins: Tensor, size: int) -> None:
-    """Add the weights of the rows in the bins of each query to ``inside [b, L, size]``, ordered by label."""
-    for block, rows, weights in attended.blocks():
-        places = place[block.start : block.stop]
-        numbers = places // size
-        for level in range(bins.shape[1]):
-            lines, columns = (numbers == bins[rows, level][:, None]).nonzero(as_tuple=True)
-            part = inside[rows]
-            part[lines, level, places[columns] % size] += weights[lines, columns].double()
-            inside[rows] = part
+def _add_inside(inside: Tensor, attended: Attended, rank: Tensor, runs: Tensor, size: int) -> None:
+    """Add the weights of the bank rows in one run of labels for each query and level.
+
+    Args:
+        inside: ``[b, L, size]``, by the place of a label in its run; is added to.
+        attended: one evaluation.
+        rank: place of each bank row among all, sorted by label ``[N]``.
+        runs: the number of the run ``[b, L]``.
+        size: rows of a run.
+    """
+    for block, queries, weights in attended.blocks():
+        run, place = rank[block.start : block.stop] // size, rank[block.start : block.stop] % size
+        sums = inside[queries]  # a copy, where queries are numbers
+        for level, chosen in enumerate(runs[queries].unbind(dim=1)):
+            query, row = (run == chosen[:, None]).nonzero(as_tuple=True)
+            sums[query, level, place[row]] += weights[query, row].double()  # in a run each place is that of one row
+        inside[queries] = sums

@@ -26,15 +26,16 @@ def neighbor_density(weights: ArrayLike, labels: ArrayLike, at: ArrayLike, *, wi
     mass = np.asarray(weights, dtype=np.float64)
     targets = check_vector("labels", labels, size=mass.shape[-1])
     points = np.asarray(at, dtype=np.float64)
+
+    def normal(grid: Floats) -> Floats:
+        """The density of each label at each point ``[N, g]``."""
+        return np.asarray(np.exp(-0.5 * ((grid - targets[:, None]) / width) ** 2) / (width * np.sqrt(2 * np.pi)))
+
     if points.ndim == 1:
-        kernel = np.exp(-0.5 * ((points[None] - targets[:, None]) / width) ** 2)
-        return np.asarray(mass @ kernel / (width * np.sqrt(2 * np.pi)), dtype=np.float64)
-    rows = [
-        row @ np.exp(-0.5 * ((grid[None] - targets[:, None]) / width) ** 2)
-        for row, grid in zip(mass, points, strict=True)
-    ]
-    scale = width * np.sqrt(2 * np.pi)
-    return np.asarray(np.asarray(rows).reshape(points.shape) / scale, dtype=np.float64)
+        return np.asarray(mass @ normal(points))
+    # a row at a time: of all rows it would be [b, N, g]
+    rows = [row @ normal(grid) for row, grid in zip(mass, points, strict=True)]
+    return np.asarray(rows, dtype=np.float64).reshape(points.shape)
 
 
 @dataclass

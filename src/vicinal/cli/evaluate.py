@@ -11,8 +11,6 @@ from vicinal.cli.output import print_json, print_rows, print_scores
 from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from vicinal.report.records import AuditRecord
 
 
@@ -71,7 +69,8 @@ def evaluate(
             **o.opened(options) | {"log": shown.log},
         )
     audits = [record.as_json() for record in records]
-    pages = [] if page is None else [page, *(_further(page, place) for place in range(2, len(records) + 1))]
+    places = range(2, len(records) + 1)  # pages of further targets are audit-2.html and so on
+    pages = [] if page is None else [page, *(page.with_stem(f"{page.stem}-{place}") for place in places)]
     for record, audit, one in zip(records, audits, pages, strict=False):
         write_audit_page(record, one)
         replace_text(one.with_suffix(".json"), json.dumps(finite(audit), default=str, allow_nan=False, indent=1))
@@ -85,11 +84,6 @@ def evaluate(
         _print_audit(record, whole=options["verbose"])
     for one in pages:
         output.print(f"page in {one}, all figures in {one.with_suffix('.json')}")
-
-
-def _further(page: "Path", place: int) -> "Path":
-    """The page of a further target, such as ``audit-2.html``."""
-    return page.with_stem(f"{page.stem}-{place}")
 
 
 def _print_audit(record: "AuditRecord", *, whole: bool) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vicinal.encoders.cache import content_key
+
 
 @runtime_checkable
 class Inputs(Protocol):
@@ -154,6 +156,32 @@ class StateInputs:
     def sizes(self) -> Tensor:
         """Those of the inputs."""
         return self.inputs.sizes()
+
+
+@dataclass(frozen=True)
+class JoinedInputs:
+    """Several prepared columns, or groups of them, row by row.
+
+    Attributes:
+        parts: at least one, of as many rows each.
+    """
+
+    parts: tuple[Inputs, ...]
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def select(self, rows: Tensor) -> dict[str, Any]:
+        """The batches of all parts, by their number as text."""
+        return {str(number): part.select(rows) for number, part in enumerate(self.parts)}
+
+    def content(self, row: int) -> bytes:
+        """The contents of all parts, hashed."""
+        return "".join(content_key(part.content(row)) for part in self.parts).encode()
+
+    def sizes(self) -> Tensor:
+        """The sum over the parts."""
+        return torch.stack([part.sizes() for part in self.parts]).sum(dim=0)
 
 
 @dataclass(frozen=True)

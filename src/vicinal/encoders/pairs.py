@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,43 +12,9 @@ from torch import Tensor
 
 from vicinal.core import register, short
 from vicinal.encoders.base import ColumnEncoder, Features, SavedEncoder, embed
-from vicinal.encoders.cache import content_key
-from vicinal.encoders.inputs import EmbeddedInputs, Inputs
+from vicinal.encoders.inputs import EmbeddedInputs, Inputs, JoinedInputs
 from vicinal.encoders.names import PAIR, check_encoder, encoder_from_config, make_encoder
 from vicinal.encoders.pretrained import PretrainedEncoder
-
-
-@dataclass(frozen=True)
-class PairInputs:
-    """Two prepared columns.
-
-    Attributes:
-        first: what the encoder reads of the first one.
-        second: likewise.
-    """
-
-    first: Inputs
-    second: Inputs
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    @property
-    def sides(self) -> tuple[Inputs, Inputs]:
-        """Both."""
-        return self.first, self.second
-
-    def select(self, rows: Tensor) -> dict[str, Any]:
-        """The batches of both, "first" and "second"."""
-        return {"first": self.first.select(rows), "second": self.second.select(rows)}
-
-    def content(self, row: int) -> bytes:
-        """The contents of both, hashed."""
-        return "".join(content_key(side.content(row)) for side in self.sides).encode()
-
-    def sizes(self) -> Tensor:
-        """The sum of both."""
-        return self.first.sizes() + self.second.sizes()
 
 
 class SavedPair(SavedEncoder):
@@ -109,10 +74,10 @@ class PairEncoder(ColumnEncoder):
         """Four times that of the encoder."""
         return 4 * self.one.dim
 
-    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> PairInputs:
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> JoinedInputs:
         """Prepare both columns."""
         self.check_frame(frame)
-        return PairInputs(*(reader.prepare(frame, root) for reader in self.readers()))
+        return JoinedInputs(tuple(reader.prepare(frame, root) for reader in self.readers()))
 
     def readers(self) -> list[PretrainedEncoder]:
         """The encoder for each column, with the same network."""
@@ -125,7 +90,7 @@ class PairEncoder(ColumnEncoder):
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """``[b, 4 d]``."""
-        return self.compared(*(self._side(batch[side]) for side in ("first", "second")))
+        return self.compared(*(self._side(batch[side]) for side in ("0", "1")))
 
     @staticmethod
     def compared(first: Tensor, second: Tensor) -> Tensor:
@@ -134,7 +99,9 @@ class PairEncoder(ColumnEncoder):
 
     def keep_states(self, inputs: Inputs) -> Inputs:
         """See :meth:`PretrainedEncoder.keep_states`."""
-        return PairInputs(*map(self.one.keep_states, inputs.sides)) if isinstance(inputs, PairInputs) else inputs
+        if not isinstance(inputs, JoinedInputs):
+            return inputs
+        return JoinedInputs(tuple(map(self.one.keep_states, inputs.parts)))
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """Those of the published weights, before any training."""

@@ -12,25 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_choice, short
-from vicinal.core.checks import check_integer
 from vicinal.core.progress import report
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
 from vicinal.encoders.category import CategoryEncoder
-from vicinal.encoders.inputs import EmbeddedInputs, Inputs, RowInputs
+from vicinal.encoders.inputs import EmbeddedInputs, Inputs, JoinedInputs, RowInputs
 from vicinal.encoders.names import check_encoder, chosen_encoder, encoder_from_config, is_pair, make_encoder
-from vicinal.encoders.pairs import PairEncoder, PairInputs
+from vicinal.encoders.pairs import PairEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
 from vicinal.encoders.set_columns import SetColumnEncoder, SetInputs
-
-Progress = Callable[[int, int], None]
 
 _PUT = 16
 """Batches whose embeddings go into the cache together: what a kill may cost, against many small files."""
 
 
 @dataclass(frozen=True)
-class TableInputs:
+class TableInputs(JoinedInputs):
     """The prepared columns of a table, one entry for each part of its encoder.
 
     Attributes:
@@ -38,28 +35,15 @@ class TableInputs:
         columns: what only a metric of its own reads ``[n, m]``, see :mod:`vicinal.encoders.tree_columns`; or None.
     """
 
-    parts: tuple[Inputs, ...]
     columns: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.parts[0])
 
     def select(self, rows: Tensor) -> dict[str, Any]:
         """The batches of all parts, by their number as text, and of "columns"."""
-        batch: dict[str, Any] = {str(number): part.select(rows) for number, part in enumerate(self.parts)}
-        return batch if self.columns is None else batch | {"columns": self.columns[rows]}
+        return super().select(rows) | ({} if self.columns is None else {"columns": self.columns[rows]})
 
     def with_columns(self, columns: Tensor) -> Self:
         """The same with ``columns [n, m]``."""
         return replace(self, columns=columns)
-
-    def content(self, row: int) -> bytes:
-        """The contents of all parts, hashed."""
-        return "".join(content_key(part.content(row)) for part in self.parts).encode()
-
-    def sizes(self) -> Tensor:
-        """The sum over the parts."""
-        return torch.stack([part.sizes() for part in self.parts]).sum(dim=0)
 
 
 @dataclass(frozen=True)
@@ -182,34 +166,27 @@ class TableEncoder(nn.Module):
         self,
         inputs: TableInputs,
         *,
-        batch_size: int | None = None,
         device: str | torch.device = "cpu",
-        progress: Progress | None = None,
         store: EmbeddingCache | None = None,
     ) -> TableInputs:
         """Run frozen networks once: their inputs are replaced by their embeddings, which ``forward`` takes as well.
 
         Args:
             inputs: from ``prepare``.
-            batch_size: rows that run at once; None: 16 on a CPU (where larger batches are slower), 128 elsewhere.
             device: where they run; afterwards the networks move back.
-            progress: called with (rows done, rows to do) after each batch.
             store: the cache of known embeddings, which new ones are added to; None: ``cache_of_frozen``.
         """
-        if batch_size is None:
-            batch_size = 16 if torch.device(device).type == "cpu" else 128
-        check_integer("batch_size", batch_size)
         store = self.cache_of_frozen if store is None else store
         parts = list(inputs.parts)
         for number, part in enumerate(self.encoders):
             item, elements = parts[number], part.frozen_elements if isinstance(part, SetColumnEncoder) else None
-            if isinstance(item, PairInputs) and isinstance(part, PairEncoder) and part.frozen:
-                sides = [_embedded(part.one, side, store, batch_size, device, progress) for side in item.sides]
+            if isinstance(item, JoinedInputs) and isinstance(part, PairEncoder) and part.frozen:
+                sides = [_embedded(part.one, side, store, device) for side in item.parts]
                 parts[number] = EmbeddedInputs(part.compared(*(side.values for side in sides)))
             elif part.learned and part.frozen and not isinstance(item, EmbeddedInputs):
-                parts[number] = _embedded(part, item, store, batch_size, device, progress)
+                parts[number] = _embedded(part, item, store, device)
             elif elements is not None and isinstance(item, SetInputs):
-                vectors = _embedded(elements, item.elements, store, batch_size, device, progress)
+                vectors = _embedded(elements, item.elements, store, device)
                 parts[number] = replace(item, elements=vectors)
         return replace(inputs, parts=tuple(parts))
 
@@ -309,10 +286,9 @@ def _embedded(
     part: ColumnEncoder,
     inputs: Inputs,
     store: EmbeddingCache,
-    batch_size: int,
     device: str | torch.device,
-    progress: Progress | None,
 ) -> EmbeddedInputs:
+    batch_size = 16 if torch.device(device).type == "cpu" else 128  # larger ones are slower on a CPU
     identity = part.identity()
     keys = [content_key(inputs.content(row)) for row in range(len(inputs))]
     # of rows of equal content the first is encoded, and stands for all of them
@@ -331,8 +307,6 @@ def _embedded(
                     blocks.append(part(to_device(inputs.select(rows), device)).cpu())
                 done += len(rows)
                 report("encoding", done, len(todo))
-                if progress is not None:
-                    progress(done, len(todo))
             names, values = [keys[row] for row in some.tolist()], torch.cat(blocks)
             store.put(identity, names, values)
             known.update(zip(names, values.unbind(), strict=True))
@@ -346,7 +320,6 @@ def build_table_encoder(
     *,
     encoders: Mapping[str, str] | None = None,
     tune: str = "none",
-    tune_scratch: bool = True,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     cache_dir: str | Path | None = None,
     cache: EmbeddingCache | None = None,
@@ -358,7 +331,6 @@ def build_table_encoder(
         encoders: encoder names by column or, for all columns of a kind, by kind. A column takes precedence over its
             kind.
         tune: what is trained of pretrained encoders: "all", "last-N" or "none".
-        tune_scratch: False leaves encoders without published weights at random values: for leak tests.
         settings: further arguments of encoders, by column or by kind, as ``encoders``.
         cache_dir: folder in which embeddings of frozen encoders are kept between runs.
         cache: instead of a folder, a cache shared with other encoders.
@@ -389,8 +361,7 @@ def build_table_encoder(
         choice, where = chosen_encoder(columns, kind, encoders)
         options = settings.get(columns[0], settings.get(kind, {}))
         part = make_encoder(check_encoder(choice, kind, where), columns, kind, tune=tune, **options)
-        scratch = part.learned and not isinstance(part, PretrainedEncoder | PairEncoder)
-        parts.append(part.hold() if scratch and not tune_scratch else part)
+        parts.append(part)
     return TableEncoder(parts, EmbeddingCache(cache_dir) if cache is None else cache)
 
 

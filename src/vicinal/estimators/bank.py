@@ -60,7 +60,7 @@ class Bank:
         store: what holds the rows.
         state: a new object whenever rows are added or removed, so that anything computed from the rows can tell whether
             they are still the same. A copy, also by pickle, keeps this tie.
-        codec: of the model whose rows these are, which names classes; None: labels are shown as they are kept.
+        codec: of the model that was asked for it, which names classes; None: labels are shown as they are kept.
     """
 
     codec: LabelCodec | None = None

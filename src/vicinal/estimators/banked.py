@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 import pandas as pd
@@ -35,14 +35,14 @@ from vicinal.estimators.bank_changes import (
 from vicinal.estimators.calibrating import SHIFTED, calibrates, check_calibrates
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.explanation import Explanation, Explanations
-from vicinal.estimators.fitting import fit_network, with_index
+from vicinal.estimators.fitting import FitJob, fit_network, with_index
 from vicinal.estimators.importance import importance_of
 from vicinal.estimators.inputs import FEWEST_ROWS, Draw, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.label_codec import label_frame
 from vicinal.estimators.presets import settings_of
 from vicinal.estimators.refined_search import Refinement, refined_search
-from vicinal.estimators.saving import facts_of, read_model, save_model
+from vicinal.estimators.saving import OpenSettings, facts_of, read_model, save_model
 from vicinal.estimators.search import SearchHits, query_table
 from vicinal.estimators.shift import Shift, shift_of, shift_of_labelled
 from vicinal.estimators.trials import leaderboard
@@ -74,13 +74,13 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         save_model(self, folder)
 
     @classmethod
-    def load(cls, folder: str | Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None) -> Self:
+    def load(cls, folder: str | Path, **opening: Unpack[OpenSettings]) -> Self:
         """The estimator saved in ``folder``: see :func:`vicinal.estimators.load_model`, also for the arguments.
 
         Raises:
             ValueError: if the folder is not whole, is newer, or holds another kind of estimator.
         """
-        model = load_model(folder, index=index, encoders=encoders)
+        model = load_model(folder, **opening)
         if not isinstance(model, cls):
             raise ValueError(f"model: expected a {cls.__name__} in {folder}, got a {type(model).__name__}")
         return model
@@ -576,7 +576,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         codec = replace(codec, transform=codec.transform.base).fitted(rows.labels[torch.from_numpy(held_out.train)])
         settings, encoder = settings_of(self), copy.deepcopy(self.table_encoder)
         with seeded(seed):
-            trained = fit_network(rows, codec, encoder, settings, seed, self.network_, epochs)
+            trained = fit_network(FitJob(rows, codec, encoder, settings, seed), self.network_, epochs)
         facts = {"forecasts": self.fitted_.forecasts, "weight_unit": self.weight_unit_}
         self.fitted_ = with_index(trained, settings).with_facts(**facts)
         return self

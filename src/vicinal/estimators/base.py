@@ -21,10 +21,10 @@ from vicinal.core.seeding import seeded, usual_settings
 from vicinal.data import LeakWarning, TableForm, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, build_table_encoder
 from vicinal.encoders.table import TableInputs
-from vicinal.estimators.bank import Bank, embedded
+from vicinal.estimators.bank import embedded
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
-from vicinal.estimators.fitted import FittedModel, Part, check_finite
-from vicinal.estimators.fitting import device_of, fit_on_scale, prepared, with_index
+from vicinal.estimators.fitted import BankPart, FittedModel, Part, check_finite
+from vicinal.estimators.fitting import FitJob, device_of, fit_on_scale, prepared, with_index
 from vicinal.estimators.inputs import (
     Draw,
     EmbeddedRows,
@@ -111,8 +111,8 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     form: TableForm | None
     fitted_: FittedModel
     network_ = Part[NeighborNetwork]("network")
-    bank_ = Part[Bank]("bank")
-    calibration_ = Part[Bank]("held_out")
+    bank_ = BankPart("bank")
+    calibration_ = BankPart("held_out")
     history_ = Part[TrainingHistory]("history")
     folds_ = Part[int | None]("folds")
     fold_heads_ = Part[Sequence[torch.nn.Module] | None]("fold_heads")
@@ -271,7 +271,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
         settings = settings_of(self)
-        return with_index(fit_on_scale(rows, codec, encoder, settings, seed), settings)
+        return with_index(fit_on_scale(FitJob(rows, codec, encoder, settings, seed)), settings)
 
     def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:
         """The rows that are held out, or the folds of the members."""

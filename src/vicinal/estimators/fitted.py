@@ -116,9 +116,6 @@ class FittedModel:
     trials: tuple[Trial, ...] = ()
     _computed: list[Computed] = field(default_factory=list, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self.bank.codec = self.held_out.codec = self.codec
-
     def with_head(self, head: nn.Module) -> Self:
         """The same metric with another readout."""
         network = NeighborNetwork(self.network.encoder, self.network.projector, head)
@@ -514,6 +511,19 @@ class Part(Generic[T]):
         fitted, part = estimator.fitted_, {self.name: value}
         part = {"codec": replace(fitted.codec, **part)} if self.of_codec else part
         estimator.fitted_ = replace(fitted, **part)
+
+
+class BankPart(Part[Bank]):
+    """A bank of the fitted model, which tells labels in the words of the model that is asked for it.
+
+    Models that differ in their labels alone share a bank, so that it cannot know them by itself.
+    """
+
+    def __get__(self, estimator: Any, owner: type) -> Bank:
+        bank = super().__get__(estimator, owner)
+        if estimator is not None:
+            bank.codec = estimator.fitted_.codec
+        return bank
 
 
 def weighted_mean(errors: Tensor, mass: Tensor) -> float:

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,16 +78,47 @@ _CURVE = 256
 Settings = dict[str, Any]
 
 
+@dataclass(frozen=True, eq=False)
+class FitJob:
+    """What a model is fitted to.
+
+    Attributes:
+        rows: with their labels, and which of them are held out.
+        codec: of the labels, fitted.
+        encoder: of the table.
+        settings: the estimator's parameters.
+        seed: of training, and of the rows that a likelihood is of.
+    """
+
+    rows: LabelledRows
+    codec: LabelCodec
+    encoder: TableEncoder
+    settings: Settings
+    seed: int
+
+    @property
+    def seen(self) -> pd.DataFrame:
+        """The rows that are trained on."""
+        return self.rows.frame.iloc[self.rows.held_out.train]
+
+    @property
+    def weights(self) -> Tensor | None:
+        """Weights of all rows, if they differ."""
+        return None if self.rows.weights is None else torch.from_numpy(self.rows.weights)
+
+    def copied(self) -> "FitJob":
+        """The same with an encoder of its own, which a fit may change."""
+        return replace(self, encoder=copy.deepcopy(self.encoder))
+
+
 def _timed(fit: Callable[..., FittedModel]) -> Callable[..., FittedModel]:
     """A fit whose model says how well it predicts and how long it took."""
 
     @functools.wraps(fit)
-    def timed(
-        rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, *more: Any, **further: Any
-    ) -> FittedModel:
+    def timed(job: FitJob, *more: Any, **further: Any) -> FittedModel:
         begin = time.perf_counter()
-        model = fit(rows, codec, encoder, settings, *more, **further)
-        trial = model.trial(time.perf_counter() - begin, settings["tune"])
+        model = fit(job, *more, **further)
+        trial = model.trial(time.perf_counter() - begin, job.settings["tune"])
         _logger.info("%s", trial)
         return model.with_facts(trials=(trial,))
 
@@ -117,69 +148,48 @@ def prepared(
     return inputs if reader is None else reader.prepare(encoder, frame, inputs)
 
 
-def fit_on_scale(
-    rows: LabelledRows,
-    codec: LabelCodec,
-    encoder: TableEncoder,
-    settings: Settings,
-    seed: int,
-) -> FittedModel:
+def fit_on_scale(job: FitJob) -> FittedModel:
     """What :func:`fit_best` gives, of numbers on the scale that ``target_transform`` names or lets choose.
 
     "auto" takes what a kernel predicts all rows better by, each from the others: "none" or "log"; "none" where there is
     no kernel. The rows held out are too few to tell, and a network has seen the others.
     """
-    train = rows.labels[torch.from_numpy(rows.held_out.train)]
-    plain = replace(codec, transform=PLAIN).fitted(train)  # raises where labels do not differ
-    if codec.kind == "classes":
-        return fit_best(rows, plain, encoder, settings, seed)
+    labels, settings = job.rows.labels, job.settings
+    train = labels[torch.from_numpy(job.rows.held_out.train)]
+    plain = replace(job.codec, transform=PLAIN).fitted(train)  # raises where labels do not differ
+    if plain.kind == "classes":
+        return fit_best(replace(job, codec=plain))
 
     def on(name: str, labels: Tensor) -> LabelCodec:
         return replace(plain, transform=TargetTransform.fitted(name, labels))
 
     name, kernel = settings["target_transform"], None
     if name == "auto":
-        name, part = "none", copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
-        kernels = settings["metric"] == "auto" and may_be_kernel(settings, own_lengths(part))
-        if (kernels or settings["metric"] == "kernel") and bool((rows.labels > 0).all()):
-            part.settle(rows.frame.iloc[rows.held_out.train])  # once for both
+        name, part = "none", job.copied()
+        part.encoder.fit(job.seen)
+        kernels = settings["metric"] == "auto" and may_be_kernel(settings, own_lengths(part.encoder))
+        if (kernels or settings["metric"] == "kernel") and bool((labels > 0).all()):
+            part.encoder.settle(job.seen)  # once for both
             tried = {}
             for one in ("none", "log"):
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
-                    tried[one] = fit_kernel(rows, on(one, rows.labels), copy.deepcopy(part), settings, seed)
+                    tried[one] = fit_kernel(replace(part.copied(), codec=on(one, labels)))
             units = {one: each.error_in_label_units(*each.all_left_out()) for one, each in tried.items()}
             name = min(units, key=lambda one: units[one])
             kernel = tried.pop(name).chosen_over(*tried.values())
     scale = on(name, train)
-    return fit_best(
-        rows, replace(scale, transform=scale.transform.widened(rows.labels)), encoder, settings, seed, kernel
-    )
+    return fit_best(replace(job, codec=replace(scale, transform=scale.transform.widened(labels))), kernel)
 
 
-def fit_best(
-    rows: LabelledRows,
-    codec: LabelCodec,
-    encoder: TableEncoder,
-    settings: Settings,
-    seed: int,
-    kernel: FittedModel | None = None,
-) -> FittedModel:
+def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
     """The metric that is asked for, or of both what predicts the rows held out best.
 
     Args:
-        rows: what is fitted to.
-        codec: of their labels, fitted.
-        encoder: of the table, not fitted yet.
-        settings: the estimator's parameters.
-        seed: of training.
+        job: whose encoder is not fitted yet.
         kernel: one that was fitted already.
     """
-    seen = rows.frame.iloc[rows.held_out.train]
-    encoder.fit(seen)
-
-    def kernel_of(part: TableEncoder) -> FittedModel:
-        return kernel if kernel is not None else fit_kernel(rows, codec, part, settings, seed)
-
+    encoder, codec, settings = job.encoder, job.codec, job.settings
+    encoder.fit(job.seen)
     wide, untrained = (any(map(of, encoder.encoders)) for of in (is_wide, is_untrained))
     if settings["metric"] == "kernel":
         if untrained and codec.kind == "classes":
@@ -187,33 +197,35 @@ def fit_best(
                 "metric: expected 'auto' or 'network' for classes of images or sounds whose encoder nothing has "
                 "trained, got 'kernel', which does not train it either; or name a pretrained one by encoders"
             )
-        return kernel_of(encoder)
+        return kernel or fit_kernel(job)
     if settings["metric"] == "trees":
-        return fit_trees(rows, codec, encoder, settings, seed)
+        return fit_trees(job)
     tried = metrics_to_try(
         settings,
         encoder.kinds,
-        rows.labels.numpy(),
-        rows.groups,
+        job.rows.labels.numpy(),
+        job.rows.groups,
         classes=codec.kind == "classes",
         several=codec.multilabel,
-        rows=len(rows.frame),
+        rows=len(job.rows.frame),
         lengths=own_lengths(encoder),
         wide=wide,
         untrained=untrained,
     )
     kernels, trees = "kernel" in tried, "trees" in tried
-    # once for all that train no encoder
-    settled = copy.deepcopy(encoder).settle(seen) if trees or kernels else encoder
+    settled = job
+    if trees or kernels:  # once for all that train no encoder
+        settled = job.copied()
+        settled.encoder.settle(job.seen)
     with seeded():
-        first = kernel_of(copy.deepcopy(settled)) if kernels and not trees else None
+        first = (kernel or fit_kernel(settled.copied())) if kernels and not trees else None
         if trees:
-            first = fit_trees(rows, codec, copy.deepcopy(settled), settings, seed)
-            first = _better_kernel(first, rows, settled, settings, seed, kernel) if kernels else first
+            first = fit_trees(settled.copied())
+            first = _better_kernel(first, settled, kernel) if kernels else first
     if first is not None and ("network" not in tried or time_left() <= 0):
         return first
     least = math.inf if first is None else weighted_mean(*first.held_out_errors())
-    network = fit_network(rows, codec, encoder, settings, seed, reach=HOPELESS * least / codec.unit() ** 2)
+    network = fit_network(job, reach=HOPELESS * least / codec.unit() ** 2)
     if first is None:
         return network
     # few rows are held out: a network must gain a share, and more than luck explains
@@ -223,35 +235,26 @@ def fit_best(
     return first.chosen_over(network)
 
 
-def _better_kernel(
-    trees: FittedModel,
-    rows: LabelledRows,
-    encoder: TableEncoder,
-    settings: Settings,
-    seed: int,
-    kernel: FittedModel | None,
-) -> FittedModel:
+def _better_kernel(trees: FittedModel, job: FitJob, kernel: FittedModel | None) -> FittedModel:
     """Trees, a kernel or the mean of both; of classes a kernel, unless trees have surely less error.
 
     On six tables of 120 to 900 rows trees of classes had as little error as a kernel, and now and then much more.
     The kernel is of the likelihood of all its rows only if that of fewer has less error.
     """
     if trees.codec.kind == "classes":
-        kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed)
+        kernel = fit_kernel(job.copied())
         pair = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
         return pair[0].chosen_over(pair[1])
     error = trees.error_of_all()
     for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None and time_left() > 0 else ():
-        more = time_left() > 0 and len(rows.held_out.train) > FIRST_ROWS[-1]
-        if kernel is None or (more and kernel.error_of_all() < error):
-            start = None if kernel is None else kernel.learned
-            former = () if kernel is None else (kernel,)
-            kernel = fit_kernel(rows, trees.codec, copy.deepcopy(encoder), settings, seed, most, start)
-            kernel = kernel.chosen_over(*former)
+        if kernel is None:
+            kernel = fit_kernel(job.copied(), most)
+        elif time_left() > 0 and len(job.rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error:
+            kernel = fit_kernel(job.copied(), most, kernel.learned).chosen_over(kernel)
     if kernel is None:
         return trees
     both = (trees, kernel) if error <= kernel.error_of_all() else (kernel, trees)
-    mean = blended(trees, kernel, settings)
+    mean = blended(trees, kernel, job.settings)
     return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
 
 
@@ -265,14 +268,7 @@ def with_index(model: FittedModel, settings: Settings) -> FittedModel:
 
 @_timed
 def fit_network(
-    rows: LabelledRows,
-    codec: LabelCodec,
-    encoder: TableEncoder,
-    settings: Settings,
-    seed: int,
-    start: NeighborNetwork | None = None,
-    epochs: int = 0,
-    reach: float = math.inf,
+    job: FitJob, start: NeighborNetwork | None = None, epochs: int = 0, reach: float = math.inf
 ) -> FittedModel:
     """Train encoder, projector and head, and fill the bank.
 
@@ -283,16 +279,16 @@ def fit_network(
     from vicinal.estimators.loss_readout import with_loss_readout
     from vicinal.training.fit import cannot_reach, train  # Lightning is slow to import, and no saved model needs it
 
+    rows, codec, settings, weights = job.rows, job.codec, job.settings, job.weights
     held_out = rows.held_out
     train_rows = torch.from_numpy(held_out.train)
-    inputs = prepared(settings, encoder, rows.frame)
+    inputs = prepared(settings, job.encoder, rows.frame)
     scaled = codec.scaled(rows.labels)
-    weights = None if rows.weights is None else torch.from_numpy(rows.weights)
     mass = None if weights is None else weights[train_rows] / weights[train_rows].mean()
     kind = {"multilabel": codec.multilabel, "numbers": codec.targets is not None}
     begin = codec.start(scaled[train_rows], mass)
-    network = make_network(settings, encoder, encoder.dim, begin, **kind)
-    by = training_settings(settings, seed)
+    network = make_network(settings, job.encoder, job.encoder.dim, begin, **kind)
+    by = training_settings(settings, job.seed)
     if start is not None:
         network.start_at(start)
         by = replace(by, max_epochs=epochs, folder=None)
@@ -314,23 +310,18 @@ def fit_network(
     )
     network.projector.double()
     network.head.double()
-    model = with_banks(network, inputs, rows, codec, history, settings)
+    model = with_banks(network, inputs, job, history)
     if kriging is not None and not cannot_reach(reach, history.validation_error):  # else another metric is taken
         model = _with_readout(model, kriging, settings)
     return with_loss_readout(model, settings)
 
 
 def with_banks(
-    network: NeighborNetwork,
-    inputs: RowInputs,
-    rows: LabelledRows,
-    codec: LabelCodec,
-    history: TrainingHistory,
-    settings: Settings,
-    metric: str = "network",
+    network: NeighborNetwork, inputs: RowInputs, job: FitJob, history: TrainingHistory, metric: str = "network"
 ) -> FittedModel:
     """The model of a trained network; all rows stand in the first bank, those held out in the second, too."""
     network.eval()
+    rows, settings = job.rows, job.settings
     everything = np.arange(len(rows.frame))  # rows held out, too: an id keeps each from its own label
     bank, held_out = (
         filled_bank(network, RowSubset(inputs, torch.from_numpy(at)), rows, at, device_of(settings, len(at)))
@@ -338,7 +329,7 @@ def with_banks(
     )
     folds = None if rows.held_out.folds is None or metric != "network" else int(rows.held_out.folds.max()) + 1
     members = settings.get("members", 1)
-    return FittedModel(codec, network, bank, held_out, metric, history, members, folds)
+    return FittedModel(job.codec, network, bank, held_out, metric, history, members, folds)
 
 
 def _may_choose(codec: LabelCodec, settings: Settings) -> bool:
@@ -389,28 +380,17 @@ def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]
 
 
 @_timed
-def fit_kernel(
-    rows: LabelledRows,
-    codec: LabelCodec,
-    encoder: TableEncoder,
-    settings: Settings,
-    seed: int,
-    most: int = MOST_ROWS,
-    start: TableKernel | None = None,
-) -> FittedModel:
+def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = None) -> FittedModel:
     """Learn a kernel, by the likelihood of the rows that are not held out, and fill the bank.
 
     Args:
-        rows: see :func:`fit_best`, as for the others.
-        codec: of their labels, fitted.
-        encoder: of the table, fitted.
-        settings: the estimator's parameters.
-        seed: of the rows that the likelihood is of.
-        most: how many these are, at most.
+        job: whose encoder is fitted.
+        most: how many rows the likelihood is of, at most.
         start: see :func:`vicinal.training.likelihood.fit_kernel`.
     """
+    rows, codec, encoder, settings, weights = job.rows, job.codec, job.encoder, job.settings, job.weights
     classes = codec.kind == "classes"
-    encoder.settle(rows.frame.iloc[rows.held_out.train])
+    encoder.settle(job.seen)
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
     k = settings["max_neighbors"] or kernel_neighbors(len(rows.frame))
     by = settings | {"metric": "kernel", "max_neighbors": k}
@@ -420,45 +400,40 @@ def fit_kernel(
     check_index(index, network.width)
     inputs, codes = prepared(settings, encoder, rows.frame), rows.group_codes()
     known = None if codes is None else codes[train]
-    weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
+    weights = None if weights is None else weights[train]
     labels = codec.scaled(rows.labels) if classes else codec.transform.forward(rows.labels)
-    learning, learned = (network, RowSubset(inputs, train), labels[train], known, seed, weights), None
+    learning, learned = (network, RowSubset(inputs, train), labels[train], known), None
+    options: dict[str, Any] = {"seed": job.seed, "weights": weights}
     if classes:
-        fit_class_network(*learning)
+        fit_class_network(*learning, **options)
     else:
-        learned = fit_kernel_network(*learning, most, start)
-    model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "kernel")
+        learned = fit_kernel_network(*learning, **options, most=most, start=start)
+    model = with_banks(network, inputs, job, TrainingHistory([], []), "kernel")
     model = _with_scale(model) if classes else model
     if learned is not None:
         model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
     if learned is not None and settings["readout"] in ("auto", "comparables"):
-        model = _with_trend(model, rows, inputs, float(learned.log_amplitude.exp()), settings, seed)
+        model = _with_trend(model, job, inputs, float(learned.log_amplitude.exp()))
     some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
     history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
     return model.with_facts(history=history)
 
 
-def _with_trend(
-    model: FittedModel,
-    rows: LabelledRows,
-    inputs: RowInputs,
-    amplitude: float,
-    settings: Settings,
-    seed: int,
-) -> FittedModel:
+def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: float) -> FittedModel:
     """The model of a kernel read out by few rows and its trend; as it is, by signed weights, where that is better."""
+    rows, settings = job.rows, job.settings
     if rows.groups is not None and len(set(rows.groups.tolist())) < FOLDS:
         return model
     # the trend adjusts the labels of the rows that it was fitted to, so each of these is embedded by the trend of the
     # folds without it; rows beyond the first MOST_ROWS are in no fold (-1): no trend has seen them
     at, folds = spread(len(rows.frame), MOST_ROWS), np.full(len(rows.frame), -1)
     some = None if rows.groups is None else rows.groups[at.numpy()]
-    folds[at.numpy()] = make_folds(Draw(len(at), seed, some), FOLDS).folds
+    folds[at.numpy()] = make_folds(Draw(len(at), job.seed, some), FOLDS).folds
     mass = model.bank.mass[at]
     parts = RowSubset(inputs, at), model.codec.as_predicted(rows.labels)[at], torch.from_numpy(folds)[at]
     network = trend_network(model.network, *parts, mass, amplitude)
-    rows = replace(rows, held_out=replace(rows.held_out, folds=folds))
-    few = with_banks(network, inputs, rows, model.codec, model.history, settings, "kernel")
+    job = replace(job, rows=replace(rows, held_out=replace(rows.held_out, folds=folds)))
+    few = with_banks(network, inputs, job, model.history, "kernel")
     few = replace(few, learned=model.learned)
     few = with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])
     # a prediction of few rows can be read: it is taken unless many of either sign are better by more than a hundredth
@@ -468,23 +443,21 @@ def _with_trend(
 
 
 @_timed
-def fit_trees(
-    rows: LabelledRows, codec: LabelCodec, encoder: TableEncoder, settings: Settings, seed: int
-) -> FittedModel:
+def fit_trees(job: FitJob) -> FittedModel:
     """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out."""
-    encoder.settle(rows.frame.iloc[rows.held_out.train])
+    rows, codec, encoder, settings = job.rows, job.codec, job.encoder, job.settings
+    encoder.settle(job.seen)
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
     codes = labels.argmax(dim=1).numpy() if classes else None
-    folds = make_folds(Draw(len(rows.frame), seed, rows.groups, codes), FOLDS).folds
-    rows = replace(rows, held_out=replace(rows.held_out, folds=folds))
+    folds = make_folds(Draw(len(rows.frame), job.seed, rows.groups, codes), FOLDS).folds
+    job = replace(job, rows=replace(rows, held_out=replace(rows.held_out, folds=folds)))
     reader = LinearColumns(encoder)
     check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))
     inputs = prepared(settings, encoder, rows.frame, reader)
     reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
-    weights = None if rows.weights is None else torch.from_numpy(rows.weights)
-    known: Any = {"classes": classes, "weights": weights, "seed": seed}
+    known: Any = {"classes": classes, "weights": job.weights, "seed": job.seed}
     network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **known)
-    model = with_banks(network, inputs, rows, codec, TrainingHistory([], []), settings, "trees")
+    model = with_banks(network, inputs, job, TrainingHistory([], []), "trees")
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
     model = _with_scale(model) if classes else model
     unit = codec.unit() ** 2

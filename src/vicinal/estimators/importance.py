@@ -1,7 +1,6 @@
 """Which columns matter to a model as a whole: by what they add to its trend, or by how far they keep rows apart."""
 
 import torch
-from torch import Tensor
 
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import kernel_columns
@@ -38,7 +37,9 @@ def importance_of(model: FittedModel) -> dict[str, float]:
             "as sklearn.inspection.permutation_importance does"
         )
     if model.network.cross_fitted:
-        names, amounts = model.network.trend_columns(), _by_trend(model)
+        head = model.network.head
+        head = head if adjusts(head) else trend_head(model.network)  # that of one of several targets knows which
+        names, amounts = model.network.trend_columns(), head.contributions(model.bank.vectors)
     else:
         names, amounts = kernel_columns(model.network), None
     columns = list(dict.fromkeys(names))
@@ -53,10 +54,3 @@ def importance_of(model: FittedModel) -> dict[str, float]:
     shares = shares / shares.sum().clamp(min=torch.finfo(torch.float64).tiny)
     order = shares.argsort(descending=True, stable=True).tolist()
     return {columns[place]: float(shares[place]) for place in order}
-
-
-def _by_trend(model: FittedModel) -> Tensor:
-    """What each entry of the trend adds to each row of the bank ``[n, T, c]``, in ranges of each of several targets."""
-    head = model.network.head
-    head = head if adjusts(head) else trend_head(model.network)  # that of one of several targets knows which
-    return head.contributions(model.bank.vectors)

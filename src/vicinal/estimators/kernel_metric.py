@@ -18,7 +18,7 @@ from vicinal.heads import Kriging
 from vicinal.heads.kinds import weighs_locally
 from vicinal.training import NeighborNetwork
 from vicinal.training.class_kernel import fit_class_kernel
-from vicinal.training.likelihood import LEAST_NOISE, MOST_ROWS, TableKernel, fit_kernel
+from vicinal.training.likelihood import LEAST_NOISE, TableKernel, fit_kernel
 from vicinal.training.rows import RowInputs
 
 _BATCH = 4096
@@ -131,10 +131,7 @@ def fit_kernel_network(
     inputs: RowInputs,
     labels: Tensor,
     groups: Tensor | None,
-    seed: int,
-    weights: Tensor | None = None,
-    most: int = MOST_ROWS,
-    start: TableKernel | None = None,
+    **known: Any,
 ) -> TableKernel:
     """Learn the kernel of a network that :func:`make_kernel_network` made, and give it to projector and head.
 
@@ -143,17 +140,13 @@ def fit_kernel_network(
         inputs: the training rows, prepared.
         labels: ``[n]``.
         groups: integers of those, or None.
-        seed: of the rows that the likelihood is of.
-        weights: ``[n]`` or None, see :func:`vicinal.training.likelihood.fit_kernel`.
-        most: see there.
-        start: see there.
+        known: further arguments of :func:`vicinal.training.likelihood.fit_kernel`.
     """
     projector, head = kernel_parts(network)
     features = encoded(network.encoder, inputs)
     pieces = projector.fit(features).terms(features)
     shared = None if projector.components is None else torch.tensor(projector.parts)
-    known: dict[str, Any] = {"seed": seed, "weights": weights, "most": most, "start": start, "lengths": shared}
-    kernel = fit_kernel(*pieces, labels, groups, **known)
+    kernel = fit_kernel(*pieces, labels, groups, lengths=shared, **known)
     take_kernel(projector, head, kernel)
     return kernel
 
@@ -164,8 +157,7 @@ def fit_class_network(
     inputs: RowInputs,
     labels: Tensor,
     groups: Tensor | None,
-    seed: int,
-    weights: Tensor | None = None,
+    **known: Any,
 ) -> None:
     """The same for one-hot ``labels [n, K]``: a length for all numbers and categories, and one for each other column.
 
@@ -191,7 +183,6 @@ def fit_class_network(
             wide.append(entries)
     parts = [*([plain] if plain else []), *wide]
     units = [torch.ones_like(standard)] + [standard] * bool((standard != 1).any())
-    known: dict[str, Any] = {"seed": seed, "weights": weights}
     kernels = [
         fit_class_kernel([(columns / unit)[:, part] for part in parts], labels, groups, **known) for unit in units
     ]

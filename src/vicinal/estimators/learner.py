@@ -19,7 +19,7 @@ from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import installed_encoders
 from vicinal.estimators.fitted import FittedModel
-from vicinal.estimators.fitting import with_banks
+from vicinal.estimators.fitting import FitJob, with_banks
 from vicinal.estimators.inputs import Draw, HeldOut, Ids, LabelledRows, as_frame, as_table, hold_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.label_codec import LabelCodec, LikenessCodec, class_names
@@ -29,7 +29,7 @@ from vicinal.estimators.search import SearchHits, search_rows
 from vicinal.estimators.several import number_form
 from vicinal.settings import LikenessSettings
 from vicinal.training import NeighborNetwork
-from vicinal.training.rows import Rows, RowSubset
+from vicinal.training.rows import Rows
 from vicinal.training.settings import TrainingSettings, check_values
 
 if TYPE_CHECKING:
@@ -278,15 +278,12 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         held_out, targets = rows.held_out, codec.as_predicted(rows.labels)
         encoder.fit(rows.frame.iloc[held_out.train])
         inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
-        learned_from = targets[torch.from_numpy(held_out.train)]
-        scaled = _scaled(targets, learned_from)
-        parts = []
-        for at in (torch.from_numpy(held_out.train), torch.from_numpy(held_out.validation)):
-            known = None if codes is None else codes[at]
-            parts.append(Rows(RowSubset(inputs, at), scaled[at], at, known))
+        places = torch.from_numpy(held_out.train), torch.from_numpy(held_out.validation)
+        every = Rows(inputs, _scaled(targets, targets[places[0]]), torch.arange(len(targets)), codes)
+        parts = [every.take(at) for at in places]
         network = self._network(encoder, parts)
         goal = self._goal(network, parts)
-        start = copy.deepcopy({name: value for name, value in network.state_dict().items()})
+        start = copy.deepcopy(network.state_dict())
         error = goal.judge(network.eval().embed_all(parts[1].inputs, torch.device("cpu")), parts[1].labels)
         history = train(network, parts[0], parts[1], self._training(seed), goal=goal)
         self.learned_ = min(history.validation_error) < error - _ROUNDING
@@ -295,7 +292,8 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         network.projector.double()
         network.head.double()
         self.hidden = (self.dim,)
-        return with_banks(network, inputs, rows, codec, history, self.get_params(deep=False))
+        job = FitJob(rows, codec, encoder, self.get_params(deep=False), seed)
+        return with_banks(network, inputs, job, history)
 
     def _network(self, encoder: TableEncoder, parts: list[Rows]) -> NeighborNetwork:
         """Encoder and map, at the start that is best on the rows held out."""

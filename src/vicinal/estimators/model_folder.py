@@ -6,7 +6,7 @@ import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from vicinal.estimators.bank_changes import check_predicts, next_ids
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name, vectors_as_text
-from vicinal.estimators.saving import CONFIG, shown_cell, write_model
+from vicinal.estimators.saving import CONFIG, OpenSettings, shown_cell, write_model
 from vicinal.estimators.shift import Shift
 
 PAGES = ("README.md", "report.html", "splits.json", "plan.json")
@@ -43,9 +43,8 @@ class ModelFolder:
 
     Args:
         folder: of the model.
-        index: see :func:`load_model`.
-        encoders: names by column or kind, see :func:`load_model`.
         who: the name that the journal records; None: the user's.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     >>> import tempfile
     >>> from vicinal.estimators import NeighborRegressor
@@ -66,13 +65,12 @@ class ModelFolder:
         self,
         folder: str | Path,
         *,
-        index: str | None = None,
-        encoders: Mapping[str, str] | None = None,
         who: str | None = None,
+        **opening: Unpack[OpenSettings],
     ) -> None:
         self.path = files.resolved(local_path("model", folder))
         self.who = user_name() if who is None else who
-        self._named: dict[str, Any] = {"index": index, "encoders": encoders}
+        self._opening = opening
         self._seen: tuple[Any, Any] | None = None
         self._end = 0
         self._open()
@@ -120,7 +118,8 @@ class ModelFolder:
                 columns = frame, vectors, _plain(y), ids, groups
                 sample_weight, (frame, vectors, y, ids, groups) = self.model.weighted_rows(sample_weight, *columns)
             kinds = self.model.kinds_
-            names = self._new_ids(ids, len(frame))
+            ids = next_ids(self.model.fitted_, len(frame)) if ids is None else ids
+            names = canonical_ids("ids", ids, len(frame), distinct=True)
             change = {
                 "what": "add",
                 "ids": names.tolist(),
@@ -231,7 +230,7 @@ class ModelFolder:
         root = self.model.root if hasattr(self, "model") else None
         while True:
             place = self._look()[0]
-            model = load_model(self.path, **self._named)
+            model = load_model(self.path, **self._opening)
             changes, end = read_changes(self.path)
             if place == self._look()[0]:
                 break
@@ -252,11 +251,6 @@ class ModelFolder:
             else:
                 known.append((status.st_ino, status.st_mtime_ns) if name == CONFIG else status.st_size)
         return known[0], known[1]
-
-    def _new_ids(self, ids: Any, rows: int) -> Ids:
-        if ids is not None:
-            return canonical_ids("ids", ids, rows, distinct=True)
-        return next_ids(self.model.fitted_, rows)
 
     def _change(self, change: Mapping[str, Any], who: str | None) -> Change:
         sequence = self.model.changes_.sequence + 1

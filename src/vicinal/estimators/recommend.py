@@ -284,7 +284,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             if not kernel.columns:
                 self.notes_.append(f"columns of {name}s: none that can be compared")
                 continue
-            self.kernels_[name] = kernel.fit(self._bank_vectors(name)[bank].numpy(), self.random_state)
+            vectors = self.vectors_ if name == "item" else self.user_vectors(np.arange(len(self.users_)))
+            self.kernels_[name] = kernel.fit(vectors[bank].numpy(), self.random_state)
             if name == "item":
                 self._place_new()
                 self._measure_new(bank)
@@ -318,9 +319,6 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     def bank(self, name: str) -> Ids:
         """Positions of the rows of a kernel."""
         return np.flatnonzero(self._clicked(name) & self._side(name).described)
-
-    def _bank_vectors(self, name: str) -> Tensor:
-        return self.vectors_ if name == "item" else self.user_vectors(np.arange(len(self.users_)))
 
     def _extend(self, name: str, ids: Ids, rows: pd.DataFrame | None = None) -> None:
         """Take up ids, with their columns if there are rows."""

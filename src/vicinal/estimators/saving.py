@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -62,6 +62,18 @@ _ELEMENTS = 256
 
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
+
+
+class OpenSettings(TypedDict, total=False):
+    """How a saved model is opened, beside its folder: see :func:`vicinal.estimators.load_model`.
+
+    Attributes:
+        index: the index to use; None: the saved one.
+        encoders: names by column or kind of encoders that lie in a folder or on the hub.
+    """
+
+    index: str | None
+    encoders: Mapping[str, str] | None
 
 
 def save_model(model: NeighborEstimator, folder: str | Path, notes: dict[str, Any] | None = None) -> None:

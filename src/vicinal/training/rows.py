@@ -109,8 +109,7 @@ class RowBatches(Sampler[list[int]]):
         rows: number of rows.
         batch_size: wanted size.
         seed: of the order; None: rows stay in order, and the last batch may be small, as for prediction.
-        processes: how many processes share each batch.
-        process: the rank of this one; None: that in torch.distributed when batches are drawn.
+        processes: how many processes share each batch; this one has the part of its rank in torch.distributed.
 
     Raises:
         ValueError: if a batch would have fewer rows than processes.
@@ -119,11 +118,8 @@ class RowBatches(Sampler[list[int]]):
     [35, 35]
     """
 
-    def __init__(
-        self, rows: int, batch_size: int, seed: int | None, processes: int = 1, process: int | None = None
-    ) -> None:
-        self.rows, self.batch_size, self.seed, self.epoch = rows, batch_size, seed, 0
-        self.processes, self.process = processes, process
+    def __init__(self, rows: int, batch_size: int, seed: int | None, processes: int = 1) -> None:
+        self.rows, self.batch_size, self.seed, self.epoch, self.processes = rows, batch_size, seed, 0, processes
         if processes > 1 and min(rows // len(self), batch_size) < processes:
             raise ValueError(
                 f"devices: expected at most one for each row of a batch, got {processes} for batches of {batch_size} "
@@ -159,8 +155,7 @@ class RowBatches(Sampler[list[int]]):
         else:
             blocks = list(self._order(self.rows).tensor_split(len(self)))
         if self.processes > 1:
-            process = process_rank() if self.process is None else self.process
-            blocks = [block.tensor_split(self.processes)[process] for block in blocks]
+            blocks = [block.tensor_split(self.processes)[process_rank()] for block in blocks]
         yield from (block.tolist() for block in blocks)
 
 

@@ -1,14 +1,15 @@
 """``vicinal adapt``: a fitted model for rows of another population, with or without their labels."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
 from vicinal.core import files
 from vicinal.estimators.model_folder import ModelFolder
-from vicinal.estimators.saving import save_model
+from vicinal.estimators.saving import OpenSettings, save_model
 from vicinal.estimators.shift import Shift
 from vicinal.workflows.evaluate import labelled_rows
 from vicinal.workflows.known_rows import known_rows
@@ -23,9 +24,8 @@ def adapt_table(
     labels: bool = False,
     root: Path | None = None,
     who: str | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
     log: Callable[[str], None] = lambda line: None,
+    **opening: Unpack[OpenSettings],
 ) -> Shift:
     """Test whether rows have shifted from those of the fit, and adapt the model to them if they have.
 
@@ -38,9 +38,8 @@ def adapt_table(
         labels: the rows have the column that the model predicts; those that the model knows are left out.
         root: folder that paths of images and sounds start from; None: that of the file.
         who: name for the journal; None: the user.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         log: gets the columns that are passed over.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Returns:
         what has shifted, and what was done; see :meth:`NeighborRegressor.adapt`.
@@ -49,7 +48,7 @@ def adapt_table(
         ValueError: for missing columns, fewer than 30 rows, or rows that are like fewer than 20 rows of the fit;
             nothing is written then.
     """
-    model = load_predictor(folder, index=index, encoders=encoders)
+    model = load_predictor(folder, **opening)
     features, truth = None, None
     if source is not None and labels:
         table, parts = known_rows(model, labelled_rows(model, source, log, root))
@@ -60,7 +59,7 @@ def adapt_table(
     elif source is not None:
         features = features_of(model, read_rows(model, source, root, log), log)
     if out is not None and files.resolved(out) == files.resolved(folder):
-        return ModelFolder(folder, index=index, encoders=encoders, who=who).adapt(features, truth)
+        return ModelFolder(folder, who=who, **opening).adapt(features, truth)
     shift = model.adapt(features, truth)
     if out is not None and (shift.kind != "none" or source is None):
         save_model(model, out)

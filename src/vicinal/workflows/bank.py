@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import ModelFolder
+from vicinal.estimators.saving import OpenSettings
 from vicinal.workflows.predict import exact_columns, features_of, read_rows, separator_of
 from vicinal.workflows.receipts import Receipt, write_receipt
 from vicinal.workflows.recommend import add_clicks, forget_users, is_recommender
@@ -65,9 +66,8 @@ def add_table(
     new_classes: bool = False,
     epochs: int | None = None,
     root: Path | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
+    **opening: Unpack[OpenSettings],
 ) -> BankChange:
     """Add the labelled rows of a table to the bank of the model in ``folder``, all or none, without training.
 
@@ -87,9 +87,8 @@ def add_table(
         epochs: then train at most so many more epochs on all rows of the bank, with the new ones: see
             :meth:`NeighborRegressor.train_on`.
         root: folder that paths of images and sounds start from; None: that of the file.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         log: gets lines on what was ignored or left out, and on the weight and the training.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Raises:
         ValueError: if a label is missing, an id is in the bank already, or rows cannot be used; the folder is
@@ -103,7 +102,7 @@ def add_table(
             )
         count, recommender = add_clicks(folder, source, log)
         return BankChange(count, recommender.clicks_.nnz, "click")
-    opened = ModelFolder(folder, index=index, encoders=encoders)
+    opened = ModelFolder(folder, **opening)
     model = opened.model
     if epochs is not None:
         model.check_trains_on(epochs)
@@ -149,9 +148,8 @@ def add_bank(
     *,
     new_classes: bool = False,
     epochs: int | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
+    **opening: Unpack[OpenSettings],
 ) -> BankChange:
     """Add the rows of another model of the same fit, with their vectors: as if all had been added to one model.
 
@@ -162,14 +160,13 @@ def add_bank(
         other: of a copy of it that was given other rows since.
         new_classes: see :func:`add_table`, as for ``epochs``.
         epochs: likewise.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         log: gets lines on what was left out, and on the training.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Raises:
         ValueError: for a model of another fit, or a row that has another label there; the folder is unchanged.
     """
-    opened, source = ModelFolder(folder, index=index, encoders=encoders), load_model(other, encoders=encoders)
+    opened, source = ModelFolder(folder, **opening), load_model(other, encoders=opening.get("encoders"))
     model = opened.model
     if epochs is not None:
         model.check_trains_on(epochs)
@@ -302,8 +299,7 @@ def relabel_table(
     target: str | None = None,
     id: str | None = None,
     who: str | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
+    **opening: Unpack[OpenSettings],
 ) -> tuple[BankChange, list[tuple[Any, Any, Any]]]:
     """Give rows of the model in ``folder`` the labels of a table, all or none, without training.
 
@@ -313,8 +309,7 @@ def relabel_table(
         target: column of labels; None: that of the fit.
         id: column of ids; None: that of the fit, or "id".
         who: name for the journal; None: the user.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Returns:
         the change, and (id, old label, new label) of each row whose label changed.
@@ -322,7 +317,7 @@ def relabel_table(
     Raises:
         ValueError: for an unknown id, an id that appears twice, or a label that the model cannot have.
     """
-    opened = ModelFolder(folder, index=index, encoders=encoders, who=who)
+    opened = ModelFolder(folder, who=who, **opening)
     notes = opened.model.notes_
     target, id = target or notes.get("target"), id or notes.get("id") or "id"
     exact = [name for name in exact_columns(opened.model) if name != id]
@@ -357,8 +352,7 @@ def forget_rows(
     *,
     deep: bool = False,
     receipt: Path | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
+    **opening: Unpack[OpenSettings],
 ) -> BankChange:
     """Remove rows from the model in ``folder``, all or none, with its report and card, which may show them.
 
@@ -368,8 +362,7 @@ def forget_rows(
         deep: fit again on the rows that are left, see :meth:`NeighborRegressor.forget`. The folder stays as it was
             until then.
         receipt: file to write, see :func:`vicinal.workflows.receipts.write_receipt`; None, and of a recommender: none.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Raises:
         ValueError: for an unknown id, if no row would be left, or if the rows that are left cannot be fitted; the
@@ -380,19 +373,18 @@ def forget_rows(
             raise ValueError("deep: expected a model of `vicinal fit`, got a recommender; fit it again without them")
         count, recommender = forget_users(folder, ids)
         return BankChange(count, recommender.clicks_.nnz, "click")
-    opened = ModelFolder(folder, index=index, encoders=encoders)
+    opened = ModelFolder(folder, **opening)
     gone, before = pd.unique(canonical_ids("ids", list(ids))), {} if receipt is None else read_sums(folder)
     banks = (opened.model.bank_, opened.model.calibration_)
     in_bank, held_out = (int(bank.has(gone).sum()) if len(bank) else 0 for bank in banks)
-    named = {"index": index, "encoders": encoders}
     if deep:
-        forget_deeply(folder, gone, named)
+        forget_deeply(folder, gone, opening)
         opened.refresh()
     else:
         opened.forget(gone)
     written = None
     if receipt is not None:
-        written = write_receipt(receipt, folder, gone.tolist(), (in_bank, held_out), before, named, deep=deep)
+        written = write_receipt(receipt, folder, gone.tolist(), (in_bank, held_out), before, opening, deep=deep)
     return BankChange(len(gone), len(opened.model.bank_), receipt=written)
 
 
@@ -432,9 +424,8 @@ def embed_table(
     *,
     collection: str = "vicinal",
     root: Path | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
+    **opening: Unpack[OpenSettings],
 ) -> tuple[int, int]:
     """Write the vectors of the rows of a table.
 
@@ -445,9 +436,8 @@ def embed_table(
             ``milvus:URI``, a database to which the rows are added.
         collection: in that database.
         root: folder that paths of images and sounds start from; None: that of the file.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         log: gets what was ignored.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Returns:
         the number of rows and the width of the vectors.
@@ -457,7 +447,7 @@ def embed_table(
     """
     kind, _, uri = out.partition(":")
     path = Path() if kind == "milvus" else _vector_file(out)
-    model = load_model(folder, index=index, encoders=encoders)
+    model = load_model(folder, **opening)
     frame = read_rows(model, source, root, log)
     ids = _cells(frame, model.notes_.get("id")) or frame.index.tolist()
     with warnings.catch_warnings():

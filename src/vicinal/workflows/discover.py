@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.out_of_fold import MOST
+from vicinal.estimators.saving import OpenSettings
 from vicinal.report.discover import DiscoverRecord, FoundGroup, write_discover_page
 from vicinal.training.rows import spread
 from vicinal.workflows.opening import made_with
@@ -82,9 +83,8 @@ def discover_table(
     groups: int | None = None,
     seed: int = 0,
     root: Path | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
+    **opening: Unpack[OpenSettings],
 ) -> Discovered:
     r"""Find rows of a table that fit no class of the model in ``folder``, and group them.
 
@@ -108,9 +108,8 @@ def discover_table(
         groups: number of groups; None: chosen.
         seed: of random draws.
         root: folder that paths of images and sounds start from; None: that of the file.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         log: gets what was ignored, and the number of new rows.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Raises:
         ValueError: for another kind of model, too few rows to calibrate, or names in ``out`` that would be lost.
@@ -119,7 +118,7 @@ def discover_table(
     if groups is not None:
         check_integer("groups", groups)
     check_no_names(out)
-    model = load_model(folder, index=index, encoders=encoders)
+    model = load_model(folder, **opening)
     _check_model(model)
     frame = read_rows(model, source, root, log)
     ids = identity_of(model, frame, "id")

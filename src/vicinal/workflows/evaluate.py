@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,9 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
-from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.evaluation import left_out_predictions, suspicion, tuned_baselines, wrong_classes, wrong_labels
+from vicinal.estimators.saving import OpenSettings
+from vicinal.estimators.target_transform import PLAIN
+from vicinal.evaluation import left_out_predictions, suspicion, wrong_classes, wrong_labels
 from vicinal.evaluation.audit import (
     class_suspicion,
     coverage_curve,
@@ -42,11 +43,11 @@ from vicinal.report.records import AuditRecord, Part, Suspect
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, places_of, shown_label
 from vicinal.workflows.measuring import (
-    baseline_names,
     baseline_notes,
     fairness_of,
     kept_vectors,
     threshold_notes,
+    tuned_on,
     unknown_classes,
     untrained_encoder,
 )
@@ -96,9 +97,8 @@ def audit_table(
     time: str | None = None,
     weight: str | None = None,
     fair: str | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
+    **opening: Unpack[OpenSettings],
 ) -> AuditRecord:
     """Audit the model saved in ``folder`` with the labelled rows of ``source``.
 
@@ -117,20 +117,19 @@ def audit_table(
             the table has it.
         fair: column of an attribute whose groups are compared by their rates of predictions; None: that of the fit, if
             the table has it.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         log: gets one line of progress at a time.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Raises:
         ValueError: if the model cannot be loaded, the target is missing, or fewer than 10 rows are new to the model.
     """
     check_integer("suspects", suspects, 0)
-    whole = load_predictor(folder, index=index, encoders=encoders, several=True)
+    whole = load_predictor(folder, several=True, **opening)
     model = of_target(whole, target)
     model.notes_ = whole.notes_ if target is None else whole.notes_ | {"target": target}
     model.check_neighbor_head("evaluate")
     time = time or model.notes_.get("time")
-    table = labelled_rows(model, source, log, root, time, weight, fair)
+    table = labelled_rows(model, source, log, root, time=time, weight=weight, fair=fair)
     table, parts = known_rows(model, table)
     new = np.array([part == "new" for part in parts])
     if new.sum() < 10:
@@ -166,7 +165,9 @@ def audit_table(
         scores=ours.scores,
         baselines={one.name: measured(one.prediction, one.thresholds).scores for one in tuned},
         by_class=ours.by_class,
-        slices=error_slices(errors, _slice_columns(model, fresh)),
+        slices=error_slices(
+            errors, {n: fresh.frame[n].tolist() for n, kind in model.kinds_.items() if kind == "category"}
+        ),
         target_slices=_along_target(model, errors, fresh),
         coverage=[] if classes is not None else _coverage(model, fresh),
         class_sets=_class_sets(model, fresh, ours),
@@ -200,8 +201,8 @@ def audit_targets(
         target: for a model of several targets, the only one to audit.
         settings: further arguments of :func:`audit_table`.
     """
-    named = {name: settings.get(name) for name in ("index", "encoders")}
-    names = load_predictor(folder, **named, several=True).targets_
+    opening: dict[str, Any] = {name: settings.get(name) for name in OpenSettings.__annotations__}
+    names = load_predictor(folder, several=True, **opening).targets_
     chosen = [target] if names is None or target is not None else list(names)
     return [audit_table(folder, source, target=name, **settings) for name in chosen]
 
@@ -213,10 +214,6 @@ def _said_once() -> Iterator[None]:
         warnings.simplefilter("ignore", ColumnWarning)
         warnings.simplefilter("ignore", IdentityWarning)
         yield
-
-
-def _slice_columns(model: BankedEstimator, fresh: Table) -> dict[str, list[Any]]:
-    return {name: fresh.frame[name].tolist() for name, kind in model.kinds_.items() if kind == "category"}
 
 
 def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[Any]:
@@ -347,15 +344,8 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
     known, classes = np.flatnonzero(~new), getattr(model, "classes_", None)
     if len(known) < len(model.bank_) / 2 or len(known) < 10:
         return [], [f"Baselines are left out: they learn from the model's rows; {len(known)} are in this table."]
-    tuned = tuned_baselines(
-        features[known],
-        table.target[known],
-        features[np.flatnonzero(new)],
-        classes=None if classes is None else classes.tolist(),
-        groups=None if table.groups is None else table.groups[known],
-        weights=None if table.weights is None else table.weights[known],
-        methods=baseline_names(model.kinds_, classes=classes is not None, several=table.several),
-    )
+    rows, names = replace(table.select(known), times=None), None if classes is None else classes.tolist()
+    tuned = tuned_on(rows, features[known], features[np.flatnonzero(new)], model.kinds_, names)
     return tuned, baseline_notes(tuned, len(known))
 
 
@@ -370,7 +360,8 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     if isinstance(model, NeighborClassifier) and model.multilabel_:
         return _suspects_of_several(model, table, features, seen, parts)
     if classes is None:
-        scale = _label_scale(model, table.target)
+        scale = model.target_transform_
+        scale = PLAIN if scale.name == "log" and (table.target <= 0).any() else scale  # which have no logarithm
         truth = scale.forward(torch.tensor(table.target)).numpy()
         guess = scale.forward(torch.from_numpy(seen.expected)).double().numpy()
         if model.metric_ == "network":
@@ -390,12 +381,6 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         Suspect(ids[i], parts[i], labels[i], expected[i], said[i], float(scores[i]), _shown(cells.iloc[i]), chances[i])
         for i in order
     ]
-
-
-def _label_scale(model: BankedEstimator, labels: Any) -> TargetTransform:
-    """The model's label scale, or the plain one if some labels have no logarithm."""
-    scale = model.target_transform_
-    return PLAIN if scale.name == "log" and (labels <= 0).any() else scale
 
 
 def _suspects_of_several(
@@ -441,13 +426,7 @@ def _skewness(counts: Array) -> float:
 
 
 def labelled_rows(
-    model: BankedEstimator,
-    source: Path | pd.DataFrame,
-    log: Log,
-    root: Path | None = None,
-    time: str | None = None,
-    weight: str | None = None,
-    fair: str | None = None,
+    model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None, **roles: str | None
 ) -> Table:
     """The rows of ``source`` with the model's columns and target, and the columns ``time``, ``weight`` and ``fair``.
 
@@ -455,21 +434,14 @@ def labelled_rows(
     """
     name = table_name(source) if isinstance(source, Path) else "table"
     frame, known = read_rows(model, source, root, log), model.notes_.get("weight")
-    weight = known if weight is None and known in frame.columns else weight
-    return labelled_table(model, frame, name, log, time, weight, fair)
+    if roles.get("weight") is None and known in frame.columns:
+        roles["weight"] = known
+    return labelled_table(model, frame, name, log, **roles)
 
 
-def labelled_table(
-    model: BankedEstimator,
-    frame: pd.DataFrame,
-    name: str,
-    log: Log,
-    time: str | None = None,
-    weight: str | None = None,
-    fair: str | None = None,
-) -> Table:
+def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log, **roles: str | None) -> Table:
     """The same for rows from :func:`vicinal.workflows.predict.read_rows`."""
-    frame, left = without_weightless(frame, weight)
+    frame, left = without_weightless(frame, roles.get("weight"))
     if left:
         log(left)
     target = model.notes_.get("target")
@@ -485,8 +457,9 @@ def labelled_table(
                     f"data: expected the column {short(column)}, which the model was fitted with, got none{new}"
                 )
             features[column] = frame[column]
-    fair = model.fair if fair is None and model.fair in frame.columns else fair
-    for role, column in (("time", time), ("weight", weight), ("fair", fair)):
+    if roles.get("fair") is None and model.fair in frame.columns:
+        roles["fair"] = model.fair
+    for role, column in roles.items():
         if column is not None:
             column = check_column(role, column, list(frame.columns))
             features[column] = frame[column]
@@ -495,9 +468,6 @@ def labelled_table(
         features,
         target,
         use=list(model.feature_names_in_),
-        time=time,
-        weight=weight,
-        fair=fair,
         id=known["id"],
         group=known["group"],
         task="regression" if classes is None else "classification",
@@ -508,6 +478,7 @@ def labelled_table(
         aside=list(model.feature_names_in_),  # those of no form were read as they are, whatever these rows look like
         repeats=False,
         log=log,
+        **dict[str, Any](roles),
     )
 
 

@@ -89,7 +89,11 @@ class TableRows:
         if self._embedded is None or self._embedded[0] is not model:
             rows = None if self._embedded is None else self._embedded[1]
             if rows is None or not self._is_embedded_by(model, rows):
-                rows = self._rows(model, self.frame) if len(self.frame) else _none(model, self.frame)
+                rows = (
+                    self._rows(model, self.frame)
+                    if len(self.frame)
+                    else EmbeddedRows(self.frame, model.bank_.vectors[:0])
+                )
             self._embedded = model, rows
         return self._embedded[1]
 
@@ -120,10 +124,6 @@ class TableRows:
         return model.fitted_.in_label_units(
             model.fitted_.predict_embedded(self.embedded(model).vectors.double(), identity)
         ).double()
-
-
-def _none(model: BankedEstimator, frame: pd.DataFrame) -> EmbeddedRows:
-    return EmbeddedRows(frame, model.bank_.vectors[:0])
 
 
 def embedded_row(model: BankedEstimator, row: str, files: Mapping[str, str]) -> EmbeddedRows:

@@ -5,9 +5,10 @@ import functools
 import io
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ from vicinal.encoders.numeric import limits, to_numbers, to_vectors
 from vicinal.encoders.texts import TextEncoder
 from vicinal.estimators import load_model
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.saving import OpenSettings
 from vicinal.version import __version__
 
 _OPSET = 17
@@ -65,9 +67,7 @@ class _Piece:
     read: Callable[[pd.DataFrame, Path | None], tuple[Tensor, ...]]
 
 
-def export_onnx(
-    folder: Path, out: Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None
-) -> list[GraphInput]:
+def export_onnx(folder: Path, out: Path, **opening: Unpack[OpenSettings]) -> list[GraphInput]:
     """Write the encoder and projector of the model in ``folder`` as an ONNX graph.
 
     Its output ``vectors``, float32 ``[rows, d]``, is the same as from ``vicinal embed`` and in the bank. The metadata
@@ -76,8 +76,7 @@ def export_onnx(
     Args:
         folder: of a model of any kind.
         out: file to write; its name ends in .onnx.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Returns:
         the inputs of the graph.
@@ -88,7 +87,7 @@ def export_onnx(
     if out.suffix != ".onnx" or out.is_dir() or not out.absolute().parent.is_dir():
         raise ValueError(f"onnx: expected a name that ends in .onnx, in a folder that is there, got {short_text(out)}")
     onnx = optional_import("onnx", "onnx", "onnx")
-    model = load_model(folder, index=index, encoders=encoders)
+    model = load_model(folder, **opening)
     if model.metric_ in ("trees", "trees and kernel"):
         raise ValueError(
             "onnx: expected a model with a kernel or a network, got one with trees, which LightGBM runs; fit with "

@@ -41,58 +41,51 @@ Array = np.ndarray[Any, Any]
 
 def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measurements:
     """Scores of the model, of the mean, of k-NN on the model's embeddings, and of baselines on the untuned features."""
-    predicted = predict_test(model, opened, split)
-    classes, target = _classes(model), opened.table.target
-    weights = opened.table.weights
-    in_train, in_test = (None if weights is None else weights[at] for at in (split.train, split.test))
-    mean = mean_baseline(target[split.train], len(split.test), classes=classes, weights=in_train)
-    knn = knn_of_embeddings(model, opened, split)
+    predicted, knn = predict_test(model, opened, split), knn_of_embeddings(model, opened, split)
+    known, rows = (opened.table.select(part) for part in (split.train, split.test))
+    mean = mean_baseline(known.target, len(rows), classes=_classes(model), weights=known.weights)
     tuned = untuned_baselines(model, opened, split) if job.baselines else []
     others = {"mean": mean, "k-NN (learned embeddings)": knn}
-    others |= {f"{baseline.name} (raw features)": baseline for baseline in tuned}
-    notes = [f"k-NN (learned embeddings): {_settings_of(knn)}, chosen on the validation rows.", *_weighted(job)]
-    notes += [*baseline_notes(tuned, len(split.train) + len(split.validation)), *threshold_notes(model)]
-    notes += [f"{said}." for said in unknown_classes(model, target[split.test])]
-    queries = None if job.query is None or opened.table.groups is None else opened.table.groups[split.test]
-    measured = _measured(model, predicted, others, target[split.test], in_test, notes, queries)
-    return measured if queries is None or not job.baselines else _with_lambdarank(measured, model, opened, split)
+    notes = [f"k-NN (learned embeddings): {_settings_of(knn)}, chosen on the validation rows."]
+    count = len(split.train) + len(split.validation)
+    measured = _measured(job, model, predicted, others, tuned, rows, notes, count)
+    measured.notes.extend(f"{said}." for said in unknown_classes(model, rows.target))
+    if job.query is None or rows.groups is None or not job.baselines:
+        return measured
+    return _with_lambdarank(measured, model, opened, split)
 
 
 def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measurements:
     """Out-of-fold scores on the rows of the fit: of the model (see :func:`of_all_members`), mean and baselines."""
-    table = opened.table
+    table, tuned = opened.table, list[Baseline]()
     predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
     mean = mean_baseline(table.target, len(table), classes=_classes(model), weights=table.weights)
-    others = {"mean": mean}
-    tuned: list[Baseline] = []
     notes = [f"Baselines are left out: without test rows they are for at most {TRIED:,} rows."] if job.baselines else []
     if job.baselines and len(table) <= TRIED:
         tuned = untuned_baselines(model, opened, no_test(len(table), 0))
         notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
-    others |= {f"{baseline.name} (raw features)": baseline for baseline in tuned}
-    notes += [*_weighted(job), *baseline_notes(tuned, len(table)), *threshold_notes(model)]
-    queries = None if job.query is None else table.groups
-    measured = _measured(model, predicted, others, table.target, table.weights, notes, queries)
+    measured = _measured(job, model, predicted, {"mean": mean}, tuned, table, notes, len(table))
     share = share_of_all(model)
     scores = measured.scores | {"model": of_all_members(measured.scores["model"], share)}
     return replace(measured, scores=scores, share=share)
 
 
 def _measured(
+    job: TableJob,
     model: BankedEstimator,
     predicted: Array,
     others: Mapping[str, Baseline],
-    truth: Array,
-    weights: Array | None,
-    notes: list[str],
-    queries: Array | None = None,
+    tuned: Sequence[Baseline],
+    rows: Table,
+    notes: Sequence[str],
+    count: int,
 ) -> Measurements:
-    """The model and other methods on the same rows."""
-    known: dict[str, Any] = {"queries": queries}
-    methods = {"model": measured_of(model, predicted, truth, weights, **known)}
-    methods |= {
-        n: measured_of(model, one.prediction, truth, weights, one.thresholds, **known) for n, one in others.items()
-    }
+    """The model, other methods and baselines on the same rows; ``count`` rows were there to learn from."""
+    known: dict[str, Any] = {"queries": None if job.query is None else rows.groups}
+    methods = {"model": measured_of(model, predicted, rows.target, rows.weights, **known)}
+    for name, one in {**others, **{f"{one.name} (raw features)": one for one in tuned}}.items():
+        methods[name] = measured_of(model, one.prediction, rows.target, rows.weights, one.thresholds, **known)
+    notes = [*notes, *_weighted(job), *baseline_notes(tuned, count), *threshold_notes(model)]
     return Measurements(methods, {name: one.scores for name, one in methods.items()}, notes)
 
 
@@ -148,15 +141,23 @@ def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -
     """
     rows, table = np.concatenate([split.train, split.validation]), opened.table
     features = untuned_features(model, opened, rows, split.test)
+    queries = features[1] if len(split.test) else None
+    return tuned_on(table.select(rows), features[0], queries, opened.kinds, classes_among(table.target[rows], table))
+
+
+def tuned_on(
+    rows: Table, features: Any, queries: Any, kinds: Mapping[str, Kind], classes: Sequence[Any] | None
+) -> list[Baseline]:
+    """Baselines for columns of these kinds, which learn from ``rows`` by their ``features``."""
     return tuned_baselines(
-        features[0],
-        table.target[rows],
-        features[1] if len(split.test) else None,
-        classes=classes_among(table.target[rows], table),
-        groups=None if table.groups is None else table.groups[rows],
-        times=None if table.times is None else table.times[rows],
-        weights=None if table.weights is None else table.weights[rows],
-        methods=baseline_names(opened.kinds, classes=table.task != "regression", several=table.several),
+        features,
+        rows.target,
+        queries,
+        classes=classes,
+        groups=rows.groups,
+        times=rows.times,
+        weights=rows.weights,
+        methods=baseline_names(kinds, classes=classes is not None, several=rows.several),
     )
 
 

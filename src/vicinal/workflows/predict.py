@@ -27,7 +27,7 @@ from vicinal.estimators.forecasts import seconds
 from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
-from vicinal.estimators.saving import shown_cell
+from vicinal.estimators.saving import OpenSettings, shown_cell
 
 Log = Callable[[str], None]
 
@@ -268,14 +268,12 @@ def _kept_names(keep: Sequence[str], predicted: Iterable[str]) -> dict[str, str]
     return names
 
 
-def load_predictor(
-    folder: Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None, several: bool = False
-) -> BankedEstimator:
+def load_predictor(folder: Path, *, several: bool = False, **opening: Unpack[OpenSettings]) -> BankedEstimator:
     """The model in ``folder``; raises ValueError for a model of ``learn``, which does not predict.
 
     A model of several targets is refused, too, unless ``several`` is True.
     """
-    model = load_model(folder, index=index, encoders=encoders)
+    model = load_model(folder, **opening)
     if not hasattr(model, "predict"):
         raise ValueError(
             f"model: expected one that predicts, got {short_text(folder, 200)}, which learned what is alike; say "

@@ -1,11 +1,11 @@
 """``vicinal refit``: fit a model's settings again on all current rows, and replace the model unless that is worse."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from vicinal.estimators.banked import CELLS, BankedEstimator, load_model
 from vicinal.estimators.inputs import Draw, hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
-from vicinal.estimators.saving import write_model
+from vicinal.estimators.saving import OpenSettings, write_model
 from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, run_fingerprint, write_files
 from vicinal.workflows.known_rows import known_rows
@@ -103,9 +103,8 @@ def refit_model(
     *,
     even_if_worse: bool = False,
     root: Path | None = None,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
+    **opening: Unpack[OpenSettings],
 ) -> Refit:
     """Fit the settings of the model in ``folder`` again, and replace the model unless the new one is worse.
 
@@ -123,16 +122,14 @@ def refit_model(
         source: file of a table, or the table itself; None: the rows of the bank, if it keeps their cells.
         even_if_worse: replace the old model in any case.
         root: folder that paths of images and sounds start from; None: that of the file.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         log: gets one line of progress at a time.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
 
     Raises:
         ValueError: if the rows cannot be used, or there are too few to compare on; the folder is unchanged.
     """
     started = time.perf_counter()
-    named: dict[str, Any] = {"index": index, "encoders": encoders}
-    old = load_predictor(folder, **named, several=True)
+    old = load_predictor(folder, several=True, **opening)
     _check(old, source)
     known = _labels(old)
     with working_folder(folder, "refit") as work:
@@ -154,22 +151,22 @@ def refit_model(
             each = replace(each, notes=[outcome.basis, *outcome.notes, *each.notes])
             records.append(fit_record(job, part, split, one, each, duplicates, time.perf_counter() - started))
         _hold_out_more(new, opened, split.test)
-        with _following(folder, old, known, new, named) as stage:
+        with _following(folder, old, known, new, opening) as stage:
             notes = old.notes_ | {"scores": dict(records[0].scores), "name": records[0].name}
             write_files(stage, new, records, split, notes)
     return replace(outcome, replaced=True, rows=outcome.rows | {"bank": len(new.bank_)})
 
 
-def forget_deeply(folder: Path, ids: Array, named: Mapping[str, Any]) -> None:
+def forget_deeply(folder: Path, ids: Array, opening: OpenSettings) -> None:
     """Put a model in the place of the one in ``folder`` that has never seen these rows: ``forget(ids, deep=True)``.
 
     The folder stays as it was until then; rows that others add, relabel or forget meanwhile are taken over.
     """
-    old, new = load_model(folder, **named), load_model(folder, **named)
+    old, new = load_model(folder, **opening), load_model(folder, **opening)
     _check(old, folder)
     known = _labels(old.forget(ids))
     new.forget(ids, deep=True)
-    with _following(folder, old, known, new, named, ids.tolist()) as stage:
+    with _following(folder, old, known, new, opening, ids.tolist()) as stage:
         write_model(new, stage, {name: value for name, value in new.notes_.items() if name != "scores"})
 
 
@@ -504,11 +501,11 @@ def _following(
     old: BankedEstimator,
     known: "pd.Series[Any]",
     new: BankedEstimator,
-    named: Mapping[str, Any],
+    opening: OpenSettings,
     without: Sequence[Any] = (),
 ) -> Iterator[Path]:
     """A locked folder to write ``new`` into, after taking over changes since the labels were ``known``."""
-    opened = ModelFolder(folder, **named)
+    opened = ModelFolder(folder, **opening)
     with opened.replaced(without) as stage:
         now, labels = opened.model, _labels(opened.model)
         if now.history_.validation_error != old.history_.validation_error or now.kinds_ != old.kinds_:

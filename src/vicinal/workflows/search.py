@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from vicinal.data import read_table
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.matching import RowMatcher
 from vicinal.estimators.refined_search import Refinement, refined_search
-from vicinal.estimators.saving import shown_cell
+from vicinal.estimators.saving import OpenSettings, shown_cell
 from vicinal.estimators.search import Hit, hit_table, query_table, rows_of
 from vicinal.workflows.predict import read_rows
 
@@ -129,13 +129,12 @@ class Searcher:
         k: number of hits for each query.
         column: to search for texts; None: the first column of texts.
         root: folder that paths of images and sounds start from; None: that of a table of queries.
-        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
-        encoders: by column or kind.
         words: see :meth:`vicinal.estimators.NeighborRegressor.search`, as for the next three.
         rerank: the folder of a ranker.
         calls: candidates that it reads.
         precision: of what is shown.
         log: gets which columns were left empty, and how many hits a promise leaves.
+        opening: how the model is opened, see :class:`vicinal.estimators.saving.OpenSettings`.
     """
 
     def __init__(
@@ -149,12 +148,11 @@ class Searcher:
         precision: float | None = None,
         column: str | None = None,
         root: Path | None = None,
-        index: str | None = None,
-        encoders: Mapping[str, str] | None = None,
         log: Log = lambda line: None,
+        **opening: Unpack[OpenSettings],
     ) -> None:
         self.k, self.column, self.root, self.log = check_integer("k", k), column, root, log
-        self.model: BankedEstimator = load_model(folder, index=index, encoders=encoders)
+        self.model: BankedEstimator = load_model(folder, **opening)
         self.model.root = root
         self.by: dict[str, Any] = {"words": words, "rerank": None, "calls": calls, "precision": precision}
         if rerank is not None:
