@@ -433,6 +433,63 @@ def test_what_may_be_no_months_are_no_dates(cells):
     assert form is None or form.kind != "date"
 
 
+YEAR_DAYS = [datetime.date(2000, 1, 3) + datetime.timedelta(days=11 * n) for n in range(33)]
+WITHOUT_A_YEAR = {
+    "name first": lambda day: f"{day:%b} {day.day}",
+    "Excel": lambda day: f"{day:%d-%b}",
+    "as Excel writes a month": lambda day: f"{day:%b-%d}",
+    "a log": lambda day: f"{day:%b %d} 00:00:00",
+    "French": lambda day: f"{day.day} {['avril', 'mars'][day.month % 2]}" if day.month in (3, 4) else f"{day:%d %b}",
+    "ordinals": lambda day: f"{day:%B} {day.day}th",
+    "digits": lambda day: f"{day:%d/%m}",
+    "digits, month first": lambda day: f"{day:%m-%d}",
+    "points": lambda day: f"{day.day}.{day.month}.",
+    "birthday": lambda day: f"{day.day}/{day.month}",
+}
+
+
+@pytest.mark.parametrize(("name", "written"), WITHOUT_A_YEAR.items(), ids=WITHOUT_A_YEAR)
+def test_days_without_a_year_are_dates(name, written):
+    lines: list[str] = []
+    frame = pd.DataFrame({name: [*map(written, YEAR_DAYS), "n/a"]})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)[name].tolist() == [*map(pd.Timestamp, YEAR_DAYS), pd.NaT]
+    assert lines == [f"{name}: read as days without a year, 19/01 as the 19th of January (--category if that is wrong)"]
+    saved = TableForm.model_validate_json(form.model_dump_json(exclude_defaults=True))
+    assert saved.read(frame.iloc[:1])[name].tolist() == [pd.Timestamp(YEAR_DAYS[0])]
+
+
+@pytest.mark.parametrize("written", ["{:%b} {:%y}", "{:%y}-{:%b}"])
+def test_names_of_months_beside_a_few_years_are_months(written):
+    months = [datetime.date(2000 + year, month, 1) for month, year in YEARS]
+    frame = pd.DataFrame({"x": [written.format(day, day) for day in months]})
+    assert TableForm.of(frame).read(frame)["x"].tolist() == [*map(pd.Timestamp, months)]
+
+
+@pytest.mark.parametrize(("mark", "kinds"), [("-", ["x"]), (" ", [])])
+def test_what_may_be_days_or_years_is_asked_about(mark, kinds):
+    """Mar-05 is read as a month, as spreadsheets write it; Mar 05 stays a text."""
+    lines: list[str] = []
+    form = TableForm.of(pd.DataFrame({"x": [f"Mar{mark}{number:02d}" for number in range(3, 19)]}), log=lines.append)
+    assert list(form.columns) == kinds
+    advice = f"'Mar{mark}03' may be a day or a month of a year; write 2019-01 for a month, 2000-01-19 for a day"
+    assert [line.endswith(advice) for line in lines] == [True]
+
+
+NO_DAYS = {
+    "fractions": [f"{over}/{under}" for over in (1, 3, 5, 7, 11, 13) for under in (2, 4, 8)],
+    "odds": [f"{over}/{under}" for over in (1, 7, 19, 31) for under in (1, 2, 5)],
+    "grades": [f"{points:02d}/20" for points in range(5, 21)],
+    "sets": [f"Set {number}" for number in range(1, 31)],
+}
+
+
+@pytest.mark.parametrize("cells", NO_DAYS.values(), ids=NO_DAYS)
+def test_what_may_be_no_days_are_no_dates(cells):
+    form = TableForm.of(pd.DataFrame({"x": cells}))
+    assert "x" not in form.columns or form.columns["x"].kind != "date"
+
+
 def test_months_of_two_centuries_lie_together_and_are_said():
     lines = []
     frame = pd.DataFrame(

@@ -22,7 +22,17 @@ from vicinal.data.column_form import (
     is_number,
     split,
 )
-from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD, compact_dates, date_draft, date_form, month_form, whole_days
+from vicinal.data.date_drafts import (
+    DOUBT,
+    FEWEST_READ,
+    MOST_ODD,
+    compact_dates,
+    date_draft,
+    date_form,
+    month_form,
+    partial_form,
+    whole_days,
+)
 from vicinal.data.placeholders import OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
@@ -35,6 +45,7 @@ from vicinal.data.spelling import (
     common_unit,
     day_of,
     duration_of,
+    month_of,
     number_of,
     parts_decimal,
     parts_of,
@@ -42,6 +53,7 @@ from vicinal.data.spelling import (
     truth_pair,
     truths_agree,
     words_beside,
+    year_day_of,
 )
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import is_list, read_list
@@ -114,8 +126,8 @@ def _with_placeholders(form: ColumnForm, column: "pd.Series[Any]", kind: Kind | 
     """The form of a column of numbers with those that stand for missing ones, unless it was said to be of numbers."""
     if kind is not None:
         return form
-    numbers, doubt = placeholders_of(form.read(column))
-    return form.model_copy(update={"placeholder": numbers or None, "doubt": doubt}) if numbers or doubt else form
+    numbers, asked, doubt = placeholders_of(form.read(column))
+    return form.model_copy(update={"placeholder": numbers or None, "asked": asked, "doubt": doubt})
 
 
 def _draft_of_cells(
@@ -141,6 +153,8 @@ def _draft_of_cells(
     plain = [text for text in plain if folded[text] not in free] if len(free) < len(plain) else plain
     plain, beside = _without_words(column, plain)
     plain, words_of_gaps = _without_odd(column, folded, plain)
+    if not others and (dates := partial_form(str(column.name), plain, day_first=day_first)) is not None:
+        return dates.model_copy(update={"gaps": words_of_gaps, "beside": beside})
     if all(map(is_number, others)):
         compact = compact_dates([*plain, *others])
         if compact is not None:
@@ -347,6 +361,8 @@ def why_text(column: "pd.Series[Any]") -> str:
     cells = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
     each = dict.fromkeys(plain_text(cell) for cell in cells.tolist() if isinstance(cell, str))
     texts = [text for text in each if text.casefold() not in GAPS]
+    if len(texts) >= FEWEST_READ and all(map(month_of, texts)) and all(map(year_day_of, texts)):
+        return f"dates, but {DOUBT.format(short(texts[0]))}"
     if len(texts) < FEWEST_READ or not _mostly_read(texts) or any(map(_CODE.fullmatch, texts)):
         return ""
     days = [day for day in map(day_of, texts) if day is not None]

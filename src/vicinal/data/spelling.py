@@ -470,6 +470,17 @@ _DATES = tuple(
     )
 )
 
+_DAYS = tuple(
+    re.compile(_WEEKDAY + form + _TIME)
+    for form in (
+        rf"(?P<name>[^\W\d_]+)\.?[ /-]?(?P<day>[0-9]{{1,2}}){_ORDINAL}",
+        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?",
+        r"(?P<first>[0-9]{1,2})(?P<mark>[-/])(?P<other>[0-9]{1,2})",
+        r"(?P<first>[0-9]{1,2})(?P<mark>\.) ?(?P<other>[0-9]{1,2})\.",
+    )
+)
+"""Days without a year."""
+
 _REWRITTEN = (
     (  # from the start of a word only: a long one would take its square
         re.compile(r"(?<![^\W\d_])([^\W\d_]+) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: (utc|gmt))? ([0-9]{4})$"),
@@ -512,20 +523,34 @@ def serial_of(text: str) -> datetime.datetime | None:
 
 
 _MONTH_AND_YEAR = re.compile(r"(0?[1-9]|1[0-2])[/.-]((?:19|20)?[0-9]{2})|((?:19|20)[0-9]{2})[/-](0?[1-9]|1[0-2])")
+_NAMED_MONTH = (re.compile(r"([^\W\d_]+)\.?[ /-]([0-9]{2})"), re.compile(r"([0-9]{2})[ /-]([^\W\d_]+)\.?"))
 
 
 def month_of(text: str) -> "Day | None":
-    """The month in a text such as 06/23 or 6/2023, where its column shows that it is June 2023; or None.
+    """The month in a text such as 06/23, 6/2023 or 23-Jun, where its column shows that it is June 2023; or None.
 
     >>> month_of("06/23").day_first, month_of("1999-6").day_first, month_of("13/23")
     (datetime.datetime(2023, 6, 1, 0, 0), datetime.datetime(1999, 6, 1, 0, 0), None)
     """
-    match = _MONTH_AND_YEAR.fullmatch(text)
-    if match is None:
+    if (match := _MONTH_AND_YEAR.fullmatch(text)) is not None:
+        month, year = int(match[1] or match[4]), match[2] or match[3]
+    elif (match := _NAMED_MONTH[text[:1].isdecimal()].fullmatch(text.casefold())) is not None:
+        year, name = sorted(match.groups())
+        month = _MONTH.get(name, 0)
+    if match is None or not month:
         return None
-    year = match[2] or match[3]
-    moment = datetime.datetime(int(_full_year(year) if len(year) == 2 else year), int(match[1] or match[4]), 1)
+    moment = datetime.datetime(int(_full_year(year) if len(year) == 2 else year), month, 1)
     return Day(moment, moment, short=len(year) == 2)
+
+
+def year_day_of(text: str) -> "Day | None":
+    """The day in a text such as 19-Jan or 19/01, where its column shows that it names no year, in 2000; or None.
+
+    >>> year_day_of("Jan 19 10:30").day_first, year_day_of("19/01").month_first, year_day_of("29.2.").day_first
+    (datetime.datetime(2000, 1, 19, 10, 30), None, datetime.datetime(2000, 2, 29, 0, 0))
+    """
+    matches = filter(None, (form.fullmatch(text.casefold()) for form in _DAYS))
+    return next((day for match in matches if (day := _day({**match.groupdict(), "year": "2000"})) is not None), None)
 
 
 _PART = re.compile(
