@@ -97,7 +97,7 @@ class ColumnForm(Saved):
         beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
         placeholder: the numbers that stood for missing ones, such as -999; None: none did.
         doubt: a sentence on cells to be checked; not saved.
-        asked: numbers that it is about, which may stand for missing ones, see :func:`placeholders_of`; not saved.
+        doubtful: numbers that it is about, which may stand for missing ones, see :func:`placeholders_of`; not saved.
         around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`; of
             "list" the mark between words, "" in JSON.
         middle: whether a range (10-20 kg) is its middle: in a target of "parts", on a "scale" and among numbers.
@@ -126,7 +126,7 @@ class ColumnForm(Saved):
     beside: tuple[str, ...] = Field(default=(), max_length=MOST_BESIDE)
     placeholder: float | tuple[float, ...] | None = None  # one number in models that were saved before
     doubt: str = Field(default="", exclude=True)
-    asked: tuple[float, ...] = Field(default=(), exclude=True)
+    doubtful: tuple[float, ...] = Field(default=(), exclude=True)
     around: str = Field(default="", max_length=LONGEST_PART)
     middle: bool = False
     steps: dict[str, float] = Field(default_factory=dict, max_length=MOST_STEPS)

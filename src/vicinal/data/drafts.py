@@ -126,8 +126,8 @@ def _with_placeholders(form: ColumnForm, column: "pd.Series[Any]", kind: Kind | 
     """The form of a column of numbers with those that stand for missing ones, unless it was said to be of numbers."""
     if kind is not None:
         return form
-    numbers, asked, doubt = placeholders_of(form.read(column))
-    return form.model_copy(update={"placeholder": numbers or None, "asked": asked, "doubt": doubt})
+    numbers, doubtful, doubt = placeholders_of(form.read(column))
+    return form.model_copy(update={"placeholder": numbers or None, "doubtful": doubtful, "doubt": doubt})
 
 
 def _draft_of_cells(

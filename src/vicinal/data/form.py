@@ -239,8 +239,8 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
         shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
         yield f"read without the words beside numbers or dates: {shown} {wrong('category', 'text')}"
     if form.doubt:
-        missing = f"; if they stand for missing values, {advice('missing', name, form.asked)}"
-        yield form.doubt + missing * bool(form.asked)
+        missing = f"; if they stand for missing values, {advice('missing', name, form.doubtful)}"
+        yield form.doubt + missing * bool(form.doubtful)
     if gaps := [*map(short, form.gaps), *(f"{each:g}" for each in form.placeholders)]:
         other = "text" if form.kind == "date" else "number"
         yield f"{', '.join(gaps)} among {form.kind}s reads as missing {wrong(other, 'category')}"

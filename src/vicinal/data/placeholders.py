@@ -45,10 +45,10 @@ def placeholders_of(column: "pd.Series[float]") -> tuple[tuple[float, ...], tupl
     odd = _unsure(numbers, counts)
     if not odd.any():
         return tuple(sure), (), ""
-    asked, others = tuple(numbers[odd].tolist()), numbers[~odd]
-    named = " or ".join(f"{number:.12g}" for number in asked)
+    doubtful, others = tuple(numbers[odd].tolist()), numbers[~odd]
+    named = " or ".join(f"{number:.12g}" for number in doubtful)
     doubt = f"{counts[odd].sum():,} cells are {named}, all others {others[0]:,.12g} to {others[-1]:,.12g}"
-    return tuple(sure), asked, doubt
+    return tuple(sure), doubtful, doubt
 
 
 def _is_nines(number: float) -> bool:
