@@ -350,6 +350,7 @@ PARTS = {
     "ranges": (lambda n: f"{n}-{n + 9} kg", lambda n: [n, n + 9]),
     "a count": (lambda n: f"{n}.5 (1,{n}1 reviews)", lambda n: [n + 0.5, 1001 + 10 * n]),
     "three": (lambda n: f"1.{n}.{n + 1}", lambda n: [n, n + 1]),
+    "about": (lambda n: f"{'ca. ' * (n % 2)}{n},5 l/100 km", lambda n: n + 0.5),
 }
 
 
@@ -367,7 +368,18 @@ def test_cells_with_numbers_among_the_same_words_are_these_numbers(written, mean
 
 
 @pytest.mark.parametrize(
-    "written", ["A{}", "room {} b", "{}.png", "https://a.b/{}?c=1", "{}@a.com", "0{}-0{}1", "{} or so, {other}"]
+    "written",
+    [
+        "A{}",
+        "room {} b",
+        "{}.png",
+        "https://a.b/{}?c=1",
+        "{}@a.com",
+        "0{}-0{}1",
+        "{} or so, {other}",
+        "{}-07",
+        "{}.110.222-17",
+    ],
 )
 def test_numbers_in_names_are_no_numbers(written):
     assert form_of([written.format(n, n, other="a" * n) for n in range(100, 130)]) is None
@@ -431,6 +443,26 @@ def test_months_are_dates(name, written):
 def test_what_may_be_no_months_are_no_dates(cells):
     form = form_of(cells)
     assert form is None or form.kind != "date"
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows"),
+    [
+        (["a", None, "", "b", None, None], "2 of 6 cells are filled, the first among them"),
+        ([None, "a", None, None, "b", None], ""),
+        (["a", "b", *[None] * 7], ""),
+        (["a", None, None, "a", None, None], ""),
+        (["a", None, "b", None], ""),
+        ([1, None, None, "b", None, None], ""),
+    ],
+)
+def test_a_column_whose_groups_are_named_in_their_first_row_is_told(cells, rows):
+    lines: list[str] = []
+    frame = pd.DataFrame({"x": cells, "y": range(len(cells))})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)["x"].isna().sum() == frame["x"].isna().sum()
+    said = f"x: {rows}; if each holds for the empty cells below it, fill these in the file"
+    assert lines == [said] * bool(rows)
 
 
 YEAR_DAYS = [datetime.date(2000, 1, 3) + datetime.timedelta(days=11 * n) for n in range(33)]

@@ -1,17 +1,20 @@
 """How a table was written: which columns are numbers, money, dates or truth values, and by which marks."""
 
+import operator
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field
 
 from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
+from vicinal.data.cells import missing_cells
 from vicinal.data.column_form import PARTIAL_DATES, ColumnForm
 from vicinal.data.drafts import draft_of, why_text
 from vicinal.encoders.base import Kind
@@ -110,6 +113,8 @@ class TableForm(Saved):
         kinds, drafts = kinds or {}, {}
         for name, column in frame.items():
             if str(name) not in aside:
+                if sparse := _first_of_groups(column):
+                    log(f"{short_text(name)}: {sparse}")
                 draft = draft_of(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
                 if str(name) in targets and draft and (draft.is_split or draft.kind == "scale"):
                     draft = None
@@ -212,6 +217,22 @@ def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]
         shown = ", ".join(f"{short(cell)} in row {short_text(row)}" for row, cell in odd.iloc[:3].items())
         are = f"{len(odd)} of {len(column)} cells read as missing, as the column holds {what}"
         warn_caller(f"{short_text(column.name)}: {are}: {shown}", CellWarning)
+
+
+def _first_of_groups(column: "pd.Series[Any]") -> str:
+    """A sentence on a column that names a group in its first row alone, as a pivot table does; or ""."""
+    if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
+        return ""
+    filled = np.flatnonzero(~missing_cells(column))
+    if len(filled) < 2 or 3 * len(filled) > len(column) or filled[0] or np.diff(filled).min() == 1:
+        return ""
+    cells = column.iloc[filled].tolist()
+    if not all(isinstance(cell, str) for cell in cells) or any(map(operator.eq, cells, cells[1:])):
+        return ""
+    return (
+        f"{len(filled)} of {len(column)} cells are filled, the first among them; if each holds for the empty cells "
+        "below it, fill these in the file"
+    )
 
 
 def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:

@@ -128,8 +128,9 @@ _SAME = {
 
 _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
+_QUALIFIED = r"(?:[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)"
 _NUMBER = re.compile(
-    r"(?:[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)?\s*(?P<open>\()?\s*"
+    rf"{_QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
     rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\s*"
     rf"(?:(?P<scale>k|mio|mn|million|tsd|thousand)\.?\s+(?=[^\W\d_]))?"
@@ -559,10 +560,11 @@ _PART = re.compile(
 )
 _NO_PARTS = re.compile(
     r"^[^\w#]*[^\W\d_\u3040-\u9fff\uac00-\ud7af][^(:=]*#|"  # letters, but those of Asia are words
-    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#\.#|\(#\) ?#|# # #"
+    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#[.-]#|\(#\) ?#|# # #"
 )
 """Codes (A#), names of files (#.png), addresses, numbers of telephones and accounts: their numbers are names."""
 
+_ABOUT = re.compile(rf"^{_QUALIFIED}\s*(?=[0-9])")
 _SWAPPED = str.maketrans(",.", ".,")
 
 
@@ -571,13 +573,14 @@ def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
 
     >>> parts_of("10x20.5 cm"), parts_of("1,200 Reviews"), parts_of("(-3.5, 7)")
     (('#x# cm', [10.0, 20.5]), ('# review', [1200.0]), ('(#, #)', [-3.5, 7.0]))
-    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-0034"), parts_of("(555) 864-6732"), parts_of("#4316")
+    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-034"), parts_of("(555) 864-6732"), parts_of("123.456.789-09")
     (None, None, None, None, None)
     """
-    text = text.casefold() if decimal == "." else text.casefold().translate(_SWAPPED)
+    text = _ABOUT.sub("", text.casefold()) if decimal == "." else _ABOUT.sub("", text.casefold()).translate(_SWAPPED)
     numbers = _PART.findall(text)
     around = re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text))
-    codes = any(len(number) > 15 or (number[0] == "0" and len(number) > 2 and number.isdecimal()) for number in numbers)
+    shortest = 1 if around == "#-#" else 2
+    codes = any(len(one) > 15 or (one[0] == "0" and len(one) > shortest and one.isdecimal()) for one in numbers)
     if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
         return None
     return around, [float(number.replace(",", "")) for number in numbers]
