@@ -508,6 +508,14 @@ def test_what_may_be_days_or_years_is_asked_about(mark, kinds):
     assert [line.endswith(advice) for line in lines] == [True]
 
 
+def test_words_among_days_without_a_year_are_missing_and_told():
+    lines: list[str] = []
+    frame = pd.DataFrame({"x": [*(f"{day:%b %d}" for day in YEAR_DAYS), *["Now"] * 4]})
+    cells = TableForm.of(frame, log=lines.append).read(frame)["x"]
+    assert cells.tolist() == [*map(pd.Timestamp, YEAR_DAYS), *[pd.NaT] * 4]
+    assert lines[1] == "x: 'now' among dates reads as missing (--text or --category if that is wrong)"
+
+
 NO_DAYS = {
     "fractions": [f"{over}/{under}" for over in (1, 3, 5, 7, 11, 13) for under in (2, 4, 8)],
     "odds": [f"{over}/{under}" for over in (1, 7, 19, 31) for under in (1, 2, 5)],
@@ -620,6 +628,7 @@ UNITS = {
     "feet and inches": ["6'", 6.0, "5'6\"", 5.5, "5 ft 9 in", 5.75],
     "hours and minutes": ["1h 30m", 1.5, "2h", 2.0, "45 min", 0.75],
     "years and months": ["6 yrs 6 mos", 6.5, "4y 3m", 4.25, "14.5 years", 14.5, "9 mos", 0.75],
+    "months beside years": ["6y 6m", 6.5, "11y", 11.0, "9m", 0.75],
     "thousands and millions": ["1.5k", 1500.0, "2M", 2e6, "350", 350.0],
     "money without its sign": ["$7,500", 7500.0, "7.5k", 7500.0, "$8k", 8e3],
     "meters and kilometers": ["3 m", 3.0, "4 m", 4.0, "2 km", 2000.0],

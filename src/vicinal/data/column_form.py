@@ -340,7 +340,7 @@ def _special(text: str, cell: str) -> Any:
 
 def _in_unit(sign: str) -> str:
     what = "shares" if sign == "%" else "money" if sign in MONEY else "numbers"
-    return f"{what} in {sign}" if sign else "plain numbers"
+    return f"{what} in {'cr' if sign == 'crore' else sign}" if sign else "plain numbers"  # as it was written
 
 
 def _other_unit(column: "pd.Series[Any]", expected: str, got: str, place: int) -> ColumnError:

@@ -329,7 +329,9 @@ def _mostly_read(plain: Sequence[str]) -> bool:
 
 
 def _is_read(text: str) -> bool:
-    return number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None
+    if number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None:
+        return True
+    return (text[0].isalpha() or text[-1].isalpha()) and year_day_of(text) is not None
 
 
 def _parts_form(plain: Sequence[str]) -> ColumnForm | None:

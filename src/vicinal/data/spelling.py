@@ -313,6 +313,7 @@ def converted(value: float, unit: str, other: str) -> float | None:
         return value if unit == other else -value
     if not other or other in MONEY:
         return value * _SCALES[unit] if unit in _SCALES else None
+    unit = "month" if unit == "m" and other in ("year", "month", "week") else unit  # 2 y beside 11 m
     for units in _UNITS:
         if unit in units and other in units:
             return (value - _ZERO.get(unit, 0.0)) * (units[unit] / units[other]) + _ZERO.get(other, 0.0)
@@ -322,15 +323,16 @@ def converted(value: float, unit: str, other: str) -> float | None:
 def common_unit(units: Sequence[str]) -> str | None:
     """The unit that a column is read in, given those of its cells, "" of plain numbers; None if they do not fit.
 
-    >>> [common_unit(units) for units in (["kg", "", "lb", "kg"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"])]
-    ['kg', '', None, 'ad']
+    >>> [common_unit(units) for units in (["kg", "", "lb", "kg"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"], ["m", "year"])]
+    ['kg', '', None, 'ad', 'year']
     """
     some = Counter(unit for unit in units if unit)
     if not some:
         return ""
     if set(some) <= set(_SCALES):
         return next(iter(some)) if set(some) in ({"m"}, {"b"}) else ""
-    base = next(unit for unit, _ in some.most_common() if unit == "m" or unit not in _SCALES)  # m is also a length
+    length = "m" if some.keys().isdisjoint({"year", "month", "week"}) else ""  # m is also a length, or a month
+    base = next(unit for unit, _ in some.most_common() if unit == length or unit not in _SCALES)
     base = _OPPOSITE.get(base, base)
     return base if all(converted(1.0, unit, base) is not None for unit in some) else None
 
@@ -439,7 +441,7 @@ _MONTHS = (
 )
 _MONTH = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names.split()}
 _TIME = (
-    r"(?:(?:t|,? +(?:(?:\u00e0|at|um) )?|-(?=..\.))(?P<hour>[0-9]{1,2})[:.h](?P<minute>[0-9]{2})"
+    r"(?:(?:t|,? +(?:(?:\u00e0|at|um|klo?|om|alle|ore) )?|-(?=..\.))(?P<hour>[0-9]{1,2})[:.h](?P<minute>[0-9]{2})"
     r"(?:[:.](?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,9}))?)?\s*(?P<half>[ap]\.?m\.?)?"
     r"\s*(?P<zone>z|[a-z]{3,4}|(?:gmt|utc)?[+-][0-9]{1,2}(?::?[0-9]{2})?)?(?: ?[\[(][a-z/_ ]+[\])])?)?"
 )
@@ -628,7 +630,7 @@ def day_of(text: str) -> Day | None:
 
     >>> day_of("31/12/2021").day_first, day_of("31/12/2021").month_first
     (datetime.datetime(2021, 12, 31, 0, 0), None)
-    >>> day_of("Jan 01, 2021 2:30 pm").day_first, day_of("9999-12-31T23:59:59+01:00").day_first, day_of("12.05")
+    >>> day_of("1.1.2021 klo 14.30").day_first, day_of("9999-12-31T23:59:59+01:00").day_first, day_of("12.05")
     (datetime.datetime(2021, 1, 1, 14, 30), datetime.datetime(9999, 12, 31, 22, 59, 59), None)
     """
     if not text[:1].isalnum() or not any(sign.isdigit() for sign in text):
