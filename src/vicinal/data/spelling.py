@@ -323,7 +323,7 @@ def converted(value: float, unit: str, other: str) -> float | None:
 def common_unit(units: Sequence[str]) -> str | None:
     """The unit that a column is read in, given those of its cells, "" of plain numbers; None if they do not fit.
 
-    >>> [common_unit(units) for units in (["kg", "", "lb", "kg"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"], ["m", "year"])]
+    >>> [common_unit(units) for units in (["kg", "", "lb"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"], ["m", "year"])]
     ['kg', '', None, 'ad', 'year']
     """
     some = Counter(unit for unit in units if unit)
