@@ -465,6 +465,47 @@ def test_a_column_whose_groups_are_named_in_their_first_row_is_told(cells, rows)
     assert lines == [said] * bool(rows)
 
 
+NO_NUMBERS = {
+    "below and above one number": ["<=3cm", ">3cm"],
+    "with signs after and words before": ["under 50", "50 +"],
+    "beside the number itself": ["1", "2", "3", ">3"],
+    "years of school": ["16years", ">16years", "12years", "9-11years"],
+    "from a year on": ["1935-", "1940-", "1945-"],
+    "up to and from": ["24-", "25+"],
+    "a family of a number": [*map(str, range(40)), "7A"],
+    "a quarter": ["1", "2", "3", "4", "1OT"],
+}
+
+
+@pytest.mark.parametrize("cells", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_categories_that_would_be_one_number_stay(cells):
+    assert form_of(cells) is None
+
+
+STILL_NUMBERS = {
+    "ends of a scale": (["<25", "25-29", "30-35", ">35"], [25.0, 27.0, 32.5, 35.0]),
+    "three or more": (["3+", "0", "2", "1"], [3.0, 0.0, 2.0, 1.0]),
+    "a limit of detection": (
+        ["<0.5", "0.5", *(f"{n}.5" for n in range(1, 10))],
+        [0.5, 0.5, *(n + 0.5 for n in range(1, 10))],
+    ),
+    "amounts that are negative": (["123.45-", "99.00-", "7.00-"], [-123.45, -99.0, -7.0]),
+    "pieces": (["12 pcs", "12", "7"], [12.0, 12.0, 7.0]),
+    "a control character": (["6.2\x1a", "7.1"], [6.2, 7.1]),
+}
+
+
+@pytest.mark.parametrize(("cells", "meant"), STILL_NUMBERS.values(), ids=STILL_NUMBERS)
+def test_numbers_with_bounds_and_words_are_numbers(cells, meant):
+    frame = pd.DataFrame({"x": cells})
+    assert TableForm.of(frame).read(frame)["x"].tolist() == meant
+
+
+def test_times_of_day_with_points_are_no_minutes_and_seconds():
+    frame = pd.DataFrame({"x": ["5:00 a.m.", "8:00 p.m.", "13:00"]})
+    assert TableForm.of(frame).read(frame)["x"].dt.total_seconds().tolist() == [18_000, 72_000, 46_800]
+
+
 YEAR_DAYS = [datetime.date(2000, 1, 3) + datetime.timedelta(days=11 * n) for n in range(33)]
 WITHOUT_A_YEAR = {
     "name first": lambda day: f"{day:%b} {day.day}",

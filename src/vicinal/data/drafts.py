@@ -45,6 +45,7 @@ from vicinal.data.spelling import (
     common_unit,
     day_of,
     duration_of,
+    is_unit,
     month_of,
     number_of,
     parts_decimal,
@@ -63,6 +64,8 @@ MOST_APART = 5
 
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
+_BELOW = re.compile(r"[<\u2264]|(?:under|up to)\b", re.IGNORECASE)
+_ABOVE = re.compile(r"^(?:[>\u2265]|over\b)|\+$", re.IGNORECASE)
 _HAS_DIGIT = re.compile(r"[0-9]")
 FREE = {"free", "gratis", "kostenlos", "gratuit", "zero"}
 """Words for 0 among numbers."""
@@ -205,7 +208,7 @@ def _is_stopwatch(plain: Sequence[str]) -> bool:
     """Whether 3:28 is minutes and seconds: beside 3:28.5, or beside hours of which no day has as many."""
     clocks = [text.split(":") for text in plain if ":" in text]
     short = [clock for clock in clocks if len(clock) == 2]
-    fractions = any("." in seconds or "," in seconds for _, seconds in short)
+    fractions = any(re.search("[.,][0-9]", seconds) is not None for _, seconds in short)  # 5:00 a.m. has none
     return fractions or (len(short) < len(clocks) and any(first.isdecimal() and int(first) >= 24 for first, _ in short))
 
 
@@ -446,7 +449,7 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     sign = "" if money else sign
     commas = any(number.point is None for number in read)
     points = any(number.comma is None for number in read)
-    if sign is None or (commas and points):
+    if sign is None or (commas and points) or _are_codes(plain, read, sign) or _are_bounds(plain, read):
         return None
     every = bool(sign) and all(number.sign for number in read) and not others
     known: dict[str, Any] = {"sign": sign, "every": every, "certain": commas or points}
@@ -457,10 +460,34 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
 
 
+def _are_codes(plain: Sequence[str], read: Sequence[Number], sign: str) -> bool:
+    """Whether letters make other things of a few numbers: family 136A is not 136, nor the quarter 1OT the first."""
+    marked = [text for text, number in zip(plain, read, strict=True) if number.sign]
+    return (
+        len(sign) in (1, 2)
+        and not is_unit(sign)
+        and len(marked) < len(plain)
+        and not any(" " in text for text in marked)
+    )
+
+
+def _are_bounds(plain: Sequence[str], read: Sequence[Number]) -> bool:
+    """Whether a few texts differ in what is below and what is above a number alone: "<40" and ">=40"."""
+    sides: dict[tuple[float | None, str], set[str]] = {}
+    for text, number in zip(plain, read, strict=True):
+        value = number.comma if number.point is None else number.point
+        side = "<" if _BELOW.match(text) else ">" if _ABOVE.search(text) else ""
+        sides.setdefault((value, number.sign), set()).add(side)
+    return len(plain) < FEWEST_READ and any(len(each) > 1 for each in sides.values())
+
+
 def _numbers_of(plain: Sequence[str]) -> tuple[list[Number], int]:
     """The number of each text, and how many are middles of ranges; none if some text is neither, or most are ranges."""
     ends = {text[-1] if text[-1] in "+-" else "" for text in plain}
     if len(ends) == 3 or (len(plain) == 1 and not _HAS_DIGIT.search(plain[0])):  # grades: 2+, 2, 2-; a star as a mark
+        return [], 0
+    whole = all(text[:-1].isdecimal() for text in plain)
+    if "-" in ends and "" not in ends and whole and (len(ends) > 1 or len(plain) > 2):  # 50- and 55+: from there on
         return [], 0
     read: list[Number] = []
     ranges = 0

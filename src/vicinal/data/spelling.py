@@ -160,6 +160,7 @@ _SPACES = str.maketrans(
     | {"\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"', "\u066b": ".", "\u066c": ",", "\ufe0f": ""}
     | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
 )
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
 _TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
@@ -171,6 +172,8 @@ def plain_text(cell: str) -> str:
     >>> plain_text(" \u22121\u202f234 "), plain_text("<td><b>12&nbsp;&euro;</b></td>"), plain_text("12<br>345")
     ('-1 234', '12 \u20ac', '12<br>345')
     """
+    if not cell.isprintable():
+        cell = _CONTROL.sub("", cell)
     if ">" in cell:
         cell = _TAGS.sub("", cell)
     if "&" in cell:
@@ -318,6 +321,15 @@ def converted(value: float, unit: str, other: str) -> float | None:
         if unit in units and other in units:
             return (value - _ZERO.get(unit, 0.0)) * (units[unit] / units[other]) + _ZERO.get(other, 0.0)
     return None
+
+
+def is_unit(sign: str) -> bool:
+    """Whether a sign of numbers is a known unit, scale, currency or ordinal.
+
+    >>> is_unit("kg"), is_unit("ot")
+    (True, False)
+    """
+    return sign in MONEY or sign in _SCALES or sign in ("%", "th", "\u00b0") or any(sign in units for units in _UNITS)
 
 
 def common_unit(units: Sequence[str]) -> str | None:
