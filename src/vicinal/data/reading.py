@@ -387,7 +387,7 @@ def _flat_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
     So are columns of texts that are objects in JSON, or as Python writes them, of up to ``MOST_PARTS`` parts.
     """
-    texts = {name: objects for name in frame.columns if (objects := _objects_of(frame[name])) is not None}
+    texts = {name: parsed for name in frame.columns if (parsed := _objects_of(frame[name])) is not None}
     frame = frame.assign(**texts) if texts else frame
     objects = [name for name in frame.columns if frame[name].dtype == object]
     nested = [name for name in objects if any(_is_object(cell) or _is_objects(cell) for cell in frame[name])]
