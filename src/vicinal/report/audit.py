@@ -120,7 +120,8 @@ def audit_findings(record: AuditRecord) -> list[str]:
         )
     conflicting = sum(copies.conflicting for copies in record.copies)
     if conflicting:
-        sentences.append(f"{conflicting} groups of copies have different labels.")
+        have = "groups of copies have" if conflicting > 1 else "group of copies has"
+        sentences.append(f"{conflicting} {have} different labels.")
     ninety = next((level for level in record.coverage if abs(level["coverage"] - 0.9) < 1e-9), None)
     if ninety is not None:
         worst = min(ninety["by_part"]) if ninety["by_part"] else float("nan")
