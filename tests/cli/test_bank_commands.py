@@ -307,6 +307,9 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     assert "90% interval: " in said
     usual = Explainer(folder / "model").usual
     assert usual is not None
+    known.loc[[name]].drop(columns="house").to_json(folder / "nameless.jsonl", orient="records", lines=True)
+    near = printed(capsys, "explain", folder / "model", folder / "nameless.jsonl", "--include-own")
+    assert "It is as good as equal to another row." in near
     assert f"ts nearest neighbor is {by_id['nearest'] / usual[0]:.2g} times as far as usual" in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80, "columns of the row are shown where there is room"
     (two,) = json.loads(printed(capsys, "explain", folder / "model", "--id", name, "-k", "2", "--json", "-q"))

@@ -350,6 +350,7 @@ PARTS = {
     "ranges": (lambda n: f"{n}-{n + 9} kg", lambda n: [n, n + 9]),
     "a count": (lambda n: f"{n}.5 (1,{n}1 reviews)", lambda n: [n + 0.5, 1001 + 10 * n]),
     "three": (lambda n: f"1.{n}.{n + 1}", lambda n: [n, n + 1]),
+    "about": (lambda n: f"{'ca. ' * (n % 2)}{n},5 l/100 km", lambda n: n + 0.5),
 }
 
 
@@ -367,7 +368,18 @@ def test_cells_with_numbers_among_the_same_words_are_these_numbers(written, mean
 
 
 @pytest.mark.parametrize(
-    "written", ["A{}", "room {} b", "{}.png", "https://a.b/{}?c=1", "{}@a.com", "0{}-0{}1", "{} or so, {other}"]
+    "written",
+    [
+        "A{}",
+        "room {} b",
+        "{}.png",
+        "https://a.b/{}?c=1",
+        "{}@a.com",
+        "0{}-0{}1",
+        "{} or so, {other}",
+        "{}-07",
+        "{}.110.222-17",
+    ],
 )
 def test_numbers_in_names_are_no_numbers(written):
     assert form_of([written.format(n, n, other="a" * n) for n in range(100, 130)]) is None
@@ -431,6 +443,132 @@ def test_months_are_dates(name, written):
 def test_what_may_be_no_months_are_no_dates(cells):
     form = form_of(cells)
     assert form is None or form.kind != "date"
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows"),
+    [
+        (["a", None, "", "b", None, None], "2 of 6 cells are filled, the first among them"),
+        ([None, "a", None, None, "b", None], ""),
+        (["a", "b", *[None] * 7], ""),
+        (["a", None, None, "a", None, None], ""),
+        (["a", None, "b", None], ""),
+        ([1, None, None, "b", None, None], ""),
+    ],
+)
+def test_a_column_whose_groups_are_named_in_their_first_row_is_told(cells, rows):
+    lines: list[str] = []
+    frame = pd.DataFrame({"x": cells, "y": range(len(cells))})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)["x"].isna().sum() == frame["x"].isna().sum()
+    said = f"x: {rows}; if each holds for the empty cells below it, fill these in the file"
+    assert lines == [said] * bool(rows)
+
+
+NO_NUMBERS = {
+    "below and above one number": ["<=3cm", ">3cm"],
+    "with signs after and words before": ["under 50", "50 +"],
+    "beside the number itself": ["1", "2", "3", ">3"],
+    "years of school": ["16years", ">16years", "12years", "9-11years"],
+    "from a year on": ["1935-", "1940-", "1945-"],
+    "up to and from": ["24-", "25+"],
+    "a family of a number": [*map(str, range(40)), "7A"],
+    "a quarter": ["1", "2", "3", "4", "1OT"],
+}
+
+
+@pytest.mark.parametrize("cells", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_categories_that_would_be_one_number_stay(cells):
+    assert form_of(cells) is None
+
+
+STILL_NUMBERS = {
+    "ends of a scale": (["<25", "25-29", "30-35", ">35"], [25.0, 27.0, 32.5, 35.0]),
+    "three or more": (["3+", "0", "2", "1"], [3.0, 0.0, 2.0, 1.0]),
+    "a limit of detection": (
+        ["<0.5", "0.5", *(f"{n}.5" for n in range(1, 10))],
+        [0.5, 0.5, *(n + 0.5 for n in range(1, 10))],
+    ),
+    "amounts that are negative": (["123.45-", "99.00-", "7.00-"], [-123.45, -99.0, -7.0]),
+    "pieces": (["12 pcs", "12", "7"], [12.0, 12.0, 7.0]),
+    "a control character": (["6.2\x1a", "7.1"], [6.2, 7.1]),
+}
+
+
+@pytest.mark.parametrize(("cells", "meant"), STILL_NUMBERS.values(), ids=STILL_NUMBERS)
+def test_numbers_with_bounds_and_words_are_numbers(cells, meant):
+    frame = pd.DataFrame({"x": cells})
+    assert TableForm.of(frame).read(frame)["x"].tolist() == meant
+
+
+def test_times_of_day_with_points_are_no_minutes_and_seconds():
+    frame = pd.DataFrame({"x": ["5:00 a.m.", "8:00 p.m.", "13:00"]})
+    assert TableForm.of(frame).read(frame)["x"].dt.total_seconds().tolist() == [18_000, 72_000, 46_800]
+
+
+YEAR_DAYS = [datetime.date(2000, 1, 3) + datetime.timedelta(days=11 * n) for n in range(33)]
+WITHOUT_A_YEAR = {
+    "name first": lambda day: f"{day:%b} {day.day}",
+    "Excel": lambda day: f"{day:%d-%b}",
+    "as Excel writes a month": lambda day: f"{day:%b-%d}",
+    "a log": lambda day: f"{day:%b %d} 00:00:00",
+    "French": lambda day: f"{day.day} {['avril', 'mars'][day.month % 2]}" if day.month in (3, 4) else f"{day:%d %b}",
+    "ordinals": lambda day: f"{day:%B} {day.day}th",
+    "digits": lambda day: f"{day:%d/%m}",
+    "digits, month first": lambda day: f"{day:%m-%d}",
+    "points": lambda day: f"{day.day}.{day.month}.",
+    "birthday": lambda day: f"{day.day}/{day.month}",
+}
+
+
+@pytest.mark.parametrize(("name", "written"), WITHOUT_A_YEAR.items(), ids=WITHOUT_A_YEAR)
+def test_days_without_a_year_are_dates(name, written):
+    lines: list[str] = []
+    frame = pd.DataFrame({name: [*map(written, YEAR_DAYS), "n/a"]})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)[name].tolist() == [*map(pd.Timestamp, YEAR_DAYS), pd.NaT]
+    assert lines == [f"{name}: read as days without a year, 19/01 as the 19th of January (--category if that is wrong)"]
+    saved = TableForm.model_validate_json(form.model_dump_json(exclude_defaults=True))
+    assert saved.read(frame.iloc[:1])[name].tolist() == [pd.Timestamp(YEAR_DAYS[0])]
+
+
+@pytest.mark.parametrize("written", ["{:%b} {:%y}", "{:%y}-{:%b}"])
+def test_names_of_months_beside_a_few_years_are_months(written):
+    months = [datetime.date(2000 + year, month, 1) for month, year in YEARS]
+    frame = pd.DataFrame({"x": [written.format(day, day) for day in months]})
+    assert TableForm.of(frame).read(frame)["x"].tolist() == [*map(pd.Timestamp, months)]
+
+
+@pytest.mark.parametrize(("mark", "kinds"), [("-", ["x"]), (" ", [])])
+def test_what_may_be_days_or_years_is_asked_about(mark, kinds):
+    """Mar-05 is read as a month, as spreadsheets write it; Mar 05 stays a text."""
+    lines: list[str] = []
+    form = TableForm.of(pd.DataFrame({"x": [f"Mar{mark}{number:02d}" for number in range(3, 19)]}), log=lines.append)
+    assert list(form.columns) == kinds
+    advice = f"'Mar{mark}03' may be a day or a month of a year; write 2019-01 for a month, 2000-01-19 for a day"
+    assert [line.endswith(advice) for line in lines] == [True]
+
+
+def test_words_among_days_without_a_year_are_missing_and_told():
+    lines: list[str] = []
+    frame = pd.DataFrame({"x": [*(f"{day:%b %d}" for day in YEAR_DAYS), *["Now"] * 4]})
+    cells = TableForm.of(frame, log=lines.append).read(frame)["x"]
+    assert cells.tolist() == [*map(pd.Timestamp, YEAR_DAYS), *[pd.NaT] * 4]
+    assert lines[1] == "x: 'now' among dates reads as missing (--text or --category if that is wrong)"
+
+
+NO_DAYS = {
+    "fractions": [f"{over}/{under}" for over in (1, 3, 5, 7, 11, 13) for under in (2, 4, 8)],
+    "odds": [f"{over}/{under}" for over in (1, 7, 19, 31) for under in (1, 2, 5)],
+    "grades": [f"{points:02d}/20" for points in range(5, 21)],
+    "sets": [f"Set {number}" for number in range(1, 31)],
+}
+
+
+@pytest.mark.parametrize("cells", NO_DAYS.values(), ids=NO_DAYS)
+def test_what_may_be_no_days_are_no_dates(cells):
+    form = TableForm.of(pd.DataFrame({"x": cells}))
+    assert "x" not in form.columns or form.columns["x"].kind != "date"
 
 
 def test_months_of_two_centuries_lie_together_and_are_said():
@@ -531,6 +669,7 @@ UNITS = {
     "feet and inches": ["6'", 6.0, "5'6\"", 5.5, "5 ft 9 in", 5.75],
     "hours and minutes": ["1h 30m", 1.5, "2h", 2.0, "45 min", 0.75],
     "years and months": ["6 yrs 6 mos", 6.5, "4y 3m", 4.25, "14.5 years", 14.5, "9 mos", 0.75],
+    "months beside years": ["6y 6m", 6.5, "11y", 11.0, "9m", 0.75],
     "thousands and millions": ["1.5k", 1500.0, "2M", 2e6, "350", 350.0],
     "money without its sign": ["$7,500", 7500.0, "7.5k", 7500.0, "$8k", 8e3],
     "meters and kilometers": ["3 m", 3.0, "4 m", 4.0, "2 km", 2000.0],

@@ -26,6 +26,8 @@ MAYBE = {
     "-1 more often than 0": ([*range(20), *[-1.0] * 3], "-1"),
     "-2 without -1": ([*range(20), *[-2.0] * 3], "-2"),
     "-9 and -8": ([*range(20), *[-9.0] * 3, *[-8.0] * 3], "-9,-8"),
+    "0 far below all others": ([*range(60, 130, 5), *[0.0] * 3], "0"),
+    "0 below decimals": ([*(4 + n / 9 for n in range(20)), *[0.0] * 3], "0"),
 }
 HONEST = {
     "-1 goes on where 0 and 1 began": [*range(2, 30), *[-1.0] * 3, *[0.0] * 5, *[1.0] * 9],
@@ -39,6 +41,11 @@ HONEST = {
     "the least of heights": [*[99.0] * 40, *range(100, 190)],
     "-1 once": [*range(12, 30), -1.0],
     "no others": [999.0] * 5,
+    "none of a count": [*range(8, 20), *[0.0] * 3],
+    "the logarithm of 1": [*np.log(np.arange(2, 20)), *[0.0] * 3],
+    "none of an amount that varies": [*range(12, 60), *[0.0] * 3],
+    "mostly none": [*range(60, 130, 5), *[0.0] * 30],
+    "0 twice": [*range(60, 130, 5), 0.0, 0.0],
 }
 
 
@@ -62,7 +69,7 @@ def test_numbers_that_may_be_placeholders_stay_and_are_asked_about(cells, codes)
 
 @pytest.mark.parametrize("cells", HONEST.values(), ids=HONEST)
 def test_honest_numbers_are_neither(cells):
-    assert placeholders_of(pd.Series(np.array(cells, dtype=float), name="x")) == ((), "")
+    assert placeholders_of(pd.Series(np.array(cells, dtype=float), name="x")) == ((), (), "")
 
 
 def test_named_placeholders_are_missing_in_later_tables_too():

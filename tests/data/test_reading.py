@@ -12,13 +12,14 @@ import re
 import zipfile
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vicinal.core.formulas import escape_formula, unescape_formula
-from vicinal.data import read_table, write_table
+from vicinal.data import read_cells, read_table, write_table
 from vicinal.data.formats import delimiter_of, header_of
 from vicinal.data.reading import table_pieces
 
@@ -190,6 +191,81 @@ def test_merged_cells_above_the_names_are_skipped_and_no_row_is(tmp_path):
     assert lines == ["d.csv: skipped 1 line before the header"]
     for text in (",a,b\nx,y,z\n1,2,3\n", "a,,b\nx,y,z\nu,v,w\n", "a,,b\nx,x,z\n1,2,3\n", "a,,b\n1,y,z\n1,2,3\n"):
         assert header_of(write(tmp_path, text), "utf-8", ",") == (0, [])
+
+
+def test_years_are_names_below_merged_cells(tmp_path):
+    rows = "Region,2019,2020,2021,Growth\nN,1,2,3,4\nS,2,3,4,5\n"
+    frame, lines = said(write(tmp_path, f",Sales,Sales,Sales,\n{rows}"))
+    assert frame.columns.tolist() == ["Region", "2019", "2020", "2021", "Growth"]
+    assert lines == ["d.csv: skipped 1 line before the header"]
+    for data in ("N,2019,2021,2020,4", "N,219,220,221,4"):
+        assert header_of(write(tmp_path, f",Sales,Sales,Sales,\n{data}\nS,2,3,4,5\n"), "utf-8", ",") == (0, [])
+
+
+def test_cells_that_are_merged_below_one_another_are_all_as_the_first(tmp_path):
+    book = openpyxl.Workbook()
+    sheet = book.active
+    rows = [
+        ["Sold", None, None],
+        ["Region", "Price", "Note"],
+        ["N", 1, "a"],
+        [None, 2, "b"],
+        ["S", 3, None],
+        [None, 4, None],
+    ]
+    for row in [*rows, [None, 5, "c"]]:
+        sheet.append(row)
+    for place in ("A1:C1", "A3:A4", "A5:A6", "C4:C6"):
+        sheet.merge_cells(place)
+    book.save(tmp_path / "d.xlsx")
+    frame = read_cells(tmp_path / "d.xlsx")
+    assert frame["Region"].tolist()[:4] == ["N", "N", "S", "S"]
+    assert frame["Region"].isna().tolist() == [False] * 4 + [True]
+    assert frame["Note"].tolist() == ["a", "b", "b", "b", "c"]
+
+
+OBJECTS = {
+    "JSON": ['{"a": {"b": 1}, "c": ["x", "y"]}', " ", '{"a": {"b": 3}}'],
+    "Python": ["{'a': {'b': 1}, 'c': ['x', 'y']}", "", "{'a': {'b': 3}}"],
+}
+
+
+@pytest.mark.parametrize("cells", OBJECTS.values(), ids=OBJECTS)
+def test_texts_that_are_objects_are_columns_of_their_parts(tmp_path, cells):
+    path = tmp_path / "d.csv"
+    pd.DataFrame({"o": cells, "n": [1, 2, 3]}).to_csv(path, index=False)
+    frame = read_table(path)
+    assert sorted(frame.columns) == ["n", "o.a.b", "o.c"]
+    assert frame["o.a.b"].tolist()[::2] == [1, 3]
+    assert frame["o.c"].tolist()[0] == ["x", "y"]
+
+
+def test_lists_of_objects_in_texts_are_lists_of_their_parts(tmp_path):
+    path = tmp_path / "d.csv"
+    pd.DataFrame({"g": ["[{'id': 1, 'name': 'a'}, {'id': 2, 'name': 'b'}]", "[]"], "n": [1, 2]}).to_csv(
+        path, index=False
+    )
+    frame = read_table(path)
+    assert frame["g.name"].tolist()[0] == ["a", "b"]
+    assert frame["g.id"].tolist()[0] == [1, 2]
+
+
+NO_OBJECTS = {
+    "words in braces": ["{a}", "{b}"],
+    "one is another text": ['{"a": 1}', "none"],
+    "names of things": [f'{{"a{number}": 1}}' for number in range(101)],
+    "a file": ['{"path": "a.jpg"}', '{"path": "b.jpg"}'],
+    "empty": ["{}", "{}"],
+    "deep": ['{"a":' * 20 + "1" + "}" * 20, ""],
+    "lists": ["[1, 2]", "[3]"],
+}
+
+
+@pytest.mark.parametrize("cells", NO_OBJECTS.values(), ids=NO_OBJECTS)
+def test_texts_that_are_no_objects_stay_one_column(tmp_path, cells):
+    path = tmp_path / "d.csv"
+    pd.DataFrame({"o": cells, "n": range(len(cells))}).to_csv(path, index=False)
+    assert read_cells(path).columns.tolist() == ["o", "n"]
 
 
 def test_lines_that_repeat_the_header_are_skipped_and_said(tmp_path):

@@ -41,6 +41,7 @@ def kind_of(cells, name="x"):
         (["", " "], None, "left out: all missing"),
         (["same"] * 5, None, "left out: 'same' in every row"),
         ([7.0] * 5, None, "left out: 7.0 in every row"),
+        ([f"{k:05d}" for k in range(N)], "number", "digits with leading zeros, 40 different values"),
         ([7.0, None, 7.0], "number", "numbers from 7 to 7"),
         (range(10, 10 + N), "number", "numbers from 10 to 49"),
         ([f"A-{k:04d}" for k in range(N)], None, "left out: looks like an id (all different)"),
@@ -52,7 +53,26 @@ def test_kind_and_reason(cells, kind, reason):
     assert (found.kind, found.reason) == (kind, reason)
 
 
+ARRAYS = {
+    "[0.5 -1.  2e-3]": [0.5, -1.0, 0.002],
+    "[[1 2]]": None,
+    "[ 1  2\n 3]": [1.0, 2.0, 3.0],
+    "['a' 'b c'\n 'd']": ["a", "b c", "d"],
+    "[0.1 ... 0.3]": None,
+    "[1-2]": None,
+}
+
+
+@pytest.mark.parametrize(("text", "meant"), ARRAYS.items(), ids=ARRAYS)
+def test_arrays_as_numpy_writes_them_are_lists(text, meant):
+    assert read_list(text) == meant
+
+
 def test_ids_by_name():
+    zeros = [f"{place:05d}" for place in range(N)]
+    assert kind_of(zeros, "Object No.").reason == "left out: looks like an id by its name (40 different values)"
+    assert kind_of(zeros, "zip").kind == "number"
+    assert kind_of(zeros[:20] * 2, "Object No.").kind == "category"
     values = [7, 3, 9, 14]
     assert kind_of(values, "user_id").reason == "left out: looks like an id (whole numbers, all different)"
     assert kind_of(values, "Unnamed: 0").kind is None

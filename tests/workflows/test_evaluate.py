@@ -12,11 +12,12 @@ import torch
 from PIL import Image
 
 from vicinal.cli import run
+from vicinal.data import prepare_table
 from vicinal.estimators import load_model
 from vicinal.report.audit import audit_findings
 from vicinal.report.records import AuditRecord
 from vicinal.workflows import TableJob, audit_table, fit_table
-from vicinal.workflows.evaluate import labelled_rows
+from vicinal.workflows.evaluate import equal_content, labelled_rows
 from vicinal.workflows.known_rows import known_rows
 
 QUICK = {"max_epochs": 3, "members": 2, "hidden": (16, 8), "learning_rate": 1e-3, "metric": "network"}
@@ -95,6 +96,22 @@ def test_slices_coverage_and_hubs(record: AuditRecord) -> None:
     assert record.served.sum() == 32 * 10
     assert record.hubs[0].served == record.served.max()
     assert record.unused == (record.served == 0).mean()
+
+
+COPIED = {
+    "ranges": ("vector", [[50.0, 70.0]] * 2 + [[float(n), 1.0] for n in range(10)], False),
+    "answers": ("set", [["Excel", "R"]] * 2 + [["R"], ["SAS"]] * 5, False),
+    "photos": ("set", [["a.jpg"]] * 2 + [[f"{n}.jpg"] for n in range(10)], True),
+    "embeddings": ("vector", [[n / 7 for n in range(9)]] * 2 + [[n / 3] * 9 for n in range(10)], True),
+}
+
+
+@pytest.mark.parametrize(("kind", "cells", "copied"), COPIED.values(), ids=COPIED)
+def test_equal_short_lists_make_no_copies(kind, cells, copied):
+    frame = pd.DataFrame({"x": range(12), "list": cells, "y": np.arange(12.0) ** 2})
+    table = prepare_table(frame, "y")
+    groups = [copies.rows for copies in equal_content(table, {"x": "number", "list": kind}, ["new"] * 12)]
+    assert ([0, 1] in [list(rows) for rows in groups]) == copied
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """The file that was fitted predicts what the fit measured, and any part of it the same, however it is written."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +9,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from vicinal.core import ColumnWarning
+from vicinal.data import TableForm
 from vicinal.estimators import NeighborRegressor, load_model
 from vicinal.workflows import TableJob, fit_table, predict_table
+from vicinal.workflows.opening import open_table
 
 N = 90
 
@@ -170,6 +174,24 @@ def test_python_reads_as_the_command_line_does(folder, table):
         model.predict(rows.assign(sold=2020))
     with pytest.warns(ColumnWarning, match=r"^paid: 5 of 5 cells were never seen in training: maybe$"):
         model.predict(rows.assign(paid="maybe"))
+
+
+def test_warnings_of_columns_name_the_arguments_of_python_and_the_options_of_the_command_line():
+    """What a warning says is what works: with it, nothing is asked any more."""
+    rng = np.random.default_rng(0)
+    pressure = np.where(np.arange(60) % 9 == 0, 0, rng.integers(60, 90, 60))
+    frame, target = pd.DataFrame({"bp": pressure, "x": rng.normal(size=60)}), rng.normal(size=60)
+    model = NeighborRegressor(metric="kernel")
+    with pytest.warns(ColumnWarning) as told:
+        model.fit(frame, target)
+    said = [str(each.message) for each in told if "stand for missing" in str(each.message)]
+    asked = "bp: 7 cells are 0, all others 60 to 89; if they stand for missing values, say"
+    assert said == [f"{asked} form=TableForm.of(X, missing={{'bp': [0]}}) or leave them empty"]
+    form = TableForm.of(frame, missing={"bp": [0]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ColumnWarning)
+        NeighborRegressor(metric="kernel", form=form).fit(frame, target)
+    assert f"{asked} --missing bp=0 or leave them empty" in open_table(TableJob(source=frame, target="x")).notes
 
 
 def test_a_column_that_is_left_out_is_said_in_python():

@@ -175,6 +175,8 @@ def _far(nearest: float, half: float, most: float) -> str:
     """How far away the nearest row is; not in the units of the metric, which may be of two that no person knows."""
     if half == 0:
         return f"it equals {'another' if nearest == 0 else 'no'} row, and most rows equal one"
+    if nearest < half / 1000:
+        return "it is as good as equal to another row"
     return f"its nearest neighbor is {nearest / half:.2g} times as far as usual (90 % are below {most / half:.2g})"
 
 

@@ -33,6 +33,7 @@ from vicinal.data.spelling import (
     plain_text,
     serial_of,
     words_beside,
+    year_day_of,
 )
 from vicinal.encoders.base import refuse
 from vicinal.encoders.kinds import read_list
@@ -60,8 +61,12 @@ CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
 
-MONTHS = "mm/yy"
-"""The sign of a column of dates such as 06/23."""
+MONTHS, DAYS = "mm/yy", "dd/mm"
+PARTIAL_DATES = {
+    MONTHS: "months, 06/23 as June 2023",
+    DAYS: "days without a year, 19/01 as the 19th of January",
+}
+"""Signs of columns of dates without a day, or without a year, and what they are."""
 
 _ISO = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 
@@ -76,7 +81,7 @@ class ColumnForm(Saved):
             that are spelled in several ways.
         decimal: the mark before decimals, in texts.
         sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds;
-            "mm/yy" of dates in which 06/23 is June 2023.
+            of dates "mm/yy" where 06/23 is June 2023, "dd/mm" where 19/01 is a day of any year.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         turned: marks of dates in which it is the other way: "-" where 13/05/2024 stands beside 05-13-2024.
@@ -91,7 +96,8 @@ class ColumnForm(Saved):
         gaps: words that stood for a missing number or date, in lower case.
         beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
         placeholder: the numbers that stood for missing ones, such as -999; None: none did.
-        doubt: a sentence on others that may have stood for missing ones, see :func:`placeholders_of`; not saved.
+        doubt: a sentence on cells to be checked; not saved.
+        doubtful: numbers that it is about, which may stand for missing ones, see :func:`placeholders_of`; not saved.
         around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`; of
             "list" the mark between words, "" in JSON.
         middle: whether a range (10-20 kg) is its middle: in a target of "parts", on a "scale" and among numbers.
@@ -120,6 +126,7 @@ class ColumnForm(Saved):
     beside: tuple[str, ...] = Field(default=(), max_length=MOST_BESIDE)
     placeholder: float | tuple[float, ...] | None = None  # one number in models that were saved before
     doubt: str = Field(default="", exclude=True)
+    doubtful: tuple[float, ...] = Field(default=(), exclude=True)
     around: str = Field(default="", max_length=LONGEST_PART)
     middle: bool = False
     steps: dict[str, float] = Field(default_factory=dict, max_length=MOST_STEPS)
@@ -138,7 +145,7 @@ class ColumnForm(Saved):
             commas = ["decimal commas"] * (self.decimal == ",")
             return ", ".join([_in_unit(self.sign)] * bool(self.sign) + commas)
         if self.kind == "date" and (self.sign or self.day_first is not None):
-            return "written mm/yy" if self.sign else f"written {'day' if self.day_first else 'month'} first"
+            return f"written {self.sign}" if self.sign else f"written {'day' if self.day_first else 'month'} first"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
@@ -333,7 +340,7 @@ def _special(text: str, cell: str) -> Any:
 
 def _in_unit(sign: str) -> str:
     what = "shares" if sign == "%" else "money" if sign in MONEY else "numbers"
-    return f"{what} in {sign}" if sign else "plain numbers"
+    return f"{what} in {'cr' if sign == 'crore' else sign}" if sign else "plain numbers"  # as it was written
 
 
 def _other_unit(column: "pd.Series[Any]", expected: str, got: str, place: int) -> ColumnError:
@@ -401,7 +408,8 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
 
 
 def _date_in(form: ColumnForm, text: str) -> Any:
-    day = (month_of(text) if form.sign == MONTHS else None) or day_of(text)
+    partial = {MONTHS: month_of, DAYS: year_day_of}.get(form.sign)
+    day = (partial(text) if partial is not None else None) or day_of(text)
     if day is None and form.serial and (serial := serial_of(text)) is not None:
         return serial
     if day is None:

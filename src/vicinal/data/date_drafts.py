@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import short
-from vicinal.data.column_form import FAR_YEARS, MONTHS, ColumnForm, is_number
-from vicinal.data.spelling import Day, day_of, month_of, plain_text, serial_of
+from vicinal.data.column_form import DAYS, FAR_YEARS, MONTHS, ColumnForm, is_number
+from vicinal.data.spelling import Day, day_of, month_of, plain_text, serial_of, year_day_of
 
 MOST_ODD, FEWEST_READ = 0.05, 10
 """Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
@@ -20,9 +20,17 @@ MOST_ODD, FEWEST_READ = 0.05, 10
 MOST_YEARS = 16
 """Years that months such as 06/23 lie within: the days of months are more."""
 
+DOUBT = "{} may be a day or a month of a year; write 2019-01 for a month, 2000-01-19 for a day"
+
+LATE_IN_MONTH = 27
+"""A day up to which days of a year go on, and years of two digits do not."""
+
 _COMPACT = re.compile(r"(?:19|20)[0-9]{2}(?:\.?(?:0[1-9]|1[0-2])|[0-9]{4}|[0-9]{10})")
 _MONTHLY = re.compile(r"month|mon\b|monat|mois|mes\b|mese|expir|exp\b|valid|period|mm.?yy", re.IGNORECASE)
 """Names of columns of months."""
+_DAILY = re.compile(r"dat[eu]|day|tag|jour|d\u00eda|fecha|giorno|dzie\u0144|birth", re.IGNORECASE)
+"""Names of columns of days."""
+_TWO_DIGITS = re.compile(r"(?:[^\W\d_]+\.?[ /-]?)?([0-9]{2})(?:[ /-]?[^\W\d_]+\.?)?")
 
 
 def compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
@@ -62,6 +70,48 @@ def month_form(name: str, plain: Sequence[str]) -> ColumnForm | None:
     years = {(date.year - first) % 100 for date in dates}
     padded = all(text[:2].isdecimal() for text in plain) and any(text[0] == "0" for text in plain)
     return form if short and padded and max(years) < MOST_YEARS and 2 * len(dates) >= 3 * len(months) > 15 else None
+
+
+def partial_form(name: str, plain: Sequence[str], *, day_first: bool | None) -> ColumnForm | None:
+    """Of days without a year such as 19-Jan, 19/01 or 19.1., or months with a year such as Jan 19; or None.
+
+    Numbers beside names of several months are days if one has a single digit or a time, or if they go on to the end of
+    a month; they are years if one is no day, or if they lie within ``MOST_YEARS`` beside half of the months. Of others
+    nobody knows; only Jan-19, as spreadsheets write a month, is read as one with a doubt. 19/01 may also be a fraction:
+    it is a day if the column's name says so, or if its numbers go on to the end of a month.
+    """
+    if len(plain) < FEWEST_READ or (year_day_of(plain[0]) or month_of(plain[0])) is None:
+        return None
+    days, months = [each for each in map(year_day_of, plain) if each], [each for each in map(month_of, plain) if each]
+    are_days = len(days) == len(plain)
+    if not any(map(str.isalpha, plain[0])):
+        return _days_form(days, day_first=day_first) if are_days and _are_numeric_days(name, plain) else None
+    numbers = [int(text[1]) for text in map(_TWO_DIGITS.fullmatch, plain) if text is not None]
+    late = max(numbers, default=0) >= LATE_IN_MONTH and max(numbers) - min(numbers) >= MOST_YEARS
+    if are_days and (late or len(numbers) < len(plain)):
+        several = len({day.day_first.month for day in days if day.day_first}) > 1
+        return _days_form(days, day_first=day_first) if several else None
+    if len(months) < len(plain):
+        return None
+    named = {month.day_first.month for month in months if month.day_first}
+    is_open = are_days and (len(named) < 6 or max(numbers) - min(numbers) >= MOST_YEARS)
+    if day_of(plain[0]) is None:
+        return None if is_open else ColumnForm(kind="date", sign=MONTHS, first_year=_first_year(months))
+    doubt = DOUBT.format(short(plain[0]))
+    return ColumnForm(kind="date", first_year=_first_year(months), doubt=doubt) if is_open else None
+
+
+def _days_form(days: Sequence[Day], *, day_first: bool | None) -> ColumnForm | None:
+    order = _order(days, day_first=day_first)
+    return None if order is None else ColumnForm(kind="date", sign=DAYS, day_first=order[0], open=order[2])
+
+
+def _are_numeric_days(name: str, plain: Sequence[str]) -> bool:
+    """Whether texts such as 19/01 are surely days: 19.1., or as the column's name or its last days say."""
+    numbers = [sorted(map(int, re.findall("[0-9]+", text))) for text in plain]
+    late = max(last for _, last in numbers) >= LATE_IN_MONTH and len({first for first, _ in numbers}) > 1
+    padded = len({len(text) for text in plain}) == 1 and any(text[0] == "0" for text in plain)
+    return plain[0][-1] == "." or _DAILY.search(name) is not None or (late and padded)
 
 
 def date_draft(

@@ -22,7 +22,17 @@ from vicinal.data.column_form import (
     is_number,
     split,
 )
-from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD, compact_dates, date_draft, date_form, month_form, whole_days
+from vicinal.data.date_drafts import (
+    DOUBT,
+    FEWEST_READ,
+    MOST_ODD,
+    compact_dates,
+    date_draft,
+    date_form,
+    month_form,
+    partial_form,
+    whole_days,
+)
 from vicinal.data.placeholders import OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
@@ -35,6 +45,8 @@ from vicinal.data.spelling import (
     common_unit,
     day_of,
     duration_of,
+    is_unit,
+    month_of,
     number_of,
     parts_decimal,
     parts_of,
@@ -42,6 +54,7 @@ from vicinal.data.spelling import (
     truth_pair,
     truths_agree,
     words_beside,
+    year_day_of,
 )
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import is_list, read_list
@@ -51,6 +64,8 @@ MOST_APART = 5
 
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
+_BELOW = re.compile(r"[<\u2264]|(?:under|up to)\b", re.IGNORECASE)
+_ABOVE = re.compile(r"^(?:[>\u2265]|over\b)|\+$", re.IGNORECASE)
 _HAS_DIGIT = re.compile(r"[0-9]")
 FREE = {"free", "gratis", "kostenlos", "gratuit", "zero"}
 """Words for 0 among numbers."""
@@ -114,8 +129,8 @@ def _with_placeholders(form: ColumnForm, column: "pd.Series[Any]", kind: Kind | 
     """The form of a column of numbers with those that stand for missing ones, unless it was said to be of numbers."""
     if kind is not None:
         return form
-    numbers, doubt = placeholders_of(form.read(column))
-    return form.model_copy(update={"placeholder": numbers or None, "doubt": doubt}) if numbers or doubt else form
+    numbers, doubtful, doubt = placeholders_of(form.read(column))
+    return form.model_copy(update={"placeholder": numbers or None, "doubtful": doubtful, "doubt": doubt})
 
 
 def _draft_of_cells(
@@ -141,6 +156,8 @@ def _draft_of_cells(
     plain = [text for text in plain if folded[text] not in free] if len(free) < len(plain) else plain
     plain, beside = _without_words(column, plain)
     plain, words_of_gaps = _without_odd(column, folded, plain)
+    if not others and (dates := partial_form(str(column.name), plain, day_first=day_first)) is not None:
+        return dates.model_copy(update={"gaps": words_of_gaps, "beside": beside})
     if all(map(is_number, others)):
         compact = compact_dates([*plain, *others])
         if compact is not None:
@@ -191,7 +208,7 @@ def _is_stopwatch(plain: Sequence[str]) -> bool:
     """Whether 3:28 is minutes and seconds: beside 3:28.5, or beside hours of which no day has as many."""
     clocks = [text.split(":") for text in plain if ":" in text]
     short = [clock for clock in clocks if len(clock) == 2]
-    fractions = any("." in seconds or "," in seconds for _, seconds in short)
+    fractions = any(re.search("[.,][0-9]", seconds) is not None for _, seconds in short)  # 5:00 a.m. has none
     return fractions or (len(short) < len(clocks) and any(first.isdecimal() and int(first) >= 24 for first, _ in short))
 
 
@@ -315,7 +332,9 @@ def _mostly_read(plain: Sequence[str]) -> bool:
 
 
 def _is_read(text: str) -> bool:
-    return number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None
+    if number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None:
+        return True
+    return (text[0].isalpha() or text[-1].isalpha()) and year_day_of(text) is not None
 
 
 def _parts_form(plain: Sequence[str]) -> ColumnForm | None:
@@ -347,6 +366,8 @@ def why_text(column: "pd.Series[Any]") -> str:
     cells = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
     each = dict.fromkeys(plain_text(cell) for cell in cells.tolist() if isinstance(cell, str))
     texts = [text for text in each if text.casefold() not in GAPS]
+    if len(texts) >= FEWEST_READ and all(map(month_of, texts)) and all(map(year_day_of, texts)):
+        return f"dates, but {DOUBT.format(short(texts[0]))}"
     if len(texts) < FEWEST_READ or not _mostly_read(texts) or any(map(_CODE.fullmatch, texts)):
         return ""
     days = [day for day in map(day_of, texts) if day is not None]
@@ -428,7 +449,7 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     sign = "" if money else sign
     commas = any(number.point is None for number in read)
     points = any(number.comma is None for number in read)
-    if sign is None or (commas and points):
+    if sign is None or (commas and points) or _are_codes(plain, read, sign) or _are_bounds(plain, read):
         return None
     every = bool(sign) and all(number.sign for number in read) and not others
     known: dict[str, Any] = {"sign": sign, "every": every, "certain": commas or points}
@@ -439,10 +460,34 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
 
 
+def _are_codes(plain: Sequence[str], read: Sequence[Number], sign: str) -> bool:
+    """Whether letters make other things of a few numbers: family 136A is not 136, nor the quarter 1OT the first."""
+    marked = [text for text, number in zip(plain, read, strict=True) if number.sign]
+    return (
+        len(sign) in (1, 2)
+        and not is_unit(sign)
+        and len(marked) < len(plain)
+        and not any(" " in text for text in marked)
+    )
+
+
+def _are_bounds(plain: Sequence[str], read: Sequence[Number]) -> bool:
+    """Whether a few texts differ in what is below and what is above a number alone: "<40" and ">=40"."""
+    sides: dict[tuple[float | None, str], set[str]] = {}
+    for text, number in zip(plain, read, strict=True):
+        value = number.comma if number.point is None else number.point
+        side = "<" if _BELOW.match(text) else ">" if _ABOVE.search(text) else ""
+        sides.setdefault((value, number.sign), set()).add(side)
+    return len(plain) < FEWEST_READ and any(len(each) > 1 for each in sides.values())
+
+
 def _numbers_of(plain: Sequence[str]) -> tuple[list[Number], int]:
     """The number of each text, and how many are middles of ranges; none if some text is neither, or most are ranges."""
     ends = {text[-1] if text[-1] in "+-" else "" for text in plain}
     if len(ends) == 3 or (len(plain) == 1 and not _HAS_DIGIT.search(plain[0])):  # grades: 2+, 2, 2-; a star as a mark
+        return [], 0
+    whole = all(text[:-1].isdecimal() for text in plain)
+    if "-" in ends and "" not in ends and whole and (len(ends) > 1 or len(plain) > 2):  # 50- and 55+: from there on
         return [], 0
     read: list[Number] = []
     ranges = 0

@@ -1,23 +1,59 @@
 """How a table was written: which columns are numbers, money, dates or truth values, and by which marks."""
 
+import operator
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field
 
 from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
-from vicinal.data.column_form import ColumnForm
+from vicinal.data.cells import missing_cells
+from vicinal.data.column_form import PARTIAL_DATES, ColumnForm
 from vicinal.data.drafts import draft_of, why_text
 from vicinal.encoders.base import Kind
 
 Log = Callable[[str], None]
+Advice = Callable[[str, str, Any], str]
+"""How a reader of sentences sets something of a column: of a setting, the column's name and the value."""
 
 _RANGE = re.compile(r"[^#]*#[^#\d]{0,4}( ?- ?| to )[^#\d]{0,4}#[^#]*")
+
+
+def as_option(setting: str, column: str, value: Any) -> str:
+    """What a user of the command line says of a column.
+
+    >>> as_option("missing", "the age", (-9.0, -1.0)), as_option("kind", "age", ["text"]), as_option("decimal", "", ",")
+    ("say --missing 'the age=-9,-1' or leave them empty", '--text', '--decimal ,')
+    """
+    if setting == "missing":
+        return f"say --missing {shlex.quote(f'{short_text(column)}={_listed(value)}')} or leave them empty"
+    if setting == "kind":
+        return " or ".join(f"--{kind}" for kind in value)
+    return f"--{setting} {value}" if setting == "decimal" else "--day-first" if value else "--month-first"
+
+
+def as_argument(setting: str, column: str, value: Any) -> str:
+    """The same as an argument of an estimator in Python.
+
+    >>> as_argument("missing", "age", (-9.0, -1.0)), as_argument("kind", "age", ["text"])
+    ("say form=TableForm.of(X, missing={'age': [-9, -1]}) or leave them empty", "columns={'age': 'text'}")
+    """
+    if setting == "kind":
+        return " or ".join(f"columns={{{short(column)}: {kind!r}}}" for kind in value)
+    if setting == "missing":
+        return f"say form=TableForm.of(X, missing={{{short(column)}: [{_listed(value, ', ')}]}}) or leave them empty"
+    return f"form=TableForm.of(X, {setting}={value!r})"
+
+
+def _listed(numbers: Sequence[float], comma: str = ",") -> str:
+    return comma.join(f"{number:.12g}" for number in numbers)
 
 
 class TableForm(Saved):
@@ -52,6 +88,7 @@ class TableForm(Saved):
         day_first: bool | None = None,
         missing: Mapping[str, Sequence[float]] = MappingProxyType({}),
         log: Log = lambda line: None,
+        advice: Advice = as_option,
     ) -> Self:
         """The form of the cells of ``frame``.
 
@@ -69,12 +106,15 @@ class TableForm(Saved):
             day_first: whether the day comes before the month; None: detected.
             missing: numbers that stand for missing ones, by column; in columns that are not named they are detected.
             log: called with what was assumed.
+            advice: how its reader sets what is wrong: :func:`as_option` or :func:`as_argument`.
         """
         if decimal is not None:
             check_choice("decimal", decimal, (".", ","))
         kinds, drafts = kinds or {}, {}
         for name, column in frame.items():
             if str(name) not in aside:
+                if sparse := _first_of_groups(column):
+                    log(f"{short_text(name)}: {sparse}")
                 draft = draft_of(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
                 if str(name) in targets and draft and (draft.is_split or draft.kind == "scale"):
                     draft = None
@@ -85,7 +125,7 @@ class TableForm(Saved):
                     log(f"{short_text(name)}: read as texts or categories, not as numbers: {why}")
         columns = _settled({name: draft for name, draft in drafts.items() if draft is not None})
         for name, form in columns.items():
-            for line in _assumptions(form):
+            for line in _assumptions(form, str(name), advice):
                 log(f"{short_text(name)}: {line}")
         return cls(columns=columns)
 
@@ -179,43 +219,65 @@ def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]
         warn_caller(f"{short_text(column.name)}: {are}: {shown}", CellWarning)
 
 
-def _assumptions(form: ColumnForm) -> Iterator[str]:
+def _first_of_groups(column: "pd.Series[Any]") -> str:
+    """A sentence on a column that names a group in its first row alone, as a pivot table does; or ""."""
+    if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
+        return ""
+    filled = np.flatnonzero(~missing_cells(column))
+    if len(filled) < 2 or 3 * len(filled) > len(column) or filled[0] or np.diff(filled).min() == 1:
+        return ""
+    cells = column.iloc[filled].tolist()
+    if not all(isinstance(cell, str) for cell in cells) or any(map(operator.eq, cells, cells[1:])):
+        return ""
+    return (
+        f"{len(filled)} of {len(column)} cells are filled, the first among them; if each holds for the empty cells "
+        "below it, fill these in the file"
+    )
+
+
+def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
     """What was assumed of how a column is written, in sentences."""
+
+    def wrong(*kinds: str) -> str:
+        return f"({advice('kind', name, kinds)} if that is wrong)"
+
     if form.kind == "date":
-        yield from _of_dates(form)
+        yield from _of_dates(form, name, advice)
     elif form.open:
         mark, option = ("point", ",") if form.decimal == "." else ("comma", ".")
         yield (
-            f"no cell tells which mark stands before decimals; read with a {mark} before them (--decimal {option} if "
-            "that is wrong)"
+            f"no cell tells which mark stands before decimals; read with a {mark} before them "
+            f"({advice('decimal', name, option)} if that is wrong)"
         )
     if form.kind == "scale":
         shown = listed([word for word, _ in sorted(form.steps.items(), key=lambda each: each[1])], 80)
-        yield f"read as steps of a scale, lowest first: {shown} (--category if that is wrong)"
+        yield f"read as steps of a scale, lowest first: {shown} {wrong('category')}"
     if form.kind == "list" and form.around:
-        yield f"read as sets of words between {short(form.around)} (--category or --text if that is wrong)"
+        yield f"read as sets of words between {short(form.around)} {wrong('category', 'text')}"
     if form.spellings:
         yield f"several spellings are one category: {listed(form.spellings.values(), 80)}"
     if form.beside:
         shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
-        yield f"read without the words beside numbers or dates: {shown} (--category or --text if that is wrong)"
+        yield f"read without the words beside numbers or dates: {shown} {wrong('category', 'text')}"
     if form.doubt:
-        yield form.doubt
-    if gaps := [*map(short, form.gaps), *(f"{number:g}" for number in form.placeholders)]:
+        missing = f"; if they stand for missing values, {advice('missing', name, form.doubtful)}"
+        yield form.doubt + missing * bool(form.doubtful)
+    if gaps := [*map(short, form.gaps), *(f"{each:g}" for each in form.placeholders)]:
         other = "text" if form.kind == "date" else "number"
-        yield f"{', '.join(gaps)} among {form.kind}s reads as missing (--{other} or --category if that is wrong)"
+        yield f"{', '.join(gaps)} among {form.kind}s reads as missing {wrong(other, 'category')}"
 
 
-def _of_dates(form: ColumnForm) -> Iterator[str]:
-    first, then, option = ("day", "month", "--month-first") if form.day_first else ("month", "day", "--day-first")
+def _of_dates(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
+    first, then = ("day", "month") if form.day_first else ("month", "day")
     if form.open:
         yield (
             f"no cell tells whether the day or the month comes first; read with the {first} before the {then} "
-            f"({option} if that is wrong)"
+            f"({advice('day_first', name, not form.day_first)} if that is wrong)"
         )
     if form.turned:
         yield f"dates with {' and '.join(form.turned)} have the {then} first, all others the {first}"
+    wrong = f"({advice('kind', name, ['category'])} if that is wrong)"
     if form.serial:
-        yield "numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 (--category if that is wrong)"
+        yield f"numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 {wrong}"
     if form.sign:
-        yield "read as months, 06/23 as June 2023 (--category if that is wrong)"
+        yield f"read as {PARTIAL_DATES[form.sign]} {wrong}"

@@ -260,7 +260,10 @@ def header_place(rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
         return first, []
     names = [cell.strip() for cell in rows[first + 1]]
     follow = [cell for row in rows[first + 2 : first + 4] for cell in row]  # the first may be one of units
-    if len(names) != width or any(map(_is_number, names)) or not any(map(_is_number, follow)):
+    numbers = [cell for cell in names if _is_number(cell)]
+    years = [str(1900 + place) for place in range(200)]
+    named = not numbers or (numbers[0] in years and numbers == years[years.index(numbers[0]) :][: len(numbers)])
+    if len(names) != width or not named or not any(map(_is_number, follow)):
         return first, []
     if len(set(names) - {""}) == width:
         return first + 1, []

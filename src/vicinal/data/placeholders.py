@@ -1,13 +1,10 @@
 """Numbers that stand for missing ones: -999 among ages, 99 among rooms, -1 among incomes."""
 
-import shlex
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-
-from vicinal.core.checks import short_text
 
 Numbers = NDArray[np.floating[Any]]
 
@@ -21,23 +18,23 @@ AT_ONCE = 10
 """How many times as often as the others 99 has to be there, where it is not far from them, to be asked about."""
 
 
-def placeholders_of(column: "pd.Series[float]") -> tuple[tuple[float, ...], str]:
-    """The numbers that surely stand for missing ones, and a sentence on others that may, or "".
+def placeholders_of(column: "pd.Series[float]") -> tuple[tuple[float, ...], tuple[float, ...], str]:
+    """The numbers that surely stand for missing ones, those that may, and a sentence on these, or "".
 
     Sure are numbers of nines in several rows each, if they lie far beyond all others or are the only ones below zero,
     and codes such as 888 beside them. Asked about are those that are not as far but stand out, and a few whole numbers
-    down to -9 as the only ones below zero, unless -1 goes on where 0 and 1 began.
+    down to -9 as the only ones below zero, unless -1 goes on where 0 and 1 began; and 0 far below all others.
 
     >>> ages = [float(age) for age in range(20, 60)]
     >>> placeholders_of(pd.Series([*ages, -999, -999, -999], name="age"))
-    ((-999.0,), '')
-    >>> placeholders_of(pd.Series([*ages, -1, -1, -1], name="age"))[1]
-    '3 cells are -1, all others 20 to 59; if they stand for missing values, say --missing age=-1 or leave them empty'
+    ((-999.0,), (), '')
+    >>> placeholders_of(pd.Series([*ages, 0, 0, 0], name="age"))
+    ((), (0.0,), '3 cells are 0, all others 20 to 59')
     """
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     values = values[np.isfinite(values)]
-    if not len(values) or not (_is_nines(high := values.max()) or -9 <= (low := values.min()) < 0 or _is_nines(low)):
-        return (), ""
+    if not len(values) or not (_is_nines(high := values.max()) or -9 <= (low := values.min()) <= 0 or _is_nines(low)):
+        return (), (), ""
     numbers, counts = np.unique(values, return_counts=True)
     sure: list[float] = []
     for end in (numbers[0], high):
@@ -47,13 +44,11 @@ def placeholders_of(column: "pd.Series[float]") -> tuple[tuple[float, ...], str]
             numbers, counts = numbers[~codes], counts[~codes]
     odd = _unsure(numbers, counts)
     if not odd.any():
-        return tuple(sure), ""
-    named, others = [f"{number:.12g}" for number in numbers[odd].tolist()], numbers[~odd]
-    option = shlex.quote(f"{short_text(column.name)}={','.join(named)}")
-    return tuple(sure), (
-        f"{counts[odd].sum():,} cells are {' or '.join(named)}, all others {others[0]:,.12g} to {others[-1]:,.12g}; "
-        f"if they stand for missing values, say --missing {option} or leave them empty"
-    )
+        return tuple(sure), (), ""
+    doubtful, others = tuple(numbers[odd].tolist()), numbers[~odd]
+    named = " or ".join(f"{number:.12g}" for number in doubtful)
+    doubt = f"{counts[odd].sum():,} cells are {named}, all others {others[0]:,.12g} to {others[-1]:,.12g}"
+    return tuple(sure), doubtful, doubt
 
 
 def _is_nines(number: float) -> bool:
@@ -90,4 +85,17 @@ def _unsure(numbers: Numbers, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         joined = numbers[below - 1] == -1 and below == -numbers[0]
         slope = joined and (below > 1 or (numbers[1] == 0 and counts[0] <= counts[1] <= counts[2]))
         odd[:below] = whole and not slope
+    elif numbers[0] == 0 and counts[0] >= OFTEN and len(numbers) > 2 * FEW:
+        odd[0] = _is_far_zero(numbers[1:], counts[1:]) and counts[0] < counts[1:].sum()
     return odd
+
+
+def _is_far_zero(others: Numbers, counts: NDArray[np.int64]) -> bool:
+    """Whether 0 lies far below all others: by most of a standard deviation, and by ``FAR`` of them below their mean.
+
+    Counts begin with 1 or a few more, and their logarithms with ln 2: a 0 below them is honest.
+    """
+    mean = np.average(others, weights=counts)
+    spread = np.sqrt(np.average((others - mean) ** 2, weights=counts))
+    whole = (others == np.round(others)).all()
+    return bool(others[0] >= 0.75 * spread and mean >= FAR * spread and others[0] > (AT_ONCE if whole else 1))

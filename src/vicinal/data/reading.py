@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,10 @@ from vicinal.data.typed import (
     read_dataset,
     read_workbook,
 )
+from vicinal.encoders.kinds import read_list
+
+MOST_PARTS = 100
+"""Columns, at most, that the objects in the texts of one column become."""
 
 DEEPEST = 16
 """A row of JSON with more levels of lists and objects is refused."""
@@ -378,16 +383,50 @@ def _is_objects(value: Any) -> bool:
 
 
 def _flat_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table whose columns of objects, or of lists of them, are columns of their parts; empty lists have none."""
+    """A table whose columns of objects, or of lists of them, are columns of their parts; empty lists have none.
+
+    So are columns of texts that are objects in JSON, or as Python writes them, of up to ``MOST_PARTS`` parts.
+    """
+    texts = {name: parsed for name in frame.columns if (parsed := _objects_of(frame[name])) is not None}
+    frame = frame.assign(**texts) if texts else frame
     objects = [name for name in frame.columns if frame[name].dtype == object]
     nested = [name for name in objects if any(_is_object(cell) or _is_objects(cell) for cell in frame[name])]
     if nested:
         rows = ({str(name): cell for name, cell in row.items()} for row in frame[nested].to_dict("records"))
         flat = pd.DataFrame(map(_flat, rows), index=frame.index)
         frame = pd.concat([frame.drop(columns=nested), flat], axis="columns")
-    parts = {name.rpartition(".")[0] for name in frame.columns}
-    left = [name for name in objects if name in parts and name in frame and not any(map(_is_filled, frame[name]))]
+    wholes = {name[: dot.start()] for name in frame.columns for dot in re.finditer(r"\.", name)}
+    left = [name for name in objects if name in wholes and name in frame and not any(map(_is_filled, frame[name]))]
     return frame.drop(columns=left)
+
+
+def _objects_of(column: "pd.Series[Any]") -> "pd.Series[Any] | None":
+    """The objects, or lists of objects, that all texts of a column are; None if some are not, or no text is there."""
+    if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
+        return None
+    known: dict[str, Any] = {}
+    for cell in column.tolist():
+        if isinstance(cell, str) and cell.strip() and cell not in known:
+            known[cell] = _object_in(cell)
+            if known[cell] is None:
+                return None
+        elif not isinstance(cell, str) and not is_missing(cell):
+            return None
+    parts = {part for value in known.values() for part in _flat({"": value})}
+    if not 0 < len(parts - {""}) <= MOST_PARTS:
+        return None
+    return pd.Series([known.get(cell) for cell in column.tolist()], index=column.index, dtype=object)
+
+
+def _object_in(text: str) -> Any:
+    """The object, or list of objects, in a text; None if it is another one."""
+    start = text.lstrip()[:1]
+    if start not in ("{", "["):
+        return None
+    values = read_list(text if start == "[" else f"[{text}]")
+    if values is None or not all(map(_is_object, values)) or _depth(values) > DEEPEST:
+        return None
+    return values if start == "[" else values[0]
 
 
 def _is_filled(cell: Any) -> bool:

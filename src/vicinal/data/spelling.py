@@ -128,8 +128,9 @@ _SAME = {
 
 _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
+_QUALIFIED = r"(?:[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)"
 _NUMBER = re.compile(
-    r"(?:[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)?\s*(?P<open>\()?\s*"
+    rf"{_QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
     rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\s*"
     rf"(?:(?P<scale>k|mio|mn|million|tsd|thousand)\.?\s+(?=[^\W\d_]))?"
@@ -159,6 +160,7 @@ _SPACES = str.maketrans(
     | {"\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"', "\u066b": ".", "\u066c": ",", "\ufe0f": ""}
     | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
 )
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
 _TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
@@ -170,6 +172,8 @@ def plain_text(cell: str) -> str:
     >>> plain_text(" \u22121\u202f234 "), plain_text("<td><b>12&nbsp;&euro;</b></td>"), plain_text("12<br>345")
     ('-1 234', '12 \u20ac', '12<br>345')
     """
+    if not cell.isprintable():
+        cell = _CONTROL.sub("", cell)
     if ">" in cell:
         cell = _TAGS.sub("", cell)
     if "&" in cell:
@@ -312,24 +316,35 @@ def converted(value: float, unit: str, other: str) -> float | None:
         return value if unit == other else -value
     if not other or other in MONEY:
         return value * _SCALES[unit] if unit in _SCALES else None
+    unit = "month" if unit == "m" and other in ("year", "month", "week") else unit  # 2 y beside 11 m
     for units in _UNITS:
         if unit in units and other in units:
             return (value - _ZERO.get(unit, 0.0)) * (units[unit] / units[other]) + _ZERO.get(other, 0.0)
     return None
 
 
+def is_unit(sign: str) -> bool:
+    """Whether a sign of numbers is a known unit, scale, currency or ordinal.
+
+    >>> is_unit("kg"), is_unit("ot")
+    (True, False)
+    """
+    return sign in MONEY or sign in _SCALES or sign in ("%", "th", "\u00b0") or any(sign in units for units in _UNITS)
+
+
 def common_unit(units: Sequence[str]) -> str | None:
     """The unit that a column is read in, given those of its cells, "" of plain numbers; None if they do not fit.
 
-    >>> [common_unit(units) for units in (["kg", "", "lb", "kg"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"])]
-    ['kg', '', None, 'ad']
+    >>> [common_unit(units) for units in (["kg", "", "lb"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"], ["m", "year"])]
+    ['kg', '', None, 'ad', 'year']
     """
     some = Counter(unit for unit in units if unit)
     if not some:
         return ""
     if set(some) <= set(_SCALES):
         return next(iter(some)) if set(some) in ({"m"}, {"b"}) else ""
-    base = next(unit for unit, _ in some.most_common() if unit == "m" or unit not in _SCALES)  # m is also a length
+    length = "m" if some.keys().isdisjoint({"year", "month", "week"}) else ""  # m is also a length, or a month
+    base = next(unit for unit, _ in some.most_common() if unit == length or unit not in _SCALES)
     base = _OPPOSITE.get(base, base)
     return base if all(converted(1.0, unit, base) is not None for unit in some) else None
 
@@ -438,7 +453,7 @@ _MONTHS = (
 )
 _MONTH = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names.split()}
 _TIME = (
-    r"(?:(?:t|,? +(?:(?:\u00e0|at|um) )?|-(?=..\.))(?P<hour>[0-9]{1,2})[:.h](?P<minute>[0-9]{2})"
+    r"(?:(?:t|,? +(?:(?:\u00e0|at|um|klo?|om|alle|ore) )?|-(?=..\.))(?P<hour>[0-9]{1,2})[:.h](?P<minute>[0-9]{2})"
     r"(?:[:.](?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,9}))?)?\s*(?P<half>[ap]\.?m\.?)?"
     r"\s*(?P<zone>z|[a-z]{3,4}|(?:gmt|utc)?[+-][0-9]{1,2}(?::?[0-9]{2})?)?(?: ?[\[(][a-z/_ ]+[\])])?)?"
 )
@@ -469,6 +484,17 @@ _DATES = tuple(
         r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
     )
 )
+
+_DAYS = tuple(
+    re.compile(_WEEKDAY + form + _TIME)
+    for form in (
+        rf"(?P<name>[^\W\d_]+)\.?[ /-]?(?P<day>[0-9]{{1,2}}){_ORDINAL}",
+        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?",
+        r"(?P<first>[0-9]{1,2})(?P<mark>[-/])(?P<other>[0-9]{1,2})",
+        r"(?P<first>[0-9]{1,2})(?P<mark>\.) ?(?P<other>[0-9]{1,2})\.",
+    )
+)
+"""Days without a year."""
 
 _REWRITTEN = (
     (  # from the start of a word only: a long one would take its square
@@ -512,20 +538,34 @@ def serial_of(text: str) -> datetime.datetime | None:
 
 
 _MONTH_AND_YEAR = re.compile(r"(0?[1-9]|1[0-2])[/.-]((?:19|20)?[0-9]{2})|((?:19|20)[0-9]{2})[/-](0?[1-9]|1[0-2])")
+_NAMED_MONTH = (re.compile(r"([^\W\d_]+)\.?[ /-]([0-9]{2})"), re.compile(r"([0-9]{2})[ /-]([^\W\d_]+)\.?"))
 
 
 def month_of(text: str) -> "Day | None":
-    """The month in a text such as 06/23 or 6/2023, where its column shows that it is June 2023; or None.
+    """The month in a text such as 06/23, 6/2023 or 23-Jun, where its column shows that it is June 2023; or None.
 
     >>> month_of("06/23").day_first, month_of("1999-6").day_first, month_of("13/23")
     (datetime.datetime(2023, 6, 1, 0, 0), datetime.datetime(1999, 6, 1, 0, 0), None)
     """
-    match = _MONTH_AND_YEAR.fullmatch(text)
-    if match is None:
+    if (match := _MONTH_AND_YEAR.fullmatch(text)) is not None:
+        month, year = int(match[1] or match[4]), match[2] or match[3]
+    elif (match := _NAMED_MONTH[text[:1].isdecimal()].fullmatch(text.casefold())) is not None:
+        year, name = sorted(match.groups())
+        month = _MONTH.get(name, 0)
+    if match is None or not month:
         return None
-    year = match[2] or match[3]
-    moment = datetime.datetime(int(_full_year(year) if len(year) == 2 else year), int(match[1] or match[4]), 1)
+    moment = datetime.datetime(int(_full_year(year) if len(year) == 2 else year), month, 1)
     return Day(moment, moment, short=len(year) == 2)
+
+
+def year_day_of(text: str) -> "Day | None":
+    """The day in a text such as 19-Jan or 19/01, where its column shows that it names no year, in 2000; or None.
+
+    >>> year_day_of("Jan 19 10:30").day_first, year_day_of("19/01").month_first, year_day_of("29.2.").day_first
+    (datetime.datetime(2000, 1, 19, 10, 30), None, datetime.datetime(2000, 2, 29, 0, 0))
+    """
+    matches = filter(None, (form.fullmatch(text.casefold()) for form in _DAYS))
+    return next((day for match in matches if (day := _day({**match.groupdict(), "year": "2000"})) is not None), None)
 
 
 _PART = re.compile(
@@ -534,10 +574,11 @@ _PART = re.compile(
 )
 _NO_PARTS = re.compile(
     r"^[^\w#]*[^\W\d_\u3040-\u9fff\uac00-\ud7af][^(:=]*#|"  # letters, but those of Asia are words
-    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#\.#|\(#\) ?#|# # #"
+    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#[.-]#|\(#\) ?#|# # #"
 )
 """Codes (A#), names of files (#.png), addresses, numbers of telephones and accounts: their numbers are names."""
 
+_ABOUT = re.compile(rf"^{_QUALIFIED}\s*(?=[0-9])")
 _SWAPPED = str.maketrans(",.", ".,")
 
 
@@ -546,13 +587,14 @@ def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
 
     >>> parts_of("10x20.5 cm"), parts_of("1,200 Reviews"), parts_of("(-3.5, 7)")
     (('#x# cm', [10.0, 20.5]), ('# review', [1200.0]), ('(#, #)', [-3.5, 7.0]))
-    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-0034"), parts_of("(555) 864-6732"), parts_of("#4316")
+    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-034"), parts_of("(555) 864-6732"), parts_of("123.456.789-09")
     (None, None, None, None, None)
     """
-    text = text.casefold() if decimal == "." else text.casefold().translate(_SWAPPED)
+    text = _ABOUT.sub("", text.casefold()) if decimal == "." else _ABOUT.sub("", text.casefold()).translate(_SWAPPED)
     numbers = _PART.findall(text)
     around = re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text))
-    codes = any(len(number) > 15 or (number[0] == "0" and len(number) > 2 and number.isdecimal()) for number in numbers)
+    shortest = 1 if around == "#-#" else 2
+    codes = any(len(one) > 15 or (one[0] == "0" and len(one) > shortest and one.isdecimal()) for one in numbers)
     if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
         return None
     return around, [float(number.replace(",", "")) for number in numbers]
@@ -600,7 +642,7 @@ def day_of(text: str) -> Day | None:
 
     >>> day_of("31/12/2021").day_first, day_of("31/12/2021").month_first
     (datetime.datetime(2021, 12, 31, 0, 0), None)
-    >>> day_of("Jan 01, 2021 2:30 pm").day_first, day_of("9999-12-31T23:59:59+01:00").day_first, day_of("12.05")
+    >>> day_of("1.1.2021 klo 14.30").day_first, day_of("9999-12-31T23:59:59+01:00").day_first, day_of("12.05")
     (datetime.datetime(2021, 1, 1, 14, 30), datetime.datetime(9999, 12, 31, 22, 59, 59), None)
     """
     if not text[:1].isalnum() or not any(sign.isdigit() for sign in text):

@@ -1,12 +1,15 @@
 """Tables whose files or folders give the types of their cells: Excel, Arrow, folders of images, and datasets."""
 
+import functools
 import itertools
 import json
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -25,6 +28,12 @@ _CELL = 64
 _FIRST = 20
 """Rows of a workbook among which the header is looked for."""
 
+_LARGEST_SHEET = 1 << 26
+"""Most bytes of a sheet that is looked through for merged cells."""
+
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell\b[^>]*\bref="([A-Z]{1,3})([0-9]{1,7}):\1([0-9]{1,7})"')
+"""Merged cells of one column, as a sheet lists them."""
+
 _LARGEST_NOTES = 1 << 25
 """Most bytes of a file of notes about a dataset that is read."""
 
@@ -32,7 +41,7 @@ _LARGEST_NOTES = 1 << 25
 def read_workbook(path: Path, sheet: str, log: Callable[[str], None] = lambda line: None) -> pd.DataFrame:
     """A sheet of an Excel file, "": the first; its first row that is no title names the columns.
 
-    A formula is read as the value that was last computed for it.
+    A formula is read as the value that was last computed for it, cells that are merged below one another as the first.
     """
     openpyxl = optional_import(path.name, "openpyxl", "files")
     most = most_unpacked(path.stat().st_size)
@@ -51,7 +60,19 @@ def read_workbook(path: Path, sheet: str, log: Callable[[str], None] = lambda li
             sheet = next((name for name in shown if _holds_table(path.name, book[name])), shown[0])
             if len(names) > 1:
                 log(f"{path.name}: read the sheet {short(sheet)} of {listed(names, 80)}; name another after a #")
-        return _sheet_frame(path.name, _lines(path.name, book[sheet]), most, log)
+        with _whole_workbook(path.name), zipfile.ZipFile(file) as archive:
+            merged = _merged(archive, getattr(book[sheet], "_worksheet_path", ""))
+        return _sheet_frame(path.name, _lines(path.name, book[sheet], merged), most, log)
+
+
+def _merged(archive: zipfile.ZipFile, sheet: str) -> dict[int, list[tuple[int, int]]]:
+    """Columns of merged cells and their last row, by their first row; each counts from 1."""
+    cells: dict[int, list[tuple[int, int]]] = {}
+    if sheet in archive.namelist() and archive.getinfo(sheet).file_size <= _LARGEST_SHEET:
+        for column, first, last in _MERGED.findall(archive.read(sheet)):
+            place = functools.reduce(lambda number, letter: 26 * number + letter - 64, column, 0)
+            cells.setdefault(int(first), []).append((place, int(last)))
+    return cells
 
 
 def _holds_table(name: str, page: Any) -> bool:
@@ -72,18 +93,24 @@ def _whole_workbook(name: str) -> Iterator[None]:
         raise ValueError(f"{name}: expected a whole Excel file, got: {got}") from None
 
 
-def _lines(name: str, page: Any) -> Iterator[tuple[Any, ...]]:
-    """Cells of the rows of a sheet, without empty rows."""
+def _lines(
+    name: str, page: Any, merged: Mapping[int, list[tuple[int, int]]] = MappingProxyType({})
+) -> Iterator[tuple[Any, ...]]:
+    """Cells of the rows of a sheet, without empty rows; what is ``merged`` below a cell is as it."""
+    above: dict[int, tuple[int, Any]] = {}
     with _whole_workbook(name):
         page.reset_dimensions()  # those that are written in the file may be any
         rows = page.iter_rows(values_only=True)
-    while True:
+    for number in itertools.count(1):
         with _whole_workbook(name):
             row = next(rows, None)
         if row is None:
             return
         if any(cell is not None for cell in row):
-            yield row
+            row = (*row, *(None,) * (max(above, default=0) - len(row)))
+            yield tuple(above[place][1] if place in above else cell for place, cell in enumerate(row, start=1))
+        above = {place: (last, cell) for place, (last, cell) in above.items() if last > number}
+        above |= {place: (last, row[place - 1]) for place, last in merged.get(number, ()) if place <= len(row)}
 
 
 def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Callable[[str], None]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ AUDIO_ENDS = (".wav", ".flac", ".ogg", ".mp3", ".aif", ".aiff")
 IMAGE_STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"BM", b"GIF8", b"II*\0", b"MM\0*", b"P5", b"P6")
 AUDIO_STARTS = (b"fLaC", b"OggS", b"ID3", b"FORM", b"\xff\xfb", b"\xff\xf3")
 ID_NAME = re.compile(
-    r"(^|[_\W])(id|ids|uuid|guid|index|key|row|nr|no)$|(?-i:[a-z](Id|ID)$)|"
+    r"(^|[_\W])(id|ids|uuid|guid|index|key|row|nr|no)\.?$|(?-i:[a-z](Id|ID)$)|"
     r"^unnamed: 0(\.\d+)*$|^(row|record)_?(id|number)$",
     re.I,
 )
@@ -30,6 +30,10 @@ ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4})
 
 _ADDRESS, _DIGITS, FEW = re.compile(r"[^@\s]+@[^@\s]+\.\w+"), re.compile(r"\d+"), 20
 """What is the name of one thing; texts that are names by their digits are more than ``FEW``."""
+
+_ARRAY = re.compile(r"\[\s*(?:(?:[-+]?[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan)(?:\s+|(?=\])))+\]")
+_BETWEEN = re.compile(r"(['\"])\s+(['\"])")
+"""Arrays of numbers as numpy writes them, and what is between texts there."""
 
 _CODE = re.compile(r"(?=\S*\d)\S{1,24}")
 """One short word with a digit, such as the tail number of a plane; if such repeat, their spelling says little."""
@@ -137,17 +141,16 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     paths = _path_kind(often, len(values))
     if paths is not None:
         return paths
-    if all(map(_reads_as_number, often)):
-        if any(re.match(r"\s*0\d", value) for value in often):
-            if 2 * len(distinct) > len(values) > FEW:  # as categories they would tell nothing
-                return ColumnKind("number", f"digits with leading zeros, {_count(distinct)}")
-            return ColumnKind("category", f"digits with leading zeros, {_count(distinct)}")
-        return ColumnKind("number", "text that reads as numbers")
-    if all(map(is_date, often)):
-        return ColumnKind("number", DATES)
     share = len(distinct) / len(values)
-    if len(values) > 2 and share > 0.9 and ID_NAME.search(name):
+    numbers, dates = all(map(_reads_as_number, often)), all(map(is_date, often))
+    codes = numbers and any(re.match(r"\s*0\d", value) for value in often)
+    if (codes or not (numbers or dates)) and len(values) > 2 and share > 0.9 and ID_NAME.search(name):
         return ColumnKind(None, f"left out: looks like an id by its name ({_count(distinct)})")
+    if codes:  # as categories of few rows each they would tell nothing
+        kind: Kind = "number" if 2 * len(distinct) > len(values) > FEW else "category"
+        return ColumnKind(kind, f"digits with leading zeros, {_count(distinct)}")
+    if numbers or dates:
+        return ColumnKind("number", DATES if dates else "text that reads as numbers")
     if len(values) > 2 and share == 1 and (all(map(ID_VALUE.fullmatch, often)) or _are_names(values)):
         return ColumnKind(None, "left out: looks like an id (all different)")
     words = sum(len(value.split()) * count for value, count in often.items()) / len(values)
@@ -155,8 +158,8 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     few = len(distinct) <= max(min(MOST_CATEGORIES, max(2, len(values) // 2)), often_enough)
     if few and (words < 4 or len(values) >= OFTEN * len(distinct)):
         return ColumnKind("category", _count(distinct))
-    codes = sum(_CODE.fullmatch(str(value)) is not None for value in distinct)
-    if len(distinct) <= min(NAMES, 2 * len(values) // 3) and codes >= 0.9 * len(distinct):
+    short_words = sum(_CODE.fullmatch(str(value)) is not None for value in distinct)
+    if len(distinct) <= min(NAMES, 2 * len(values) // 3) and short_words >= 0.9 * len(distinct):
         return ColumnKind("category", f"codes, {_count(distinct)}")
     return ColumnKind("text", f"text of {words:.1f} words on average")
 
@@ -281,10 +284,12 @@ def is_gap(value: Any) -> bool:
 
 
 def read_list(text: str) -> list[Any] | None:
-    """The list that a text is in JSON or, of texts and numbers, in Python; or None.
+    """The list that a text is in JSON or, of texts and numbers, in Python or as numpy writes it; or None.
 
     >>> read_list('["a", 2]'), read_list("['a', 'it''s']"), read_list("[see page 3]")
     (['a', 2], ['a', 'its'], None)
+    >>> read_list("[ 0.5 -1.]"), read_list("['a' 'b c']")  # as numpy writes arrays
+    ([0.5, -1.0], ['a', 'b c'])
     """
     if not (text.lstrip()[:1] == "[" and text.rstrip()[-1:] == "]"):
         return None
@@ -300,6 +305,9 @@ def read_list(text: str) -> list[Any] | None:
 
 
 def _python_list(text: str) -> Any:
+    if _ARRAY.fullmatch(text):
+        return [float(number) for number in text.strip(" []\n").split()]
+    text = _BETWEEN.sub(r"\1, \2", text) if "," not in text else text
     try:
         return ast.literal_eval(text.strip()) if len(text) <= LONGEST_LIST else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):

@@ -23,6 +23,7 @@ from vicinal.core.checks import check_between, short_text, warn_caller
 from vicinal.core.untrusted import machine_memory
 from vicinal.data import TableForm
 from vicinal.data.attributes import attribute_groups
+from vicinal.data.form import as_argument
 from vicinal.data.table import check_column
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import ColumnKind
@@ -300,7 +301,11 @@ def form_of(frame: pd.DataFrame, x: Any, form: TableForm | None, columns: Mappin
     """
     if not isinstance(x, pd.DataFrame):
         return TableForm()
-    return (form or TableForm()).widened(frame, kinds=columns, log=lambda line: warn_caller(line, ColumnWarning))
+
+    def log(line: str) -> None:
+        warn_caller(line, ColumnWarning)
+
+    return (form or TableForm()).widened(frame, kinds=columns, log=log, advice=as_argument)
 
 
 def kinds_of(frame: pd.DataFrame, x: Any, columns: Mapping[str, Kind] | None) -> dict[str, Kind]:

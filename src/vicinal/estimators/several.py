@@ -173,6 +173,12 @@ def several_numbers(y: Any, names: Sequence[str], rows: int | None = None, form:
     return np.stack(columns, axis=1)
 
 
+def _as_labels(setting: str, column: str, value: Any) -> str:
+    """How labels in Python are to be changed where they were read in a wrong way."""
+    del column, value
+    return "leave out their rows" if setting == "missing" else "give numbers"
+
+
 def number_form(y: Any, names: Sequence[str] | None) -> TableForm:
     """How labels that are texts or lengths of time write numbers, found in all of them as in the column of a file.
 
@@ -192,7 +198,7 @@ def number_form(y: Any, names: Sequence[str] | None) -> TableForm:
     plain = [name for name, column in table.items() if not any(isinstance(cell, _WRITTEN) for cell in column)]
     table = table.drop(columns=plain).reset_index(drop=True)
     notes: list[str] = []
-    form = TableForm.of(table, targets=names or ["y"], log=notes.append)
+    form = TableForm.of(table, targets=names or ["y"], log=notes.append, advice=_as_labels)
     for name in table.columns:
         form = form.of_target(name)
     columns = {name: each for name, each in form.columns.items() if each.kind in ("number", "duration", "parts")}

@@ -99,12 +99,17 @@ def worth_checking(suspects: Sequence[Suspect]) -> list[Suspect]:
 _WORTH = 0.5
 
 
+def _equal_rows(rows: Sequence[Any]) -> str:
+    """The first rows of a group of copies, as an equation."""
+    return " = ".join([*map(str, rows[:4]), *["..."] * (len(rows) > 4)])
+
+
 def audit_findings(record: AuditRecord) -> list[str]:
     """The findings as sentences, the most important first."""
     sentences = []
     crossing = [copies for copies in record.copies if copies.across]
     if crossing:
-        rows = ", ".join(" = ".join(str(row) for row in copies.rows) for copies in crossing[:3])
+        rows = ", ".join(_equal_rows(copies.rows) for copies in crossing[:3])
         count = len(crossing)
         sentences.append(
             f"{count} group{'s' if count > 1 else ''} of copies {'contain' if count > 1 else 'contains'} both new rows "
@@ -113,7 +118,8 @@ def audit_findings(record: AuditRecord) -> list[str]:
         )
     conflicting = sum(copies.conflicting for copies in record.copies)
     if conflicting:
-        sentences.append(f"{conflicting} groups of copies have different labels.")
+        have = "groups of copies have" if conflicting > 1 else "group of copies has"
+        sentences.append(f"{conflicting} {have} different labels.")
     ninety = next((level for level in record.coverage if abs(level["coverage"] - 0.9) < 1e-9), None)
     if ninety is not None:
         worst = min(ninety["by_part"]) if ninety["by_part"] else float("nan")

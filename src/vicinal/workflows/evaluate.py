@@ -19,6 +19,7 @@ from vicinal.core.identity import IdentityWarning
 from vicinal.data import find_duplicates
 from vicinal.data.sources import table_name
 from vicinal.data.table import Table, check_column, prepare_table, without_weightless
+from vicinal.encoders.kinds import element_kind
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
 from vicinal.estimators.fitted import SCORES
@@ -69,7 +70,7 @@ MEDIA = ("text", "image", "audio", "vector", "set")
 """Kinds of columns in which an equal cell makes two rows copies."""
 
 SHORT = 40
-"""A column of texts is checked for copies if their median length is above this."""
+"""A column of texts, vectors or sets is checked for copies if their median length, as written, is above this."""
 
 
 @dataclass(frozen=True)
@@ -515,7 +516,7 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
 
 
 def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) -> list[Copies]:
-    """Groups of rows that are equal in all columns, or in one column of media, vectors, sets or long texts.
+    """Groups of rows that are equal in all columns, or in one of media or of long texts, vectors or sets.
 
     Args:
         table: the labelled rows.
@@ -534,10 +535,11 @@ def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) ->
 
 
 def _says_much(table: Table, name: str, kind: str) -> bool:
-    """Whether equal cells of this column make rows copies: for a medium they do, for "yes" they do not."""
-    if kind != "text":
-        return True
-    return bool(table.frame[name].astype(str).str.len().median() > SHORT)
+    """Whether equal cells of this column make rows copies: for a medium they do, for "yes" and [50, 70] they do not."""
+    cells = table.frame[name].dropna()
+    if kind == "set" and (elements := [each for cell in cells for each in cell]):
+        kind = element_kind(elements) or kind
+    return kind in ("image", "audio") or bool(cells.astype(str).str.len().median() > SHORT)
 
 
 def near_embeddings(
