@@ -113,10 +113,10 @@ def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
         output.print(f"{sentence[0].upper()}{sentence[1:]}.")
     for one in rows:
         _print_explained(one, explainer)
-    told = [one.explanation for one in rows]
-    if any(n.weight < 0 and isinstance(n.label, float) for one in told for n in one.brief().neighbors):
+    explanations = [one.explanation for one in rows]
+    if any(n.weight < 0 and isinstance(n.label, float) for one in explanations for n in one.brief().neighbors):
         output.print("A negative weight corrects for rows alike that would together count too much.")
-    sums = [(sum(abs(n.weight) for n in one.neighbors), abs(one.other_weight)) for one in told]
+    sums = [(sum(abs(n.weight) for n in one.neighbors), abs(one.other_weight)) for one in explanations]
     shares = [listed / (listed + others) for listed, others in sums if listed + others > 0]
     if any(share < _CARRIED for share in shares):
         low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))

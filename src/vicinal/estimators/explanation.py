@@ -229,16 +229,16 @@ class Explanation:
         (['a'], 0.1, 8)
         """
         least = min(_FEW, 0.1 * max((abs(n.weight) for n in self.neighbors), default=0.0))
-        kept = tuple(n for n in self.neighbors if abs(n.weight) >= least)
+        listed = tuple(n for n in self.neighbors if abs(n.weight) >= least)
         weight, added = (
-            sum(getattr(n, name) for n in self.neighbors[len(kept) :]) for name in ("weight", "contribution")
+            sum(getattr(n, name) for n in self.neighbors[len(listed) :]) for name in ("weight", "contribution")
         )
         return replace(
             self,
-            neighbors=kept,
+            neighbors=listed,
             other_weight=self.other_weight + weight,
             other_contribution=self.other_contribution + added,
-            other_count=self.other_count + len(self.neighbors) - len(kept),
+            other_count=self.other_count + len(self.neighbors) - len(listed),
         )
 
     def to_frame(self) -> pd.DataFrame:
