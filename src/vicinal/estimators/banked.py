@@ -314,8 +314,10 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         from vicinal.report.notebook import plain_table
         from vicinal.report.theme import notebook_html
 
-        tried = self.leaderboard()
-        parts = [plain_table([*tried], tried.to_numpy().tolist(), "Tried")] if len(tried) > 1 else []
+        tried = self.leaderboard().dropna(axis=1, how="all")
+        tried["chosen"] = tried["chosen"].map({True: "yes", False: ""})
+        headings = [name.replace("_", " ") for name in tried]
+        parts = [plain_table(headings, tried.to_numpy().tolist(), "Tried")] if len(tried) > 1 else []
         return notebook_html(self.summary().part(type(self).__name__), *parts)
 
     # Rows of another population.
