@@ -15,6 +15,7 @@ from vicinal.estimators import (
     Hit,
     Neighbor,
     NeighborClassifier,
+    NeighborRegressor,
     PairExplanation,
     Recommender,
     RowMatcher,
@@ -221,3 +222,16 @@ def test_rows_that_say_nothing_stand_among_the_others():
     assert panel.other_contribution == pytest.approx(0.3)
     even = Explanation(2.0, 2.0, rows[2:] * 3, 0.988, 1.976, 247)  # of many rows each says little, and all are as good
     assert len(even.brief().neighbors) == 3
+
+
+def test_a_fitted_model_shows_what_was_tried_in_words_or_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), rng.normal(size=60)
+    model = NeighborRegressor().fit(x, y)
+    page = text_of(model._repr_html_())
+    assert "Tried" in page
+    assert "out of fold" in page
+    assert "True" not in page
+    none = model.leaderboard().iloc[:0]  # as of a learner
+    monkeypatch.setattr(NeighborRegressor, "leaderboard", lambda self: none)
+    assert "Tried" not in text_of(model._repr_html_())
