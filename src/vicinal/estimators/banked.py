@@ -317,7 +317,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         tried, parts = self.leaderboard(), []
         if len(tried) > 1:
             tried = tried.assign(chosen=tried["chosen"].map({True: "yes", False: ""})).dropna(axis=1, how="all")
-            parts = [plain_table([name.replace("_", " ") for name in tried], tried.to_numpy().tolist(), "Tried")]
+            parts = [plain_table([str(name).replace("_", " ") for name in tried], tried.to_numpy().tolist(), "Tried")]
         return notebook_html(self.summary().part(type(self).__name__), *parts)
 
     # Rows of another population.

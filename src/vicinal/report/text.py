@@ -24,6 +24,9 @@ _METRICS = {
     "hamming_loss": "Hamming loss",
     "average_precision": "average precision",
     "ndcg@10": "nDCG@10",
+    "map@r": "MAP@R",
+    "r_precision": "R-precision",
+    "r2@10": "R2@10",
 }
 
 
