@@ -368,6 +368,16 @@ def test_a_long_text_is_folded_and_columns_that_do_not_fit_are_left_out(capsys, 
     assert "known" not in said
 
 
+def test_a_text_is_cut_where_columns_of_numbers_would_be_left_out(capsys, monkeypatch):
+    monkeypatch.setattr(output, "_width", 40)
+    headings = ["id", "label", "weight", "text"]
+    print_rows("", headings, [["a", "good", "0.1953", "a dreary film " * 9]], numbers=False, names=True, least=3)
+    said = capsys.readouterr().out
+    assert all(word in said for word in ("text", "dreary", "...", "0.1953"))
+    print_rows("", [*headings[:2], "size"], [["a" * 30, "good", "17"]], numbers=False, names=True, least=2)
+    assert "size" not in capsys.readouterr().out
+
+
 def test_long_names_are_folded_before_short_columns(capsys):
     row = ["chevrolet chevelle concours (sw) 1972", "17", "15.3", "0.213", "3.4", "weight -1.23, horsepower +0.221"]
     headings = ["id", "label", "adjusted", "weight", "adds", "adjusted by"]

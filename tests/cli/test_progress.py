@@ -97,6 +97,19 @@ def test_a_terminal_has_one_line_that_is_taken_away():
     ]
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_narrow_terminal_has_a_line_that_fits(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "36")
+    written = Terminal()
+    display = Display(written, changing=True, clock=iter([0.0, 1.0]).__next__)
+    display.step(Step("training", 3, 200, "epochs if no better comes"))
+    assert written.getvalue() == "\rtraining    3 of 200  epochs if ..."
+
+
 def test_quiet_says_nothing_and_nobody_listens_afterwards(capsys):
     with shown_progress(quiet=True) as display:
         report("encoding", 1, 2)

@@ -16,6 +16,7 @@ from vicinal.estimators import (
     Hit,
     Neighbor,
     NeighborClassifier,
+    NeighborRegressor,
     PairExplanation,
     Recommender,
     RowMatcher,
@@ -221,3 +222,26 @@ def test_models_say_in_a_notebook_what_show_says(tmp_path):
         assert "<svg" not in model._repr_html_()
     assert "RowMatcher" in RowMatcher()._repr_html_()
     assert "Recommender" in Recommender()._repr_html_()
+
+
+def test_rows_that_say_nothing_stand_among_the_others():
+    rows = tuple(Neighbor(str(at), weight, 2.0, 2 * weight, {"a": at}) for at, weight in enumerate((0.8, 0.05, 0.004)))
+    panel = Explanation(2.0, 2.0, rows, 0.146, 0.292, 7).panel("t", dict)
+    assert [one.weight for one in panel.listed] == [0.8, 0.05]
+    assert (panel.other_rows, panel.other_weight) == (8, pytest.approx(0.15))
+    assert panel.other_contribution == pytest.approx(0.3)
+    even = Explanation(2.0, 2.0, rows[2:] * 3, 0.988, 1.976, 247)  # of many rows each says little, and all are as good
+    assert len(even.brief().neighbors) == 3
+
+
+def test_a_fitted_model_shows_what_was_tried_in_words_or_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), rng.normal(size=60)
+    model = NeighborRegressor().fit(x, y)
+    page = text_of(model._repr_html_())
+    assert "Tried" in page
+    assert "out of fold" in page
+    assert "True" not in page
+    none = model.leaderboard().iloc[:0]  # as of a learner
+    monkeypatch.setattr(NeighborRegressor, "leaderboard", lambda self: none)
+    assert "Tried" not in text_of(model._repr_html_())

@@ -12,9 +12,10 @@ import pytest
 
 from vicinal.core.files import replace_text
 from vicinal.report import write_page
+from vicinal.report.audit import suspect_rows
 from vicinal.report.compare import compare_html, write_compare_page
 from vicinal.report.page import cell_view, cells, page_html, panel_view
-from vicinal.report.records import Doubted, Example, FitRecord, NeighborPanel, Verdict
+from vicinal.report.records import Doubted, Example, FitRecord, NeighborPanel, Suspect, Verdict
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = (
@@ -348,3 +349,9 @@ def test_a_wide_row_is_shown_by_its_first_cells():
     assert (shown[0].column, shown[-1].column) == ("c0", "and 28 more columns")
     assert "c39 39" in shown[-1].full
     assert len(cells({f"c{i}": i for i in range(13)}, 20)) == 13
+
+
+@pytest.mark.parametrize(("chance", "last"), [(0.0, ["suspicion", "4.2"]), (0.004, ["P(wrong)", "0.4 %"])])
+def test_without_a_sign_of_wrong_labels_there_is_no_probability_of_0(chance, last):
+    headings, cells = suspect_rows([Suspect(1, "new", 3.0, 1.0, 2.0, 4.2, "", chance)])
+    assert [headings[-1], cells[-1]] == last

@@ -27,13 +27,24 @@ def test_model_comes_first_and_gaps_stay_empty(words):
 
 @pytest.mark.parametrize(
     ("own", "clause"),
-    [(0.8, "20.0 % below k-NN"), (1.0, "the same as k-NN"), (1.25, "25.0 % above k-NN")],
+    [
+        (0.8, "20 % below k-NN"),
+        (1.0, "the same as k-NN"),
+        (1.25, "25 % above k-NN"),
+        (219.27, "219 times that of k-NN"),
+    ],
 )
 def test_findings_are_honest_both_ways(words, own, clause):
     scores = {"model": {"mse": own}, "knn": {"mse": 1.0}}
     (sentence,) = findings(dataclasses.replace(words, scores=scores))
     assert clause in sentence
     assert sentence.startswith("On 1,501 test rows the MSE is ")
+
+
+def test_a_baseline_without_error_is_not_called_the_same(words):
+    (sentence,) = findings(dataclasses.replace(words, scores={"model": {"mse": 1.0}, "knn": {"mse": 0.0}}))
+    assert "above k-NN" in sentence
+    assert "the same" not in sentence
 
 
 def test_findings_of_classes_speak_of_points(digits):
@@ -68,6 +79,10 @@ def test_changes_and_wins(comparison):
         ((-0.14, -0.24, -0.031), "MSE 14 % below the best of 3 baselines, ridge (CI -24 to -3.1 %)."),
         ((0.04, 0.01, 0.07), "MSE 4 % above the best of 3 baselines, ridge (CI +1 to +7 %: ridge is better)."),
         ((0.04, -0.01, 0.07), "MSE 4 % above the best of 3 baselines, ridge (CI -1 to +7 %: not significant)."),
+        (
+            (218.27, 80.0, 400.0),
+            "MSE 219 times that of the best of 3 baselines, ridge (CI 81 to 401 times: ridge is better).",
+        ),
         ((0.0, 0.0, 0.0), "MSE equal to the best of 3 baselines, ridge."),
         ((float("nan"),), "MSE cannot be compared with the best of 3 baselines, ridge."),
     ],

@@ -168,6 +168,8 @@ def comparison_json(comparison: "Comparison") -> dict[str, Any]:
 
 def print_comparison(comparison: "Comparison", folder: Path) -> None:
     """Print the result of a comparison."""
+    from vicinal.report.text import change_cell
+
     for sentence in comparison.record.answer:
         output.print(sentence)
     scale, title = 1, "micro F1" if comparison.metric == "micro_f1" else "accuracy"
@@ -177,7 +179,7 @@ def print_comparison(comparison: "Comparison", folder: Path) -> None:
     rows = []
     for cell in comparison.table:
         spread = "" if math.isnan(cell.deviation) else f" +- {cell.deviation * scale:.2f}"
-        change = "" if math.isnan(cell.change) else f"{cell.change:+.1%}"
+        change = "" if math.isnan(cell.change) else change_cell(cell.change)
         p_value = "" if math.isnan(cell.p_value) else f"{cell.p_value:.3f}"
         rows.append(
             [

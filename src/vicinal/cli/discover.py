@@ -61,8 +61,8 @@ def discover(
         print_json({"rows": record.rows, "new": record.new, "hidden_score": score, "groups": listed, **files})
         return
     output.print(
-        f"{record.new} of {record.rows} rows fit no known class (expected false alarms: {error:.0%} of the rows of "
-        "known classes, or fewer)"
+        f"{record.new} of {record.rows} rows fit no known class. False alarms are expected for up to "
+        f"{100 * error:.0f} % of the rows of known classes."
     )
     if outcome.names is None:
         return
@@ -74,10 +74,11 @@ def discover(
         numbers=False,
     )
     if record.score == record.score:
-        output.print(f"hidden known classes came into the right group for {record.score:.0%} of their rows")
+        hidden = f"{100 * record.score:.0f} % of their rows came into the right group"
+        output.print(f"When known classes were hidden, {hidden}.")
     output.print(f"names   {outcome.names}\npage    {outcome.page}")
     output.print(
-        f"write names into the column label (one row of a group is enough), then: vicinal add {shlex.quote(model)} "
+        f"Write names into the column label (one row of a group is enough), then: vicinal add {shlex.quote(model)} "
         f"{shlex.quote(data)} --names {shlex.quote(str(outcome.names))}",
         soft_wrap=True,
     )

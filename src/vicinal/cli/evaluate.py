@@ -94,6 +94,7 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
         fairness_cells,
         period_cells,
         score_sentence,
+        suspect_rows,
         suspects_sentence,
         worth_checking,
     )
@@ -118,24 +119,11 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
         print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
     output.print(suspects_sentence(record.suspects))
     listed = record.suspects if whole else worth_checking(record.suspects)
-    lines = [
-        [
-            *(str(s.row), s.part, *(_cell(one) for one in (s.label, s.expected, s.neighbors))),
-            f"{s.score:.2f}" if s.chance is None else f"{s.chance:.0%}",
-        ]
-        for s in listed[:_LISTED]
-    ]
+    headings, *lines = suspect_rows(listed[:_LISTED], several=record.several, letters=_LETTERS)
     if lines:
-        headings = ["id", "part", "label", "expected", "neighbors", "suspicion" if record.several else "wrong with"]
         print_rows("", headings, lines, names=True)
     if len(listed) > _LISTED:
         output.print(f"{len(listed) - _LISTED} more; --json has all.")
-
-
-def _cell(value: object) -> str:
-    large = isinstance(value, float) and 1e4 <= abs(value) < 1e7  # a price as prices are written
-    text = f"{value:,.0f}" if large else f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
 
 
 _LISTED = 10

@@ -113,17 +113,21 @@ def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
         output.print(f"{sentence[0].upper()}{sentence[1:]}.")
     for one in rows:
         _print_explained(one, explainer)
-    shares = [sum(abs(n.weight) for n in one.explanation.neighbors) for one in rows]
+    explanations = [one.explanation for one in rows]
+    if any(n.weight < 0 and isinstance(n.label, float) for one in explanations for n in one.brief().neighbors):
+        output.print("A negative weight corrects for rows alike that would together count too much.")
+    sums = [(sum(abs(n.weight) for n in one.neighbors), abs(one.other_weight)) for one in explanations]
+    shares = [listed / (listed + others) for listed, others in sums if listed + others > 0]
     if any(share < _CARRIED for share in shares):
         low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
         carried = f"{low} %" if low == high else f"{low} to {high} %"
-        output.print(f"The listed rows carry {carried} of the weight; -k {4 * explainer.k} lists more.")
+        output.print(f"The listed rows carry {carried} of the weight of all rows; -k {4 * explainer.k} lists more.")
 
 
 def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     from vicinal.report.comparables import reasons
 
-    explanation, digits = one.explanation, explainer.digits
+    explanation, digits = one.explanation.brief(), explainer.digits
 
     def words(value: Any) -> str:
         if isinstance(value, list | tuple):
@@ -135,7 +139,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     output.print(f"{cell_words(one.query)}: {predicted}{before}", style="bold")
     if one.interval is not None:
         low, high = map(words, one.interval)
-        output.print(f"{explainer.coverage:.0%} interval: {low} to {high}")
+        output.print(f"{100 * explainer.coverage:g} % interval: {low} to {high}")
     if one.chances:
         listed = ", ".join(f"{name} {chance:.3f}" for name, chance in list(one.chances.items())[:_CLASSES])
         output.print(f"probabilities: {listed}{', ...' if len(one.chances) > _CLASSES else ''}")
@@ -187,7 +191,7 @@ def _of_others(one: "Explained", explainer: "Explainer", words: Any) -> str:
         return ""
     mean = explanation.other_contribution / explanation.other_weight
     if one.chances and one.said is None:
-        return f"{mean:.0%} {cell_words(explanation.prediction)}" if 0 <= mean <= 1 else ""
+        return f"{100 * mean:.0f} % {cell_words(explanation.prediction)}" if 0 <= mean <= 1 else ""
     labels = explainer.model.bank_.labels
     inside = explanation.plain and float(labels.min()) <= mean <= float(labels.max())  # else weights below 0 cancel
     return str(words(mean)) if inside else ""
@@ -217,7 +221,7 @@ def _near_by(columns: dict[str, float]) -> str:
     """The one or two columns that make a row nearest, with their shares."""
     nearer = {name: value for name, value in columns.items() if value > 0}
     ranked = sorted(nearer, key=lambda name: -nearer[name])[:2]
-    return ", ".join(f"{cell_words(name)} {nearer[name] / sum(nearer.values()):.0%}" for name in ranked)
+    return ", ".join(f"{cell_words(name)} {100 * nearer[name] / sum(nearer.values()):.0f} %" for name in ranked)
 
 
 def _part(value: float, one: "Explained", digits: int) -> str:

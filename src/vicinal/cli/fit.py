@@ -174,15 +174,14 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
 
     Args:
         outcome: of the fit.
-        columns: print columns and rows, too; they are printed in any case if encoders were chosen after
-            :func:`print_plan`.
-        whole: print the columns as a table, and the scores of all methods.
+        columns: print columns and rows, too, which :func:`print_plan` may have shown already.
+        whole: print the columns as a table, also where encoders were chosen since, and the scores of all methods.
     """
     from vicinal.core import counted
     from vicinal.report.tables import verdict_sentence
 
     record, model = outcome.record, outcome.model
-    if columns or model.encoder_choices_:
+    if columns or (whole and model.encoder_choices_):
         rows = [(c.name, c.kind, c.encoder, c.reason) for c in record.column_list]
         print_columns(rows, output, whole=whole)
         folds = None if record.split_sizes["validation"] else model.folds_

@@ -95,7 +95,7 @@ def match(
     """Link the rows of two tables that are the same thing.
 
     Estimates how probable each pair is, and learns from labelled pairs if there are some. Writes a folder with
-    links.csv, review.csv (doubtful pairs to label, best with --review), report.html and the matcher.
+    links.csv, review.csv (pairs to label, best with --review), report.html and the matcher.
     """
     _run(context, left, right)
 
@@ -287,7 +287,7 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
         alone, count = record.clusters.get(1, 0), sum(several.values())
         output.print(f"{count:,} clusters of 2 to {max(several):,} rows; {alone:,} rows without a copy")
     output.print(f"matcher {folder}")
-    for name, words in {"links.csv": "", "review.csv": f" ({to_label} doubtful pairs)", "report.html": ""}.items():
+    for name, words in {"links.csv": "", "review.csv": f" ({to_label} pairs to label)", "report.html": ""}.items():
         output.print(f"        {folder / name}{words}")
     if not sum(record.pairs) and to_label and command:
         output.print(

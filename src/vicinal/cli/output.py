@@ -10,6 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from vicinal.core.checks import short_text
+
 _PLAIN: Any = {"highlight": False, "markup": False, "soft_wrap": True}  # texts are shown as they are, brackets too
 out, progress = Console(**_PLAIN), Console(stderr=True, **_PLAIN)
 
@@ -56,13 +58,19 @@ def print_rows(
 
     With ``numbers``, all columns except the first are flush right and never wrapped; with ``names``, the first is not
     wrapped unless others would be cut; narrow columns are wrapped only where they fill the width. Columns after the
-    first ``least`` are left out, from the last, where they would squeeze the others though long ones are folded.
+    first ``least`` are left out, from the last, where they would squeeze the others though long ones are folded; the
+    first of them is cut to what is left of the width.
     """
     widths = [max(map(cell_len, cells)) + 2 for cells in zip(headings, *rows, strict=True)]
     least = len(headings) if least is None else least
     widths[least:] = [min(width, _FOLDED) for width in widths[least:]]
-    while len(headings) > least and sum(widths[: len(headings)]) > console.width:
+    while len(headings) > least + 1 and sum(widths[: len(headings)]) > console.width:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
+    over = sum(widths[: len(headings)]) - console.width
+    if least < len(headings) and over > 0:  # one column is left: a text is cut, anything else is left out
+        room = _NARROW if widths[least] > _NARROW and widths[least] - over > 2 else 0
+        headings = [*headings[:least], *[short_text(headings[least], room)] * (room > 0)]
+        rows = [[*row[:least], *[short_text(row[least], 3 * room)] * (room > 0)] for row in rows]
     wide = sum(widths[: len(headings)]) > console.width
     narrow = sum(width for width in widths[1 : len(headings)] if width <= _NARROW) <= console.width - _FOLDED
     names = names and not (wide and (numbers or widths[0] > _FOLDED))

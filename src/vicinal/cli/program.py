@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib
+import inspect
 import logging
 import os
 import re
@@ -42,7 +43,10 @@ def main() -> None:
 @cache
 def program() -> Any:
     """The application as click runs it, made of the signatures of all commands once a process."""
-    return typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
+    for command in group.commands.values():  # a terminal breaks lines, not the docstring
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.help or ""))
+    return group
 
 
 def run(arguments: list[str]) -> int:

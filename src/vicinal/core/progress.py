@@ -6,6 +6,7 @@ A caller may also set an end, which the code that works asks for.
 import logging
 import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 WIDTH = 79
-"""Most letters of a line."""
+"""Most letters of a line; fewer in a narrower terminal, where a longer line could not be taken back."""
 
 
 @dataclass(frozen=True)
@@ -100,16 +101,26 @@ def span_words(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def line_of(step: Step, left: float | None) -> str:
+def line_of(step: Step, left: float | None, width: int = WIDTH) -> str:
     """A step as a line: phase, progress, its time left, and as much of the note as fits.
 
     >>> line_of(Step("encoding", 16, 400, "texts"), 8.0)
     'encoding    16 of 400  about 8 s left  texts'
+    >>> line_of(Step("encoding", 16, 400, "texts and photos"), 8.0, 52), line_of(Step("encoding", 16, 400), 8.0, 24)
+    ('encoding    16 of 400  about 8 s left  texts and ...', 'encoding    16 of 400')
     """
     share = "" if step.total is None else f"  {int(step.done):,} of {int(step.total):,}"
+    line = f"{step.phase:<10}{share}"
     rest = "" if left is None else f"  about {span_words(left)} left"
-    note = f"  {step.note}" if step.note else ""
-    return f"{step.phase:<10}{share}{rest}{note}"[:WIDTH].rstrip()
+    line += rest if len(line + rest) <= width else ""
+    note, room = step.note, width - len(line) - 2
+    if note and room >= min(len(note), _LEAST):
+        line += f"  {note if len(note) <= room else note[: room - 3] + '...'}"
+    return line[:width].rstrip()
+
+
+_LEAST = 12
+"""Letters of a note that are worth showing."""
 
 
 class Display:
@@ -173,9 +184,13 @@ class Display:
         if not self.changing:
             self.write(line_of(step, left))
             return
-        before, self._line = len(self._line), line_of(step, left)
+        before, self._line = len(self._line), line_of(step, left, self._width())
         self.file.write(f"\r{self._line:<{before}}")  # a notebook knows no code that clears a line
         self.file.flush()
+
+    def _width(self) -> int:
+        """Letters of the changing line: a terminal wraps what fills it, and a wrapped line stays."""
+        return min(WIDTH, shutil.get_terminal_size().columns - 1) if self.file.isatty() else WIDTH
 
     def seconds_left(self, step: Step, now: float) -> float | None:
         """Seconds left of this phase, by its pace; None before its first step, and if its length is unknown."""

@@ -314,8 +314,10 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         from vicinal.report.notebook import plain_table
         from vicinal.report.theme import notebook_html
 
-        tried = self.leaderboard()
-        parts = [plain_table([*tried], tried.to_numpy().tolist(), "Tried")] if len(tried) > 1 else []
+        tried, parts = self.leaderboard(), []
+        if len(tried) > 1:
+            tried = tried.assign(chosen=tried["chosen"].map({True: "yes", False: ""})).dropna(axis=1, how="all")
+            parts = [plain_table([str(name).replace("_", " ") for name in tried], tried.to_numpy().tolist(), "Tried")]
         return notebook_html(self.summary().part(type(self).__name__), *parts)
 
     # Rows of another population.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,10 @@ _SHOWN, _CARRIED = 3, 0.6
 
 _REASONS = 2
 """Columns that an adjustment is said to come from."""
+
+
+_FEW = 0.01
+"""Share of the weight below which a row says nothing by itself."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +220,27 @@ class Explanation:
             said.append((f"{self.other_count:,} other rows", rest))
         return said + [("constant", self.constant)] * bool(self.constant)
 
+    def brief(self) -> "Explanation":
+        """The same for people: rows of less than 1 %, and a tenth of the largest weight, are among the others.
+
+        >>> rows = tuple(Neighbor(name, weight, 2.0, 2 * weight, {}) for name, weight in (("a", 0.9), ("b", 0.004)))
+        >>> one = Explanation(2.0, 2.0, rows, 0.096, 0.192, 7).brief()
+        >>> [n.id for n in one.neighbors], round(one.other_weight, 3), one.other_count
+        (['a'], 0.1, 8)
+        """
+        least = min(_FEW, 0.1 * max((abs(n.weight) for n in self.neighbors), default=0.0))
+        listed = tuple(n for n in self.neighbors if abs(n.weight) >= least)
+        weight, added = (
+            sum(getattr(n, name) for n in self.neighbors[len(listed) :]) for name in ("weight", "contribution")
+        )
+        return replace(
+            self,
+            neighbors=listed,
+            other_weight=self.other_weight + weight,
+            other_contribution=self.other_contribution + added,
+            other_count=self.other_count + len(self.neighbors) - len(listed),
+        )
+
     def to_frame(self) -> pd.DataFrame:
         """The rows, the trend and the others as a table: see :func:`explanation_table`."""
         return explanation_table([self])
@@ -241,7 +266,7 @@ class Explanation:
         from vicinal.report.records import Neighbor as Listed  # predictions need no reports
         from vicinal.report.records import NeighborPanel, TrendLine
 
-        trend = self.trend
+        trend, brief = self.trend, self.brief()
         is_scaled = self.transform != "none" or self.constant != 0
         is_scaled |= not math.isclose(self.total, self.prediction if self.probability is None else self.probability)
         return NeighborPanel(
@@ -252,11 +277,11 @@ class Explanation:
             said=said,
             neighbors=[
                 Listed(cells(n.row), _label(n.label), n.weight, n.contribution, str(n.id), n.adjusted, n.adjustments)
-                for n in self.neighbors
+                for n in brief.neighbors
             ],
-            other_weight=self.other_weight,
-            other_contribution=self.other_contribution,
-            other_rows=self.other_count,
+            other_weight=brief.other_weight,
+            other_contribution=brief.other_contribution,
+            other_rows=brief.other_count,
             probability=self.probability,
             scale=self.transform,
             scaled=self.total - self.constant if is_scaled else None,

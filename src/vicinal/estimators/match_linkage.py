@@ -330,9 +330,9 @@ class Linkage(LinkageModel):
         ]
         linked = "only equal rows are" if tables.is_single else "none is"
         if not self.has_sign and not self._closes(tables):
-            return [*notes, f"no sign of copies: rows like one row are not like one another; {linked} linked"]
+            return [f"no sign of copies: rows like one row are not like one another; {linked} linked"]
         if not self.has_sign:
-            return [*notes, f"no sign of matches: no pair stands out, so {linked} linked; label pairs of the review"]
+            return [f"no sign of matches: no pair stands out, so {linked} linked; label pairs of the review"]
         if self.expected(tables) < FEWEST:
             notes.append(f"fewer than {FEWEST} matches are expected: the weights of columns are uncertain")
         if not self.is_sure:

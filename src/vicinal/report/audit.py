@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
     """Write the page of ``record`` to ``path``, whole or not at all, and return the path."""
-    table = fit_table(record)
+    table, worth = fit_table(record), worth_checking(record.suspects)
+    headings, *suspects = suspect_rows(worth, several=record.several)
     page = rendered(
         "audit.html",
         record,
@@ -48,7 +49,8 @@ def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
         groups=fairness_cells(record.fairness),
         sets=[(name, percent(v["covered"]), number(v["size"], 3)) for name, v in record.class_sets.items()],
         hubs=[[shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs],
-        suspects=[_suspect(suspect) for suspect in worth_checking(record.suspects)],
+        suspect_headings=[*headings, "content"],
+        suspects=[[*cells, one.shown] for cells, one in zip(suspects, worth, strict=True)],
         suspicious=suspects_sentence(record.suspects),
         label=_label,
         pictures=list(_pictures(record)),
@@ -78,7 +80,7 @@ def suspects_sentence(suspects: Sequence[Suspect]) -> str:
     """How many labels are worth checking, and how many of them are expected to be wrong.
 
     >>> suspects_sentence([])
-    'Labels worth checking: none.'
+    'Labels worth checking: none, there is no clear sign of wrong labels.'
     >>> suspects_sentence([Suspect(row, "new", 3.0, 1.0, 1.0, 4.2, "", 0.8) for row in (1, 2)])
     'Labels worth checking: 2, of them 1.6 expected to be wrong.'
     """
@@ -87,8 +89,25 @@ def suspects_sentence(suspects: Sequence[Suspect]) -> str:
         return f"Labels worth checking first: {len(suspects)}."
     worth = [chance for chance in chances if chance >= _WORTH]
     if not worth:
-        return "Labels worth checking: none."
+        return f"Labels worth checking: none{'' if any(chances) else ', there is no clear sign of wrong labels'}."
     return f"Labels worth checking: {len(worth)}, of them {number(sum(worth), 2)} expected to be wrong."
+
+
+def suspect_rows(suspects: Sequence[Suspect], *, several: bool = False, letters: int = 60) -> list[list[str]]:
+    """The suspects as a table, its headings first; a probability only where there is a sign of wrong labels.
+
+    >>> suspect_rows([Suspect(1, "new", 3.0, 1.5, 1.0, 4.2, "", 0.8)])[0]
+    ['id', 'part', 'label', 'expected', 'neighbors', 'P(wrong)']
+    >>> suspect_rows([Suspect(1, "new", 3.0, 1.0, 1.0, 4.2, "", 0.0)])
+    [['id', 'part', 'label', 'expected', 'suspicion'], ['1', 'new', '3', '1', '4.2']]
+    """
+    sign = not several and any(one.chance for one in suspects)
+    same = not several and all(str(one.expected) == str(one.neighbors) for one in suspects)
+    rows = [["id", "part", "label", "expected", "neighbors", "P(wrong)" if sign else "suspicion"]]
+    for one in suspects:
+        labels = [_label(label, letters) for label in (one.label, one.expected, one.neighbors)]
+        rows.append([shown(one.row), one.part, *labels, percent(one.chance or 0.0) if sign else number(one.score, 3)])
+    return [[*row[:4], *row[5:]] for row in rows] if same else rows
 
 
 def worth_checking(suspects: Sequence[Suspect]) -> list[Suspect]:
@@ -209,18 +228,13 @@ def fairness_cells(fairness: Any) -> list[list[str]]:
     ]
 
 
-def _suspect(s: Suspect) -> list[str]:
-    labels = [_label(label) for label in (s.label, s.expected, s.neighbors)]
-    return [shown(s.row), s.part, *labels, number(s.score, 3) if s.chance is None else percent(s.chance), s.shown]
-
-
 def _level(level: Any) -> list[str]:
     by_part = ", ".join(percent(share) for share in level["by_part"])
     return [percent(level["coverage"]), percent(level["covered"]), by_part, number(level["width"], 3)]
 
 
-def _label(label: Any) -> str:
-    return number(float(label), 4) if isinstance(label, int | float | np.number) else one_line(label, 60)
+def _label(label: Any, letters: int = 60) -> str:
+    return number(float(label), 4) if isinstance(label, int | float | np.number) else one_line(label, letters)
 
 
 def _sureness(record: AuditRecord) -> tuple[Any, Any]:

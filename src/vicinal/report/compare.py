@@ -10,7 +10,7 @@ import numpy as np
 from vicinal.core.files import replace_text
 from vicinal.report.records import CompareRecord
 from vicinal.report.tables import against_reference, mean_and_deviation, spread
-from vicinal.report.text import clean, one_line
+from vicinal.report.text import change_cell, clean, one_line
 from vicinal.report.theme import CLASSES, MUTED, Picture, blank, picture, rendered, style
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _row(record: CompareRecord, dataset: str) -> dict[str, Any]:
         better = change is not None and (change > 0) == record.higher_is_better and change != 0
         shown_cell = {
             "spread": spread(results[method], record.scale).replace("+-", "±"),
-            "change": "" if change is None else f"{100 * change:+.1f} %",
+            "change": "" if change is None else change_cell(change),
             "better": better,
             "p": "" if p != p else "< 0.001" if p < 0.001 else f"{p:.3f}",
             "won": "" if won is None else f"better in {won[0]} of {won[1]}",

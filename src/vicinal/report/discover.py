@@ -74,14 +74,14 @@ def discover_findings(record: DiscoverRecord) -> list[str]:
     """The result as sentences, with the guarantee of the threshold."""
     groups = counted(len(record.groups), "group")
     said = [
-        f"{record.new:,} of {record.rows:,} rows fit no known class, in {groups}. Of rows of known classes at most "
-        f"{percent(record.error)} are said to fit none, on average, as far as they are like the "
-        f"{record.calibrating:,} rows that the threshold is from; how many rows of new classes are missed is not known."
+        f"{record.new:,} of {record.rows:,} rows fit no known class, in {groups}. False alarms are expected for up "
+        f"to {percent(record.error)} of rows of known classes; the threshold is from {record.calibrating:,} such rows. "
+        "How many rows of new classes are missed is not known."
     ]
     if record.score == record.score:
         said.append(
-            f"When known classes were hidden, {percent(record.score)} of their rows came into the right group: that is "
-            "what space and number of groups were chosen by, and about what to expect of these groups."
+            f"When known classes were hidden, {percent(record.score)} of their rows came into the right group. Expect "
+            "about as much of these groups: space and number of groups were chosen by it."
         )
     else:
         said.append("Too few classes are known to hide some, so the number of groups is by a usual setting.")

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from vicinal.core.files import replace_text
 from vicinal.report.page import cells, learning, map_of
 from vicinal.report.records import Cell
-from vicinal.report.text import clean, number, one_line
+from vicinal.report.text import clean, metric_name, number, one_line
 from vicinal.report.theme import Picture, rendered, shown
-
-NAMES = {"map@r": "MAP@R", "r_precision": "R-precision", "r2@10": "R2@10"}
 
 
 class ShownHit(NamedTuple):
@@ -81,11 +79,6 @@ class LearnRecord:
     duration_s: float = 0.0
 
 
-def measure_name(measure: str) -> str:
-    """Display name of a measure."""
-    return NAMES.get(measure, measure)
-
-
 def score_rows(record: LearnRecord) -> list[list[str]]:
     """Scores with their intervals as rows of text, the header first.
 
@@ -95,7 +88,7 @@ def score_rows(record: LearnRecord) -> list[list[str]]:
     [['', 'MAP@R'], ['this model', '0.500 (0.400 to 0.600)']]
     """
     measures = list(dict.fromkeys(measure for values in record.scores.values() for measure in values))
-    lines = [["", *map(measure_name, measures)]]
+    lines = [["", *map(metric_name, measures)]]
     for method, values in record.scores.items():
         name = "this model" if method == "model" else one_line(method, 60)
         lines.append([name, *(_estimate(values[measure]) if measure in values else "" for measure in measures)])
@@ -118,7 +111,7 @@ def learned_findings(record: LearnRecord) -> list[str]:
     where = f"on {tested:,} test rows{of}"
     value, low, high = measures[main]
     doubt = f" (95 % CI {low:.3f}-{high:.3f})" if np.isfinite(low + high) else ""
-    sentences = [f"{measure_name(main)} {value:.3f}{doubt} {where}."]
+    sentences = [f"{metric_name(main)} {value:.3f}{doubt} {where}."]
     others = [
         f"{one_line(name, 60)} {values[main][0]:.3f}" for name, values in record.scores.items() if name != "model"
     ]
@@ -136,7 +129,7 @@ def write_learned_page(record: LearnRecord, path: str | os.PathLike[str]) -> Pat
         record,
         same=one_line(record.same, 60),
         findings=[clean(sentence) for sentence in learned_findings(record)],
-        tiles=[(measure_name(name), number(value[0], 3)) for name, value in record.scores.get("model", {}).items()],
+        tiles=[(metric_name(name), number(value[0], 3)) for name, value in record.scores.get("model", {}).items()],
         table=score_rows(record),
         queries=[
             (one_line(q.title, 60), cells(q.row, 300), one_line(q.label, 60), one_line(q.id, 40), _hits(q.hits))

@@ -127,7 +127,7 @@ def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ShownPair]]]:
     teach = "Labels of these teach most: give them on the page of --review, or in review.csv, and run again."
     return [
         ("Links", "Drawn evenly from the surest to the least sure.", record.sure),
-        ("Doubtful pairs", teach, sorted(record.doubtful, key=lambda pair: abs(pair.probability - record.threshold))),
+        ("Pairs to label", teach, sorted(record.doubtful, key=lambda pair: abs(pair.probability - record.threshold))),
     ]
 
 

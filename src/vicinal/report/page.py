@@ -84,6 +84,7 @@ def page_html(record: FitRecord) -> str:
         class_headings=CLASS_HEADINGS,
         by_class=class_rows(record.by_class),
         panels=[panel_view(panel) for panel in record.panels],
+        against=any(one.weight < 0 for panel in record.panels for one in panel.listed),
         importance=list(_importance(record)),
         held_out=held_out,
         pictures=[*_pictures(record), *held_out[1:]],

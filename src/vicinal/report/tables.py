@@ -7,7 +7,7 @@ import numpy as np
 
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
 from vicinal.report.records import AuditRecord, CompareRecord, Doubted, FitRecord, Verdict
-from vicinal.report.text import metric_name, number, one_line
+from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, signed_percent
 
 RAW = " (raw features)"
 """How names of baselines end that learn from the features before any training."""
@@ -143,24 +143,17 @@ def _beside(record: FitRecord, verdict: Verdict, change: Doubted) -> str:
     unit = " %" if record.task == "regression" else " points"
     if not math.isfinite(change.value):
         return f"{measure} cannot be compared with {among}."
-    size = _shown_change(abs(change.value)) + unit
-    side = f"{size} {'above' if change.value > 0 else 'below'}" if change.value else "equal to"
-    said = f"{measure} {side} {among}"
+    side = f"{signed_percent(abs(change.value)).lstrip('+')}{unit} {'above' if change.value > 0 else 'below'}"
+    ends = f"{signed_percent(change.low)} to {signed_percent(change.high)}{unit}"
+    if record.task == "regression" and change.value >= TIMES:
+        side = f"{change_cell(change.value)} that of"
+        ends = f"{number(1 + change.low, 3)} to {number(1 + change.high, 3)} times"
+    said = f"{measure} {side if change.value else 'equal to'} {among}"
     if not math.isfinite(change.low) or change.low == change.high:
         return f"{said}."
-    ends = f"CI {_signed(change.low)} to {_signed(change.high)}{unit}"
     behind = change.value < 0 if record.several else change.value > 0
     clear = change.low > 0 or change.high < 0
-    return f"{said} ({ends}{f': {best} is better' if clear and behind else '' if clear else ': not significant'})."
-
-
-def _shown_change(share: float) -> str:
-    size = 100 * share
-    return f"{size:.1f}".removesuffix(".0") if size < 9.95 else f"{size:.0f}"
-
-
-def _signed(share: float) -> str:
-    return f"{'+' if share > 0 else '-' if share < 0 else ''}{_shown_change(abs(share))}"
+    return f"{said} (CI {ends}{f': {best} is better' if clear and behind else '' if clear else ': not significant'})."
 
 
 def _shown_number(value: float) -> str:
@@ -182,10 +175,12 @@ def _against(score: float, other: float, metric: str, name: str) -> str:
         if abs(points) < 0.05:
             return f"the same as {name}"
         return f"{abs(points):.1f} points {'above' if points > 0 else 'below'} {name} ({number(other)})"
-    change = 100 * (score / other - 1) if other else 0.0
-    if abs(change) < 0.05:
+    change = score / other - 1 if other else math.copysign(math.inf, score) if score else 0.0
+    if abs(change) < 0.0005:
         return f"the same as {name}"
-    return f"{abs(change):.1f} % {'above' if change > 0 else 'below'} {name} ({number(other)})"
+    size = f"{change_cell(change).lstrip('+-')} " if math.isfinite(change) else ""
+    side = "that of" if size and change >= TIMES else "above" if change > 0 else "below"
+    return f"{size}{side} {name} ({number(other)})"
 
 
 _IMPORTANT = 12

@@ -24,6 +24,9 @@ _METRICS = {
     "hamming_loss": "Hamming loss",
     "average_precision": "average precision",
     "ndcg@10": "nDCG@10",
+    "map@r": "MAP@R",
+    "r_precision": "R-precision",
+    "r2@10": "R2@10",
 }
 
 
@@ -121,6 +124,34 @@ def compact(value: float) -> str:
         if abs(value) >= least:
             return f"{value / unit:.4g}{letter}".replace("-", "\N{MINUS SIGN}")
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
+
+
+def change_cell(change: float) -> str:
+    """A relative change with its sign; from the threefold on, how many times as much, which people grasp.
+
+    >>> change_cell(0.047), change_cell(-0.31), change_cell(218.27), change_cell(float("inf"))
+    ('+4.7 %', '-31 %', '219 times', 'n/a')
+    """
+    if not math.isfinite(change):
+        return "n/a"
+    if change >= TIMES:
+        return f"{number(1 + change, 3)} times"
+    return f"{signed_percent(change)} %"
+
+
+def signed_percent(share: float) -> str:
+    """A share in percent with its sign.
+
+    >>> signed_percent(0.047), signed_percent(-0.31), signed_percent(0)
+    ('+4.7', '-31', '0')
+    """
+    size = abs(100 * share)
+    digits = f"{size:.1f}".removesuffix(".0") if size < 9.95 else f"{size:.0f}"
+    return f"{'+' if share > 0 else '-' if share < 0 else ''}{digits}"
+
+
+TIMES = 2.0
+"""Relative change from which a ratio is told in place of percent."""
 
 
 def percent(share: float) -> str:

@@ -89,7 +89,7 @@ class _Record(Checkpoint):
             return
         best = errors.index(min(errors))
         last = min(most, best + 1 + self.patience)
-        note = f"epochs, error {errors[-1]:.3g}; early stopping (max. {most})"
+        note = f"epochs (max. {most}), error {errors[-1]:.3g}"
         report("training", done, last, note)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -173,7 +173,7 @@ function hint(at) {
   if (at < 0) return;
   const other = bank.queries[at - bank.ids.length];
   $("hint").textContent = other ? `${other.title} of ${bank.table.name}, not in the bank`
-    : `row ${bank.ids[at]} · ${bank.target} ${label(at)}` + (bank.doubt[at] === null ? "" : ` · doubt ${number(bank.doubt[at])}`);
+    : `row ${bank.ids[at]} · ${bank.target} ${label(at)}` + (bank.doubt[at] === null ? "" : ` · suspicion ${number(bank.doubt[at])}`);
 }
 function openPoint(at) {
   if (at < 0) return;
@@ -226,7 +226,7 @@ function prediction(one) {
   part("predicted" + (one.label === undefined ? "" : " without itself"), number(one.prediction) + (one.chance === null ? "" : ` (${Math.round(100 * one.chance)} %)`), "is-prediction");
   if (one.label !== undefined) part(bank.target, number(one.label), "is-truth");
   const at = bank.at.get(String(one.id));
-  for (const [name, value] of [["error, held out", bank.error[at]], ["suspicion", bank.doubt[at]], ["wrong with", bank.chance[at] && Math.round(bank.chance[at]) + " %"]])
+  for (const [name, value] of [["error, held out", bank.error[at]], ["suspicion", bank.doubt[at]], ["P(wrong)", bank.chance[at] && Math.round(bank.chance[at]) + " %"]])
     if (value) part(name, number(value), "");
   return box;
 }
@@ -416,12 +416,15 @@ async function listRows() {
 }
 // Labels that are more probably wrong than right; the others that look most suspicious stand behind a button.
 async function suspects(again = true, all = false) {
-  const rows = await ask("suspects"), about = make("p", "", "muted"), worth = rows.filter((one) => one.chance >= 0.5);
-  const expected = worth.reduce((sum, one) => sum + one.chance, 0), listed = all ? rows : worth;
-  fill("list", make("h2", "Labels worth checking"), about, ...listed.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `predicted ${number(one.said)}`, one.chance ? `wrong with ${Math.round(100 * one.chance)} %` : `suspicion ${number(one.score)}`])));
+  const head = make("h2", "Labels worth checking");
+  if (again) fill("list", head, make("p", "Checking the labels …", "muted"));
+  const rows = await ask("suspects"), worth = rows.filter((one) => one.chance >= 0.5), listed = all ? rows : worth;
+  const expected = worth.reduce((sum, one) => sum + one.chance, 0), sign = rows.some((one) => one.chance);
+  if (again) await load(); // with them the map knows its doubts
+  const found = worth.length ? `${worth.length} labels, of them ${number(expected)} expected to be wrong.` : sign ? "None." : "None: no clear sign of wrong labels.";
+  const doubt = (one) => (sign ? `P(wrong) ${Math.round(100 * one.chance)} %` : `suspicion ${number(one.score)}`);
+  fill("list", head, make("p", `${found} ${bank.checked.length} rows were checked.`, "muted"), ...listed.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `predicted ${number(one.said)}`, doubt(one)])));
   if (!all && worth.length < rows.length) $("list").append(button(`Show the ${rows.length} most suspicious`, () => keepFocus(() => suspects(false, true))));
-  if (again) await load();
-  about.textContent = (worth.length ? `${worth.length} labels, of them ${number(expected)} expected to be wrong.` : "None: no clear sign of wrong labels.") + ` ${bank.checked.length} rows were checked.`;
 }
 // A row by one field a column; what is not said is left empty.
 function base64(file) {
