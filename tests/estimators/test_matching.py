@@ -389,6 +389,20 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts():
     )
 
 
+def test_columns_of_other_names_are_compared():
+    left, right, _ = shops(60, vectors=True)
+    left = left.drop(columns="only").rename(columns={"vector": "spectrum"})
+    renamed, told = right.rename(columns={"name": "title", "price": "Price"}), list[str]()
+    plain = {"id_left": "sku", "id_right": "asin", "encoders": NO_ENCODER}
+    model = RowMatcher(**plain).fit(left, renamed, log=told.append)
+    assert told[:2] == model.notes_[:2]
+    assert told[0].startswith("columns of other names are taken for the same: name = title, price = Price; to change")
+    assert told[1].startswith("not compared: only the left table has 'spectrum'; only the right one has 'vector'.")
+    pd.testing.assert_frame_equal(model.link(), RowMatcher(**plain).fit(left, right).link())
+    new = renamed.tail(2)
+    assert sorted(model.forget(right=new["asin"]).add(new, "right")["right"]) == sorted(new["asin"])
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -396,7 +410,7 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts():
         (lambda a, b, p: (a, b.head(0), p), r"^right: expected a table of at least one row"),
         (lambda a, b, p: (a.rename(columns={"sku": "x"}), b, p), r"^id_left: expected one of"),
         (
-            lambda a, b, p: (a, b.rename(columns={"name": "n", "price": "p"}), p),
+            lambda a, b, p: (a, b[["asin"]].assign(place="Ulm"), p),
             r"^right: expected columns that the left",
         ),
         (

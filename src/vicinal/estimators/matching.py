@@ -28,11 +28,11 @@ from vicinal.estimators.labelled_pairs import (
     with_answers,
 )
 from vicinal.estimators.match_answers import MatchAnswers
-from vicinal.estimators.match_files import SIDES, MatchJournal, matcher_settings, read_matcher, write_matcher
+from vicinal.estimators.match_files import MatchJournal, matcher_settings, read_matcher, write_matcher
 from vicinal.estimators.match_labels import LabelScorer, correct_hubs, installed_encoders, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_new_rows import NewRows
-from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
+from vicinal.estimators.match_rows import SIDES, Ids, MatchColumns, MatchTable, read_tables
 from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index
 from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import check_reader
@@ -170,21 +170,22 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         self._check_parameters()
         progress = log or (lambda line: None)
         roots = self.root if isinstance(self.root, tuple) else (self.root, self.root)
-        tables = [MatchTable.read("left", left, self.id_left, roots[0])]
-        if right is not None:
-            tables.append(MatchTable.read("right", right, self.id_right, roots[1]))
-            if tables[0].frame.equals(tables[1].frame):
-                raise ValueError(
-                    "right: expected another table than the left one, got the same rows; to find copies in one table "
-                    "say vicinal dedupe (right=None in Python)"
-                )
+        given = [left] if right is None else [left, right]
+        tables, notes = read_tables(given, (self.id_left, self.id_right), roots)
+        if right is not None and tables[0].frame.equals(tables[1].frame):
+            raise ValueError(
+                "right: expected another table than the left one, got the same rows; to find copies in one table "
+                "say vicinal dedupe (right=None in Python)"
+            )
+        for note in notes:
+            progress(note)
         labelled = None if pairs is None else take_pairs("pairs", pairs, tables)
         if answers is not None and len(answers):
             labelled = with_answers(labelled, take_labels("answers", answers, tables))
         chosen = None if validation is None else take_pairs("validation", validation, tables)
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
-        self.notes_: list[str] = []
+        self.notes_ = notes
         self.new_rows_: dict[int, NewRows] = {}
         self.journal_: MatchJournal | None = None
         labels = 0 if labelled is None else len(labelled)
