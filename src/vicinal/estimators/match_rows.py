@@ -25,7 +25,7 @@ from vicinal.linkage.block_keys import Hashes, mixed, text_hashes
 
 Ids = np.ndarray[Any, Any]
 
-SIDES, _TOLD = ("left", "right"), ("the left table", "the right one")
+SIDES, _NAMED_TABLES = ("left", "right"), ("the left table", "the right one")
 """Names of the two tables, in files and in sentences."""
 
 _JUDGED = 20_000
@@ -173,7 +173,9 @@ def read_tables(
         frames = list(with_same_columns(frames[0], frames[1], same))
     alone = [[name for name in one if name not in other] for one, other in itertools.permutations(frames, 2)]
     if alone and all(alone):
-        only = "; ".join(f"only {side} has {listed(each, 100)}" for side, each in zip(_TOLD, alone, strict=True))
+        only = "; ".join(
+            f"only {side} has {listed(each, 100)}" for side, each in zip(_NAMED_TABLES, alone, strict=True)
+        )
         notes.append(f"not compared: {only}. Columns that hold the same need the same name")
     read = []
     for name, frame, (_, ids), root, theirs in zip(SIDES, frames, rows, roots, sources, strict=False):
