@@ -44,8 +44,7 @@ class MatchTable:
         root: folder that paths of images and sounds start from.
         form: how its columns are written.
         sources: columns of the user's table that others are made from; new rows have them, too.
-        thing: the thing of each row ``[n]``, numbered in the order of their first rows.
-        keys: a number that rows of one thing have in common, ``[n]``.
+        keys: a number that rows of one thing have in common, ``[n]``; None: a hash of the cells, when it is needed.
     """
 
     name: str
@@ -56,13 +55,19 @@ class MatchTable:
     form: TableForm = field(default_factory=TableForm)
     sources: dict[str, list[str]] = field(default_factory=dict)
     keys: Hashes | None = None
-    thing: Ids = field(init=False)
 
     def __post_init__(self) -> None:
         self.places = {text: place for place, text in enumerate(as_texts(self.ids).tolist())}
-        self.keys = self._row_keys() if self.keys is None else self.keys
-        self.thing = pd.factorize(self.keys)[0]
-        self.first: Ids = np.unique(self.thing, return_index=True)[1]
+
+    @cached_property
+    def thing(self) -> Ids:
+        """The thing of each row ``[n]``, numbered in the order of their first rows."""
+        return np.asarray(pd.factorize(self.row_keys)[0])
+
+    @cached_property
+    def first(self) -> Ids:
+        """The first row of each thing."""
+        return np.asarray(np.unique(self.thing, return_index=True)[1])
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -86,8 +91,11 @@ class MatchTable:
     def _cells(self) -> dict[str, tuple[Ids, list[str]]]:
         return {}
 
-    def _row_keys(self) -> Hashes:
-        """A hash of the cells of each row, the same in every process; texts in their normal form."""
+    @cached_property
+    def row_keys(self) -> Hashes:
+        """The keys, or a hash of the cells of each row, the same in every process; texts in their normal form."""
+        if self.keys is not None:
+            return self.keys
         keys = np.zeros(len(self.frame), dtype=np.uint64)
         for name in self.frame.columns:
             codes, values = self.cells(name)
@@ -126,14 +134,14 @@ class MatchTable:
         every = [self, *others]
         ids = canonical_ids(self.name, [name for each in every for name in each.ids.tolist()])
         frame = pd.concat([each.frame for each in every], ignore_index=True)
-        return replace(self, frame=frame, ids=ids, keys=np.concatenate([np.asarray(each.keys) for each in every]))
+        return replace(self, frame=frame, ids=ids, keys=np.concatenate([each.row_keys for each in every]))
 
     def without(self, places: Ids) -> "MatchTable":
         """This table without the rows at ``places``."""
         keep = np.setdiff1d(np.arange(len(self)), places)
         if len(keep) == 0:
             raise ValueError(f"{self.name}: expected rows to be left in the table, got the ids of all")
-        frame, keys = self.frame.iloc[keep].reset_index(drop=True), np.asarray(self.keys)[keep]
+        frame, keys = self.frame.iloc[keep].reset_index(drop=True), self.row_keys[keep]
         vectors = self.vectors[pd.unique(self.thing[keep])]
         return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
 
