@@ -112,7 +112,7 @@ def test_copies_within_a_large_table_and_rows_that_come_later():
     links = model.link()
     assert ((links["right"] - links["left"]).abs() == 1000).mean() > 0.95
     assert len(links) > 0.85 * MATCHED
-    new = left[:1].assign(id=5000, town="elsewhere")
+    new = left[:1].assign(id=5000, weight=np.nan)
     assert model.add(new)[["left", "right"]].to_numpy().tolist()[0] == [5000, 0]
     found = model.link()
     assert [0, 5000] in np.sort(found[["left", "right"]].to_numpy(), axis=1).tolist()

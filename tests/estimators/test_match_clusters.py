@@ -75,28 +75,29 @@ def test_a_row_between_two_things_joins_one_of_them(monkeypatch):
     names += [f"{i * 37 % 101} {i * 53 % 97} lamp" for i in range(36)]
     table = pd.DataFrame({"id": range(40), "name": names})
     model = RowMatcher(encoders={"text": "none"}).fit(table, None)
+
+    def cluster_of(kind, chances, other):
+        model._above = lambda: (np.array(list(chances)), np.ones(len(chances)), np.array(list(chances.values())))
+        model._chances = lambda at: np.array([chances.get(tuple(pair), other) for pair in at.tolist()])
+        model.tables_.change_scores()
+        return model.clusters(kind)[0].set_index("id")["cluster"]
+
     chances = {(0, 1): 0.99, (2, 3): 0.98, (1, 2): 0.6}
-    links = pd.DataFrame([(*pair, 1.0, chance) for pair, chance in chances.items()])
-    model.link = lambda: links.set_axis(["left", "right", "score", "probability"], axis=1)
-    model._chances = lambda at: np.array([chances.get(tuple(pair), 1e-6) for pair in at.tolist()])
-    whole, parts = (model.clusters(kind)[0].set_index("id")["cluster"] for kind in ("components", "consistent"))
+    whole, parts = (cluster_of(kind, chances, 1e-6) for kind in ("components", "consistent"))
+    assert model.link()[["left", "right"]].to_numpy().tolist() == [[0, 1], [2, 3]]  # no link speaks against clusters
     assert whole[[0, 1, 2, 3]].nunique() == 1
     assert parts[0] == parts[1] != parts[2] == parts[3]  # log(.6 / .4) less three times AGAINST, or nothing
     assert "components of links that contradict themselves, cut into clusters that do not: 1" in model.notes_
     assert np.log(0.6 / 0.4) < 3 * AGAINST
     with monkeypatch.context() as few:
         few.setattr("vicinal.estimators.match_clusters.LARGEST", 3)
-        assert model.clusters("consistent")[0].set_index("id")["cluster"][[0, 1, 2, 3]].nunique() == 1
+        assert cluster_of("consistent", chances, 1e-6)[[0, 1, 2, 3]].nunique() == 1
     assert "the component of row 0 contradicts itself, and stays whole: it has 4 rows" in model.notes_[-1]
     model.labels_ = pd.DataFrame({"left": [1], "right": [2], "match": [1]})
-    model._chances = lambda at: np.array([chances.get(tuple(pair), 0.3) for pair in at.tolist()])
-    assert model.clusters("consistent")[0].set_index("id")["cluster"][[0, 1, 2, 3]].nunique() == 1
+    assert cluster_of("consistent", chances, 0.3)[[0, 1, 2, 3]].nunique() == 1
     model.labels_ = model.labels_.head(0)
     chain = {(0, 1): 0.99, (1, 2): 0.99}  # 2 log(99) less AGAINST: more for than against, but not less log(1e6)
-    links = pd.DataFrame([(0, 1, 1.0, 0.99), (1, 2, 1.0, 0.99)], columns=["left", "right", "score", "probability"])
-    model.link = lambda: links
-    model._chances = lambda at: np.array([chain.get(tuple(pair), 1e-6) for pair in at.tolist()])
-    assert model.clusters("consistent")[0].set_index("id")["cluster"][[0, 1, 2]].nunique() == 1
+    assert cluster_of("consistent", chain, 1e-6)[[0, 1, 2]].nunique() == 1
     with pytest.raises(ValueError, match=r"^kind: expected one of 'components', 'consistent'"):
         model.clusters("best")
 

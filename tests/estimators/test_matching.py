@@ -280,8 +280,26 @@ def test_a_scorer_counts_a_quarter_beside_the_estimates(fitted):
 
 def test_a_promise_without_labels_is_refused_with_the_number_that_would_do():
     left, right, _ = shops(40)
-    with pytest.raises(ValueError, match=r"^precision: expected labelled pairs to promise it by, got none; about 234"):
+    with pytest.raises(ValueError, match=r"^precision: expected some 236 labelled pairs that match, .* takes 59 held"):
         matcher(precision=0.95).fit(left, right)  # log(.05) / log(.95) = 58.4 held out, of every fourth
+
+
+def test_rivals_of_labelled_matches_are_none_where_a_row_has_one_partner():
+    left, right, pairs = shops()
+    matches, other = pairs[pairs["match"] == 1], pairs[pairs["match"] == 0].head(1)
+    promise = {"precision": 0.8, "random_state": 1}  # log(.05) / log(.8) = 13.4
+    few = pd.concat([matches.head(20), other])
+    with pytest.raises(ValueError, match=r"^precision: expected some 56 .*, got 20 \([45] held out\); label more"):
+        matcher(**promise).fit(left, right, answers=few)
+    many = pd.concat([matches.head(100), other])
+    model = matcher(**promise).fit(left, right, answers=many)
+    assert model.labelled_["match"].value_counts()[0] > 100
+    linked = dict(model.link()[["left", "right"]].to_numpy())
+    assert (
+        np.mean([linked[row] == match for row, match in matches[["left", "right"]].to_numpy() if row in linked]) > 0.9
+    )
+    with pytest.raises(ValueError, match=r"^pairs: expected some .* label more pairs that do not match"):
+        matcher(**promise, links="many").fit(left, right, answers=many)
 
 
 def test_without_a_column_of_labels_other_candidates_are_no_matches():
@@ -303,6 +321,7 @@ def test_answers_of_a_review_overrule_pairs_and_leave_other_candidates_implicit(
     known = model.labelled_.set_index(["left", "right"])["match"]
     at = model.tables_.left.places[wrong["left"].iloc[0]], model.tables_.right.places[str(wrong["right"].iloc[0])]
     assert known[at] == 0
+    assert len(known[at[0]]) == 1  # no match of this row is known, so others may be one
     assert model.tables_.left.places[more["left"].iloc[0]] in set(model.labelled_["left"])
     again = matcher().fit(left, right, matches, answers=pd.concat([wrong, wrong.assign(match=1)]), validation=apart)
     assert again.labelled_.set_index(["left", "right"])["match"][at] == 1  # the last answer is right
@@ -389,6 +408,20 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts():
     )
 
 
+def test_columns_of_other_names_are_compared():
+    left, right, _ = shops(60, vectors=True)
+    left = left.drop(columns="only").rename(columns={"vector": "spectrum"})
+    renamed, told = right.rename(columns={"name": "title", "price": "Price"}), list[str]()
+    plain = {"id_left": "sku", "id_right": "asin", "encoders": NO_ENCODER}
+    model = RowMatcher(**plain).fit(left, renamed, log=told.append)
+    assert told[:2] == model.notes_[:2]
+    assert told[0].startswith("columns of other names are taken for the same: name = title, price = Price; to change")
+    assert told[1].startswith("not compared: only the left table has 'spectrum'; only the right one has 'vector'.")
+    pd.testing.assert_frame_equal(model.link(), RowMatcher(**plain).fit(left, right).link())
+    new = renamed.tail(2)
+    assert sorted(model.forget(right=new["asin"]).add(new, "right")["right"]) == sorted(new["asin"])
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -396,7 +429,7 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts():
         (lambda a, b, p: (a, b.head(0), p), r"^right: expected a table of at least one row"),
         (lambda a, b, p: (a.rename(columns={"sku": "x"}), b, p), r"^id_left: expected one of"),
         (
-            lambda a, b, p: (a, b.rename(columns={"name": "n", "price": "p"}), p),
+            lambda a, b, p: (a, b[["asin"]].assign(place="Ulm"), p),
             r"^right: expected columns that the left",
         ),
         (

@@ -168,7 +168,9 @@ def test_the_prior_odds_of_matchings():
     assert right.crowding(matches) == pytest.approx(math.log(9000 / 6000))
     assert right.most == 9000
     assert competing([(0, 0)], rows, "many").crowding(matches) == 0
-    assert two.crowding(4000.0) == pytest.approx(math.log(100) + math.log(9000 / 5000))  # of a full table 1 % is free
+    assert two.crowding(4000.0) == pytest.approx(
+        math.log(1 / 0.03) + math.log(9000 / 5000)
+    )  # 3 % of a full one are free
 
 
 @given(st.lists(st.tuples(st.floats(-100, 100).map(math.exp), st.integers(0, 3)), min_size=1, max_size=8))

@@ -112,8 +112,8 @@ def dedupe(
     clusters: Annotated[
         str,
         typer.Option(
-            help="components: whatever links join; consistent: of components of up to 200 rows, the clusters for which "
-            "most speaks."
+            help="components: whatever pairs above the threshold join; consistent: of components of up to 200 rows, "
+            "the clusters for which most speaks."
         ),
     ] = "consistent",
     **_: Any,

@@ -222,7 +222,8 @@ def _columns(table: pd.DataFrame) -> dict[str, _Column]:
 def _column(name: str, cells: "pd.Series[Any]") -> _Column:
     is_date = pd.api.types.is_datetime64_any_dtype(cells)
     is_number = pd.api.types.is_numeric_dtype(cells)
-    texts = [_folded(_shown(cell)) for cell in (cells.dt.year if is_date else cells)]
+    shown = [_shown(cell) for cell in (cells.dt.year if is_date else cells) if not isinstance(cell, list | np.ndarray)]
+    texts = [_folded(cell) for cell in shown]
     texts = [text for text in texts if text not in GAPS]
     lettered = float(np.mean([any(map(str.isalpha, text)) for text in texts])) if texts else 0.0
     digits = [re.sub(r"\D", "", text) for text in texts]

@@ -171,7 +171,7 @@ def closed_pairs(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Labelled pairs as things, and the matches that follow from them; and sentences about it.
 
-    If only matches were labelled, other candidates of their rows are taken for none.
+    If non-matches are implicit, other candidates of rows with a labelled match are taken for none.
 
     Args:
         tables: both.
@@ -184,7 +184,7 @@ def closed_pairs(
     follow = _as_pairs(tables, same.pairs(positions_of(pairs[pairs["match"] == 1]), _CLOSED), 1)
     parts = [pairs, follow]
     if pairs.attrs["implicit"]:
-        at = torch.from_numpy(pairs["left"].unique())
+        at = torch.from_numpy(pairs.loc[pairs["match"] == 1, "left"].unique())
         ids = tables.candidates(n_candidates, at).ids
         rows, columns = (ids >= 0).nonzero(as_tuple=True)
         others = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
@@ -194,7 +194,7 @@ def closed_pairs(
     if not pairs.attrs["implicit"]:
         return both, []
     count = int((both["match"] == 0).sum() - (pairs["match"] == 0).sum())
-    return both, [f"only matches were labelled, so {count} other candidates of their rows count as none"]
+    return both, [f"{count} other candidates of the rows of labelled matches count as none"]
 
 
 def _as_pairs(tables: MatchedTables, at: Ids, match: int) -> pd.DataFrame:

@@ -42,6 +42,9 @@ CLUSTERS = ("components", "consistent")
 _LOOKED_AT = 20_000
 """Pairs of a cluster that are looked at for contradictions, at most."""
 
+_LABEL = 1e6
+"""What a label counts within a cluster in log odds: more than all other pairs together."""
+
 _TO_LABEL = 30
 """Pairs to label where few or none are labelled."""
 
@@ -183,9 +186,9 @@ class MatchAnswers:
 
         "one-to-one" takes the links with the highest total log odds above the threshold (an assignment), "1:3" those
         with three right rows of a left one at most; with "one-to-many" each right row gets its most probable left row.
-        Within one table all pairs above the threshold are taken, and before them rows that are equal in all cells, with
-        probability 1 (of 150 or more equal rows each with the first). Without labels nothing is linked where no pair
-        stands out from the others; ``notes_`` says so.
+        Within one table all pairs above the threshold are taken that consistent :meth:`clusters` have together, and
+        before them rows that are equal in all cells, with probability 1 (of 150 or more equal rows each with the
+        first). Without labels nothing is linked where no pair stands out from the others; ``notes_`` says so.
 
         Args:
             links: in place of the matcher's own.
@@ -194,16 +197,31 @@ class MatchAnswers:
             A table of columns ``left``, ``right``, ``score`` (of the search for candidates; with fewer than 200 labels
             the log2 odds of the pair by itself) and ``probability``.
         """
+        rows, scores, chances = self._above()
+        if self.tables_.is_single:
+            names = self._clustered("consistent")[0]
+            taken = np.flatnonzero(names[rows[:, 0]] == names[rows[:, 1]])
+        else:
+            taken = self._allowed(rows, chances, links)
+        return self._named(rows[taken], score=scores[taken], probability=chances[taken])
+
+    def _above(self) -> tuple[Ids, Floats, Floats]:
+        """Pairs of rows ``[n, 2]`` from the threshold on, their scores and probabilities.
+
+        Of one table equal rows come first, which score as high as a row with itself.
+        """
         linked = self._scored()[2] >= self.threshold_
         if self.learned_ is None and not self.linkage_.has_sign:
             linked &= False
         at, scores, chances = (part[linked] for part in self._scored())
         rows, source = pairs_of_rows(at, self.tables_.left.thing, self.tables_.right.thing)
-        scores, chances = scores[source], chances[source]
-        if self.tables_.is_single:
-            return self._with_copies(rows, scores, chances)
-        taken = self._allowed(rows, chances, links)
-        return self._named(rows[taken], score=scores[taken], probability=chances[taken])
+        if not self.tables_.is_single:
+            return rows, scores[source], chances[source]
+        equal = copies(self.tables_.left.thing)
+        equal = equal[self.tables_.speak(self.tables_.left.thing[equal])]
+        best = (1 if self.tables_.encoder is None else 2) / 61  # of a row that is first in each search
+        scores = np.concatenate([np.full(len(equal), best), scores[source]])
+        return np.concatenate([equal, rows]), scores, np.concatenate([np.ones(len(equal)), chances[source]])
 
     def _allowed(self, rows: Ids, chances: Floats, links: str | None = None) -> Ids:
         """Places of those of pairs ``[n, 2]``, the surest first, that the kind of links allows."""
@@ -214,17 +232,6 @@ class MatchAnswers:
         if most_left == 1:
             return np.sort(np.unique(rows[:, 1], return_index=True)[1])
         return np.arange(len(rows))
-
-    def _with_copies(self, rows: Ids, scores: Floats, chances: Floats) -> pd.DataFrame:
-        """Links of one table behind those of equal rows, which score as high as a row with itself."""
-        thing = self.tables_.left.thing
-        equal = copies(thing)
-        equal = equal[self.tables_.speak(thing[equal])]
-        best = np.full(
-            len(equal), (1 if self.tables_.encoder is None else 2) / 61
-        )  # of a row that is first in each search
-        scores, chances = np.concatenate([best, scores]), np.concatenate([np.ones(len(equal)), chances])
-        return self._named(np.concatenate([equal, rows]), score=scores, probability=chances)
 
     def review(self) -> pd.DataFrame:
         """Pairs to label, which nobody labelled: in the band of doubt, the nearest to the threshold in log odds first.
@@ -253,8 +260,8 @@ class MatchAnswers:
         """Rows of one table that are the same thing, by the links between them, and what speaks against it.
 
         Args:
-            kind: "components": whatever links join; "consistent": of components of up to 200 rows, those clusters for
-                which most speaks, all pairs inside counted (correlation clustering, see
+            kind: "components": whatever pairs above the threshold join; "consistent": of components of up to 200 rows,
+                those clusters for which most speaks, all pairs inside counted (correlation clustering, see
                 :func:`vicinal.estimators.match_clusters.consistent_clusters`); ``notes_`` says how many components were
                 cut, and which contradict themselves and were too large for it.
 
@@ -266,18 +273,9 @@ class MatchAnswers:
         """
         if not self.tables_.is_single:
             raise ValueError("right: expected a matcher of one table (right=None), got one of two; use link()")
+        names, inside, chances, same, there = self._clustered(check_choice("kind", kind, CLUSTERS))
         table = self.tables_.left
-        check_choice("kind", kind, CLUSTERS)
-        names = connected(self._pair_positions(self.link()), len(table))
         of = names[table.first]
-        inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
-        chances, same = self._chances(inside), same_things(self.tables_, self.labels_).are_same(inside)
-        if kind == "consistent":
-            part = self._cut(of, inside, chances, same)
-            names = larger_first(names * (int(part.max()) + 1) + part[table.thing])
-            of, stays = names[table.first], part[inside[:, 0]] == part[inside[:, 1]]
-            inside, chances, same = inside[stays], chances[stays], same[stays]
-            there -= int((~stays).sum())
         clusters = pd.DataFrame({"id": table.ids, "cluster": names})
         apart = positions_of(self.labels_[self.labels_["match"] == 0])
         apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
@@ -289,12 +287,33 @@ class MatchAnswers:
         parts.append(self._named_first(doubtful, cluster=of[doubtful[:, 0]], why="improbable"))
         return clusters.sort_values("cluster", kind="stable", ignore_index=True), pd.concat(parts, ignore_index=True)
 
+    def _clustered(self, kind: str) -> tuple[Ids, Ids, Floats, Ids, int]:
+        """The clusters of the rows, and what pairs of things inside them say.
+
+        Of these: those looked at, ``[n, 2]``, probabilities, which are the same by labels, and how many there are.
+        """
+
+        def make() -> tuple[Ids, Ids, Floats, Ids, int]:
+            table = self.tables_.left
+            names = connected(self._above()[0], len(table))
+            of = names[table.first]
+            inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
+            chances, same = self._chances(inside), same_things(self.tables_, self.labels_).are_same(inside)
+            if kind == "consistent":
+                part = self._cut(of, inside, chances, same)
+                names = larger_first(names * (int(part.max()) + 1) + part[table.thing])
+                stays = part[inside[:, 0]] == part[inside[:, 1]]
+                inside, chances, same = inside[stays], chances[stays], same[stays]
+                there -= int((~stays).sum())
+            return names, inside, chances, same, there
+
+        return self.tables_.once(("scored", kind, self.threshold_), make)
+
     def _cut(self, clusters: Ids, pairs: Ids, chances: Floats, same: Ids) -> Ids:
         """The part of its component that each thing is in; see :meth:`clusters`."""
         gains = np.maximum(log_odds(chances) - log_odds(np.array([self.threshold_])), -AGAINST)
-        sure = float(log_odds(np.ones(1))[0])
         apart = self._labelled(pairs, self.labels_[self.labels_["match"] == 0])
-        gains = np.where(same, sure, np.where(apart, -sure, gains))
+        gains = np.where(same, _LABEL, np.where(apart, -_LABEL, gains))
         parts, count, too_large = cut(clusters, pairs, gains)
         notes = [f"components of links that contradict themselves, cut into clusters that do not: {count}"][:count]
         for component in too_large:

@@ -32,7 +32,7 @@ from vicinal.encoders.names import reaches_out
 from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
+from vicinal.estimators.match_rows import SIDES, Ids, MatchColumns, MatchTable
 from vicinal.estimators.match_tables import MatchedTables
 from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import PairReader
@@ -52,7 +52,6 @@ READER = "reader"
 REFINEMENT = "refinement"
 """Trees of the estimates."""
 
-SIDES = ("left", "right")
 _FILES = (SUMS, CONFIG, CHANGES, TENSORS, PAIRS, LABELS, SCORER, READER, REFINEMENT)
 
 _Share = Annotated[float, Field(ge=0, le=1)]

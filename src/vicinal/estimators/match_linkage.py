@@ -426,7 +426,7 @@ def _kinds(columns: list[CodedColumn]) -> tuple[dict[str, Kind], list[str]]:
     keys = [column.name for column in columns if column.name in kinds and _is_key(column)]
     notes = [f"left out, as one value or none stands in all rows: {listed(flat, 100)}"] if flat else []
     if keys:
-        notes.append(f"different in each row of both tables: {listed(keys, 100)}; leave out what is given anew")
+        notes.append(f"different in each row of both tables: {listed(keys, 100)}; drop what each table numbers anew")
     return kinds, notes
 
 

@@ -1,5 +1,6 @@
 """One of two tables that are matched: its rows and ids, which of them are equal, and the columns that both have."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.column_form import is_written_gap
 from vicinal.data.form import TableForm
-from vicinal.data.same_columns import with_sources
+from vicinal.data.same_columns import same_columns, sources_of, with_same_columns, with_sources
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import is_list
 from vicinal.estimators.inputs import as_table
@@ -23,6 +24,9 @@ from vicinal.estimators.pair_features import normal_text, shown_text
 from vicinal.linkage.block_keys import Hashes, mixed, text_hashes
 
 Ids = np.ndarray[Any, Any]
+
+SIDES, _NAMED_TABLES = ("left", "right"), ("the left table", "the right one")
+"""Names of the two tables, in files and in sentences."""
 
 _JUDGED = 20_000
 """Rows of a table that the form and the kinds of its columns are judged by, at most."""
@@ -40,8 +44,7 @@ class MatchTable:
         root: folder that paths of images and sounds start from.
         form: how its columns are written.
         sources: columns of the user's table that others are made from; new rows have them, too.
-        thing: the thing of each row ``[n]``, numbered in the order of their first rows.
-        keys: a number that rows of one thing have in common, ``[n]``.
+        keys: a number that rows of one thing have in common, ``[n]``; None: a hash of the cells, when it is needed.
     """
 
     name: str
@@ -52,13 +55,19 @@ class MatchTable:
     form: TableForm = field(default_factory=TableForm)
     sources: dict[str, list[str]] = field(default_factory=dict)
     keys: Hashes | None = None
-    thing: Ids = field(init=False)
 
     def __post_init__(self) -> None:
         self.places = {text: place for place, text in enumerate(as_texts(self.ids).tolist())}
-        self.keys = self._row_keys() if self.keys is None else self.keys
-        self.thing = pd.factorize(self.keys)[0]
-        self.first: Ids = np.unique(self.thing, return_index=True)[1]
+
+    @cached_property
+    def thing(self) -> Ids:
+        """The thing of each row ``[n]``, numbered in the order of their first rows."""
+        return np.asarray(pd.factorize(self.row_keys)[0])
+
+    @cached_property
+    def first(self) -> Ids:
+        """The first row of each thing."""
+        return np.asarray(np.unique(self.thing, return_index=True)[1])
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -82,24 +91,16 @@ class MatchTable:
     def _cells(self) -> dict[str, tuple[Ids, list[str]]]:
         return {}
 
-    def _row_keys(self) -> Hashes:
-        """A hash of the cells of each row, the same in every process; texts in their normal form."""
+    @cached_property
+    def row_keys(self) -> Hashes:
+        """The keys, or a hash of the cells of each row, the same in every process; texts in their normal form."""
+        if self.keys is not None:
+            return self.keys
         keys = np.zeros(len(self.frame), dtype=np.uint64)
         for name in self.frame.columns:
             codes, values = self.cells(name)
             keys = mixed([keys, text_hashes([*values, ""])[codes]])
         return keys
-
-    @classmethod
-    def read(cls, name: str, table: Any, id_column: str | None, root: Any = None) -> Self:
-        """A table of the user, not encoded yet; its rows are numbered from 0 where no column of ids is named or there.
-
-        Raises:
-            ValueError: for no rows, no such column, or an id that is missing or stands twice.
-        """
-        frame, ids = _rows(name, table, id_column)
-        form, frame = _as_typed(frame)
-        return cls(name, frame, ids, torch.zeros(0), None if root is None else Path(root), form)
 
     def positions(self, ids: Any, name: str = "pairs") -> Ids:
         """Positions ``[n]`` of rows; raises ValueError for an id that is not there."""
@@ -113,7 +114,7 @@ class MatchTable:
         """Further rows of this table, read as its own, without vectors; rows that are numbered are numbered on.
 
         Raises:
-            ValueError: as :meth:`read`, and for an id that is there, or no number in a column of ``numbers``.
+            ValueError: as :func:`read_tables`, and for an id that is there, or no number in a column of ``numbers``.
         """
         is_numbered = self.ids.dtype != object and self.ids.max() + 1 == len(self)
         frame, ids = _rows(self.name, rows, id_column if is_numbered else id_column or "id", len(self.places))
@@ -133,14 +134,14 @@ class MatchTable:
         every = [self, *others]
         ids = canonical_ids(self.name, [name for each in every for name in each.ids.tolist()])
         frame = pd.concat([each.frame for each in every], ignore_index=True)
-        return replace(self, frame=frame, ids=ids, keys=np.concatenate([np.asarray(each.keys) for each in every]))
+        return replace(self, frame=frame, ids=ids, keys=np.concatenate([each.row_keys for each in every]))
 
     def without(self, places: Ids) -> "MatchTable":
         """This table without the rows at ``places``."""
         keep = np.setdiff1d(np.arange(len(self)), places)
         if len(keep) == 0:
             raise ValueError(f"{self.name}: expected rows to be left in the table, got the ids of all")
-        frame, keys = self.frame.iloc[keep].reset_index(drop=True), np.asarray(self.keys)[keep]
+        frame, keys = self.frame.iloc[keep].reset_index(drop=True), self.row_keys[keep]
         vectors = self.vectors[pd.unique(self.thing[keep])]
         return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
 
@@ -157,6 +158,38 @@ def _rows(name: str, table: Any, id_column: str | None, first: int = 0) -> tuple
     id_column = check_choice(f"id_{name}", id_column or "id", list(frame.columns))
     ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(range(1, len(frame) + 1)))
     return frame.drop(columns=id_column), ids
+
+
+def read_tables(
+    tables: Sequence[Any], id_columns: Sequence[str | None], roots: Sequence[Any]
+) -> tuple[list[MatchTable], list[str]]:
+    """One table of the user or two, not encoded yet, and what is to be told of their columns.
+
+    Columns that hold the same get one name (:func:`vicinal.data.same_columns.same_columns`). Rows are numbered from 0
+    where no column of ids is named or there.
+
+    Raises:
+        ValueError: for no rows, no such column, or an id that is missing or stands twice.
+    """
+    rows = [_rows(*each) for each in zip(SIDES, tables, id_columns, strict=False)]
+    frames, notes = [frame for frame, _ in rows], []
+    same = same_columns(*frames) if len(frames) > 1 else {}
+    sources = sources_of(same)
+    if same:
+        pairs = ", ".join(f"{' + '.join(one)} = {' + '.join(other)}" for one, other in same.items())
+        notes.append(f"columns of other names are taken for the same: {pairs}; to change that, rename or drop them")
+        frames = list(with_same_columns(frames[0], frames[1], same))
+    alone = [[name for name in one if name not in other] for one, other in itertools.permutations(frames, 2)]
+    if alone and all(alone):
+        only = "; ".join(
+            f"only {side} has {listed(each, 100)}" for side, each in zip(_NAMED_TABLES, alone, strict=True)
+        )
+        notes.append(f"not compared: {only}. Columns that hold the same need the same name")
+    read = []
+    for name, frame, (_, ids), root, theirs in zip(SIDES, frames, rows, roots, sources, strict=False):
+        form, frame = _as_typed(frame)
+        read.append(MatchTable(name, frame, ids, torch.zeros(0), None if root is None else Path(root), form, theirs))
+    return read, notes
 
 
 def _judged(frame: pd.DataFrame) -> pd.DataFrame:

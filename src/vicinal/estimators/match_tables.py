@@ -267,7 +267,10 @@ class MatchedTables:
             return make()
         facts = [name, settings, __version__, self.columns.texts, self.columns.numbers]
         digest = hashlib.sha256(json.dumps(facts, default=str).encode())
-        for part in (*(table.keys for table in self.tables), *(each.weights for each in self.features.terms.values())):
+        for part in (
+            *(table.row_keys for table in self.tables),
+            *(each.weights for each in self.features.terms.values()),
+        ):
             digest.update(np.ascontiguousarray(part).data)
         path = self.cache_dir / f"{name}-{digest.hexdigest()[:32]}.npy"
         with contextlib.suppress(OSError, ValueError, EOFError):  # none, or damaged

@@ -28,11 +28,11 @@ from vicinal.estimators.labelled_pairs import (
     with_answers,
 )
 from vicinal.estimators.match_answers import MatchAnswers
-from vicinal.estimators.match_files import SIDES, MatchJournal, matcher_settings, read_matcher, write_matcher
+from vicinal.estimators.match_files import MatchJournal, matcher_settings, read_matcher, write_matcher
 from vicinal.estimators.match_labels import LabelScorer, correct_hubs, installed_encoders, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_new_rows import NewRows
-from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
+from vicinal.estimators.match_rows import SIDES, Ids, MatchColumns, MatchTable, read_tables
 from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index
 from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import check_reader
@@ -160,7 +160,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
                 match, and other candidates of the same rows count as non-matches, but for those that are the same by
                 other labels: if A is B and B is C, A is C). None: probabilities are estimates that no label checked.
             answers: labels from a review, as a table of ``left``, ``right`` and ``match``; they overrule ``pairs``. If
-                all of ``pairs`` match, other candidates still count as non-matches.
+                all of ``pairs`` match, other candidates still count as non-matches; so they do if links are one-to-one
+                and too few pairs are labelled 0 to choose a threshold by.
             validation: labelled pairs to choose the threshold by, as a table like ``pairs``; None: a part of them.
             log: gets one line of progress at a time.
 
@@ -170,25 +171,27 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         self._check_parameters()
         progress = log or (lambda line: None)
         roots = self.root if isinstance(self.root, tuple) else (self.root, self.root)
-        tables = [MatchTable.read("left", left, self.id_left, roots[0])]
-        if right is not None:
-            tables.append(MatchTable.read("right", right, self.id_right, roots[1]))
-            if tables[0].frame.equals(tables[1].frame):
-                raise ValueError(
-                    "right: expected another table than the left one, got the same rows; to find copies in one table "
-                    "say vicinal dedupe (right=None in Python)"
-                )
+        sides = [left] if right is None else [left, right]
+        tables, notes = read_tables(sides, (self.id_left, self.id_right), roots)
+        if right is not None and tables[0].frame.equals(tables[1].frame):
+            raise ValueError(
+                "right: expected another table than the left one, got the same rows; to find copies in one table "
+                "say vicinal dedupe (right=None in Python)"
+            )
+        for note in notes:
+            progress(note)
         labelled = None if pairs is None else take_pairs("pairs", pairs, tables)
         if answers is not None and len(answers):
             labelled = with_answers(labelled, take_labels("answers", answers, tables))
         chosen = None if validation is None else take_pairs("validation", validation, tables)
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
-        self.notes_: list[str] = []
+        self.notes_ = notes
         self.new_rows_: dict[int, NewRows] = {}
         self.journal_: MatchJournal | None = None
         labels = 0 if labelled is None else len(labelled)
-        self._check_promise(labels)
+        if labels == 0:
+            self._check_promise(0, 0, self.validation_fraction)  # before anything is encoded or compared
         self._suggest_links(tables)
         encoders = self._encoders(tables, labels)
         if self.tune != "none":
@@ -206,13 +209,16 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         self._fit_labels(labelled, chosen, progress)
         return self
 
-    def _check_promise(self, labels: int) -> None:
-        """Refuse to promise a precision without labels, before anything is encoded or compared."""
-        if self.precision is not None and labels == 0:
-            fewest = math.ceil(math.log(_RISK) / math.log(self.precision) / self.validation_fraction)
+    def _check_promise(self, matches: int, held_out: int, share: float) -> None:
+        """Refuse to promise a precision by matches of which so few are held out that no threshold can show it."""
+        if self.precision is None:
+            return
+        fewest = math.ceil(math.log(_RISK) / math.log(self.precision))
+        if held_out < fewest:
             raise ValueError(
-                "precision: expected labelled pairs to promise it by, got none; about "
-                f"{fewest} that match would do, if the held-out ones are all told right"
+                f"precision: expected some {math.ceil(fewest / share)} labelled pairs that match, as a promise of "
+                f"{self.precision:g} takes {fewest} held out and told right, got {matches} ({held_out} held out); "
+                "label more, or leave it out"
             )
 
     def _suggest_links(self, tables: Sequence[MatchTable]) -> None:
@@ -249,8 +255,18 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         parts = self._learned_and_held_out(labelled, chosen)
         lack = lack_of_labels(*parts[:2])
         needs_held_out = self.precision is not None or chosen is not None or self.tune != "none"
-        if lack and needs_held_out:
-            raise ValueError(f"pairs: {lack}")
+        if needs_held_out:
+            matches = int(pd.concat(parts[:2])["match"].sum())
+            share = self.validation_fraction if chosen is None else 1.0
+            self._check_promise(matches, int(parts[1]["match"].sum()), share)
+            if lack and partners(self.links)[0] == 1:  # other candidates of a matched row are none, then
+                for each in (labelled, chosen):
+                    if each is not None:
+                        each.attrs["implicit"] = True
+                parts = self._learned_and_held_out(labelled, chosen)
+                lack = lack_of_labels(*parts[:2])
+            if lack:
+                raise ValueError(f"pairs: {lack}")
         is_few = len(parts[0]) + len(parts[1]) < FEW
         if lack or (is_few and not needs_held_out):
             both = pd.concat(parts[:2])

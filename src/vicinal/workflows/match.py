@@ -16,7 +16,7 @@ from vicinal.core import check_choice, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import TableForm, read_cells, read_table, write_table
-from vicinal.data.same_columns import same_columns, sources_of, with_same_columns, with_sources
+from vicinal.data.same_columns import same_columns, with_same_columns, with_sources
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
@@ -104,7 +104,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     if out is not None:
         check_replaceable(out, "matcher")
     with working_folder(out) as work:
-        job, left, right, sources = _read_tables(job, log)
+        job, left, right = _read_tables(job, log)
         work.take_up(_fingerprint(job))
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else read_answers(out)
@@ -115,8 +115,6 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         settings = {"cache_dir": cache, "root": roots, **job.parameters}
         ids = str(job.id_left), str(job.id_right)
         matcher = RowMatcher(*ids, **settings).fit(left, right, pairs, answers=answered, log=log)
-        for table, columns in zip(matcher.tables_.tables, sources, strict=False):
-            table.sources = columns
         log("linking")
         links = matcher.link()
         review = matcher.review()
@@ -246,13 +244,10 @@ def _follow_journal(folder: Path, matcher: RowMatcher) -> tuple[pd.DataFrame, pd
     return every, clusters
 
 
-def _read_tables(
-    job: MatchJob, log: Log
-) -> tuple[MatchJob, pd.DataFrame, pd.DataFrame | None, tuple[dict[str, list[str]], dict[str, list[str]]]]:
-    """The job with the columns of ids, the tables with the columns that are used, and what those are made from."""
+def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.DataFrame | None]:
+    """The job with the columns of ids, and the tables with the columns that are used."""
     left, id_left = _read(job.left, job.id_left, job, log)
     right, id_right = (None, id_left) if job.right is None else _read(job.right, job.id_right, job, log)
-    job, ids = replace(job, id_left=id_left, id_right=id_right), (id_left, id_right)
     names = [*left.columns, *([] if right is None else right.columns)]
     for option, chosen in (("use", job.use or ()), ("drop", job.drop)):
         for name in chosen:
@@ -262,21 +257,8 @@ def _read_tables(
         columns = [name for name in frame.columns if name not in job.drop and (job.use is None or name in job.use)]
         return frame[[id_column, *(name for name in columns if name != id_column)]]
 
-    left = used(left, id_left)
-    if right is None:
-        return job, left, None, ({}, {})
-    right = used(right, id_right)
-    same = same_columns(left.drop(columns=id_left), right.drop(columns=id_right))
-    if same:
-        pairs = ", ".join(f"{' + '.join(one)} = {' + '.join(other)}" for one, other in same.items())
-        log(f"columns of other names are taken for the same: {pairs}; to change that, rename or --drop them")
-        left, right = with_same_columns(left, right, same)
-    sides = (left, right, job.left), (right, left, job.right or job.left)
-    alone = [(path.name, [name for name in one if name not in (*other, *ids)]) for one, other, path in sides]
-    if all(names for _, names in alone):
-        only = "; ".join(f"only {short_text(file)} has {listed(names, 100)}" for file, names in alone)
-        log(f"not compared: {only}. Columns that hold the same need the same name")
-    return job, left, right, sources_of(same)
+    job = replace(job, id_left=id_left, id_right=id_right)
+    return job, used(left, id_left), None if right is None else used(right, id_right)
 
 
 def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[pd.DataFrame, str]:
