@@ -124,6 +124,21 @@ def test_what_cannot_be_learned_is_one_sentence_and_nothing_is_written(folder, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("task", "words", "other"), [("similarity", "fit --target", "learn"), ("regression", "learn --same", "fit")]
+)
+def test_what_the_other_command_has_made_is_not_replaced_unasked(tmp_path, capsys, task, words, other):
+    things(1).to_csv(tmp_path / "things.csv", index=False)
+    (tmp_path / "things-model").mkdir()
+    (tmp_path / "things-model" / "config.json").write_text(
+        f'{{"format": "vicinal-model", "version": 1, "task": "{task}"}}'
+    )
+    command, option = words.split()
+    assert run([command, str(tmp_path / "things.csv"), option, "kind", "-q"]) == 2
+    assert f"things-model holds a model of vicinal {other}" in capsys.readouterr().err
+    assert [one.name for one in (tmp_path / "things-model").iterdir()] == ["config.json"]
+
+
 @pytest.mark.slow
 def test_names_that_look_like_numbers_are_added_and_relabelled_as_they_are_written(tmp_path, capsys):
     rng = np.random.default_rng(0)

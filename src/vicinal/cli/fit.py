@@ -51,13 +51,11 @@ def fit(
 
     Writes a folder with the model, a model card and report.html. If a run is killed, the same command resumes it.
     """
-    from vicinal.core.checks import local_path
-    from vicinal.data import beside
     from vicinal.data.sources import table_source
     from vicinal.workflows import TableJob, fit_table, plan_fit
 
     source = table_source("data", data, options["database"])
-    folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
+    folder = o.model_folder(source, out, learned=False)
     parameters = o.estimator_parameters(context)
     job = TableJob(source=source, target=target[0], also=target[1:], parameters=parameters, **o.table_settings(options))
     quiet, as_json = options["quiet"], options["as_json"]

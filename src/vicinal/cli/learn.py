@@ -57,13 +57,11 @@ def learn(
 
     Writes a model folder for vicinal search, embed, add and forget, and report.html with example queries and hits.
     """
-    from vicinal.core.checks import local_path
-    from vicinal.data import beside
     from vicinal.data.sources import table_source
     from vicinal.workflows.learn import LearnJob, learn_table
 
     source = table_source("data", data, options["database"])
-    folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
+    folder = o.model_folder(source, out, learned=True)
     parameters: dict[str, Any] = {name: options[name] for name in o.PLAIN if name in options}
     parameters |= {name: options[name] for name in LEARNING}
     parameters |= {"encoders": o.parse_encoders(options["encoder"]), "unseen": unseen}

@@ -54,6 +54,22 @@ def of_settings(
     }
 
 
+def model_folder(source: Path, out: str | None, *, learned: bool) -> Path:
+    """Where a model goes: as said, or ``NAME-model`` beside its data, unless the other command has made that."""
+    from vicinal.core.checks import local_path
+    from vicinal.core.folders import MARKERS, named_in
+    from vicinal.data import beside
+
+    if out is not None:
+        return local_path("--out", out, written=True)
+    folder = beside(source, "model")
+    settings = folder / MARKERS["model"]
+    if settings.is_file() and (named_in(settings, "task") == "similarity") != learned:
+        other = "fit" if learned else "learn"
+        raise ValueError(f"--out: expected the name of a folder, as {folder} holds a model of vicinal {other}")
+    return folder
+
+
 Targets: TypeAlias = Annotated[
     list[str], typer.Option("--target", help="Column to predict; repeat it for several columns of numbers.")
 ]

@@ -121,12 +121,16 @@ def kind_of(folder: Path) -> str | None:
     if not (folder / SUMS).is_file():
         return None
     for what, marker in MARKERS.items():
-        if (folder / marker).is_file():
-            with (folder / marker).open("rb") as stream:
-                named = re.search(rf'"format"\s*:\s*"vicinal-{what}"'.encode(), stream.read(_HEAD))
-            if named is not None:
-                return what
+        if (folder / marker).is_file() and named_in(folder / marker, "format") == f"vicinal-{what}":
+            return what
     return None
+
+
+def named_in(settings: Path, key: str) -> str | None:
+    """The text that the head of a settings file of ours has for a key; None without one."""
+    with settings.open("rb") as stream:
+        found = re.search(rf'"{key}"\s*:\s*"([^"\\]*)"'.encode(), stream.read(_HEAD))
+    return None if found is None else found[1].decode(errors="replace")
 
 
 def _previous(target: Path) -> Path:
