@@ -497,7 +497,7 @@ def test_explain_says_by_which_columns_a_row_is_near(model, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "near by" in said
     best = sorted((name for name in near if near[name] > 0), key=lambda name: -near[name])[0]
-    assert f"{best} {near[best] / sum(value for value in near.values() if value > 0):.0%}" in said
+    assert f"{best} {100 * near[best] / sum(value for value in near.values() if value > 0):.0f} %" in said
 
 
 def test_a_step_of_the_search_that_float64_cannot_factor_is_made_shorter():

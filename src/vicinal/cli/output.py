@@ -10,8 +10,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from vicinal.core.checks import short_text
-
 _PLAIN: Any = {"highlight": False, "markup": False, "soft_wrap": True}  # texts are shown as they are, brackets too
 out, progress = Console(**_PLAIN), Console(stderr=True, **_PLAIN)
 
@@ -68,6 +66,8 @@ def print_rows(
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     over = sum(widths[: len(headings)]) - console.width
     if least < len(headings) and over > 0:  # one column is left: a text is cut, anything else is left out
+        from vicinal.core.checks import short_text  # which --help needs not
+
         room = _NARROW if widths[least] > _NARROW and widths[least] - over > 2 else 0
         headings = [*headings[:least], *[short_text(headings[least], room)] * (room > 0)]
         rows = [[*row[:least], *[short_text(row[least], 3 * room)] * (room > 0)] for row in rows]
