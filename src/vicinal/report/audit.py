@@ -80,7 +80,7 @@ def suspects_sentence(suspects: Sequence[Suspect]) -> str:
     """How many labels are worth checking, and how many of them are expected to be wrong.
 
     >>> suspects_sentence([])
-    'Labels worth checking: none, there is no clear sign of wrong labels.'
+    'Labels worth checking: none; there is no clear sign of wrong labels.'
     >>> suspects_sentence([Suspect(row, "new", 3.0, 1.0, 1.0, 4.2, "", 0.8) for row in (1, 2)])
     'Labels worth checking: 2, of them 1.6 expected to be wrong.'
     """
@@ -89,7 +89,7 @@ def suspects_sentence(suspects: Sequence[Suspect]) -> str:
         return f"Labels worth checking first: {len(suspects)}."
     worth = [chance for chance in chances if chance >= _WORTH]
     if not worth:
-        return f"Labels worth checking: none{'' if any(chances) else ', there is no clear sign of wrong labels'}."
+        return f"Labels worth checking: none{'' if any(chances) else '; there is no clear sign of wrong labels'}."
     return f"Labels worth checking: {len(worth)}, of them {number(sum(worth), 2)} expected to be wrong."
 
 
