@@ -359,3 +359,21 @@ def test_scores_of_prices_are_written_as_prices_are(capsys):
     )
     said = capsys.readouterr().out
     assert all(words in said for words in (" 1.48e+11 ", " 210,123 ", " 0.133 ", " 44.26 "))
+
+
+def test_a_row_may_hold_objects_as_the_file_did_that_was_fitted(tmp_path, capsys):
+    things = [{"size": number % 9, "color": "red" if number % 2 else "blue"} for number in range(40)]
+    table = pd.DataFrame(
+        {"id": range(40), "thing": map(json.dumps, things), "price": [10.0 * t["size"] for t in things]}
+    )
+    table.to_csv(tmp_path / "things.csv", index=False)
+    options = ["--target", "price", "--id", "id", "--metric", "kernel", "--no-baselines"]
+    assert run(["fit", str(tmp_path / "things.csv"), *options, "-q"]) == 0
+    capsys.readouterr()
+    told = []
+    for row in ({"thing": things[4]}, {"thing": json.dumps(things[4])}, {"thing.size": 4, "thing.color": "blue"}):
+        assert run(["explain", str(tmp_path / "things-model"), "--row", json.dumps(row), "--json"]) == 0
+        printed = capsys.readouterr()
+        assert "left empty" not in printed.err
+        told.append(json.loads(printed.out)[0]["prediction"])
+    assert told[0] == told[1] == told[2]

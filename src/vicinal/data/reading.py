@@ -133,7 +133,7 @@ def table_pieces(
         check_table(file, part)
         with unpacked(file, part=part) as plain:
             for piece in _pieces(plain, size, need, how):
-                frame = with_names(plain, _flat_frame(piece))
+                frame = with_names(plain, flat_table(piece))
                 first = first or (file, list(frame.columns))
                 _check_same(file, frame, *first)
                 yield frame
@@ -382,7 +382,7 @@ def _is_objects(value: Any) -> bool:
     return isinstance(value, list | np.ndarray) and len(value) > 0 and all(map(_is_object, value))
 
 
-def _flat_frame(frame: pd.DataFrame) -> pd.DataFrame:
+def flat_table(frame: pd.DataFrame) -> pd.DataFrame:
     """A table whose columns of objects, or of lists of them, are columns of their parts; empty lists have none.
 
     So are columns of texts that are objects in JSON, or as Python writes them, of up to ``MOST_PARTS`` parts.
