@@ -716,3 +716,16 @@ def test_a_column_that_is_not_given_is_not_mistaken_for_another_of_the_model():
         table_of(model, [{"yrs_married": 13}])
     with pytest.raises(ValueError, match="did you mean 'rate_mariage'"):
         table_of(model, [{"yrs_married": 13, "rate_mariage": 4}])
+
+
+def test_objects_in_a_row_are_columns_of_their_parts_where_these_are_read():
+    from vicinal.serve.requests import table_of
+
+    model = SimpleNamespace(feature_names_in_=["size.height"], notes_={}, kinds_={"size.height": "number"})
+    for size in ({"height": 2}, '{"height": 2}'):
+        assert table_of(model, [{"size": size}])["size.height"].tolist() == [2.0]
+    deep = {"height": 2}
+    for _ in range(20):
+        deep = {"height": deep}
+    with pytest.raises(ValueError, match="nested more than 16 deep in a row"):
+        table_of(model, [{"size": deep}])

@@ -373,6 +373,25 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def flat_row(row: dict[str, Any], read: Collection[str]) -> dict[str, Any]:
+    """A row whose objects, also those in texts, are columns of their parts where such columns are ``read``.
+
+    Raises:
+        ValueError: if it is nested too deep.
+
+    >>> flat_row({"size": '{"height": 2}', "note": {"a": 1}}, ["size.height", "size.width"])
+    {'size.height': 2, 'note': {'a': 1}}
+    """
+    if _depth(row) > DEEPEST:
+        raise ValueError(_nested("rows: expected objects of cells, got", "a row"))
+    flat: dict[str, Any] = {}
+    for name, cell in row.items():
+        whole = (_object_in(cell) or cell) if isinstance(cell, str) else cell
+        is_open = name not in read and any(one.startswith(f"{name}.") for one in read)
+        flat |= _flat({name: whole}) if is_open else {name: cell}
+    return flat
+
+
 def _is_object(value: Any) -> bool:
     """Whether a value is an object, and no file."""
     return isinstance(value, dict) and not {"bytes", "path"} & set(value)

@@ -15,6 +15,7 @@ from pydantic_core import to_json
 
 from vicinal.core import listed, nearest, short
 from vicinal.core.checks import short_text
+from vicinal.data.reading import flat_row
 from vicinal.estimators.banked import BankedEstimator
 
 MEDIA = ("image", "audio")
@@ -228,6 +229,7 @@ def table_of(model: BankedEstimator, rows: list[dict[str, Any]], *, whole: bool 
     """
     read = [str(name) for name in model.feature_names_in_] if whole else []
     derived = {str(name) for name in (*(model.notes_.get("sets") or {}), *(model.notes_.get("chunked") or []))}
+    rows = [flat_row(row, model.kinds_) for row in rows]
     for place, row in enumerate(rows):
         for name in read:
             if name not in row and name not in derived:
