@@ -129,8 +129,8 @@ def kind_of(folder: Path) -> str | None:
 def named_in(settings: Path, key: str) -> str | None:
     """The text that the head of a settings file of ours has for a key; None without one."""
     with settings.open("rb") as stream:
-        found = re.search(rf'"{key}"\s*:\s*"([^"\\]*)"'.encode(), stream.read(_HEAD))
-    return None if found is None else found[1].decode(errors="replace")
+        value = re.search(rf'"{key}"\s*:\s*"([^"\\]*)"'.encode(), stream.read(_HEAD))
+    return None if value is None else value[1].decode(errors="replace")
 
 
 def _previous(target: Path) -> Path:

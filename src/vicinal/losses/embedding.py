@@ -381,9 +381,9 @@ class EmbeddingLoss(nn.Module):
         name = getattr(self.loss, "__name__", type(self.loss).__name__)
         settings = [name, *(f"{key}={value!r}" for key, value in self.hyper.items()), f"reduction={self.reduction!r}"]
         if self.miner is not None and not isinstance(self.miner, nn.Module):
-            of, kept = getattr(self.miner, "func", self.miner), getattr(self.miner, "keywords", {})
-            options = "".join(f", {key}={value!r}" for key, value in kept.items())
-            settings.append(f"miner={getattr(of, '__name__', type(of).__name__)}{options}")
+            function, options = getattr(self.miner, "func", self.miner), getattr(self.miner, "keywords", {})
+            settings.append(f"miner={getattr(function, '__name__', type(function).__name__)}")
+            settings += [f"{key}={value!r}" for key, value in options.items()]
         return ", ".join(settings)
 
 
