@@ -62,6 +62,17 @@ def test_words_find_the_rows_that_the_model_holds_near(folder, capsys):
     assert "Nearest to a good house" in printed(capsys, "search", folder / "model", "a good house", "-k", "2", "-q")
 
 
+def test_a_negative_weight_is_explained_where_one_is_shown(folder, tmp_path, capsys):
+    told = "A negative weight corrects for rows alike that would together count too much.\n"
+    options = ["--target", "price", "--id", "house", "--text", "note", "--metric", "kernel", "--readout", "dense", "-q"]
+    assert run(["fit", str(folder / "houses.csv"), *options, "--no-baselines", "--out", str(tmp_path / "dense")]) == 0
+    for model, is_signed in ((tmp_path / "dense", True), (folder / "model", False)):
+        shown = printed(capsys, "explain", model, folder / "new.csv", "-k", "40")
+        weights = [line.split()[2] for line in shown.splitlines() if line.startswith("  h")]
+        assert any(weight.startswith("-") for weight in weights) == is_signed
+        assert shown.count(told) == is_signed
+
+
 def test_a_row_of_the_bank_is_not_near_itself(folder, capsys):
     bank = load_model(folder / "model").bank_
     mine = bank.ids[3]

@@ -101,7 +101,7 @@ def test_fit_classes(houses, tmp_path, capsys):
     options = ["--target", "note", "--group", "street", "--out", str(tmp_path / "m"), *QUICK]
     assert run(["fit", str(houses / "houses.csv"), *options]) == 0
     shown = capsys.readouterr().out
-    assert "Columns: 3 used (2 number, 1 category); 1 left out (house); -v lists them\n" in shown
+    assert "Columns: 3 used (2 numbers, 1 category); 1 left out (house); -v lists them\n" in shown
     assert "\nAccuracy " in shown
     assert "because" not in shown
     assert run(["predict", str(tmp_path / "m"), str(houses / "houses.csv"), "--explain", "2", "-q"]) == 0

@@ -57,6 +57,8 @@ def test_a_folder_is_read_changed_and_explained(
     text = capsys.readouterr().out
     assert "For ann 0" in text
     assert "popularity" in text.partition("For nobody")[2]
+    assert text.count(" has no clicks, so the items that most users clicked:\nFor ") == 1
+    assert "nobody has no clicks" in text
     assert run(["recommend", model, "--for", "ann 0", "--why", "60", "--json"]) == 0
     reasons = json.loads(capsys.readouterr().out)
     assert reasons["by"] == "new item"

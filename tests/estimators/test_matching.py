@@ -629,6 +629,8 @@ def test_rows_without_ids_are_numbered_and_pairs_may_be_tuples(tmp_path):
     tables = left.drop(columns="sku"), right.drop(columns="asin")
     both = [RowMatcher().fit(*tables, some).labels_ for some in (pairs, [*pairs.itertuples(index=False, name=None)])]
     pd.testing.assert_frame_equal(*both)
+    told = [bare.explain(some, k=1) for some in (pairs[:2], [*pairs[:2].itertuples(index=False, name=None)])]
+    assert [str(one) for one in told[1]] == [str(one) for one in told[0]]
     for some in (5, [(0, 1), (1, 2, 0)], []):
         with pytest.raises(ValueError, match=r"^pairs: expected the columns left and right"):
             RowMatcher().fit(*tables, some)

@@ -24,6 +24,13 @@ def test_slices_are_means_of_their_rows_worst_first() -> None:
         assert part.ratio == pytest.approx(mine.mean() / errors.mean())
 
 
+def test_intervals_of_shares_are_exact() -> None:
+    errors = np.array([1.0] * 4 + [0.0] * 8)
+    found = {part.value: part for part in error_slices(errors, {"c": ["a"] * 6 + ["b"] * 6})}
+    assert (found["a"].low, found["a"].high) == pytest.approx((0.2228, 0.9567), abs=1e-4)  # R: binom.test(4, 6)
+    assert (found["b"].low, found["b"].high) == pytest.approx((0, 1 - 0.025 ** (1 / 6)))
+
+
 def test_missing_cells_are_a_slice_and_small_ones_are_left_out() -> None:
     cells = [None, float("nan"), "", None, "a", "a", "a", "b"]
     found = error_slices(np.arange(8.0), {"c": cells}, least=3)

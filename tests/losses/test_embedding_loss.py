@@ -1,12 +1,14 @@
 """Criteria of embeddings and labels: the same loss whatever the way its columns come."""
 
 import contextlib
+import functools
 import inspect
 from pathlib import Path
 
 import pytest
 import torch
 
+from vicinal import miners
 from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.core import entry as entry_of
@@ -355,3 +357,24 @@ def test_the_formula_is_at_most_six_calls_away(rows, monkeypatch):
     for files in calls:
         assert "contract.py" in files
         assert len(files) + 1 <= (6 if rows is None else 8), files
+
+
+def test_the_miner_stands_in_the_words_of_a_loss():
+    settings = "triplet, reduction='mean'"
+    assert settings + ", miner=semihard\n" in repr(EmbeddingLoss("triplet", miner="semihard"))
+    mined = EmbeddingLoss("triplet", miner=functools.partial(miners.multi_similarity, epsilon=0.2))
+    assert settings + ", miner=multi_similarity, epsilon=0.2\n" in repr(mined)
+    assert settings + "\n" in repr(EmbeddingLoss("triplet"))
+
+
+def test_a_miner_is_taken_by_name_as_by_function():
+    generator = torch.Generator().manual_seed(0)
+    batch = torch.randn(12, 4, generator=generator), torch.arange(12) % 3
+    named, given, bare = (EmbeddingLoss("triplet", miner=each)(*batch) for each in ("Hard", miners.hard, None))
+    assert named == given != bare
+    with pytest.raises(ValueError, match=r"^miner: expected one of .* got 'semihardd'; did you mean 'semihard'\?"):
+        EmbeddingLoss("triplet", miner="semihardd")
+    with pytest.raises(ValueError, match=r"partial\(miners.distance_weighted, dim=...\), got 'distance_weighted' with"):
+        EmbeddingLoss("triplet", miner="distance_weighted")
+    with pytest.raises(TypeError, match=r"^miner: expected a name or a function of scores, relation and weight, got 5"):
+        EmbeddingLoss("triplet", miner=5)

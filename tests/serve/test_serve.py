@@ -473,6 +473,9 @@ def test_added_rows_bring_weights_where_the_model_was_fitted_with_a_column_of_th
     plain = {name: cell for name, cell in row.items() if name != "care"}
     assert served.post("/add", json={"rows": [plain | {"house": "w2"}]}, headers=TOKEN).status_code == 200
     assert load_model(houses).given_weights()[-2:].tolist() == [4.0, 1.0]
+    nameless = {name: cell for name, cell in row.items() if name != "house"}
+    answer = served.post("/add", json={"rows": [nameless]}, headers=TOKEN)
+    assert answer.json()["error"] == "rows: expected an id for each row in 'house', got none"
     for wrong in (-1, "heavy", None, {"a": 1}):
         answer = served.post("/add", json={"rows": [row | {"house": "w3", "care": wrong}]}, headers=TOKEN)
         assert 400 <= answer.status_code < 500

@@ -185,6 +185,7 @@ def test_findings_are_what_the_labels_say(reviewer):
     reviewer.outcome = replace(reviewer.outcome, links=table)
     for place, match in enumerate([True, True, True, False]):
         state = reviewer.label(1, place, match=match)
+        assert place or state["findings"][0] == "Of 1 labelled pair of probability 50 % or more, 1 match."
     assert state["findings"][0] == "Of 4 labelled pairs of probability 50 % or more, 3 match."
     assert state["findings"][1].endswith("of 5 links of probability below 70 % none is labelled.")
     for place, match in enumerate([False, None, True, False], 4):

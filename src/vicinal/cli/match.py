@@ -209,6 +209,7 @@ def _add(folder: "Path", options: Mapping[str, Any]) -> None:
 
 def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: Mapping[str, Any]) -> None:
     """Link the tables, and serve the page of pairs to label until it is finished or stopped."""
+    from vicinal.core import counted
     from vicinal.core.checks import check_integer
     from vicinal.serve import ReviewPage
     from vicinal.workflows.review import Reviewer
@@ -225,7 +226,7 @@ def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: 
     output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it")
     page.serve()
     if reviewer.count:
-        output.print(f"{reviewer.count} pairs labelled in {folder / 'answered.csv'}; to match with them:")
+        output.print(f"{counted(reviewer.count, 'pair')} labelled in {folder / 'answered.csv'}; to match with them:")
         output.print(f"        {command}")
 
 

@@ -1,7 +1,6 @@
 """Printing: results on standard output, progress and errors on standard error."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,16 +89,17 @@ def print_rows(
 
 def print_columns(rows: Sequence[tuple[str, str | None, str, str]], console: Console, *, whole: bool) -> None:
     """Print names, kinds (None or "" if left out), encoders and reasons of columns, as a table or in one line."""
+    from vicinal.encoders.kinds import told_kinds
+
     if whole:
         lines = [[name, kind or "left out", encoder, reason] for name, kind, encoder, reason in rows]
         print_rows("Columns", ["column", "taken for", "encoder", "because"], lines, numbers=False, console=console)
         return
-    kinds = Counter(kind for _, kind, _, _ in rows if kind)
-    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    kinds = [kind for _, kind, _, _ in rows if kind]
     left = [name for name, kind, _, _ in rows if not kind]
     names = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
     out = f"; {len(left)} left out ({names})" if left else ""
-    console.print(f"Columns: {sum(kinds.values())} used ({listed}){out}; -v lists them")
+    console.print(f"Columns: {len(kinds)} used ({told_kinds(kinds)}){out}; -v lists them")
 
 
 _NAMED = 3

@@ -153,6 +153,8 @@ def print_recommended(table: "pd.DataFrame", *, as_json: bool) -> None:
         print_json(table.to_dict("records"))
         return
     for name, rows in table.groupby("user", sort=False):
+        if (rows["by"] == "popularity").all():
+            output.print(f"{name} has no clicks, so the items that most users clicked:")
         lines = [[str(rank), str(one), f"{score:.3f}", by] for _, rank, one, score, by in rows.itertuples(index=False)]
         print_rows(f"For {name}", ["", "item", "score", "by"], lines, numbers=False)
     if not len(table):

@@ -4,7 +4,7 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -321,6 +321,15 @@ def plural(kind: Kind) -> str:
     ('categories', 'sounds')
     """
     return {"category": "categories", "audio": "sounds"}.get(kind, f"{kind}s")
+
+
+def told_kinds(kinds: Iterable[Any]) -> str:
+    """How many columns are of each kind, the most frequent first.
+
+    >>> told_kinds(["category", "number", "number"])
+    '2 numbers, 1 category'
+    """
+    return ", ".join(f"{n} {kind if n == 1 else plural(kind)}" for kind, n in Counter(kinds).most_common())
 
 
 def _reads_as_number(value: str) -> bool:

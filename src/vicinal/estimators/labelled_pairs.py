@@ -18,11 +18,12 @@ _CLOSED = 20
 
 
 def pair_positions(name: str, pairs: Any, tables: Sequence[MatchTable]) -> Ids:
-    """Positions ``[n, 2]`` of pairs by id; of one table the lower one first.
+    """Positions ``[n, 2]`` of pairs by id, a table or a list of tuples; of one table the lower one first.
 
     Raises:
         ValueError: for a column that is not there, an id that is not in its table, or a row with itself.
     """
+    pairs = _pair_table(name, pairs)
     columns = list(pairs.columns) if isinstance(pairs, pd.DataFrame) else []
     if not {"left", "right"} <= set(columns):
         got = listed(columns, 99) if columns else short(pairs)

@@ -160,7 +160,7 @@ class MatchAnswers:
         """Probabilities ``[n, 2]`` that pairs do not match, and that they do.
 
         Args:
-            pairs: a table of columns ``left`` and ``right``.
+            pairs: a table of columns ``left`` and ``right``, or tuples of both.
 
         Raises:
             ValueError: for ids that are not in the tables.
@@ -174,7 +174,7 @@ class MatchAnswers:
 
     def _pair_positions(self, pairs: Any) -> Ids:
         """Rows ``[n, 2]`` of pairs by id."""
-        return pair_positions("pairs", as_table("pairs", pairs), self.tables_.tables)
+        return pair_positions("pairs", pairs, self.tables_.tables)
 
     def scored_candidates(self) -> pd.DataFrame:
         """All candidates with their ``probability``, the surest first."""
@@ -395,7 +395,7 @@ class MatchAnswers:
         """Why each pair is taken for a match or not: its cells side by side, and the labelled pairs it resembles.
 
         Args:
-            pairs: a table of columns ``left`` and ``right``.
+            pairs: a table of columns ``left`` and ``right``, or tuples of both.
             k: labelled pairs to show for each.
         """
         at = self._pair_positions(pairs)

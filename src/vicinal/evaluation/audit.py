@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 
+from vicinal.calibration import clopper_pearson
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.identity import IdsLike, canonical_ids
 from vicinal.evaluation.scores import relative_weights
@@ -28,7 +29,7 @@ class Slice:
         rows: how many.
         error: mean error of these rows.
         ratio: that over the mean error of all rows.
-        low, high: 95 % interval of ``error`` by the normal approximation.
+        low, high: 95 % interval of ``error`` by the normal approximation; of a share Clopper and Pearson's.
     """
 
     column: str
@@ -97,7 +98,7 @@ class Period:
         rows: how many.
         error: mean error.
         ratio: that over the mean error of all rows.
-        low, high: 95 % interval of ``error`` by the normal approximation.
+        low, high: 95 % interval of ``error`` by the normal approximation; of a share Clopper and Pearson's.
         covered: share of the rows inside their intervals or sets; None if there are none.
     """
 
@@ -213,8 +214,10 @@ def _slice(column: str, value: str, errors: Floats, overall: float) -> Slice:
     mean = float(errors.mean())
     half = 1.96 * float(errors.std(ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else float("nan")
     ratio = mean / overall if overall else 1.0
-    low = max(mean - half, 0.0) if errors.min() >= 0 else mean - half
-    return Slice(column, value, len(errors), mean, ratio, low, mean + half)
+    low, high = max(mean - half, 0.0) if errors.min() >= 0 else mean - half, mean + half
+    if np.isin(errors, (0.0, 1.0)).all():  # a share: of 6 rows the normal approximation may end above 1, or be a point
+        low, high = map(float, clopper_pearson(errors.sum(), len(errors), 0.05))
+    return Slice(column, value, len(errors), mean, ratio, low, high)
 
 
 def coverage_curve(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.row_blocks import coded, equal_codes, others
-from vicinal.core import entries, short
+from vicinal.core import entries, entry, listed, short
 from vicinal.core.checks import check_integer, check_matrices, check_tensor
 from vicinal.core.gathering import gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction, own_settings
@@ -91,6 +91,19 @@ def relation_of(labels: Tensor, facts: frozenset[str]) -> Relation:
     return same_class if labels.ndim == 1 else shared_labels
 
 
+def _resolve_miner(miner: str | Loss | None) -> Loss | None:
+    """A miner by name or as given."""
+    if miner is not None and not isinstance(miner, str) and not callable(miner):
+        raise TypeError(f"miner: expected a name or a function of scores, relation and weight, got {miner!r}")
+    if not isinstance(miner, str):
+        return miner
+    factory: Loss = entry("miner", miner.strip().lower().replace("-", "_")).factory
+    if needed := [name for name, default in own_settings(factory).items() if default is inspect.Parameter.empty]:
+        hint = f"functools.partial(miners.{factory.__name__}, {needed[0]}=...)"
+        raise ValueError(f"miner: expected {hint}, got {short(miner)} without {listed(needed)}")
+    return factory
+
+
 def miner_facts(miner: Loss | None) -> frozenset[str]:
     """What a registered miner, or one with settings (``functools.partial``), declares about itself."""
     settings = getattr(miner, "keywords", {})
@@ -116,7 +129,7 @@ class EmbeddingLoss(nn.Module):
         loss: a registered name (``vicinal.core.entries("pair_loss")``), or ``f(scores, relation, weight)``.
         similarity: a registered name or a module ``sim(queries, bank) -> scores``.
         relation: ``(labels [b, ...], bank_labels [N, ...]) -> [b, N]``; None: by what the labels are.
-        miner: ``(scores, relation, weight) -> weight``, which pairs count.
+        miner: which pairs count: a name, or ``(scores, relation, weight) -> weight``.
         bank: a :class:`CrossBatchBank`; its rows are further columns, and each batch in training is added to it.
         normalize: scale embeddings to length 1 first, as distance-based losses expect.
         reduction: "mean", "sum", "none" or "mean_nonzero".
@@ -141,7 +154,7 @@ class EmbeddingLoss(nn.Module):
         *,
         similarity: str | nn.Module = "cosine",
         relation: Relation | None = None,
-        miner: Loss | None = None,
+        miner: str | Loss | None = None,
         bank: CrossBatchBank | None = None,
         normalize: bool = False,
         reduction: str = "mean",
@@ -152,7 +165,7 @@ class EmbeddingLoss(nn.Module):
         super().__init__()
         self.loss, self.facts = resolve_loss(loss)
         self.similarity = resolve_similarity(similarity)
-        self.relation, self.miner, self.bank = relation, miner, bank
+        self.relation, self.miner, self.bank = relation, _resolve_miner(miner), bank
         self.normalize, self.reduction = normalize, check_reduction(reduction)
         self.hyper = with_best(self.loss, self.similarity, hyper)
         self.gather = gather
@@ -367,6 +380,10 @@ class EmbeddingLoss(nn.Module):
         """Settings, for ``repr``."""
         name = getattr(self.loss, "__name__", type(self.loss).__name__)
         settings = [name, *(f"{key}={value!r}" for key, value in self.hyper.items()), f"reduction={self.reduction!r}"]
+        if self.miner is not None and not isinstance(self.miner, nn.Module):
+            function, options = getattr(self.miner, "func", self.miner), getattr(self.miner, "keywords", {})
+            settings.append(f"miner={getattr(function, '__name__', type(function).__name__)}")
+            settings += [f"{key}={value!r}" for key, value in options.items()]
         return ", ".join(settings)
 
 

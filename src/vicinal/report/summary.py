@@ -1,7 +1,6 @@
 """What a model is in about ten lines, from its settings as a folder holds them: for Python, a notebook, a terminal."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -216,13 +215,14 @@ class Summary(dict[str, str]):
 
 def summary(facts: Mapping[str, Any]) -> Summary:
     """The lines on a model, a matcher or a recommender, from what ``vicinal show --json`` says of it."""
+    from vicinal.encoders.kinds import told_kinds
+
     version = f"vicinal {facts['vicinal']}" + (f", torch {facts['torch']}" if facts.get("torch") else "")
-    kinds = Counter(column["kind"] for column in facts["columns"].values())
     scores = facts["scores"].get("model", {})
     lines = {
         "what": _what(facts),
         "learned from": facts.get("name"),
-        "columns": ", ".join(f"{count} {kind}" for kind, count in kinds.items()),
+        "columns": told_kinds(column["kind"] for column in facts["columns"].values()),
         "rows": ", ".join(f"{count:,} {use}" for use, count in facts["rows"].items()),
         **{role: facts.get(role) for role in ("id", "group", "time", "weight")},
         "settings": ", ".join(f"{name} {setting_words(value)}" for name, value in facts["settings"].items()),

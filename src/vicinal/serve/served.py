@@ -102,7 +102,9 @@ class ServedModel:
         frame = table_of(model, body.rows)
         labels = self._labels(model, frame)
         frame = made_rows(model, frame)
-        ids = _column(frame, model.notes_.get("id") or "id")
+        ids = _column(frame, named := model.notes_.get("id") or "id")
+        if ids is None and model.bank_.ids.dtype != np.int64:  # else the next numbers
+            raise ValueError(f"rows: expected an id for each row in {short(named)}, got none")
         group = model.notes_.get("group")
         groups = _column(frame, group or "group") if model.bank_.store.group_codes is not None else None
         features = features_of(model, frame, lambda line: None)

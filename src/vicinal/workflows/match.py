@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import check_choice, files, listed
+from vicinal.core import check_choice, counted, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import TableForm, read_cells, read_table, write_table
@@ -109,7 +109,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else read_answers(out)
         if len(answered):
-            log(f"{len(answered)} pairs were labelled in {REVIEW}")
+            log(f"labels of {counted(len(answered), 'pair')} in {REVIEW}")
         pairs = None if job.pairs is None else _labelled(job.pairs, job, log)
         roots = tuple(job.root or root_of(path or job.left) for path in (job.left, job.right))
         settings = {"cache_dir": cache, "root": roots, **job.parameters}

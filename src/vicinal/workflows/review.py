@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.calibration import stratified_share
-from vicinal.core import files
+from vicinal.core import counted, files
 from vicinal.data import write_table
 from vicinal.report.pairs import ShownPair, pair_html
 from vicinal.report.text import number, percent
@@ -160,7 +160,7 @@ class Reviewer:
             (chances < 0.5, "of probability below 50 %"),
         ):
             if part.any():
-                sentences.append(f"Of {part.sum()} labelled pairs {words}, {right[part].sum()} match.")
+                sentences.append(f"Of {counted(part.sum(), 'labelled pair')} {words}, {right[part].sum()} match.")
         linked = np.array([(pair.left, pair.right) in self._linked for pair, _ in pairs])
         return [*sentences, *self._precision(chances[linked], right[linked])]
 
@@ -171,7 +171,7 @@ class Reviewer:
         strata = [np.digitize(values, BANDS) for values in (self.outcome.links["probability"], chances, chances[right])]
         counts = [np.bincount(each, minlength=len(BANDS) + 1) for each in strata]
         share, low, high = stratified_share(*counts)
-        lead, total = f"By {len(right)} labelled links,", f"all {counts[0].sum():,} links are right"
+        lead, total = f"By {counted(len(right), 'labelled link')},", f"all {counts[0].sum():,} links are right"
         ends = f"between {percent(low)} and {percent(high)}"
         if not np.isnan(share):
             return [f"{lead} {percent(share)} of {total}: {ends} with 95 % confidence."]

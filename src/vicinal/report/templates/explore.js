@@ -490,9 +490,9 @@ async function change(what, body, text) {
   try {
     const done = await ask(what, body);
     if (what === "forget" || what === "add_query") close();
+    await load();  // first, as the open row shows its error by the new label
     await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
     say(text);
-    await load();
     return done;
   } finally { changes -= 1; }
 }

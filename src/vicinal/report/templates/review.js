@@ -67,7 +67,8 @@ function show() {
 }
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || state === null) return;
-  const letter = event.key.toLowerCase(), is = [...document.querySelectorAll("#answers button:enabled kbd")].some((one) => one.textContent === letter);
+  const pressed = event.key.toLowerCase(), letter = { y: "m", s: "?" }[pressed] ?? pressed;  // yes, no, skip
+  const is = [...document.querySelectorAll("#answers button:enabled kbd")].some((one) => one.textContent === letter);
   if (is) { event.preventDefault(); attempt(keys[letter]); }
 });
 addEventListener("DOMContentLoaded", () => attempt(async () => { await act("now", {}, ""); await follow(); }));
