@@ -160,7 +160,7 @@ def test_a_summary_says_what_was_fitted_and_what_differs_from_the_defaults(tmp_p
     model = NeighborClassifier(metric="network", random_state=1, **QUICK).fit(x, pd.Series(y > 0, name="high"))
     said = model.summary()
     assert said["what"] == "classification of high (2 classes: False, True)"
-    assert (said["rows"], said["columns"]) == ("60 bank, 9 held out", "2 number")
+    assert (said["rows"], said["columns"]) == ("60 bank, 9 held out", "2 numbers")
     assert said["settings"].startswith("metric network, readout attention, epochs 3, best_epoch ")
     assert said["settings"].endswith(", hidden 8,4, max_epochs 3, members 2, random_state 1")
     error = model.leaderboard().loc[0, "held_out"]
