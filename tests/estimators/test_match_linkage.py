@@ -1,5 +1,6 @@
 """Links without labels: what must not change them, what labels do to them, and when there are none."""
 
+import random
 import unicodedata
 
 import numpy as np
@@ -243,6 +244,20 @@ def test_estimates_are_unsure_where_many_pairs_are_neither_unless_labels_checked
     monkeypatch.setattr("vicinal.estimators.match_linkage.Linkage._scored", lambda self, tables: scored)
     model.linkage_._doubt(model.tables_, (np.zeros((labels, 2), dtype=np.int64), np.ones(labels)))
     assert model.linkage_.is_sure is sure
+
+
+def test_of_two_columns_that_are_both_needed_neither_decides_alone():
+    draw = random.Random(0)
+    firms = [
+        f"{draw.choice(['acme', 'north', 'delta'])} {draw.choice(['tools', 'books', 'cars'])} {i}" for i in range(90)
+    ]
+    towns = [draw.choice(["Oslo", "Bern", "Lyon", "Graz"]) for _ in firms]
+    left = pd.DataFrame({"firm": firms, "town": towns})
+    right = pd.DataFrame({"firm": [name.replace(" ", " & ", 1) for name in firms[:60]], "town": towns[:60]})
+    model = fitted(left, right)
+    assert len(model.link()) == 60
+    assert sum(share > 0.95 for share in model.linkage_._alone_deciding(model.tables_).values()) == 2
+    assert "alone decides" not in " ".join(model.notes_)
 
 
 def test_unsure_estimates_tell_nothing_above_nine_tenths_and_a_column_that_decides_alone_is_named():

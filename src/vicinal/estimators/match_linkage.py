@@ -345,11 +345,12 @@ class Linkage(LinkageModel):
             "unless it is given anew in each table, they are other things of the same kind"
             for name, share in self._told_apart(tables).items()
         ]
+        decisive = {name: share for name, share in self._alone_deciding(tables).items() if share > _ONE}
         return notes + [
             f"{name}: this column alone decides {100 * share:.0f} % of the links; if it is a key that was copied, or a "
             "number given anew in each table, leave it out"
-            for name, share in self._alone_deciding(tables).items()
-            if share > _ONE
+            for name, share in decisive.items()
+            if len(decisive) == 1  # of two that are needed neither decides alone
         ]
 
     def _random_shares(self, tables: MatchedTables, seed: int) -> list[Floats]:
