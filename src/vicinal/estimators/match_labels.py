@@ -9,12 +9,11 @@ import pandas as pd
 import torch
 
 from vicinal.calibration import best_f1, precision_threshold
-from vicinal.encoders.minilm import MINILM
 from vicinal.estimators.labelled_pairs import pairs_to_learn_from, positions_of
 from vicinal.estimators.linking import log_odds
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_rows import Ids
-from vicinal.estimators.match_tables import Log, MatchedTables
+from vicinal.estimators.match_tables import Log, MatchedTables, installed_encoders
 from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_scorers import BoostedPairs
@@ -34,11 +33,6 @@ TEMPERATURES = (0.02, 0.05, 0.1)
 
 _WRONG = 0.02
 """Share of the matches that lie below the band of doubt, and of wrong links above it, on validation pairs."""
-
-
-def installed_encoders(named: Mapping[str, str] | None) -> dict[str, str]:
-    """Encoders by kind: those that are named, and of texts the pretrained one if it is installed, else "none"."""
-    return {"text": MINILM.encoder if MINILM.installed else "none", **(named or {})}
 
 
 @dataclass

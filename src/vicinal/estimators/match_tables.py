@@ -22,6 +22,7 @@ from vicinal.core.seeding import seeded
 from vicinal.core.threads import in_threads, pieces
 from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder
+from vicinal.encoders.minilm import MINILM
 from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
 from vicinal.estimators.pair_features import ROW, Floats, PairFeatures, Rivals, Side, shown_text
 from vicinal.estimators.pair_reader import pair_texts
@@ -64,6 +65,11 @@ KEYS = 30
 
 _SAMPLED = 20_000
 """Left rows that biases of hubs are computed from, at most."""
+
+
+def installed_encoders(named: Mapping[str, str] | None) -> dict[str, str]:
+    """Encoders by kind: those that are named, and of texts the pretrained one if it is installed, else "none"."""
+    return {"text": MINILM.encoder if MINILM.installed else "none", **(named or {})}
 
 
 class MatchedTables:
