@@ -318,7 +318,7 @@ def test_pairs_are_labelled_by_keyboard(browser, tmp_path):
     tab.goto(page.address)
     shows = "text => document.querySelector('#count').textContent === text"
     tab.wait_for_function(shows, arg=f"0 of {count}")
-    for key, place in (("m", 1), ("n", 2), ("?", 3), ("u", 2), ("?", 3), ("m", 4), ("u", 3), ("n", 4)):
+    for key, place in (("y", 1), ("n", 2), ("?", 3), ("u", 2), ("s", 3), ("m", 4), ("u", 3), ("n", 4)):
         tab.keyboard.press(key)
         tab.wait_for_function(shows, arg=f"{place} of {count}")
     assert read_answers(tmp_path / "m")["match"].tolist() == [1, 0, 0]

@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -384,12 +384,16 @@ def flat_row(row: dict[str, Any], read: Collection[str]) -> dict[str, Any]:
     """
     if _depth(row) > DEEPEST:
         raise ValueError(_nested("rows: expected objects of cells, got", "a row"))
-    flat: dict[str, Any] = {}
+    wholes, flat = wholes_of(row, read), dict[str, Any]()
     for name, cell in row.items():
         whole = (_object_in(cell) or cell) if isinstance(cell, str) else cell
-        is_open = name not in read and any(one.startswith(f"{name}.") for one in read)
-        flat |= _flat({name: whole}) if is_open else {name: cell}
+        flat |= _flat({name: whole}) if name in wholes else {name: cell}
     return flat
+
+
+def wholes_of(names: Iterable[str], read: Collection[str]) -> list[str]:
+    """Those names of which parts are read, and not they: of "size" the column "size.height"."""
+    return [name for name in names if name not in read and any(one.startswith(f"{name}.") for one in read)]
 
 
 def _is_object(value: Any) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import canonical_ids
-from vicinal.data.reading import flat_table
+from vicinal.data.reading import flat_table, wholes_of
 from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.base import NeighborEstimator
@@ -98,8 +98,7 @@ def query_table(model: NeighborEstimator, queries: Any, column: str | None = Non
         return table, []
     table = table.rename(columns=str)
     read = [str(name) for name in names]
-    wholes = [name for name in table if name not in read and any(one.startswith(f"{name}.") for one in read)]
-    if wholes:  # {"size": {"height": 2}}, of which files have been read as a column "size.height"
+    if wholes := wholes_of(table, read):  # {"size": {"height": 2}}, which in files is a column "size.height"
         table = pd.concat([table.drop(columns=wholes), flat_table(table[wholes])], axis="columns")
     absent = [name for name in read if name not in table.columns]
     if len(absent) == len(read):
