@@ -250,9 +250,8 @@ def measure(part: str, table: str, size: str, split: int, method: str, data: Pat
     """One line of the CSV; seconds are those of the processor."""
     warnings.simplefilter("ignore")
     case = READERS[part](table, size, split, data, shared)
-    importlib.import_module(
-        method.split()[0] if method.split()[0] in BOOSTING else "vicinal.estimators"
-    )  # which takes no part in the seconds
+    maker = method.split()[0]
+    importlib.import_module(maker if maker in BOOSTING else "vicinal.estimators")  # which takes no part in the seconds
     Path("/proc/self/clear_refs").write_text("5")  # the most memory held is counted from here
     start = time.process_time()
     fitted = METHODS[method](case)

@@ -98,7 +98,7 @@ def query_table(model: NeighborEstimator, queries: Any, column: str | None = Non
         return table, []
     table = table.rename(columns=str)
     read = [str(name) for name in names]
-    if wholes := wholes_of(table, read):  # {"size": {"height": 2}}, which in files is a column "size.height"
+    if wholes := wholes_of(table.columns, read):  # {"size": {"height": 2}}, which in files is a column "size.height"
         table = pd.concat([table.drop(columns=wholes), flat_table(table[wholes])], axis="columns")
     absent = [name for name in read if name not in table.columns]
     if len(absent) == len(read):
