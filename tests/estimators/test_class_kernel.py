@@ -85,6 +85,18 @@ def test_what_the_scale_was_found_by_are_the_predictions_of_the_others(metric):
     assert at.tolist() == list(range(90))
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(90) // 4])
+@pytest.mark.parametrize("metric", ["kernel", "trees"])
+def test_what_classes_and_groups_are_called_does_not_matter(metric, groups):
+    x, y = wine()
+    model = NeighborClassifier(metric=metric, random_state=0)
+    others, own = np.select([y == "red", y == "rose"], ["z", "y"], "x"), None if groups is None else [200] * len(x[90:])
+    known = model.fit(x[:90], y[:90], groups=groups).predict_proba(x[90:], groups=own)
+    named = None if groups is None else 90 - groups
+    renamed = model.fit(x[:90], others[:90], groups=named).predict_proba(x[90:], groups=own)
+    np.testing.assert_allclose(renamed[:, ::-1], known, atol=1e-9)
+
+
 def test_rows_come_go_and_change_at_once(model):
     x, y = wine()
     changed = NeighborClassifier(**KERNEL).fit(x[:130], y[:130])

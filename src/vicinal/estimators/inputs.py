@@ -357,6 +357,14 @@ class Draw:
     classes: Ids | None = None
     validation: Any = None
 
+    def codes(self) -> tuple[Ids | None, Ids | None]:
+        """Groups and classes, counted as they come: which rows are held out does not depend on what they are called."""
+        groups, classes = (
+            None if names is None else pd.factorize(names, use_na_sentinel=False)[0].astype(np.int64)
+            for names in (self.groups, self.classes)
+        )
+        return groups, classes
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -447,7 +455,7 @@ def make_folds(draw: Draw, members: int) -> HeldOut:
     Raises:
         ValueError: if there are fewer than three groups.
     """
-    rows, groups, classes, seed = draw.rows, draw.groups, draw.classes, draw.seed
+    rows, (groups, classes), seed = draw.rows, draw.codes(), draw.seed
     random = np.random.RandomState(seed)
     everything, nothing = np.arange(rows), np.zeros(0, dtype=np.int64)
     if groups is None:
@@ -480,7 +488,7 @@ def hold_out(draw: Draw, fraction: float) -> HeldOut:
     # slow to import, and needed only when a model is fitted
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
-    rows, groups, classes, seed, validation = draw.rows, draw.groups, draw.classes, draw.seed, draw.validation
+    rows, (groups, classes), seed, validation = draw.rows, draw.codes(), draw.seed, draw.validation
     everything = np.arange(rows)
     if validation is not None:
         held_out = np.unique(np.asarray(validation, dtype=np.int64))
