@@ -95,7 +95,7 @@ def fitted(request, tmp_path_factory):
     return folder / "model", pd.concat([frame.drop(tested[-1]), frame.loc[tested[-1:]]])
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("name", FILES)
 def test_no_row_is_its_own_neighbor(fitted, name, tmp_path, capsys):
     model, frame = fitted

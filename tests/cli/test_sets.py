@@ -122,7 +122,7 @@ def test_a_model_of_sets_is_audited(model, photos, capsys):
     assert audit["rows"]["new"] == 12
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_sets_in_files_are_found_and_empty_ones_counted(form, tmp_path, capsys):
     frame, total = numbers()

@@ -145,7 +145,7 @@ def test_toy_sets_have_nothing_to_name(toy):
     assert table_leaks(load(as_frame=True).frame, target or "target") == {}
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("file", "target", "roles"),
     [

@@ -42,7 +42,7 @@ def weights(model):
     return torch.cat([p.detach().flatten() for p in model.network_.projector.parameters()])
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("head", "loss"),
     [

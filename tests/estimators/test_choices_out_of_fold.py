@@ -60,6 +60,7 @@ def test_of_many_rows_a_fold_has_the_head_of_least_error_on_the_others():
         assert float(error[[id(one) for one in tried.heads].index(id(head))]) <= 1.01 * float(error.min())
 
 
+@pytest.mark.slow
 def test_noise_is_not_told_by_its_luckiest_readout():
     lucky, honest = [], []
     for seed in range(10, 14):
@@ -109,6 +110,7 @@ def test_readouts_of_folds_are_saved(model, read, tmp_path):
         model.network_.head, model.fold_heads_ = head, heads
 
 
+@pytest.mark.slow
 def test_classes_targets_groups_and_weights_have_readouts_by_fold(monkeypatch):
     for name, values in READOUTS.items():  # which readouts there are does not matter
         monkeypatch.setattr(name, values)

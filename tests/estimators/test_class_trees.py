@@ -95,6 +95,7 @@ def test_rows_of_a_class_can_be_forgotten(model, tmp_path):
     assert np.isfinite(chances).all()
 
 
+@pytest.mark.slow
 def test_the_default_takes_trees_where_they_are_surely_better():
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(500, 4))

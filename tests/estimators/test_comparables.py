@@ -188,6 +188,7 @@ def test_words_are_in_the_unit_of_labels_that_were_learned_as_logarithms():
     assert f"{one.trend.value:.4g}" not in words
 
 
+@pytest.mark.sweep(9)
 def test_a_saved_model_predicts_and_explains_alike(model, tmp_path):
     model.save(tmp_path / "m")
     again = load_model(tmp_path / "m")
@@ -198,6 +199,7 @@ def test_a_saved_model_predicts_and_explains_alike(model, tmp_path):
     np.testing.assert_array_equal(again.predict(FRAME[:9], ids=range(9)), model.predict(FRAME[:9], ids=range(9)))
 
 
+@pytest.mark.sweep(9)
 def test_added_rows_count_at_once_and_forgotten_ones_are_gone(model, tmp_path):
     model.save(tmp_path / "m")
     one, before = load_model(tmp_path / "m"), model.predict(NEW)
@@ -252,6 +254,7 @@ def test_slopes_of_a_kernel_are_of_the_rows_that_a_fold_leaves_in():
     assert all(not np.allclose(changed[0], changed[fold]) for fold in range(1, 5))
 
 
+@pytest.mark.slow
 def test_groups_are_whole_folds_and_weights_count():
     groups = np.arange(len(FRAME)) // 4
     model = NeighborRegressor(metric="trees").fit(FRAME, Y, groups=groups, sample_weight=np.linspace(1, 3, len(FRAME)))
@@ -262,7 +265,7 @@ def test_groups_are_whole_folds_and_weights_count():
     assert (low < high).all()
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("metric", METRICS)
 def test_intervals_cover_new_rows(metric):
     frame, y = rows(260, seed=2)
@@ -297,7 +300,7 @@ def bounded(request):
     )
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 def test_one_wild_cell_moves_its_row_no_further_than_half_a_range_and_no_other(bounded):
     cells = [(column, value) for column in ("size", "age") for value in (1e30, -1e30, 1e6, -1e6, 300.0)]
     wild = pd.concat([NEW.assign(**{column: value}) for column, value in cells])
@@ -350,6 +353,7 @@ def test_comparables_of_a_kernel_are_of_numbers():
         NeighborClassifier(metric="kernel", readout="comparables").fit(FRAME, Y > 0)
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("metric", ["kernel", "trees"])
 def test_a_readout_of_trees_is_chosen_by_rows_of_other_folds(metric, monkeypatch):
     asked = []

@@ -51,6 +51,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_of_any_library_are_one_table(kind):
     frame, price = rows()
@@ -101,6 +102,7 @@ def of_classes(labels):
     return NeighborClassifier(**QUICK).fit(frame, classes), classes
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("kind", COLUMNS)
 @pytest.mark.parametrize("ids", ["numbers", "words"])
 def test_labels_ids_and_groups_of_any_library_are_the_same(kind, ids):

@@ -61,7 +61,7 @@ def check_same(one, other, rows):
 
 
 @pytest.mark.sweep(2)
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("index", [None, "exact", "faiss:Flat", "faiss:HNSW16"])
 def test_a_loaded_model_is_copied_and_the_copy_is_its_own(saved, index, way):

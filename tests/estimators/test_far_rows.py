@@ -46,7 +46,7 @@ def with_wild(name, wild):
     return new
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("name", MODELS)
 @given(wild=WILD)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=settings().max_examples // 4)

@@ -95,6 +95,7 @@ def test_labels_of_later_rows_adapt_what_forecasts_said(timed):
     assert (wide < np.ptp(timed.predict_interval(x[96:]), axis=1)).all()
 
 
+@pytest.mark.slow
 def test_several_targets_have_forecasts_each():
     x, y = walks(1)
     both = pd.DataFrame({"still": x["a"] + x["b"], "moves": y})
@@ -132,6 +133,7 @@ def test_too_few_groups_for_forecasts_are_said():
     assert np.isfinite(model.predict_interval(x, groups=codes)).all()
 
 
+@pytest.mark.slow
 def test_a_row_calibrates_by_its_weight():
     x, y = walks(3)
     wild = np.arange(len(y)) % 3 == 0

@@ -104,7 +104,7 @@ def test_classes_by_an_index(rows, name):
         assert one.total == pytest.approx(other.total, abs=1e-5)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     "settings", [{"metric": "kernel"}, {"metric": "trees"}, {"metric": "kernel", "readout": "rows"}], ids=str
 )

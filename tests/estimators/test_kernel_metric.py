@@ -175,6 +175,7 @@ def test_the_unit_of_columns_and_labels_does_not_matter(rows):
     np.testing.assert_allclose((second + 3e6) / 1e6, first, atol=0.02)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize(
     "change",
@@ -310,6 +311,7 @@ def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
         load_model(tmp_path / "m")
 
 
+@pytest.mark.slow
 def test_intervals_cover():
     frame, price = houses(500, seed=3)
     settings = {"metric": "kernel", "readout": "rows", "max_neighbors": 24}

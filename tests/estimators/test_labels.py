@@ -199,6 +199,7 @@ CLASSES = {
 }
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes_of_every_make_are_fitted_scored_added_and_saved_under_their_names(name, tmp_path):
     y = CLASSES[name]

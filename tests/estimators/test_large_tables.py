@@ -52,6 +52,7 @@ def tables(text=False):
     return left, right.sample(frac=1, random_state=0, ignore_index=True)
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("text", [False, True])
 def test_links_of_large_tables(text, tmp_path):
     left, right = tables(text)
@@ -118,6 +119,7 @@ def test_copies_within_a_large_table_and_rows_that_come_later():
     assert [0, 5000] in np.sort(found[["left", "right"]].to_numpy(), axis=1).tolist()
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("text", [False, True])
 def test_new_rows_of_either_table_are_linked_at_once(text):
     left, right = tables(text)
@@ -139,6 +141,7 @@ def test_new_rows_of_either_table_are_linked_at_once(text):
     assert {9003, 9004} <= set(model.scored_candidates()["left"])
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("text", [False, True])
 def test_new_rows_are_weighed_as_the_same_rows_among_all(text):
     left, right = tables(text)

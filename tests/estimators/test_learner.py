@@ -28,6 +28,7 @@ def fitted():
     return model, frame, y
 
 
+@pytest.mark.slow
 def test_classes_never_seen_lie_together_after_learning_and_not_before():
     X, y = shapes(24)
     unseen = y >= 18

@@ -215,7 +215,7 @@ def test_prices_are_alike_where_they_are_near():
     assert [cell.verdict for cell in cells if cell.column == "price"] == ["alike"]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("gap", [None, "", "  ", "n/a", "\u200b", "-"])
 def test_rows_without_content_link_to_nothing(gap):
     names = lamps(30)
@@ -312,6 +312,7 @@ def test_links_without_labels_are_right_and_there_is_something_to_label(seed):
     assert model.explain(links.head(1))[0].resembles == []
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("kinds", [[0], [0, 0, 0, 0, 0, 0], [1, 0]])
 def test_a_review_with_few_labels_goes_on(kinds):
     table = people(0)

@@ -66,6 +66,7 @@ def test_links_are_right(case):
     assert (model.linkage_.refinement is not None) == (both == SOME[0])
 
 
+@pytest.mark.sweep(9)
 def test_the_order_of_rows_and_columns_does_not_matter(case):
     left, right, model, _ = case
     other = fitted(left.sample(frac=1, random_state=1), right.sample(frac=1, random_state=2))
@@ -221,6 +222,7 @@ def test_labels_that_leave_no_sign_of_matches_are_not_forgotten():
     assert model.predict_proba(labelled(range(8, 40), 0))[:, 1].max() < 0.5
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("seed", range(2))
 def test_there_is_no_sign_of_matches_where_there_are_none(seed):
     left, right = two_tables(seed, 40, 30)
@@ -401,6 +403,7 @@ def test_words_with_digits_of_texts_count_beside_columns_of_numbers(title):
     assert (DIGITS in model.match_weights()["column"].tolist()) == ("3d" in title)
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("shared", [False, True])
 def test_links_whose_own_codes_differ_are_other_things_of_the_same_kind(shared):
     random = np.random.default_rng(0)

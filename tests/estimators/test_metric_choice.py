@@ -38,6 +38,7 @@ def test_a_smooth_plain_table_is_of_a_kernel_and_equals_what_that_gives():
     np.testing.assert_array_equal(auto.predict(frame[:9]), kernel.predict(frame[:9]))
 
 
+@pytest.mark.slow
 def test_steps_are_of_trees_and_equal_what_these_give(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.uniform(0, 1, (240, 3)), columns=["a", "b", "c"])
@@ -77,6 +78,7 @@ def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(tmp_path):
         load_model(tmp_path / "m", index="exact")
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("of_kernel", "readout", "settings", "chosen"),
     [
@@ -100,6 +102,7 @@ def test_one_alone_is_taken_where_it_errs_far_less_or_can_be_read(monkeypatch, o
     assert NeighborRegressor(**SETTINGS, **settings).fit(frame, y).metric_ == chosen
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("rows", "few"), [((10, 10), (10, 10)), ((10, 30), (10, 20)), ((30, 30), (15, 15)), ((120, 30), (90, 30))]
 )
@@ -140,6 +143,7 @@ def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together
     np.testing.assert_allclose(again.predict(new), said, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monkeypatch):
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
@@ -151,6 +155,7 @@ def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monke
     assert len(found) == 1
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("classes", [False, True])
 @pytest.mark.parametrize(("least", "tried"), [(150, True), (151, False)])
 def test_of_few_rows_no_network_is_tried_beside_trees(monkeypatch, classes, least, tried):
@@ -188,6 +193,7 @@ def test_no_readout_is_chosen_of_a_network_that_was_given_up(monkeypatch):
     assert len(chosen) == 1
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("factors", "chosen"),
     [
@@ -247,6 +253,7 @@ def test_what_a_kernel_has_not_is_of_a_network(settings):
     assert NeighborRegressor(**{**SETTINGS, "max_epochs": 1, **settings}).fit(frame, y).metric_ == "network"
 
 
+@pytest.mark.slow
 def test_several_classes_are_of_a_network_wide_tables_of_trees_and_texts_of_what_errs_least():
     brief = {**SETTINGS, "max_epochs": 1}
     texts, numbers = table(60)

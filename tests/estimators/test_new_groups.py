@@ -34,7 +34,7 @@ def covered(settings, fits, coverage=0.9):
     return np.array(shares)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("settings", "fits"),
     [({"metric": "kernel", "readout": "rows"}, 3), ({**NETWORK, "validation_fraction": 0}, 3)],

@@ -74,6 +74,7 @@ def test_all_rows_are_in_the_bank_and_none_is_held_out(model):
     assert np.bincount(model.bank_.folds).tolist() == [40] * 4
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("readout", ["attention", "rows"])
 def test_the_label_of_a_row_does_not_reach_its_prediction_out_of_fold(readout):
     x, y = table(80)
@@ -145,6 +146,7 @@ def test_the_error_of_several_targets_is_the_mean_of_each():
     np.testing.assert_allclose(np.sum(each), 2 * one.out_of_fold_error(), rtol=1e-6)
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
 def test_intervals_cover_new_rows(model, other, coverage):
     fresh, truth = table(800, seed=9)

@@ -25,6 +25,7 @@ def test_the_first_call_fits_and_the_next_adds():
         model.partial_fit(X[["b", "a", "c"]], Y)
 
 
+@pytest.mark.slow
 def test_a_refit_is_a_fit_on_all_rows_of_the_bank(tmp_path):
     model = NeighborRegressor(metric="kernel").partial_fit(X[:60], Y[:60])
     model.save(tmp_path / "m")
@@ -37,6 +38,7 @@ def test_a_refit_is_a_fit_on_all_rows_of_the_bank(tmp_path):
         np.testing.assert_array_equal(one.predict(X), wanted.predict(X))
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("given", ["table", "array"])
 def test_a_deep_forget_is_a_fit_without_the_rows_and_with_the_same_rows_held_out(given):
     count = RANDOM.integers(1, 4, 80)

@@ -111,6 +111,7 @@ def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
     assert [str(one) for one in again.explain(frame.iloc[:5])] == [str(one) for one in model.explain(frame.iloc[:5])]
 
 
+@pytest.mark.slow
 @FAR
 def test_intervals_cover_and_are_wider_where_rows_are_far():
     frame, price = houses(600, seed=3)
@@ -227,7 +228,7 @@ def test_classes_are_not_read_out_with_signed_weights(rows, monkeypatch):
 INDEXES = ("exact", "faiss:Flat", "faiss:HNSW16", "milvus")
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name in ("exact", "faiss:Flat") else []) for name in INDEXES],
@@ -263,6 +264,7 @@ def save(model, folder):
     return folder
 
 
+@pytest.mark.slow
 def test_classes_by_an_index(rows):
     frame, price = rows
     moods = np.where(price > np.median(price), "high", "low")
@@ -293,6 +295,7 @@ def test_a_scale_or_noise_beyond_all_numbers_is_said(model, rows, name, value):
         broken.predict(frame)
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("readout", READOUTS)
 def test_the_command_takes_it(rows, tmp_path, capsys, readout):
     frame, price = rows
@@ -305,6 +308,7 @@ def test_the_command_takes_it(rows, tmp_path, capsys, readout):
     assert run(["predict", str(tmp_path / "m"), str(tmp_path / "rows.csv"), "--explain", "3"]) == 0
 
 
+@pytest.mark.slow
 def test_what_the_bank_holds_for_searches_follows_its_rows(rows):
     """Predictions, neighbors and explanations are those of a bank that knows nothing yet."""
     frame, price = rows

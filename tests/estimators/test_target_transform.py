@@ -173,6 +173,7 @@ def test_auto_takes_what_predicts_rows_from_the_others_better_in_their_own_units
     assert negative.target_transform_.name == "none"
 
 
+@pytest.mark.slow
 def test_several_targets_are_transformed_alike_each_by_its_labels(rows):
     x, y = rows
     both = np.c_[y, 5 + y**0.5]

@@ -77,6 +77,7 @@ def test_a_plan_and_a_seed_make_the_same_model_and_the_plan_can_be_read_again(fo
     np.testing.assert_allclose(loaded.predict(x), first.predict(x), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_auto_keeps_the_frozen_encoder_unless_tuning_is_better_on_the_rows_held_out(folder, monkeypatch, logged):
     x, y = table()
     frozen = model(folder).fit(x, y)
@@ -176,6 +177,7 @@ def test_a_network_of_twice_the_squared_error_is_not_tuned(error, wins):
     assert may_win([])
 
 
+@pytest.mark.slow
 def test_an_index_is_made_of_the_encoder_that_is_chosen(folder):
     x, y = table()
     plain = model(folder, tune="auto", plan=PLAN).fit(x, y)

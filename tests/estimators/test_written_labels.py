@@ -36,6 +36,7 @@ def fitted(y, **settings):
         return NeighborRegressor(metric="kernel", random_state=0, **settings).fit(X, y)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_written_labels_are_the_numbers_that_they_say(name):
     written, values = WRITTEN[name]

@@ -126,6 +126,7 @@ def test_trees_that_so_few_rows_cannot_tell_apart_are_grown_once(rows, fits, mon
         assert chosen.settings == small.settings
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes_get_probabilities_and_a_class_without_rows_gets_none(name, few_settings):
     x, y = wave(150)

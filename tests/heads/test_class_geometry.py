@@ -130,7 +130,7 @@ def test_bases_that_cannot_be_are_refused_and_short_searches_say_so() -> None:
 
 
 @pytest.mark.sweep(3)
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(("classes", "dim"), [(30, 4), (25, 3), (12, 2), (60, 6)])
 @pytest.mark.parametrize("above", [0.0, 0.05, 0.15])
 def test_no_two_classes_share_a_vector_also_where_the_threshold_cannot_be_met(

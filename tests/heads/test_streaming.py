@@ -111,6 +111,7 @@ def drawn(problem, similarity):
     return (q, x, y), keys, rows(seed + 3, queries, *problem["targets"], dtype=dtype)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("similarity", "mask", "simplex"), list(itertools.product(SIMILARITIES, MASKS, SIMPLEX)))
 @settings(deadline=None, derandomize=True, max_examples=12)
 @given(problem=problems())

@@ -94,6 +94,7 @@ def test_adore_is_its_formula(settings):
     torch.testing.assert_close(losses.adore(scores, relation, weight, reduction="none", **settings), want)
 
 
+@pytest.mark.sweep(9)
 @traced
 @pytest.mark.parametrize("kind", ["all", "hard", "semi-hard"])
 def test_triplets_compiled(kind):

@@ -51,6 +51,7 @@ def test_weights_equal_numpy(name, simplex):
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sweep(3)
 @each
 def test_gradients_are_those_of_differences(name):
     mask, queries, bank, ids, _ = drawn(name, seed=1)

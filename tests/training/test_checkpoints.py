@@ -156,6 +156,7 @@ def test_a_run_that_had_stopped_early_trains_no_further(tmp_path, monkeypatch):
     assert_same_model(fit(monkeypatch, tmp_path, stop=0, **settings), whole)
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("name", "harm"),
     [

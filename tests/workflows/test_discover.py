@@ -60,7 +60,7 @@ def place(models, tmp_path):
     return tmp_path, frame, words
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("name", ["held", "folds", "alike"])
 def test_new_classes_are_found_named_and_then_predicted(place, name):
     folder, frame, words = place
@@ -198,6 +198,7 @@ def test_hidden_classes_are_of_rows_whose_labels_no_encoder_has_learned(tmp_path
             assert record.score < 0.8
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("metric", ["kernel", "network"])
 def test_a_metric_that_keeps_no_classes_apart_is_told(metric, tmp_path):
     frame, words = trees(150, 5)

@@ -65,7 +65,7 @@ def looked_up(case, table, **settings):
     return known_rows(case.model, labelled_table(case.model, frame, "asked", lambda line: None), **settings)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("order", ["as fitted", "sorted", "reversed", "shuffled"])
 def test_the_table_of_the_fit_has_the_same_parts_in_any_order(case, order):
     table = case.table

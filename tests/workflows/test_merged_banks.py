@@ -41,6 +41,7 @@ def three(saved, tmp_path):
     return tmp_path
 
 
+@pytest.mark.sweep(9)
 def test_a_merged_bank_is_bit_for_bit_the_one_that_got_all_rows(three):
     change = add_bank(three / "one", three / "other")
     assert (change.changed, change.rows) == (5, len(load_model(three / "whole").bank_))
@@ -56,6 +57,7 @@ def test_a_merged_bank_is_bit_for_bit_the_one_that_got_all_rows(three):
     assert said == ["55 rows there already; 0 rows forgotten earlier, left out"]
 
 
+@pytest.mark.sweep(9)
 def test_what_was_forgotten_stays_away_and_labels_that_differ_are_named(three):
     forget_rows(three / "one", ["r3"])
     said = []

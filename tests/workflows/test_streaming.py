@@ -65,7 +65,7 @@ def assert_same(one, other):
     ("given", "written"),
     [("q.parquet", "out.csv"), ("q.csv", "out.parquet"), ("q.jsonl", "out.jsonl"), ("q.tsv", "out.sqlite")],
 )
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 def test_batches_give_just_what_one_go_gives(place, tmp_path, model, given, written):
     folder, new = place
     write_table(new, tmp_path / given)
