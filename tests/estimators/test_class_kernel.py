@@ -293,7 +293,6 @@ def test_other_uses_of_the_whole_bank(model, monkeypatch):
     np.testing.assert_array_equal(model.weights_for(vectors, y[130:140]), fast)
 
 
-@pytest.mark.slow
 def test_a_network_is_taken_if_it_is_surely_better(monkeypatch):
     x, y = wine()
 

@@ -143,7 +143,6 @@ def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together
     np.testing.assert_allclose(again.predict(new), said, rtol=0, atol=1e-9)
 
 
-@pytest.mark.slow
 def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monkeypatch):
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
