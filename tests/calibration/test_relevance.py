@@ -167,6 +167,7 @@ def test_parts_count_by_their_size_and_not_by_how_many_were_looked_at():
     assert math.isnan(stratified_share([90, 10], [4, 0], [4, 0])[0])
 
 
+@pytest.mark.slow
 def test_the_interval_of_parts_holds_the_share_as_often_as_it_says():
     rng = np.random.default_rng(0)
     sizes, trials, shares = np.array([700, 200, 100]), np.array([12, 12, 12]), np.array([0.95, 0.7, 0.4])

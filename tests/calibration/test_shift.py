@@ -153,6 +153,7 @@ def gaps_of_strengths(spread: float, seeds: range) -> dict[float | str, float]:
     return {strength: float(np.sqrt(np.mean(np.square(each)))) for strength, each in gaps.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.5, pytest.param(0.9, marks=pytest.mark.slow)])
 def test_the_chosen_strength_covers_nearly_as_well_as_the_best_one(spread: float) -> None:
     gaps = gaps_of_strengths(spread, range(12))

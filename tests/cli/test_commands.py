@@ -59,6 +59,7 @@ def test_fit_writes_a_whole_model_folder(model):
     assert len(splits["train"]) + len(splits["validation"]) == len(load_model(model).bank_)
 
 
+@pytest.mark.slow
 def test_a_model_with_a_database(houses, tmp_path, capsys):
     pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
     out, database = tmp_path / "m", tmp_path / "bank.db"

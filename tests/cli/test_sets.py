@@ -139,6 +139,7 @@ def test_sets_in_files_are_found_and_empty_ones_counted(form, tmp_path, capsys):
     assert found["label"]["encoder"] == "moments:categories"
 
 
+@pytest.mark.slow
 def test_compare_groups_columns_too(photos, tmp_path):
     options = ["--target", "price", "--id", "house", "--set", "photos=front,kitchen,bath", "--splits", "1"]
     assert run(["compare", str(photos / "houses.csv"), *options, "--heads", "nona", "--out", str(tmp_path), *FEW]) == 0
@@ -247,6 +248,7 @@ def books(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_long_texts_are_sets_of_their_chunks_if_asked_for(books, capsys):
     options = ["--target", "price", "--text", "text", "--out", str(books / "model"), "--json"]
     assert run(["fit", str(books / "books.csv"), *options, "--long", "chunks", *FEW]) == 0
@@ -269,6 +271,7 @@ def test_long_texts_are_cut_by_default_and_that_is_said(books, capsys):
     assert "--long: expected one of 'cut', 'chunks', got 'all'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_vectors_and_files_in_sets_are_audited_too(tmp_path, capsys):
     pil, g = pytest.importorskip("PIL.Image", reason="pillow is an optional package"), np.random.default_rng(0)
     files = []

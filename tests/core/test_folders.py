@@ -303,6 +303,7 @@ def versions(root):
     return found[0], (root / "a.csv").read_text()[:3]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("work", "before", "after"),
     [(replace_folder, ("old", "old"), ("new", "old")), (replace_file, ("old", "old"), ("old", "new"))],

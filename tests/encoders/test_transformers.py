@@ -289,6 +289,7 @@ class Refusing(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("status", [503, 404])
 def test_a_hub_that_does_not_answer_is_not_asked_again_and_again(text_folder, tmp_path, monkeypatch, status):
     """The sentence comes at once; the loaders alone ask 12 times, with pauses that grow."""

@@ -154,6 +154,7 @@ def test_more_rows_than_one_inverse_holds_are_read_by_the_nearest(monkeypatch):
         assert log_loss(one, x[130:], y[130:]) < 0.2
 
 
+@pytest.mark.slow
 def test_an_index_finds_the_rows():
     x, y = wine()
     plain = NeighborClassifier(**KERNEL, max_neighbors=30).fit(x[:130], y[:130])

@@ -70,6 +70,7 @@ def test_the_term_of_numbers_is_their_unbiased_distance_covariance_with_groups()
     assert (FairTerm(groups).weight, FairTerm(groups, numbers=True).weight) == (0.1, 1.0)
 
 
+@pytest.mark.slow
 def test_a_fair_fit_predicts_more_alike_and_does_not_read_the_attribute():
     table = people()
     x, y = table[["a", "b", "sex"]], table["said"].to_numpy()

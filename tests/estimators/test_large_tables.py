@@ -88,6 +88,7 @@ def test_large_tables_tell_what_share_of_the_matches_is_compared(monkeypatch):
     assert RowMatcher().fit(left, right).estimated_recall() is None
 
 
+@pytest.mark.slow
 def test_many_labels_of_large_tables_are_learned_from_likenesses():
     left, right = tables()
     pairs = pd.DataFrame({"left": range(240), "right": range(240)})

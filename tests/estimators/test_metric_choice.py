@@ -30,6 +30,7 @@ def rows(count=150, seed=0):
     return frame, np.sin(frame["a"]) + 3 * frame["b"] + (frame["c"] == "u") + rng.normal(0, 0.05, count)
 
 
+@pytest.mark.slow
 def test_a_smooth_plain_table_is_of_a_kernel_and_equals_what_that_gives():
     frame, y = rows()
     y = y + 3 * np.sin(2 * frame.iloc[:, 0] * frame.iloc[:, 1])  # no sum over columns

@@ -156,6 +156,7 @@ def test_intervals_cover_new_rows(model, other, coverage):
         assert coverage - 0.06 < np.mean((low <= truth) & (truth <= high)) < coverage + 0.12
 
 
+@pytest.mark.slow
 def test_sets_of_classes_cover(classifier):
     x, y = table(1000, seed=9)
     truth = np.digitize(y, [-0.7, 0.7])
@@ -299,6 +300,7 @@ def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeyp
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict(fresh), auto.predict(fresh))
 
 
+@pytest.mark.slow
 def test_auto_with_an_index_takes_the_rows_that_it_finds():
     x, y = table()
     settings = {**SETTINGS, "max_epochs": 2, "validation_fraction": 0.2}

@@ -203,6 +203,7 @@ def test_the_journal_of_a_folder_keeps_weights(weighted, tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict(X), read.predict(X))
 
 
+@pytest.mark.slow
 def test_learning_on_keeps_weights_and_a_refit_uses_them():
     x, new = (pd.DataFrame(rows, columns=list("abc")) for rows in (X, NEW))
     first = NeighborRegressor(metric="kernel").partial_fit(x[:40], Y[:40], sample_weight=W[:40])

@@ -29,6 +29,7 @@ def added(model, **known):
     return copy.deepcopy(model).partial_fit(NEW[:100], NEW_Y[:100], **known)
 
 
+@pytest.mark.slow
 def test_it_learns_what_the_metric_passed_over(fitted):
     def error(model):
         return np.mean((model.predict(NEW[100:]) - NEW_Y[100:]) ** 2)

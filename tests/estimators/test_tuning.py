@@ -132,6 +132,7 @@ def test_a_killed_run_goes_on_by_its_plan_to_the_same_model(folder, tmp_path, mo
     assert resumed.history_.resumed_at == 1
 
 
+@pytest.mark.slow
 def test_intervals_are_calibrated_on_rows_that_no_encoder_saw(folder, monkeypatch):
     x, y = table()
     train, seen = NeighborModule.training_step, set()

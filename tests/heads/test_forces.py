@@ -101,6 +101,7 @@ def test_best_weights_are_the_closed_form_of_appendix_d():
         best_weights(torch.ones(0), labels)
 
 
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("members", [1, 2])
 def test_a_fitted_network_says_what_pulls_a_row(members):
     x = np.linspace(0, 6, 60)[:, None]

@@ -341,6 +341,7 @@ def test_classes_get_probabilities():
     torch.testing.assert_close(got.sum(1), torch.ones(4, dtype=FLOAT))
 
 
+@pytest.mark.slow
 def test_it_can_be_trained():
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(200, 2, generator=generator) * 6

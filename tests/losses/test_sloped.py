@@ -105,6 +105,7 @@ def test_triplets_compiled(kind):
     torch.testing.assert_close(value_and_slope(made, *given), value_and_slope(loss, *given))
 
 
+@pytest.mark.slow
 @traced
 @pytest.mark.parametrize("names", [("supcon", "triplet"), ("multi_similarity", "contrastive"), ("adore", "soft_topk")])
 def test_compiled_criteria_are_told_apart(names):

@@ -97,6 +97,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_model(tmp_path, monkeypatch,
     assert_same_model(resumed, whole)
 
 
+@pytest.mark.slow
 def test_it_may_be_stopped_again_and_again(tmp_path, monkeypatch, whole):
     for epoch in range(1, EPOCHS):
         with pytest.raises(Killed):
@@ -207,6 +208,7 @@ def test_checkpoints_may_be_moved_but_those_of_an_older_version_are_not_gone_on_
     assert "it is of an older version" in "\n".join(logged)
 
 
+@pytest.mark.slow
 def test_the_scaler_of_mixed_precision_is_kept(tmp_path, monkeypatch):
     """float16 needs a GPU to be of use, but its scaler does not."""
     from lightning.pytorch.plugins import MixedPrecision

@@ -53,6 +53,7 @@ def test_pieces_of_work_come_back_with_their_places():
     assert sorted(done_together("joblib", 1, works)) == [(place, place**2) for place in range(5)]
 
 
+@pytest.mark.slow
 def test_an_engine_gives_the_runs_of_one_process(alone, tmp_path):
     lines = []
     settings = {"splits": 2, "heads": HEADS, "engine": "joblib", "workers": 1, "log": lines.append}

@@ -138,6 +138,7 @@ def test_classes_are_new_only_where_that_is_said(place):
         discover_table(folder / "number", pd.DataFrame({"x0": [1.0]}))
 
 
+@pytest.mark.slow
 def test_names_are_not_lost_and_rows_without_one_are_left_out(place):
     folder, frame, _ = place
     table = discover_table(folder / "held", folder / "new.csv", folder / "groups.csv", groups=2).table

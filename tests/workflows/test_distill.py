@@ -81,6 +81,7 @@ def test_without_a_share_and_without_more_rows_nothing_is_learned_from_the_teach
     assert alone.scores == student.scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
     [*(pytest.param(name, marks=pytest.mark.slow) for name in ("kl_top", "matching")), "sinkhorn_distillation"],

@@ -71,6 +71,7 @@ def test_what_was_forgotten_stays_away_and_labels_that_differ_are_named(three):
     assert (three / "whole" / "changes.jsonl").read_bytes() == before
 
 
+@pytest.mark.sweep(9)
 def test_a_model_of_another_fit_and_two_sources_are_refused(three, capsys):
     frame, y = rows(50, 3)
     NeighborRegressor(**BRIEF).fit(frame, y).save(three / "strange")

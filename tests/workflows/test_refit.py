@@ -115,6 +115,7 @@ def test_a_table_brings_back_neither_forgotten_rows_nor_corrected_labels(folder,
     assert outcome.rows["compared"] == 20
 
 
+@pytest.mark.slow
 def test_what_others_change_meanwhile_is_taken_over(folder, monkeypatch):
     fit = refit.fit_split
 
@@ -147,6 +148,7 @@ def test_another_model_that_was_put_there_meanwhile_stays(folder, first, monkeyp
     assert len(load_model(folder).bank_) == 50
 
 
+@pytest.mark.slow
 def test_members_that_are_folds_are_compared_out_of_fold(tmp_path):
     model = NeighborRegressor(**NETWORK, validation_fraction=0)
     folder = saved(model, rows(40, "a", 0), tmp_path / "model")
@@ -221,6 +223,7 @@ def test_the_command_says_both_errors_and_what_became_of_the_folder(folder, firs
     assert "stays as it was; --even-if-worse replaces it" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_is_taken_up_for_the_same_rows_only(folder, monkeypatch):
     fit, lines = refit.fit_split, []
 

@@ -120,6 +120,7 @@ def test_the_command_shows_periods_and_a_page(fitted, tmp_path, capsys):
     assert "time: expected one of the columns" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_refit_is_compared_on_the_latest_rows(fitted, tmp_path):
     _, place = fitted
     load_model(place / "model").save(tmp_path / "model")

@@ -48,6 +48,7 @@ def test_a_fit_takes_weights_and_its_errors_count_by_them(fitted):
     assert load_model(outcome.folder).notes_["weight"] == "w"
 
 
+@pytest.mark.slow
 def test_an_audit_counts_by_the_weights_of_the_fit_or_by_others(fitted):
     outcome, new = fitted[0], houses(40, 1)
     new.index += 1000
