@@ -144,7 +144,6 @@ def test_frozen_layers_run_once_for_all_epochs():
     torch.testing.assert_close(calls[1].half(), states[inputs.sizes().argsort(stable=True)][32:])
 
 
-@pytest.mark.slow
 @needs(MiniLMEncoder)
 def test_texts_of_like_length_run_together_without_a_change(monkeypatch):
     texts = [" ".join(["day", "fine", "film", "not", "good"][k % 5] for _ in range(1 + 7 * k % 20)) for k in range(20)]

@@ -353,7 +353,6 @@ def test_comparables_of_a_kernel_are_of_numbers():
         NeighborClassifier(metric="kernel", readout="comparables").fit(FRAME, Y > 0)
 
 
-@pytest.mark.sweep(9)
 @pytest.mark.parametrize("metric", ["kernel", "trees"])
 def test_a_readout_of_trees_is_chosen_by_rows_of_other_folds(metric, monkeypatch):
     asked = []
