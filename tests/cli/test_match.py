@@ -299,7 +299,6 @@ def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path
     assert "got none of 'Name'" in error(capsys, [*arguments, "-q", "--add", str(tmp_path / "new.csv")])
 
 
-@pytest.mark.sweep(9)
 @pytest.mark.parametrize("to", ["left", "right"])
 def test_new_rows_have_the_two_columns_that_are_one(capsys, tmp_path, to):
     random = np.random.default_rng(0)

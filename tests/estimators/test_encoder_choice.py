@@ -149,7 +149,6 @@ def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp
     assert planned_encoders(frame, kinds, None)["text"] == "pair:minilm or minilm or ngrams"
 
 
-@pytest.mark.sweep(9)
 @needs_minilm
 @pytest.mark.parametrize(
     ("columns", "named"),
