@@ -60,7 +60,6 @@ def labels_of(one):
     return np.array([n.weight for n in one.neighbors]), np.array(listed)
 
 
-@pytest.mark.sweep(4)
 def test_under_a_link_h_of_the_prediction_is_the_weighted_mean_of_h_of_the_labels(model):
     center, spread = standard()
     asked = model.for_loss(link="exp(1.5)")
@@ -162,7 +161,6 @@ def test_links_that_grow_exponentially_go_on_straight_unless_that_is_lifted():
     assert heavy.center == 50
 
 
-@pytest.mark.sweep(4)
 def test_intervals_lie_around_the_prediction_that_is_asked_for(model):
     for aim in ({"link": "exp(1.5)"}, {"quantile": 0.6}):
         asked = model.for_loss(**aim)
