@@ -79,7 +79,6 @@ def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(tmp_path):
         load_model(tmp_path / "m", index="exact")
 
 
-@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("of_kernel", "readout", "settings", "chosen"),
     [
@@ -103,7 +102,6 @@ def test_one_alone_is_taken_where_it_errs_far_less_or_can_be_read(monkeypatch, o
     assert NeighborRegressor(**SETTINGS, **settings).fit(frame, y).metric_ == chosen
 
 
-@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("rows", "few"), [((10, 10), (10, 10)), ((10, 30), (10, 20)), ((30, 30), (15, 15)), ((120, 30), (90, 30))]
 )
@@ -155,7 +153,6 @@ def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monke
     assert len(found) == 1
 
 
-@pytest.mark.sweep(9)
 @pytest.mark.parametrize("classes", [False, True])
 @pytest.mark.parametrize(("least", "tried"), [(150, True), (151, False)])
 def test_of_few_rows_no_network_is_tried_beside_trees(monkeypatch, classes, least, tried):
