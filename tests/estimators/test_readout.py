@@ -111,7 +111,6 @@ def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
     assert [str(one) for one in again.explain(frame.iloc[:5])] == [str(one) for one in model.explain(frame.iloc[:5])]
 
 
-@pytest.mark.slow
 @FAR
 def test_intervals_cover_and_are_wider_where_rows_are_far():
     frame, price = houses(600, seed=3)
