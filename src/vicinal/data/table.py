@@ -95,6 +95,11 @@ class Table:
         )
 
     @property
+    def mass(self) -> NDArray[np.float64]:
+        """How much each row counts ``[n]``: its weight, or 1."""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
+    @property
     def dropped_counts(self) -> dict[str, int]:
         """The number of rows dropped for each reason."""
         return dict(Counter(row.reason for row in self.dropped))

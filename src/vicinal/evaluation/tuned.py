@@ -120,7 +120,7 @@ def tuned_baselines(
         target: numbers ``[a]``, or if ``classes`` is given class names, or tuples of them.
         queries: features ``[c, f]`` of the rows to predict; None: the training rows, each predicted by a fit without
             its fold.
-        classes: class of each column of the probabilities ``[C]``; None in a regression.
+        classes: class of each column of the probabilities ``[C]``; none in a regression.
         groups: ``[a]``; folds never split a group.
         times: ``[a]``; settings are then tried on later rows than they learn from. It needs ``queries``.
         weights: ``[a]``, > 0, for the errors that settings are chosen by, and for fitting all methods but k-NN and
@@ -144,13 +144,13 @@ def tuned_baselines(
     ('rbf', True)
     """
     queries = None if queries is None else _safe(queries)
-    known = NUMBERS if classes is None else SEVERAL if has_several(target) else CLASSES
+    named = () if classes is None else classes
+    known = NUMBERS if not len(named) else SEVERAL if has_several(target) else CLASSES
     count = features.shape[0]
     if count < 10:
         raise ValueError(f"features: expected at least 10 rows, got {count}")
     if methods is None:
         methods = [name for name in known if name != "boosting" or not scipy.sparse.issparse(features)]
-    named = () if classes is None else classes
     owners = np.arange(count) if groups is None else np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
     rows = _Rows.of(features, target, named, owners, times, relative_weights(count, weights), most, seed)
     fitted = replace(rows, some=_drawn(count, max(most, FITTED), seed), distances={}) if count > most else rows

@@ -190,15 +190,13 @@ def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray
         said: Tensor = fitted.in_label_units(
             fitted.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
         )
-    classes = getattr(model, "classes_", None)
-    if classes is None:
+    if fitted.codec.kind == "numbers":
         return said.double().numpy()
-    return None if model.multilabel_ else np.asarray(classes)[said.argmax(dim=1).numpy()]
+    return None if model.multilabel_ else fitted.codec.classes[said.argmax(dim=1).numpy()]
 
 
 def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
     """Labels of a request, with classes as in the fit, so that "3" is the class 3."""
-    classes = getattr(model, "classes_", None)
     if model.targets_ is not None:
         for place, label in enumerate(labels):
             count = len(model.targets_)
@@ -207,12 +205,12 @@ def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
                     f"labels: expected a list of {count} numbers for each row, got {short(label)} at {place}"
                 )
         return labels
-    if classes is None:
+    if model.fitted_.codec.kind == "numbers":
         for place, label in enumerate(labels):
             if isinstance(label, bool) or not isinstance(label, int | float):
                 raise ValueError(f"labels: expected numbers, got {short(label)} at {place}")
         return labels
-    named = {str(name): name for name in np.asarray(classes).tolist()}
+    named = {str(name): name for name in model.fitted_.codec.classes.tolist()}
     if not model.multilabel_:
         return [named.get(str(label), label) for label in labels]
     for place, label in enumerate(labels):
@@ -231,10 +229,9 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
 
 def _prediction(record: dict[str, Any], model: BankedEstimator) -> dict[str, Any]:
     """A prediction as in responses, with the probabilities of classes in one object."""
-    classes = getattr(model, "classes_", None)
-    if classes is None:
+    if model.fitted_.codec.kind == "numbers":
         return record
-    chances = {str(name): record.pop(f"probability_{name}") for name in classes}
+    chances = {str(name): record.pop(f"probability_{name}") for name in model.fitted_.codec.classes}
     return {**record, "probabilities": chances}
 
 

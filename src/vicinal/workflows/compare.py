@@ -286,9 +286,9 @@ def _scaled_scores(
     For several classes per row, classes are predicted from ``thresholds [K]`` on.
     """
     target, rows = opened.table.target, np.concatenate([split.train, split.validation])
-    truth, weights = target[split.test], None if opened.table.weights is None else opened.table.weights[split.test]
+    truth, weights = target[split.test], opened.table.mass[split.test]
     classes = classes_among(target[rows], opened.table)
-    if classes is None:
+    if not classes:
         known = target[rows if model.validation_fraction == 0 else split.train]
         low, high = known.min(), known.max()
         truth, predicted = (truth - low) / (high - low), (predicted - low) / (high - low)

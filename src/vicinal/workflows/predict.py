@@ -326,14 +326,14 @@ def _answers(
     coverage: float | None,
     abstain: float | None,
 ) -> Answers:
-    classes = getattr(model, "classes_", None)
+    classes = model.fitted_.codec.classes
     columns: dict[str, list[Any]] = {}
     if abstain is not None and not isinstance(model, NeighborClassifier):
         raise ValueError(
             "abstain: expected a model that predicts classes, got one that predicts numbers, which are never quite "
             "right; ask for an interval"
         )
-    if classes is None:
+    if not len(classes):
         values = model.predict(rows, **identity)
         query = model.notes_.get("query")
         if query is not None and identity["groups"] is not None:
@@ -352,7 +352,7 @@ def _answers(
             columns["prediction"] = [name if is_answered else None for name, is_answered in both]
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
     if coverage is not None:
-        if classes is not None:
+        if len(classes):
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
         check_calibrates(model.fitted_, coverage)
         bounds = model.predict_interval(rows, coverage, **identity)

@@ -19,6 +19,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.evaluation.audit import Slice, coverage_curve, error_slices
 from vicinal.evaluation.ranking import query_ndcg
+from vicinal.evaluation.scores import relative_weights
 from vicinal.report.records import Doubted, Example, Verdict
 from vicinal.workflows.measured import Measured, MeasuredClasses, MeasuredSeveral, Measurements, places_of, shown_label
 from vicinal.workflows.opening import OpenTable
@@ -90,7 +91,7 @@ def verdict(measured: Measurements, groups: Array | None, promise: Covering) -> 
     """
     ours, weights = measured.model, measured.model.weights
     rows = len(ours.truth)
-    mass = np.ones(rows) if weights is None else weights / weights.mean()
+    mass = relative_weights(rows, weights)
     codes = np.arange(rows) if groups is None else np.unique(groups, return_inverse=True)[1]
     at, better, mean, change = promise.places, max, _difference, _difference
     covered = None if promise.inside is None else _share(promise.inside, codes[at], mass[at])
