@@ -100,6 +100,21 @@ class Table:
         return np.ones(len(self)) if self.weights is None else self.weights
 
     @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have groups."""
+        return self.groups is not None
+
+    @property
+    def clusters(self) -> NDArray[Any]:
+        """Of what group each row is ``[n]``: a text, or of rows without groups their own numbers."""
+        return np.arange(len(self)) if self.groups is None else self.groups
+
+    @property
     def dropped_counts(self) -> dict[str, int]:
         """The number of rows dropped for each reason."""
         return dict(Counter(row.reason for row in self.dropped))

@@ -160,6 +160,11 @@ class Bank:
         return torch.ones(len(self), dtype=torch.float64) if self.weights is None else self.weights
 
     @property
+    def clusters(self) -> Ids:
+        """Of what group each row is ``[N]``: a name, or of rows without groups their own numbers."""
+        return np.arange(len(self)) if self.groups is None else self.groups
+
+    @property
     def grouped(self) -> bool:
         """Whether rows have groups."""
         return self.store.group_codes is not None
@@ -299,7 +304,7 @@ class Bank:
         labels: Tensor,
         rows: pd.DataFrame,
         groups: Ids | None = None,
-        weights: Ids | None = None,
+        weights: Any = None,
     ) -> Tensor:
         """Put rows in, all or none.
 

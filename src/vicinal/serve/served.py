@@ -102,17 +102,17 @@ class ServedModel:
         frame = table_of(model, body.rows)
         labels = self._labels(model, frame)
         frame = made_rows(model, frame)
-        ids = _column(frame, named := model.notes_.get("id") or "id")
-        if ids is None and model.bank_.ids.dtype != np.int64:  # else the next numbers
-            raise ValueError(f"rows: expected an id for each row in {short(named)}, got none")
-        group = model.notes_.get("group")
-        groups = _column(frame, group or "group") if model.bank_.store.group_codes is not None else None
+        roles = ["id", "group"] if model.bank_.grouped else ["id"]
+        columns = {f"{role}s": model.notes_.get(role) or role for role in roles}
+        who: dict[str, Any] = {name: frame[one].tolist() for name, one in columns.items() if one in frame.columns}
+        if "ids" not in who and model.bank_.ids.dtype != np.int64:  # else the next numbers
+            raise ValueError(f"rows: expected an id for each row in {short(columns['ids'])}, got none")
         features = features_of(model, frame, lambda line: None)
-        fresh = ids is None or not model.bank_.has(canonical_ids("ids", ids)).any()
-        before = model.predict(features) if fresh and hasattr(model, "predict") and groups is None else None
+        fresh = "ids" not in who or not model.bank_.has(canonical_ids("ids", who["ids"])).any()
+        before = model.predict(features) if fresh and hasattr(model, "predict") and "groups" not in who else None
         weight = model.notes_.get("weight")
         weights = read_weights(frame[weight]) if weight in frame.columns else None
-        names = self.folder.add(features, labels, sample_weight=weights, ids=ids, groups=groups)
+        names = self.folder.add(features, labels, sample_weight=weights, **who)
         if before is not None:
             self._count_errors("add", np.asarray(before), labels)
         if self.folder.due:

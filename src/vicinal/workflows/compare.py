@@ -197,9 +197,9 @@ def _settings(job: TableJob) -> dict[str, Any]:
 
 def _of_table(job: TableJob, opened: OpenTable) -> dict[str, Any]:
     """Settings that all runs on a table share."""
-    weights = opened.table.weights
-    known = {} if weights is None else {"weights": sha256(weights.tobytes()).hexdigest()[:16]}
-    return {"rows": table_fingerprint(opened.table), "kinds": opened.kinds, "target": job.target} | known
+    table = opened.table
+    known = {"weights": sha256(table.mass.tobytes()).hexdigest()[:16]} if table.weighted else {}
+    return {"rows": table_fingerprint(table), "kinds": opened.kinds, "target": job.target} | known
 
 
 def _splits_file(opened: OpenTable, out: Path) -> Path:

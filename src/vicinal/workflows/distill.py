@@ -270,7 +270,8 @@ def _lesson(teacher: BankedEstimator, table: Table, split: Split, more: pd.DataF
     part = table.select(at)
     columns = list(teacher.kinds_)
     known = part.frame[columns]
-    groups = part.groups if teacher.bank_.store.group_codes is not None else None
+    grouped = teacher.bank_.grouped and part.grouped
+    groups = part.groups if grouped else None
     classes = teacher.fitted_.codec.classes
     predict = teacher.predict_proba if len(classes) else teacher.predict
     with warnings.catch_warnings():
@@ -292,7 +293,7 @@ def _lesson(teacher: BankedEstimator, table: Table, split: Split, more: pd.DataF
         frame=frame,
         labels=labels,
         ids=ids + fresh,
-        groups=None if groups is None else [*groups.tolist(), *(f"{name} alone" for name in fresh)],
+        groups=[*part.clusters.tolist(), *(f"{name} alone" for name in fresh)] if grouped else None,
         labelled=len(known),
         validation=np.arange(len(split.train), len(known)) if len(split.validation) else None,
         predictions=torch.from_numpy(np.concatenate(said)),

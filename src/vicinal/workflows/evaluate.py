@@ -21,7 +21,7 @@ from vicinal.data.sources import table_name
 from vicinal.data.table import Table, check_column, prepare_table, without_weightless
 from vicinal.encoders.kinds import element_kind
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
+from vicinal.estimators.calibrating import calibrating_units
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import OpenSettings
@@ -145,7 +145,7 @@ def audit_table(
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
     # a model that was fitted without groups refuses them, whatever column the table has
-    fresh = fresh if model.bank_.groups is not None else replace(fresh, groups=None)
+    fresh = fresh if model.bank_.grouped else replace(fresh, groups=None)
     queries = fresh.groups if model.notes_.get("query") else None
 
     def measured(prediction: Array, thresholds: Array | None = None) -> Measured:
@@ -275,15 +275,14 @@ def _moment(time: Any) -> str | float:
 def _notes(model: BankedEstimator, table: Table) -> list[str]:
     """Notes for the reader: rows that were left out, weights, unknown classes, and what could not be calibrated."""
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
-    notes += [] if table.weights is None else ["Scores, baselines and coverage count rows by their weights."]
+    notes += ["Scores, baselines and coverage count rows by their weights."] if table.weighted else []
     unknown = unknown_classes(model, table.target)
     notes += [f"{said}. Between classes of a text it expects {short(separator_of(model))}." for said in unknown]
     numbers = model.fitted_.codec.kind == "numbers"
     what, levels = ("intervals", LEVELS) if numbers else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or model.calibrates(level))]
     if uncovered:
-        groups = calibrating_groups(model.fitted_)
-        count, units = (calibrating_rows(model.fitted_), "rows") if groups is None else (groups, "groups")
+        count, units = calibrating_units(model.fitted_)
         notes.append(
             f"{count} {units} calibrate: too few for {what} that cover {', '.join(uncovered)}, which "
             f"are not shown. Fit on more {units} for them."
@@ -313,8 +312,7 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table, ours: M
         return {}
     known = np.flatnonzero(ours.places >= 0)
     bank, labels, members = model.bank_.vectors, model.fitted_.bank_labels(), len(head.heads)
-    groups = None if fresh.groups is None else fresh.groups[known]
-    identity = model.bank_.identity(None, groups)
+    identity = model.bank_.identity(None, fresh.select(known).groups)
     blocks = model.fitted_.query_blocks(vectors[known], identity, max(1, SCORES // (members * len(bank))))
     each = [head.each(part, bank, labels, **part_identity) for part, part_identity in blocks]
     if not each:
@@ -486,11 +484,11 @@ def _vectors(model: BankedEstimator, table: Table, new: Array) -> Tensor:
     """Embeddings ``[n, d]`` of all rows: those that the model knows by the fold that left them out."""
     vectors = torch.from_numpy(model.embed(table.frame))
     if model.network_.cross_fitted and not new.all():
-        known, groups = np.flatnonzero(~new), None if table.groups is None else table.groups[~new]
-        groups = groups if model.bank_.grouped else None
+        at = np.flatnonzero(~new)
+        known = table.select(at)
         with _said_once():
-            rows = model.query_rows(table.frame.iloc[known], table.ids[known], groups)
-        vectors[torch.from_numpy(known)] = rows.vectors
+            rows = model.query_rows(known.frame, known.ids, known.groups if model.bank_.grouped else None)
+        vectors[torch.from_numpy(at)] = rows.vectors
     return vectors
 
 
@@ -500,7 +498,7 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
     ids = table.ids.astype(object)
     ids[new] = None  # a new row may bear the number of another one in the bank
     bank, size = model.bank_, len(model.bank_)
-    identity = bank.identity(ids, table.groups if bank.groups is not None else None)
+    identity = bank.identity(ids, table.groups if bank.grouped else None)
     expected = []
     served, weight, start = np.zeros(size, dtype=np.int64), np.zeros(size), 0
     for part, part_identity in model.fitted_.query_blocks(vectors, identity):

@@ -527,8 +527,9 @@ class Explorer:
     def _by_ridge(self, at: torch.Tensor) -> np.ndarray[Any, Any]:
         """Predictions of these rows by a ridge regression on the embeddings of the others, in label units."""
         bank, classes = self.model.bank_, self.model.fitted_.codec.classes
-        vectors, labels, groups = bank.vectors[at].double().numpy(), bank.labels[at].numpy(), bank.who(at)["groups"]
-        groups = None if groups is None or len(np.unique(groups)) < 2 else np.asarray(groups)
+        vectors, labels = bank.vectors[at].double().numpy(), bank.labels[at].numpy()
+        groups = bank.clusters[at.numpy()]
+        groups = np.arange(len(groups)) if len(np.unique(groups)) < 2 else groups
         if not len(classes):
             guess = left_out_predictions(vectors, self._scaled(labels), groups=groups)
             low, high = (float(end) for end in (self._scaled(labels).min(), self._scaled(labels).max()))

@@ -50,7 +50,7 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     count = len(split.train) + len(split.validation)
     measured = _measured(job, model, predicted, others, tuned, rows, notes, count)
     measured.notes.extend(f"{said}." for said in unknown_classes(model, rows.target))
-    if job.query is None or rows.groups is None or not job.baselines:
+    if job.query is None or not rows.grouped or not job.baselines:
         return measured
     return _with_lambdarank(measured, model, opened, split)
 

@@ -287,7 +287,7 @@ def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None
 def _with_weights(old: BankedEstimator, table: Table) -> Table:
     """The table with its rows' weights in the bank, unless it has its own; new rows count as an average row."""
     known = old.given_weights()
-    if known is None or table.weights is not None:
+    if known is None or table.weighted:
         return table
     at = old.bank_.store.positions(table.ids).numpy()
     return replace(table, weights=np.where(at >= 0, known[at], old.weight_unit_))
@@ -322,9 +322,7 @@ def _with_corrections(
 def _unseen(table: Table, parts: Array, added: Sequence[Any]) -> Array:
     """Whether each row, and all of its group, was never trained on or held out."""
     unseen: Array = (parts == "new") | np.isin(table.ids.astype(str), np.array(added, dtype=str))
-    if table.groups is not None:
-        unseen = unseen & ~np.isin(table.groups, table.groups[~unseen])
-    return unseen
+    return unseen & ~np.isin(table.clusters, table.clusters[~unseen])
 
 
 # The comparison.
@@ -362,7 +360,7 @@ def _trial(old: BankedEstimator, rows: _Rows) -> tuple[Split, str]:
 
 def _some(table: Table, positions: Array, most: int, seed: int) -> Array:
     """Whole groups of ``positions``: at most ``most`` rows, but at least one group; the latest, if there are times."""
-    names = positions if table.groups is None else table.groups[positions]
+    names = table.clusters[positions]
     if table.times is None:
         order = np.random.RandomState(seed).permutation(np.unique(names))
     else:
@@ -488,9 +486,8 @@ def _hold_out_more(new: BankedEstimator, opened: OpenTable, rows: Array) -> None
     known: dict[str, Any] = {"ids": table.ids, "groups": table.groups, "sample_weight": table.weights}
     new.add_embedded(frame, vectors, targets if opened.also else table.target, **known)
     if new.folds_ is None:
-        at = new.bank_.store.positions(table.ids)
-        weights = None if new.bank_.weights is None else new.bank_.weights[at].numpy()
-        new.calibration_.add(table.ids, vectors, new.bank_.labels[at], frame, new.bank_.who(at)["groups"], weights)
+        added = new.bank_.take(new.bank_.store.positions(table.ids).numpy(), vectors, cells=False)
+        new.calibration_.add(added.ids, vectors, added.labels, frame, added.groups, added.weights)
 
 
 @contextmanager
