@@ -181,7 +181,7 @@ def prepare_table(
         )
     features = _feature_columns(columns, target, id, (group, time, weight, fair), use, drop)
     ids = _read_ids(frame, id)
-    groups = None if group is None else _read_groups(frame[group])
+    clusters: NDArray[Any] = np.arange(len(frame)) if group is None else _read_groups(frame[group])
     roles_read = [name for name in (target, time, weight, fair) if name is not None]
     frame, form = _as_meant(
         frame,
@@ -193,7 +193,7 @@ def prepare_table(
     )
     timed = np.ones(len(frame), dtype=bool) if time is None else ~missing_cells(frame[time])
     dropped = [Dropped(row, TIME_MISSING) for row in frame.index[~timed]]
-    frame, ids, groups = frame[timed], ids[timed], None if groups is None else groups[timed]
+    frame, ids, clusters = frame[timed], ids[timed], clusters[timed]
     read = read_target(frame[target], task, separator, repeats=repeats)
     dropped += [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
     if repeats and _ends_in_sum(read):
@@ -206,15 +206,15 @@ def prepare_table(
         but = f" ({', '.join(reasons)})" if dropped else ""
         raise ValueError(f"data: expected at least {FEWEST} rows with a target, got {len(read.values)}{but}")
     labelled = frame.loc[:, features][read.keep]
-    groups = None if groups is None else groups[read.keep]
-    if groups is not None:
-        check_groups(groups)
+    clusters = clusters[read.keep]
+    if group is not None:
+        check_groups(clusters)
     return Table(
         frame=labelled,
         target=read.values,
         task=read.task,
         ids=ids[read.keep],
-        groups=groups,
+        groups=None if group is None else clusters,
         root=root,
         target_name=target,
         classes=read.classes,

@@ -105,7 +105,7 @@ def adapted_mass(model: FittedModel) -> Tensor | None:
     rows, at, who, _ = rows_that_calibrate(model)
     adaptation, codec = model.adaptation, model.codec
     if adaptation is None or adaptation.misses:
-        return None if rows.weights is None else rows.weights[at]
+        return rows.mass[at] if rows.weighted else None
     # the ratio was learned from what the model said before it was adapted, and whatever loss is asked for now
     plain = replace(model, adaptation=None, codec=replace(codec, transform=codec.transform.base))
     said = said_of(plain, rows.vectors[at].double(), who)
