@@ -52,10 +52,7 @@ BANNED = frozenset(
 """Words that are no names of results, arguments, functions or files: say what the thing is."""
 
 LEFT_OUT = frozenset({"weights", "sample_weight", "mass", "groups", "classes", "ids"})
-"""What rows may come without. Below the door they have it: weights of 1, groups and ids of their own, no class."""
-
-ASKING = frozenset({"losses"})
-"""Packages that still ask for some of it below the door; a package that has stopped is taken out."""
+"""What rows may come without: known to the function whose argument may be left out, and to what holds it as a field."""
 
 AIMS: dict[str, Any] = {
     "files": 340,
@@ -388,7 +385,7 @@ def _module_faults(module: Module) -> Iterator[str]:
             yield f"{module.path}:{line}: name: {name!r} does not say what it is"
     if module.path.stem.lower() in BANNED:
         yield f"{module.path}: name: {module.path.stem!r} does not say what is in it"
-    for line, text in absences(module) if module.room not in ASKING else ():
+    for line, text in absences(module):
         yield f"{module.path}:{line}: absent: whether there is {text} is known where it is given; make it neutral there"
 
 
