@@ -9,9 +9,10 @@
 Rules: files of a package import one another without a circle (imports for types and inside functions count); nothing
 reads another object's underscore attribute or imports another file's underscore name; names say what a thing is; a
 package binds no public name beside its ``__all__``, and has a page in ``docs/api``; nobody but ``heads`` asks of what
-class a head is (``heads/kinds.py`` answers what callers want to know); a number of training has its default and range
-in ``settings.py``, and a value in at most two other files beside presets; a command, an estimator or an example reaches
-every file, by its imports or by a name that a setting takes.
+class a head is (``heads/kinds.py`` answers what callers want to know); whether there are weights, groups, classes or
+ids is asked of an argument that may be left out or of one's own field, where they are given, and nowhere below; a
+number of training has its default and range in ``settings.py``, and a value in at most two other files beside presets;
+a command, an estimator or an example reaches every file, by its imports or by a name that a setting takes.
 """
 
 import argparse
@@ -49,6 +50,9 @@ BANNED = frozenset(
     }
 )
 """Words that are no names of results, arguments, functions or files: say what the thing is."""
+
+LEFT_OUT = frozenset({"weights", "sample_weight", "mass", "groups", "classes", "ids"})
+"""What rows may come without: known to the function whose argument may be left out, and to what holds it as a field."""
 
 AIMS: dict[str, Any] = {
     "files": 340,
@@ -180,6 +184,49 @@ def head_checks(modules: dict[str, Module]) -> Iterator[tuple[Module, int, str]]
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
                 for name in {ast.unparse(each).rpartition(".")[2] for each in ast.walk(node.args[1])} & heads:
                     yield module, node.lineno, name
+
+
+def absences(module: Module) -> Iterator[tuple[int, str]]:
+    """Where it is asked whether there are weights, groups, classes or ids, though neither given nor held there."""
+
+    def visit(node: ast.AST, given: frozenset[str], fields: frozenset[str]) -> Iterator[tuple[int, str]]:
+        for child in ast.iter_child_nodes(node):
+            ours, theirs = given, fields
+            if isinstance(child, ast.FunctionDef):
+                ours = frozenset(_may_be_left_out(child.args)) | (given if isinstance(node, ast.FunctionDef) else set())
+            elif isinstance(child, ast.ClassDef):
+                theirs = frozenset(_fields(child))
+            if isinstance(child, ast.Compare) and isinstance(child.ops[0], ast.Is | ast.IsNot) and _is_none(child):
+                asked, text = child.left, ast.unparse(child.left)
+                name = asked.attr if isinstance(asked, ast.Attribute) else text
+                is_own = text == f"self.{name}" and name in fields
+                if name in LEFT_OUT and text not in ours and not is_own:
+                    yield child.lineno, text
+            yield from visit(child, ours, theirs)
+
+    yield from visit(module.tree, frozenset(), frozenset())
+
+
+def _is_none(test: ast.Compare) -> bool:
+    right = test.comparators[0]
+    return isinstance(right, ast.Constant) and right.value is None
+
+
+def _may_be_left_out(arguments: ast.arguments) -> Iterator[str]:
+    """Arguments whose default is None."""
+    places = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(places[::-1], arguments.defaults[::-1], strict=False)]
+    pairs += [(one, value) for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
+    yield from (one.arg for one, value in pairs if isinstance(value, ast.Constant) and value.value is None)
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    """Names of the fields and properties of a class."""
+    for one in node.body:
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+            yield one.target.id
+        elif isinstance(one, ast.FunctionDef):
+            yield one.name
 
 
 def settings_typed(modules: dict[str, Module]) -> Iterator[tuple[str, list[Path]]]:
@@ -319,13 +366,7 @@ def faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
     for group in circles({name: {to for to in targets} for name, targets in graph.items()}):
         yield f"circle: {' <-> '.join(group)}; put what they share below them, or the story in one file"
     for module in modules.values():
-        for line, text in private_reaches(module):
-            yield f"{module.path}:{line}: private: {text} is another's; give it a public name or a method"
-        for line, name in defined_names(module.tree):
-            if name.lstrip("_").lower() in BANNED:
-                yield f"{module.path}:{line}: name: {name!r} does not say what it is"
-        if module.path.stem.lower() in BANNED:
-            yield f"{module.path}: name: {module.path.stem!r} does not say what is in it"
+        yield from _module_faults(module)
     for module, line, name in head_checks(modules):
         yield f"{module.path}:{line}: head: isinstance of {name}; ask heads/kinds.py, or give heads what answers it"
     for name, paths in settings_typed(modules):
@@ -333,6 +374,19 @@ def faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
     yield from _package_faults(modules, pages)
     for name in out_of_reach(modules, pages.resolve().parents[1]):
         yield f"{modules[name].path}: reach: no command, estimator or example runs it; give it a door, or drop it"
+
+
+def _module_faults(module: Module) -> Iterator[str]:
+    """Those of the names in one file."""
+    for line, text in private_reaches(module):
+        yield f"{module.path}:{line}: private: {text} is another's; give it a public name or a method"
+    for line, name in defined_names(module.tree):
+        if name.lstrip("_").lower() in BANNED:
+            yield f"{module.path}:{line}: name: {name!r} does not say what it is"
+    if module.path.stem.lower() in BANNED:
+        yield f"{module.path}: name: {module.path.stem!r} does not say what is in it"
+    for line, text in absences(module):
+        yield f"{module.path}:{line}: absent: whether there is {text} is known where it is given; make it neutral there"
 
 
 def _package_faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:

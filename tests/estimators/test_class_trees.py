@@ -125,15 +125,15 @@ def test_a_wild_cell_moves_no_other_row_and_probabilities_stay_probabilities(mod
 
 def test_which_tables_trees_of_classes_are_tried_on():
     two = np.array(["a", "b"] * 30)
-    assert may_be_class_trees(two, None, 3)
-    assert not may_be_class_trees(two[:30], None, 3)  # few rows
-    assert not may_be_class_trees(np.where(np.arange(60) < 4, "b", "a"), None, 3)  # a class with too few
+    assert may_be_class_trees(two, 3)
+    assert not may_be_class_trees(two[:30], 3)  # few rows
+    assert not may_be_class_trees(np.where(np.arange(60) < 4, "b", "a"), 3)  # a class with too few
     many = np.arange(70_000) % 40
-    assert may_be_class_trees(many[:60_000], None, 3)
-    assert not may_be_class_trees(many, None, 3)  # too many classes for so many rows
-    assert not may_be_class_trees(many[:60_000], None, 40)  # and for so many columns
-    assert not may_be_class_trees(two, np.where(two == "b", 0, np.arange(60) // 2 + 1), 3)  # a class in one group
-    assert may_be_class_trees(two, np.arange(60) // 4, 3)
+    assert may_be_class_trees(many[:60_000], 3)
+    assert not may_be_class_trees(many, 3)  # too many classes for so many rows
+    assert not may_be_class_trees(many[:60_000], 40)  # and for so many columns
+    assert not may_be_class_trees(two, 3, np.where(two == "b", 0, np.arange(60) // 2 + 1))  # a class in one group
+    assert may_be_class_trees(two, 3, np.arange(60) // 4)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, load_model
-from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
+from vicinal.estimators.calibrating import calibrating_rows, calibrating_units
 from vicinal.estimators.comparables import NOISY, USUAL
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.readout import errors_of
@@ -260,7 +260,7 @@ def test_groups_are_whole_folds_and_weights_count():
     model = NeighborRegressor(metric="trees").fit(FRAME, Y, groups=groups, sample_weight=np.linspace(1, 3, len(FRAME)))
     folds = model.bank_.folds.numpy()
     assert all(len(set(folds[groups == group])) == 1 for group in set(groups.tolist()))
-    assert calibrating_groups(model.fitted_) == len(set(groups.tolist()))
+    assert calibrating_units(model.fitted_)[0] == len(set(groups.tolist()))
     low, high = model.predict_interval(NEW, groups=[f"n{place}" for place in range(30)]).T
     assert (low < high).all()
 

@@ -13,7 +13,7 @@ from vicinal.core import CalibrationWarning
 from vicinal.data.splits import forward_splits
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.adaptation import WIDEST, Forecasts
-from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
+from vicinal.estimators.calibrating import calibrating_rows, calibrating_units
 from vicinal.estimators.forecasts import widened
 
 
@@ -123,7 +123,7 @@ def test_a_group_counts_once_however_many_rows_it_has():
     low, high = model.predict_interval(x[~known], groups=codes[~known]).T
     within = pd.Series((low <= y[~known]) & (y[~known] <= high)).groupby(codes[~known]).mean()
     assert within.mean() > 0.8  # rows that count alike cover .5 of the wild half of the groups
-    assert calibrating_groups(model.fitted_) == len(model.fitted_.forecasts[0]) < 46
+    assert calibrating_units(model.fitted_)[0] == len(model.fitted_.forecasts[0]) < 46
 
 
 def test_too_few_groups_for_forecasts_are_said():

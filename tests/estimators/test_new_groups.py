@@ -8,7 +8,7 @@ from vicinal.calibration import ErrorSize, conformal_quantile
 from vicinal.core import CalibrationWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.attention import range_of
-from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows, check_calibrates
+from vicinal.estimators.calibrating import calibrating_rows, calibrating_units, check_calibrates
 
 NETWORK = {"metric": "network", "hidden": (8, 3), "members": 4, "max_epochs": 2, "learning_rate": 1e-2}
 NEW = np.arange(1000, 1300)
@@ -61,7 +61,7 @@ def test_the_margin_is_a_quantile_of_groups(rows):
     unit = unit * torch.from_numpy(size(torch.stack([said, unit], dim=1).detach()))
     wanted = np.stack([said - margin * unit, said + margin * unit], axis=1)
     np.testing.assert_allclose(model.predict_interval(fresh, 0.8, groups=NEW), wanted, rtol=1e-5, atol=1e-5)
-    assert calibrating_groups(model.fitted_) == len(set(bank.groups))
+    assert calibrating_units(model.fitted_)[0] == len(set(bank.groups))
     with pytest.warns(UserWarning, match="groups: expected those of the rows"):
         np.testing.assert_allclose(model.predict_interval(fresh, 0.8), wanted, rtol=1e-5, atol=1e-5)
 
@@ -81,14 +81,14 @@ def test_sets_of_classes_hold_rows_of_new_groups(settings, monkeypatch):
     x, y, codes, fresh, truth = table(1, groups=30)
     model = NeighborClassifier(**settings).fit(x, np.digitize(y, [-1, 1]), groups=codes)
     sets = model.predict_set(fresh, 0.8, groups=NEW)
-    assert [len(set(one.tolist())) for one in asked] == [calibrating_groups(model.fitted_)]
+    assert [len(set(one.tolist())) for one in asked] == [calibrating_units(model.fitted_)[0]]
     assert sets[np.arange(300), np.digitize(truth, [-1, 1])].mean() > 0.7
 
 
 def test_too_few_groups_rule_nothing_out_and_say_so(tmp_path):
     x, y, codes, fresh, _ = table(0, groups=12)
     model = NeighborRegressor(**NETWORK).fit(x, y, groups=codes)
-    count = calibrating_groups(model.fitted_)
+    count = calibrating_units(model.fitted_)[0]
     assert not model.calibrates(0.9)
     assert model.calibrates(0.5)
     with pytest.warns(CalibrationWarning, match=f"coverage: expected at most .* with {count} groups that calibrate"):
@@ -103,7 +103,7 @@ def test_too_few_groups_rule_nothing_out_and_say_so(tmp_path):
     with pytest.warns(CalibrationWarning):
         assert named.predict_set(fresh, 0.9, groups=NEW).all()
     model.save(tmp_path / "model")
-    assert calibrating_groups(load_model(tmp_path / "model").fitted_) == count
+    assert calibrating_units(load_model(tmp_path / "model").fitted_)[0] == count
 
 
 def test_a_group_for_every_row_changes_nothing_but_which_rows_calibrate():
@@ -112,5 +112,5 @@ def test_a_group_for_every_row_changes_nothing_but_which_rows_calibrate():
         alone = NeighborRegressor(**{**NETWORK, "validation_fraction": 0}).fit(x, y, groups=np.arange(len(y)))
     ends = alone.predict_interval(fresh, groups=NEW)
     codes = alone.bank_.store.group_codes
-    assert calibrating_groups(alone.fitted_) == calibrating_rows(alone.fitted_) == len(codes)
+    assert calibrating_units(alone.fitted_)[0] == calibrating_rows(alone.fitted_) == len(codes)
     assert np.isfinite(ends).all()

@@ -42,3 +42,24 @@ def test_nobody_but_heads_asks_of_what_class_a_head_is():
     assert [(one.name, line, name) for one, line, name in house.head_checks(modules)] == [
         ("vicinal.workflows.fit", 2, "Kriging")
     ]
+
+
+def test_below_the_door_nobody_asks_whether_there_are_weights_or_groups():
+    text = """
+def door(x, ids=None, *, groups=None):
+    def inner():
+        return groups is None
+    return ids is None or inner()
+def below(x, weights, row):
+    return weights is None or row.groups is not None or x is None
+class Rows:
+    ids: list | None
+    def known(self, mass):
+        return self.ids is None or self.classes is None or mass is None
+"""
+    asked = list(house.absences(module("vicinal.data.rows", text)))
+    assert asked == [(7, "weights"), (7, "row.groups"), (11, "self.classes"), (11, "mass")]
+    assert (
+        sum(": absent:" in line for line in house.faults({"a": module("vicinal.data.rows", text)}, Path("docs/api")))
+        == 4
+    )

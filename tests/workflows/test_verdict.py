@@ -18,7 +18,7 @@ def judged(errors, others, *, groups=None, inside=None):
     places = np.arange(len(errors))
     promise = Covering(places, [], inside=None if inside is None else np.asarray(inside))
     methods = {name: Measured(guess, truth) for name, guess in named.items()}
-    return verdict(Measurements(methods, {}), groups, promise)
+    return verdict(Measurements(methods, {}), places if groups is None else groups, promise)
 
 
 def test_figures_are_those_of_the_errors():
@@ -52,7 +52,7 @@ def test_rows_of_a_group_are_one_witness():
 def test_classes_that_are_all_right_leave_a_doubt():
     truth, guess = np.array(["a", "b"] * 25), np.tile(np.eye(2), (25, 1))
     measured = Measurements({"model": MeasuredClasses(guess, truth, classes=["a", "b"])}, {})
-    found = verdict(measured, None, Covering(np.arange(50), []))
+    found = verdict(measured, np.arange(50), Covering(np.arange(50), []))
     assert found.typical == pytest.approx((1.0, 0.025 ** (1 / 50), 1.0))  # Clopper and Pearson
 
 

@@ -121,17 +121,18 @@ def cross_conformal_sets(
         inside = np.flatnonzero(codes == fold)
         ranked = inside[np.argsort(misses[inside], kind="stable")]
         places = np.searchsorted(misses[ranked], class_scores(shares[:, fold], method=method))
-        below += np.append(0.0, (np.ones(len(codes)) if mass is None else mass)[ranked].cumsum())[places]
+        below += np.append(0.0, mass[ranked].cumsum())[places]
     return np.asarray(below < least)
 
 
-def _quantiles(values: Floats, mass: Floats | None, least: float) -> Floats:
-    """Of each row ``[b, n]`` the smallest value that has mass of at least ``least`` up to it, each of 1 or ``mass``."""
-    if mass is None:
-        return np.asarray(np.partition(values, int(least) - 1, axis=1)[:, int(least) - 1])
+def _quantiles(values: Floats, mass: Floats, least: float) -> Floats:
+    """Of each row ``[b, n]`` the smallest value that has mass of at least ``least`` up to it."""
+    if (mass == 1).all():
+        place = math.ceil(least) - 1
+        return np.asarray(np.partition(values, place, axis=1)[:, place])
     order = np.argsort(values, axis=1, kind="stable")
-    place = (mass[order].cumsum(axis=1) < least).sum(axis=1, keepdims=True)
-    return np.asarray(np.take_along_axis(values, np.take_along_axis(order, place, axis=1), axis=1)[:, 0])
+    places = (mass[order].cumsum(axis=1) < least).sum(axis=1, keepdims=True)
+    return np.asarray(np.take_along_axis(values, np.take_along_axis(order, places, axis=1), axis=1)[:, 0])
 
 
 def _checked(
@@ -140,10 +141,10 @@ def _checked(
     scores: ArrayLike,
     folds: ArrayLike,
     coverage: float,
-    weights: ArrayLike | None,
-    groups: ArrayLike | None,
-) -> tuple[Floats, Floats, Floats, NDArray[np.int64], Floats | None, float]:
-    """The arrays, checked, and how much mass lies up to the end; without weights which of the n values it is."""
+    weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+) -> tuple[Floats, Floats, Floats, NDArray[np.int64], Floats, float]:
+    """The arrays, checked, the mass of each row, and how much of it lies up to the end."""
     lows = check_matrix("low", low)
     highs = check_matrix("high", high, rows=len(lows), columns=lows.shape[1])
     misses = check_vector("scores", scores)
@@ -154,16 +155,16 @@ def _checked(
         raise ValueError(f"folds: expected numbers from 0 to {lows.shape[1] - 1}, got {codes.min()} to {codes.max()}")
     count = len(misses)
     share = check_between("coverage", coverage, 0, 1)
-    mass = None if weights is None else check_vector("weights", weights, size=count)
-    if mass is not None and not (mass > 0).all():
+    mass = np.ones(count) if weights is None else check_vector("weights", weights, size=count)
+    if not (mass > 0).all():
         raise ValueError("weights: expected numbers above 0, got others")
     if groups is not None:
-        mass, number = group_mass(groups, np.ones(count) if mass is None else mass)
+        mass, number = group_mass(groups, mass)
         least = (number + 1) * share - 1e-9  # sums of shares are rounded
         if least > number:
             raise too_few(coverage, number / (number + 1), number, "groups")
         return lows, highs, misses, codes, mass, min(least, number - 1e-9)
-    least = math.ceil((count + 1) * share - 1e-9) if mass is None else (mass.sum() + mass.mean()) * share - 1e-12
-    if least > (count if mass is None else mass.sum()):
+    least = math.ceil((count + 1) * share - 1e-9) if weights is None else (mass.sum() + mass.mean()) * share - 1e-12
+    if least > mass.sum():
         raise too_few(coverage, count / (count + 1), count)
     return lows, highs, misses, codes, mass, float(least)

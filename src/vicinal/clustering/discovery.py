@@ -129,7 +129,7 @@ def discover_groups(
     score, names = math.nan, labels[some]
     if len(torch.unique(names)) >= 4:
         points = {power: placed(known[some], power) for power, _ in SPACES}
-        scores = _scores(points, names, groups, most, repeats, generator)
+        scores = _scores(points, names, most, repeats, generator, groups)
         (power, shrinkage), price = max(scores, key=lambda setting: scores[setting])
         score = scores[(power, shrinkage), price]
     taken, others = _round(placed(rows[drawn], power), placed(known[some], power), names, shrinkage)
@@ -164,10 +164,10 @@ def _round(rows: Tensor, known: Tensor, labels: Tensor, shrinkage: float | None)
 def _scores(
     points: dict[float, Tensor],
     labels: Tensor,
-    groups: int | None,
     most: int,
     repeats: int,
     generator: torch.Generator | None,
+    groups: int | None = None,
 ) -> dict[tuple[Space, float], float]:
     """The mean accuracy on hidden classes, by setting."""
     scores: dict[tuple[Space, float], float] = {(space, price): 0.0 for space in SPACES for price in PRICES}

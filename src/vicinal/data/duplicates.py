@@ -101,7 +101,7 @@ def find_duplicates(
     conflicting = sum(len(set(table.target[group].tolist())) > 1 for group in groups)
     shares = pd.Series(table.target.tolist()).value_counts(normalize=True).to_numpy()
     chance = sum(1 - float((shares ** len(group)).sum()) for group in groups)
-    return Duplicates(content, groups, conflicting, chance, table.rows, table.groups is not None)
+    return Duplicates(content, groups, conflicting, chance, table.rows, table.grouped)
 
 
 def duplicates_across(split: Split, duplicates: Duplicates, *, examples: int = 3) -> Leak:

@@ -67,7 +67,7 @@ def match_labels(
     check_choice("family", family, ("normal", "poisson", "logistic"))
     check_between("ridge", ridge, 0, np.inf, closed=True), check_integer("rounds", rounds)
     _check(x, y, family)
-    parts = _parts(groups, len(x))
+    parts = _parts(len(x), groups)
     order, objective = np.arange(len(x)), [-np.inf]
     coefficients = np.zeros((x.shape[1], y.shape[1]))
     for _ in range(rounds):
@@ -94,7 +94,7 @@ def _check(x: Floats, y: Floats, family: str) -> None:
         raise ValueError(f"labels: expected {'counts' if family == 'poisson' else '0 and 1'}, got others")
 
 
-def _parts(groups: ArrayLike | None, count: int) -> list[NDArray[np.int64]]:
+def _parts(count: int, groups: ArrayLike | None = None) -> list[NDArray[np.int64]]:
     if groups is None:
         return [np.arange(count)]
     of_row = np.asarray(groups)

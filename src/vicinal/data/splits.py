@@ -163,7 +163,7 @@ def forward_splits(
     return list(splits.values())
 
 
-def _latest(times: NDArray[Any], groups: NDArray[Any] | None) -> NDArray[Any]:
+def _latest(times: NDArray[Any], groups: NDArray[Any] | None = None) -> NDArray[Any]:
     """Times ``[n]``, or that of the latest row of each row's group."""
     if groups is None:
         return times
@@ -241,8 +241,8 @@ def _halve(
     rows: NDArray[np.int64],
     share: float,
     seed: int,
-    groups: NDArray[Any] | None,
-    strata: NDArray[Any] | None,
+    groups: NDArray[Any] | None = None,
+    strata: NDArray[Any] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Part ``rows`` into (others, held out), both sorted."""
     from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit  # slow to import

@@ -95,6 +95,26 @@ class Table:
         )
 
     @property
+    def mass(self) -> NDArray[np.float64]:
+        """How much each row counts ``[n]``: its weight, or 1."""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have groups."""
+        return self.groups is not None
+
+    @property
+    def clusters(self) -> NDArray[Any]:
+        """Of what group each row is ``[n]``: a text, or of rows without groups their own numbers."""
+        return np.arange(len(self)) if self.groups is None else self.groups
+
+    @property
     def dropped_counts(self) -> dict[str, int]:
         """The number of rows dropped for each reason."""
         return dict(Counter(row.reason for row in self.dropped))
@@ -161,7 +181,7 @@ def prepare_table(
         )
     features = _feature_columns(columns, target, id, (group, time, weight, fair), use, drop)
     ids = _read_ids(frame, id)
-    groups = None if group is None else _read_groups(frame[group])
+    clusters: NDArray[Any] = np.arange(len(frame)) if group is None else _read_groups(frame[group])
     roles_read = [name for name in (target, time, weight, fair) if name is not None]
     frame, form = _as_meant(
         frame,
@@ -173,7 +193,7 @@ def prepare_table(
     )
     timed = np.ones(len(frame), dtype=bool) if time is None else ~missing_cells(frame[time])
     dropped = [Dropped(row, TIME_MISSING) for row in frame.index[~timed]]
-    frame, ids, groups = frame[timed], ids[timed], None if groups is None else groups[timed]
+    frame, ids, clusters = frame[timed], ids[timed], clusters[timed]
     read = read_target(frame[target], task, separator, repeats=repeats)
     dropped += [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
     if repeats and _ends_in_sum(read):
@@ -186,15 +206,15 @@ def prepare_table(
         but = f" ({', '.join(reasons)})" if dropped else ""
         raise ValueError(f"data: expected at least {FEWEST} rows with a target, got {len(read.values)}{but}")
     labelled = frame.loc[:, features][read.keep]
-    groups = None if groups is None else groups[read.keep]
-    if groups is not None:
-        check_groups(groups)
+    clusters = clusters[read.keep]
+    if group is not None:
+        check_groups(clusters)
     return Table(
         frame=labelled,
         target=read.values,
         task=read.task,
         ids=ids[read.keep],
-        groups=groups,
+        groups=None if group is None else clusters,
         root=root,
         target_name=target,
         classes=read.classes,

@@ -155,9 +155,19 @@ class Bank:
         return self.store.weights
 
     @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None
+
+    @property
     def mass(self) -> Tensor:
         """``[N]`` float64: how many equal rows each counts as, 1 where nothing else was said."""
         return torch.ones(len(self), dtype=torch.float64) if self.weights is None else self.weights
+
+    @property
+    def clusters(self) -> Ids:
+        """Of what group each row is ``[N]``: a name, or of rows without groups their own numbers."""
+        return np.arange(len(self)) if self.groups is None else self.groups
 
     @property
     def grouped(self) -> bool:
@@ -174,7 +184,7 @@ class Bank:
         bank.__dict__ |= {"_target": place}
         return bank
 
-    def keys_of(self, ids: Ids | None) -> Tensor | None:
+    def keys_of(self, ids: Ids | None = None) -> Tensor | None:
         """Numbers that stand for ``ids`` inside this bank: their positions, and -1 for None and for unknown ids."""
         if ids is None:
             return None
@@ -185,13 +195,13 @@ class Bank:
         keys[torch.from_numpy(known)] = self.store.positions([ids[i] for i in known])
         return keys
 
-    def codes_of(self, groups: Ids | None) -> Tensor | None:
+    def codes_of(self, groups: Ids | None = None) -> Tensor | None:
         """Numbers that stand for ``groups`` inside this bank; unknown groups get other numbers, or -1."""
         if groups is None or self.store.group_codes is None:
             return None
         return self.store.codes_of_groups(groups)
 
-    def identity(self, ids: Ids | None, groups: Ids | None) -> dict[str, Tensor | None]:
+    def identity(self, ids: Ids | None = None, groups: Ids | None = None) -> dict[str, Tensor | None]:
         """Keyword arguments that tell a head which bank rows queries may not see, and what each row counts as."""
         query_ids, query_groups = self.keys_of(ids), self.codes_of(groups)
         return {
@@ -276,7 +286,7 @@ class Bank:
         Without ``cells`` it has nothing to show of them: predictions need none, and a table is slow to copy.
         """
         at = torch.from_numpy(np.asarray(positions, dtype=np.int64))
-        store, groups = self.store, self.store.groups
+        store = self.store
         vectors = store.vectors_at(at) if vectors is None else vectors.float()
         subset = NeighborBank(vectors.shape[1])
         if not len(store):
@@ -285,10 +295,10 @@ class Bank:
             store.ids_of_keys(store.keys[at]),
             vectors,
             store.labels_at(at),
-            groups=None if groups is None else groups[positions],
+            groups=self.who(at)["groups"],
             rows=store.rows_at(at) if cells else None,
             folds=None if self.folds is None else self.folds[at].numpy(),
-            weights=None if self.weights is None else self.weights[at].numpy(),
+            weights=store.weights_at(at),
         )
         return self.over(subset).of_target(self._target)
 
@@ -299,7 +309,7 @@ class Bank:
         labels: Tensor,
         rows: pd.DataFrame,
         groups: Ids | None = None,
-        weights: Ids | None = None,
+        weights: Any = None,
     ) -> Tensor:
         """Put rows in, all or none.
 
@@ -405,17 +415,9 @@ def filled_bank(
     store.reserve(len(positions) + len(positions) // 8)  # room for rows that are added; it costs no memory until then
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
-        folds, weights = rows.held_out.folds, rows.weights
-        of_folds = torch.from_numpy(folds[at]) if folds is not None and network.cross_fitted else None
+        known = rows.of(at)
+        of_folds = torch.from_numpy(known["folds"]) if known["folds"] is not None and network.cross_fitted else None
         some = RowSubset(inputs, torch.arange(start, start + len(at)))
         vectors = embedded(network, some, torch.float32, device, of_folds)
-        store.add(
-            rows.ids[at],
-            vectors,
-            rows.labels[torch.from_numpy(at)],
-            groups=None if rows.groups is None else rows.groups[at],
-            rows=rows.frame.iloc[at],
-            folds=None if folds is None else folds[at],
-            weights=None if weights is None else weights[at],
-        )
+        store.add(rows.ids[at], vectors, rows.labels[torch.from_numpy(at)], rows=rows.frame.iloc[at], **known)
     return Bank.over(store)

@@ -42,17 +42,17 @@ def with_rows(
     frame: pd.DataFrame,
     vectors: Tensor,
     y: Any,
-    ids: Any,
-    groups: Any,
-    weights: Ids | None,
+    ids: Any = None,
+    groups: Any = None,
+    weights: Ids | None = None,
     *,
     new_classes: bool,
 ) -> tuple[FittedModel, Ids]:
     """The model with more rows, whose embeddings are known, and their ids; see :meth:`NeighborRegressor.add`."""
     bank, codec = model.bank, model.codec.growing(y, len(frame), uses_bank=model.uses_bank, new_classes=new_classes)
-    mass = None if weights is None else weights / model.weight_unit
-    if mass is not None and bool((mass == 1).all()):
-        mass = None  # as all others, unless these have some
+    # weights of 1 are as those of all others, unless these have some
+    even = weights is None or bool((weights / model.weight_unit == 1).all())
+    mass = None if weights is None or even else weights / model.weight_unit
     labels = torch.from_numpy(codec.take(y, len(frame)).astype(np.float64))
     names = canonical_ids("ids", next_ids(model, len(frame)) if ids is None else ids, len(frame), distinct=True)
     new_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
@@ -181,7 +181,7 @@ def check_predicts(model: FittedModel, ids: Any) -> None:
 
 
 @torch.no_grad()
-def weights_for(model: FittedModel, vectors: Tensor, y: Any, groups: Any) -> Ids:
+def weights_for(model: FittedModel, vectors: Tensor, y: Any, groups: Any = None) -> Ids:
     """How much rows should count that are to be added ``[n]``, all the same, in the units of the fit.
 
     As 1, 3, 10 or 30 rows of the fit: with which of these the new rows are predicted best from the bank and one
@@ -199,8 +199,8 @@ def weights_for(model: FittedModel, vectors: Tensor, y: Any, groups: Any) -> Ids
     labels, at = model.codec.as_predicted(values), spread(count, WEIGHED)
     keys = torch.arange(len(bank) + count)
     identity: dict[str, Any] = {"query_ids": keys[len(bank) + at], "bank_ids": keys}
-    if groups is not None and bank.groups is not None:
-        names = [*map(str, bank.groups.tolist()), *map(str, canonical_ids("groups", groups, count).tolist())]
+    if groups is not None and bank.grouped:
+        names = [*map(str, bank.clusters.tolist()), *map(str, canonical_ids("groups", groups, count).tolist())]
         codes = torch.from_numpy(np.unique(names, return_inverse=True)[1])
         identity |= {"query_groups": codes[len(bank) + at], "bank_groups": codes}
     rows = vectors[at].double(), torch.cat([bank.vectors, vectors]), torch.cat([model.bank_labels(), labels])

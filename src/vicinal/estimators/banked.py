@@ -541,10 +541,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
     def given_weights(self, bank: Bank | None = None) -> Ids | None:
         """Weights ``[N]`` of rows, of the bank's, in the units in which ``fit`` got them, or None if it got none."""
         bank = self.bank_ if bank is None else bank
-        weights = bank.weights
-        if weights is None:
-            return None if self.weight_unit_ == 1 else np.full(len(bank), self.weight_unit_)
-        return weights.numpy() * self.weight_unit_
+        return bank.mass.numpy() * self.weight_unit_ if bank.weighted or self.weight_unit_ != 1 else None
 
     def train_on(self, added: Iterable[Any], epochs: int = 1) -> Self:
         """Train a few epochs more, from the weights that there are, on all rows of the bank with their labels of now.
@@ -571,7 +568,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         if (new < 0).any():
             raise ValueError(f"added: expected ids of rows of the bank, got {int((new < 0).sum())} others")
         bank, seed = self.bank_, int(check_random_state(self.random_state).randint(2**31 - 1))
-        weights = None if bank.weights is None else bank.weights.numpy()
+        weights = bank.mass.numpy() if bank.weighted else None
         held_out = self._held_out_with(np.sort(new), seed)
         rows = LabelledRows(bank.rows, bank.labels.clone(), bank.ids, bank.groups, held_out, weights)
         codec = self.fitted_.codec
@@ -605,13 +602,13 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         """The rows that were held out, with a share of those at the positions ``new`` that no training has seen."""
         bank, everything = self.bank_, np.arange(len(self.bank_))
         validation = bank.store.positions(self.calibration_.ids).numpy()
-        validation, groups = validation[validation >= 0], bank.groups
-        if groups is not None:  # the rows of a group are held out together, or not at all
-            validation = np.union1d(validation, new[np.isin(groups[new], groups[validation])])
-            new = new[~np.isin(groups[new], groups[np.setdiff1d(everything, new)])]
-        of_groups = None if groups is None else groups[new]
-        if len(new) >= FEWEST_ROWS and (of_groups is None or len(set(of_groups.tolist())) > 1):
-            some = hold_out(Draw(len(new), seed, of_groups), self.validation_fraction).validation
+        validation, groups = validation[validation >= 0], bank.clusters
+        # the rows of a group are held out together, or not at all
+        validation = np.union1d(validation, new[np.isin(groups[new], groups[validation])])
+        new = new[~np.isin(groups[new], groups[np.setdiff1d(everything, new)])]
+        if len(new) >= FEWEST_ROWS and len(set(groups[new].tolist())) > 1:
+            draw = Draw(len(new), seed, groups[new] if bank.grouped else None)
+            some = hold_out(draw, self.validation_fraction).validation
             validation = np.union1d(validation, new[some])
         return hold_out(Draw(len(everything), seed, validation=validation), 0)
 
@@ -647,9 +644,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
 
     def _fit_again(self, bank: Bank, validation: Ids | None = None) -> None:
         """Fit on rows of a bank, whose columns are read as before."""
-        labels, weights = label_frame(self.fitted_.codec, bank.labels.numpy()), self.given_weights(bank)
+        labels = label_frame(self.fitted_.codec, bank.labels.numpy())
         known = {"ids": bank.ids, "groups": bank.groups, "validation": validation}
-        known |= {} if weights is None else {"sample_weight": weights}
+        known |= {"sample_weight": self.given_weights(bank)} if bank.weighted or self.weight_unit_ != 1 else {}
         forecasts, before = self.fitted_.forecasts, {"columns": self.columns, "form": self.form}
         named = hasattr(self, "feature_names_in_")
         try:

@@ -153,7 +153,9 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
 
     # Fitting.
 
-    def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Ids | None = None) -> Self:
+    def _fit(
+        self, x: Any, y: Any, ids: Any = None, groups: Any = None, validation: Any = None, weights: Ids | None = None
+    ) -> Self:
         self._check_settings()
         x = as_table("X", x)
         warn_of_order(x, y)
@@ -165,19 +167,21 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         self._check_loss(codec)
         own_ids = canonical_ids("ids", range(len(frame)) if ids is None else ids, len(frame), distinct=True)
         own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
-        if own_groups is not None and len(set(own_groups.tolist())) == len(frame):
+        number = len(set([] if own_groups is None else own_groups.tolist()))
+        if number == len(frame):
             warn_of_identity(LONE_GROUPS)
-        self._check_lists(own_groups)
+        self._check_lists(number)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        classes = None if codec.kind == "numbers" else np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
+        numbers, targets = codec.kind == "numbers", list(labels.reshape(len(labels), -1).T)
+        targets = targets if numbers else [np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)]
         self.kinds_ = kinds_of(frame, x, self.columns)
         if isinstance(x, pd.DataFrame):
-            for each in list(labels.reshape(len(labels), -1).T) if classes is None else [classes]:
-                for leak in leaking_columns(frame, self.kinds_, each, classes=classes is not None, groups=own_groups):
+            for each in targets:
+                for leak in leaking_columns(frame, self.kinds_, each, classes=not numbers, groups=own_groups):
                     warn_caller(leak.python, LeakWarning)
         with seeded(seed):
             cache = EmbeddingCache(self.cache_dir)
-            draw = Draw(len(frame), seed, own_groups, classes, validation)
+            draw = Draw(len(frame), seed, own_groups, None if numbers else targets[0], validation)
             self.kinds_ = self._kinds_of_training(frame, draw)
             self._choose_encoders(frame, labels, draw, cache)
             encoder = build_table_encoder(
@@ -218,16 +222,15 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         settings = settings_of(self)
         check_loss(settings["loss"], codec.kind, settings["head"], multilabel=codec.multilabel)
 
-    def _check_lists(self, groups: Ids | None) -> None:
-        """Raise ValueError for a loss of lists without at least three groups, which are its lists."""
+    def _check_lists(self, number: int) -> None:
+        """Raise ValueError for a loss of lists, which are groups, with a ``number`` of them below three."""
         from vicinal.estimators.loss import is_of_lists
 
         loss = settings_of(self)["loss"]
-        if is_of_lists(loss) and (groups is None or len(set(groups.tolist())) < _FEWEST_LISTS):
-            got = "none" if groups is None else f"{len(set(groups.tolist()))}"
+        if is_of_lists(loss) and number < _FEWEST_LISTS:
             raise ValueError(
                 f"queries: expected at least {_FEWEST_LISTS} for {short(loss)}, which orders the rows of each, "
-                f"got {got}; say fit(X, y, queries=...), or --query COLUMN"
+                f"got {number or 'none'}; say fit(X, y, queries=...), or --query COLUMN"
             )
 
     def _check_weighted(self) -> None:
@@ -258,8 +261,8 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             labels[train],
             self.encoders,
             cache,
-            classes=draw.classes is not None and labels.ndim == 1,
-            groups=None if draw.groups is None else draw.groups[train],
+            classes=draw.by_class and labels.ndim == 1,
+            groups=draw.clusters[train] if draw.grouped else None,
             root=None if self.root is None else Path(self.root),
             seed=draw.seed,
         )
@@ -339,7 +342,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         check_finite("embeddings", vectors)
         return EmbeddedRows(frame, vectors, self.table_encoder.excess(inputs))
 
-    def _folds_of(self, rows: int, ids: Any, groups: Any) -> Tensor | None:
+    def _folds_of(self, rows: int, ids: Any = None, groups: Any = None) -> Tensor | None:
         """The folds ``[n]`` that left out rows of the bank, or rows of their groups; -1 of others; None: no folds."""
         bank, folds = self.bank_, self.bank_.folds
         if not self.network_.cross_fitted or folds is None:
@@ -393,19 +396,19 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         """Embeddings of the rows ``[n, d]``, float64."""
         return self._embed(X)[1].numpy()
 
-    def identity_of(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
+    def identity_of(self, rows: int, ids: Any = None, groups: Any = None) -> dict[str, Any]:
         """Ids and groups of queries ``[n]``, checked: groups only of a model that was fitted with groups."""
-        if groups is not None and self.bank_.store.group_codes is None:
+        if groups is not None and not self.bank_.grouped:
             raise ValueError("groups: expected none, as the model was fitted without groups, got some")
         return {
             "ids": None if ids is None else canonical_ids("ids", ids, rows),
             "groups": None if groups is None else canonical_ids("groups", groups, rows),
         }
 
-    def _prediction_identity(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
+    def _prediction_identity(self, rows: int, ids: Any = None, groups: Any = None) -> dict[str, Any]:
         """The same for a prediction, with a warning of missing groups."""
         query_identity = self.identity_of(rows, ids, groups)
-        if groups is None and self.bank_.store.group_codes is not None and self.network_.head.uses_bank:
+        if groups is None and self.bank_.grouped and self.network_.head.uses_bank:
             warn_of_identity(
                 "groups: expected those of the rows, as the model was fitted with groups, got none, so a row may be "
                 "predicted from its own group; give groups=, with new names for rows of new groups"

@@ -38,36 +38,35 @@ def calibrating_rows(model: FittedModel) -> int:
     return len(model.forecasts[0]) if model.forecasts else len(rows_that_calibrate(model)[1])
 
 
-def calibrating_groups(model: FittedModel) -> int | None:
-    """How many groups those rows are of; None of a model that was fitted without groups."""
+def calibrating_units(model: FittedModel) -> tuple[int, str]:
+    """How many "groups" those rows are of; of a model that was fitted without groups, how many "rows" they are."""
     codes = rows_that_calibrate(model)[3]
-    if codes is not None and model.forecasts:
-        return calibrating_rows(model)  # forecasts hold one row a group
-    return None if codes is None else len(set(codes.tolist()))
+    if codes is None or model.forecasts:  # forecasts hold one row a group
+        return calibrating_rows(model), "rows" if codes is None else "groups"
+    return len(set(codes.tolist())), "groups"
 
 
 def calibrates(model: FittedModel, coverage: float) -> bool:
     """Whether enough rows calibrate for intervals or sets of this coverage, or enough groups where there are some."""
-    groups = calibrating_groups(model)
-    count = calibrating_rows(model) if groups is None else groups
+    count, _ = calibrating_units(model)
     return bool(count and (count + 1) * coverage <= count + 1e-9)
 
 
 def check_calibrates(model: FittedModel, coverage: float) -> None:
     """Raise ValueError if too few groups calibrate for finite intervals of this coverage."""
-    groups = calibrating_groups(model)
-    if groups is not None and not calibrates(model, coverage):
-        raise too_few(coverage, groups / (groups + 1), groups, "groups")
+    count, units = calibrating_units(model)
+    if units == "groups" and not calibrates(model, coverage):
+        raise too_few(coverage, count / (count + 1), count, units)
 
 
 def promises(model: FittedModel, coverage: float) -> bool:
     """The same for predictions, which without groups raise ValueError later; with groups a warning says it."""
-    groups = calibrating_groups(model)
-    if groups is None or calibrates(model, coverage):
+    count, units = calibrating_units(model)
+    if units == "rows" or calibrates(model, coverage):
         return True
     more = "hold out more of them, or fit with validation_fraction=0, which lets all of them calibrate"
     warn_caller(
-        f"coverage: expected at most {groups / (groups + 1):.3f} with {groups} groups that calibrate, got "
+        f"coverage: expected at most {count / (count + 1):.3f} with {count} groups that calibrate, got "
         f"{coverage}, so nothing is ruled out; ask for less, or {more}",
         CalibrationWarning,
     )
@@ -106,7 +105,7 @@ def adapted_mass(model: FittedModel) -> Tensor | None:
     rows, at, who, _ = rows_that_calibrate(model)
     adaptation, codec = model.adaptation, model.codec
     if adaptation is None or adaptation.misses:
-        return None if rows.weights is None else rows.weights[at]
+        return rows.mass[at] if rows.weighted else None
     # the ratio was learned from what the model said before it was adapted, and whatever loss is asked for now
     plain = replace(model, adaptation=None, codec=replace(codec, transform=codec.transform.base))
     said = said_of(plain, rows.vectors[at].double(), who)

@@ -27,8 +27,9 @@ def calibrating_shares(model: FittedModel) -> tuple[Tensor, Tensor, Ids | None, 
         if adaptation is None:
             return said, truth, None, None
         return adaptation.reweighed(said), truth, adaptation.calibrating_weights(said, truth).numpy(), None
-    mass, codes = adapted_mass(model), rows_that_calibrate(model)[3]
-    return *honest_answers(model), None if mass is None else mass.numpy(), None if codes is None else codes.numpy()
+    each = adapted_mass(model), rows_that_calibrate(model)[3]
+    mass, codes = (None if one is None else one.numpy() for one in each)
+    return *honest_answers(model), mass, codes
 
 
 def class_sets(model: FittedModel, queries: Tensor, who: Who, coverage: float, method: str) -> np.ndarray[Any, Any]:

@@ -101,11 +101,6 @@ class FitJob:
         """The rows that are trained on."""
         return self.rows.frame.iloc[self.rows.held_out.train]
 
-    @property
-    def weights(self) -> Tensor | None:
-        """Weights of all rows, if they differ."""
-        return None if self.rows.weights is None else torch.from_numpy(self.rows.weights)
-
     def copied(self) -> "FitJob":
         """The same with an encoder of its own, which a fit may change."""
         return replace(self, encoder=copy.deepcopy(self.encoder))
@@ -279,14 +274,13 @@ def fit_network(
     from vicinal.estimators.loss_readout import with_loss_readout
     from vicinal.training.fit import cannot_reach, train  # Lightning is slow to import, and no saved model needs it
 
-    rows, codec, settings, weights = job.rows, job.codec, job.settings, job.weights
+    rows, codec, settings = job.rows, job.codec, job.settings
     held_out = rows.held_out
     train_rows = torch.from_numpy(held_out.train)
     inputs = prepared(settings, job.encoder, rows.frame)
     scaled = codec.scaled(rows.labels)
-    mass = None if weights is None else weights[train_rows] / weights[train_rows].mean()
     kind = {"multilabel": codec.multilabel, "numbers": codec.targets is not None}
-    begin = codec.start(scaled[train_rows], mass)
+    begin = codec.start(scaled[train_rows], rows.mass_of(train_rows))
     network = make_network(settings, job.encoder, job.encoder.dim, begin, **kind)
     by = training_settings(settings, job.seed)
     if start is not None:
@@ -296,13 +290,12 @@ def fit_network(
     check_index(settings["index"], network.width)
     codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
     ends = codec.label_ends()
-    criterion = make_criterion(settings, ends, **kind, by_row=weights is not None)
+    criterion = make_criterion(settings, ends, **kind, by_row=rows.weighted)
     targets = make_targets(criterion, scaled, train_rows, settings["loss"], ends, codec.transform)
     parts = []
     for at in (train_rows, torch.from_numpy(held_out.validation)):
-        known, of_folds = (None if values is None else values[at] for values in (codes, folds))
-        mass = None if weights is None or not len(at) else (weights[at] / weights[at].mean()).float()
-        parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds, mass))
+        known, of_folds = (None if one is None else one[at] for one in (codes, folds))
+        parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds, rows.mass_of(at, torch.float32)))
     added = make_added(settings, ends, codec.class_count, multilabel=codec.multilabel)
     fair = make_fair(settings, rows.attribute, numbers=codec.kind == "numbers", multilabel=codec.multilabel)
     history = train(
@@ -388,7 +381,7 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
         most: how many rows the likelihood is of, at most.
         start: see :func:`vicinal.training.likelihood.fit_kernel`.
     """
-    rows, codec, encoder, settings, weights = job.rows, job.codec, job.encoder, job.settings, job.weights
+    rows, codec, encoder, settings = job.rows, job.codec, job.encoder, job.settings
     classes = codec.kind == "classes"
     encoder.settle(job.seen)
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
@@ -400,10 +393,9 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
     check_index(index, network.width)
     inputs, codes = prepared(settings, encoder, rows.frame), rows.group_codes()
     known = None if codes is None else codes[train]
-    weights = None if weights is None else weights[train]
     labels = codec.scaled(rows.labels) if classes else codec.transform.forward(rows.labels)
     learning, learned = (network, RowSubset(inputs, train), labels[train], known), None
-    options: dict[str, Any] = {"seed": job.seed, "weights": weights}
+    options: dict[str, Any] = {"seed": job.seed, "weights": rows.weights_of(train)}
     if classes:
         fit_class_network(*learning, **options)
     else:
@@ -422,12 +414,12 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
 def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: float) -> FittedModel:
     """The model of a kernel read out by few rows and its trend; as it is, by signed weights, where that is better."""
     rows, settings = job.rows, job.settings
-    if rows.groups is not None and len(set(rows.groups.tolist())) < FOLDS:
+    if rows.grouped and len(set(rows.clusters.tolist())) < FOLDS:
         return model
     # the trend adjusts the labels of the rows that it was fitted to, so each of these is embedded by the trend of the
     # folds without it; rows beyond the first MOST_ROWS are in no fold (-1): no trend has seen them
     at, folds = spread(len(rows.frame), MOST_ROWS), np.full(len(rows.frame), -1)
-    some = None if rows.groups is None else rows.groups[at.numpy()]
+    some = rows.of(at.numpy())["groups"]
     folds[at.numpy()] = make_folds(Draw(len(at), job.seed, some), FOLDS).folds
     mass = model.bank.mass[at]
     parts = RowSubset(inputs, at), model.codec.as_predicted(rows.labels)[at], torch.from_numpy(folds)[at]
@@ -455,7 +447,7 @@ def fit_trees(job: FitJob) -> FittedModel:
     check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))
     inputs = prepared(settings, encoder, rows.frame, reader)
     reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
-    known: Any = {"classes": classes, "weights": job.weights, "seed": job.seed}
+    known: Any = {"classes": classes, "weights": rows.weights_of(torch.arange(len(labels))), "seed": job.seed}
     network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **known)
     model = with_banks(network, inputs, job, TrainingHistory([], []), "trees")
     model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])

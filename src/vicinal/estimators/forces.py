@@ -74,7 +74,7 @@ def row_forces(
     heads = member_heads(model.network.head)
     if not all(attends(one) for one in heads):
         raise ValueError("forces: expected readout='attention' of a network, got another readout")
-    if model.bank.weights is not None or labels.ndim != 1:
+    if model.bank.weighted or labels.ndim != 1:
         raise ValueError("forces: expected one number a row and rows without weights, got others")
     result: list[RowForces] = []
     for part, identity in model.query_blocks(queries, model.bank.identity(**query_identity)):

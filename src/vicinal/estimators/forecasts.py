@@ -66,7 +66,7 @@ def fit_in_time(model: Any, x: Any, y: Any, times: Any, validation: Any, known: 
         model.fitted_ = replace(best, codec=replace(best.codec, form=model.fitted_.codec.form))
 
 
-def _latest(times: Ids, share: float, groups: Ids | None) -> Ids:
+def _latest(times: Ids, share: float, groups: Ids | None = None) -> Ids:
     """Positions of the latest rows, whole groups of them."""
     latest = np.argsort(times, kind="stable")[-max(1, round(share * len(times))) :]
     return np.sort(latest) if groups is None else np.flatnonzero(np.isin(groups, groups[latest]))

@@ -100,7 +100,7 @@ class NearBank:
         check_some_row(torch.where(known.any(dim=1), 0.0, torch.inf))
         places, where = torch.unique(positions[known], return_inverse=True)
         slots = torch.full_like(positions, -1).masked_scatter_(known, where)
-        mass = None if self.store.weights is None else self.store.weights[places]
+        mass = self.store.weights_at(places)
         local = self.head.weights_of(queries, self.store.vectors_at(places), slots, mass)
         return KrigingWeights(local.weights, positions, local.variance, local.trend, local.moves)
 

@@ -357,13 +357,30 @@ class Draw:
     classes: Ids | None = None
     validation: Any = None
 
-    def codes(self) -> tuple[Ids | None, Ids | None]:
-        """Groups and classes, counted as they come: which rows are held out does not depend on what they are called."""
-        groups, classes = (
-            None if names is None else pd.factorize(names, use_na_sentinel=False)[0].astype(np.int64)
-            for names in (self.groups, self.classes)
-        )
-        return groups, classes
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have groups."""
+        return self.groups is not None
+
+    @property
+    def by_class(self) -> bool:
+        """Whether rows have classes."""
+        return self.classes is not None
+
+    @property
+    def clusters(self) -> Ids:
+        """Of what group each row is ``[rows]``: its own where there are none."""
+        return np.arange(self.rows) if self.groups is None else _as_they_come(self.groups)
+
+    @property
+    def codes(self) -> Ids:
+        """The class of each row ``[rows]``: 0 where there are none."""
+        return np.zeros(self.rows, dtype=np.int64) if self.classes is None else _as_they_come(self.classes)
+
+
+def _as_they_come(names: Ids) -> Ids:
+    """Numbers of names in the order of the rows: what they are called does not decide which rows are held out."""
+    return np.asarray(pd.factorize(names, use_na_sentinel=False)[0], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -438,6 +455,37 @@ class LabelledRows:
     weights: Ids | None = None
     attribute: Tensor | None = None
 
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have groups."""
+        return self.groups is not None
+
+    @property
+    def clusters(self) -> Ids:
+        """Of what group each row is ``[n]``: its own where there are none."""
+        return np.arange(len(self.frame)) if self.groups is None else self.groups
+
+    @property
+    def weighted(self) -> bool:
+        """Whether weights differ."""
+        return self.weights is not None
+
+    def weights_of(self, at: Tensor) -> Tensor | None:
+        """Weights of the rows at these positions, if those of all rows differ."""
+        return None if self.weights is None else torch.from_numpy(self.weights)[at]
+
+    def mass_of(self, at: Tensor, dtype: torch.dtype = torch.float64) -> Tensor | None:
+        """The same, of mean 1."""
+        if self.weights is None or not len(at):
+            return None
+        weights = torch.from_numpy(self.weights)[at]
+        return (weights / weights.mean()).to(dtype)
+
+    def of(self, at: Ids) -> dict[str, Any]:
+        """Groups, folds and weights of the rows at these positions, each None where there are none."""
+        each = {"groups": self.groups, "folds": self.held_out.folds, "weights": self.weights}
+        return {name: None if values is None else values[at] for name, values in each.items()}
+
     def group_codes(self) -> Tensor | None:
         """Integers ``[n]``, the same for rows of one group; or None."""
         if self.groups is None:
@@ -455,25 +503,25 @@ def make_folds(draw: Draw, members: int) -> HeldOut:
     Raises:
         ValueError: if there are fewer than three groups.
     """
-    rows, (groups, classes), seed = draw.rows, draw.codes(), draw.seed
+    rows, clusters, seed = draw.rows, draw.clusters, draw.seed
     random = np.random.RandomState(seed)
     everything, nothing = np.arange(rows), np.zeros(0, dtype=np.int64)
-    if groups is None:
+    if not draw.grouped:
         order = random.permutation(rows)
-        order = order if classes is None else order[np.argsort(classes[order], kind="stable")]
+        order = order[np.argsort(draw.codes[order], kind="stable")]
         folds = np.empty(rows, dtype=np.int64)
         folds[order] = everything % min(members, rows // 2)
         return HeldOut(everything, nothing, folds)
     from sklearn.model_selection import GroupKFold  # slow to import, and needed only when a model is fitted
 
-    count = len(set(groups.tolist()))
+    count = len(set(clusters.tolist()))
     if count < _FEWEST_GROUPS:
         raise ValueError(
             f"groups: expected at least {_FEWEST_GROUPS} for members that are folds, got {count}; give "
             "validation_fraction a share above 0"
         )
     folds = np.empty(rows, dtype=np.int64)
-    splits = GroupKFold(min(members, count), shuffle=True, random_state=random).split(everything, groups=groups)
+    splits = GroupKFold(min(members, count), shuffle=True, random_state=random).split(everything, groups=clusters)
     for fold, (_, held_out) in enumerate(splits):
         folds[held_out] = fold
     return HeldOut(everything, nothing, folds)
@@ -488,7 +536,7 @@ def hold_out(draw: Draw, fraction: float) -> HeldOut:
     # slow to import, and needed only when a model is fitted
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
-    rows, (groups, classes), seed, validation = draw.rows, draw.codes(), draw.seed, draw.validation
+    rows, seed, validation = draw.rows, draw.seed, draw.validation
     everything = np.arange(rows)
     if validation is not None:
         held_out = np.unique(np.asarray(validation, dtype=np.int64))
@@ -500,15 +548,15 @@ def hold_out(draw: Draw, fraction: float) -> HeldOut:
         return HeldOut(np.setdiff1d(everything, held_out), held_out)
     check_between("validation_fraction", fraction, 0, 1)
     count = min(rows - 2, max(1, round(fraction * rows)))
-    if groups is not None:
-        if len(set(groups.tolist())) < 2:
+    if draw.grouped:
+        if len(set(draw.clusters.tolist())) < 2:
             raise ValueError("groups: expected at least two groups, got one group that holds every row")
         splitter: Any = GroupShuffleSplit(1, test_size=fraction, random_state=seed)
-    elif classes is not None and _can_stratify(classes, count):
+    elif draw.by_class and _can_stratify(draw.codes, count):
         splitter = StratifiedShuffleSplit(1, test_size=count, random_state=seed)
     else:
         splitter = ShuffleSplit(1, test_size=count, random_state=seed)
-    train, held_out = next(splitter.split(everything, classes, groups))
+    train, held_out = next(splitter.split(everything, draw.codes, draw.clusters))
     if len(train) < 2:
         raise ValueError(f"groups: expected groups that leave at least 2 rows to train on, got {len(train)}")
     return HeldOut(np.sort(train), np.sort(held_out))

@@ -88,9 +88,8 @@ def _cross_ends(model: FittedModel, queries: Tensor, who: Who, coverage: float) 
     scores = range_scores(truth.numpy(), low.numpy(), high.numpy()) / (unit.numpy() * size.left_out)
     lows, highs = (torch.stack(parts, dim=1).numpy() for parts in zip(*(one[:2] for one in ranges), strict=True))
     units = np.stack([one[2].numpy() * size(range_features(*one)) for one in ranges], axis=1)  # [b, F]
-    weights = None if bank.weights is None else bank.weights[positions].numpy()
-    groups = bank.store.group_codes
-    known = {"weights": weights, "groups": None if groups is None else groups[positions].numpy()}
+    weights = bank.mass[positions].numpy() if bank.weighted else None
+    known = {"weights": weights, "groups": bank.who(positions)["groups"]}
     ends = cross_conformal_interval(lows, highs, scores, codes.numpy(), coverage, unit=units, **known)
     return torch.from_numpy(ends)
 

@@ -77,7 +77,7 @@ class LabelCodec:
         """What labels of one number a row are divided by where training takes them; 1 of all others."""
         return 1.0
 
-    def start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
+    def start(self, scaled: Tensor, weights: Tensor | None = None) -> Tensor:
         """Where the bias of a dense head starts, by weights ``[n]`` of mean 1."""
         raise TypeError("labels: expected those that a head predicts, got others")
 
@@ -201,7 +201,7 @@ class NumberCodec(LabelCodec):
         low, high = self.label_ends() if self.targets is None else (0.0, 1.0)
         return float(high - low)
 
-    def start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
+    def start(self, scaled: Tensor, weights: Tensor | None = None) -> Tensor:
         """The mean of the labels."""
         return scaled.mean(dim=0) if weights is None else torch.einsum("n,n...->...", weights, scaled) / len(scaled)
 
@@ -315,7 +315,7 @@ class ClassCodec(LabelCodec):
         """The same."""
         return self.as_predicted(labels)
 
-    def start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
+    def start(self, scaled: Tensor, weights: Tensor | None = None) -> Tensor:
         """The logarithm of each class's share, or the log odds of each."""
         least = 1.0 / (2 * len(scaled))
         shares = scaled.mean(dim=0) if weights is None else weights @ scaled / len(scaled)

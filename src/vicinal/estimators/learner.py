@@ -262,10 +262,10 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         self.encoder_choices_ = installed_encoders(frame, self.kinds_, self.encoders)
 
     def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:
-        if draw.validation is None and self.labels_ == "classes" and draw.classes is not None:
+        if draw.validation is None and self.labels_ == "classes" and draw.by_class:
             from vicinal.evaluation.alike import hold_out_classes, holds_out_classes
 
-            codes = draw.classes.astype(np.int64)
+            codes = draw.codes.astype(np.int64)
             if holds_out_classes(codes, self.unseen):
                 held_out = hold_out_classes(codes, self.validation_fraction, draw.seed)
                 return HeldOut(np.setdiff1d(np.arange(draw.rows), held_out), held_out)
@@ -334,7 +334,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
             (term.weight, term.make(num_classes=count or None, dim=width))
             for term in read_loss(self.trained_by, self.miner).terms
         ]
-        if self.memory and parts[0].groups is not None:
+        if self.memory and parts[0].grouped:
             raise ValueError("memory: expected 0 with groups, which earlier batches are not kept apart by, got more")
         if self.memory and not any(isinstance(criterion, EmbeddingLoss) for _, criterion in criteria):
             raise ValueError(
@@ -372,9 +372,9 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
             vectors = network.eval().embed_all(rows.inputs, torch.device("cpu"))
             return LongEpochs(ClusterBatches(vectors.numpy(), batch_size=self.batch_size))
         if sampler == "groups":
-            if rows.groups is None:
+            if not rows.grouped:
                 raise ValueError("sampler: expected groups= for batches without two rows of a group, got none")
-            return LongEpochs(GroupBatches(rows.groups.numpy(), batch_size=self.batch_size))
+            return LongEpochs(GroupBatches(rows.clusters.numpy(), batch_size=self.batch_size))
         return None
 
 

@@ -236,7 +236,7 @@ def make_added(
 
 
 def make_fair(
-    settings: dict[str, Any], groups: torch.Tensor | None, *, numbers: bool, multilabel: bool
+    settings: dict[str, Any], groups: torch.Tensor | None = None, *, numbers: bool, multilabel: bool
 ) -> FairTerm | None:
     """The term of ``fair``, or None; ``groups [n]`` are those of all rows of the fit."""
     if groups is None:

@@ -48,7 +48,7 @@ def metrics_to_try(
         return ["network"]
     # of classes a kernel of media that nothing has trained was taken by luck, for 10 % more log-loss
     kernel = may_be_kernel(settings, lengths, classes=classes) and not (classes and untrained)
-    trees = may_be_trees(settings, kinds, groups) and (not classes or may_be_class_trees(labels, groups, len(kinds)))
+    trees = may_be_trees(settings, kinds, groups) and (not classes or may_be_class_trees(labels, len(kinds), groups))
     # no network is as good on such tables (docs/results/predict.md)
     few = rows < BESIDE_TREES and not FILES & {*kinds.values()}
     return ["kernel"] * kernel + ["trees"] * trees + ["network"] * (not trees or (wide and not few))

@@ -249,8 +249,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if queries is not None and groups is not None:
             raise ValueError("groups: expected none with queries, which are the groups, got both")
         if queries is not None:
-            rows = X, y, sample_weight, ids, queries
-            (X, y, sample_weight, ids, groups), validation = of_ranked_queries(*rows, validation=validation)
+            (X, y, sample_weight, ids, groups), validation = of_ranked_queries(
+                X, y, queries, weights=sample_weight, ids=ids, validation=validation
+            )
         return self._fit(X, y, ids, groups, validation, sample_weight, times)
 
     def __sklearn_tags__(self) -> Any:

@@ -44,7 +44,7 @@ def ranked_rows(queries: Any, grades: Any) -> tuple[Ids, str]:
 
 
 def of_ranked_queries(
-    X: Any, y: Any, weights: Any, ids: Any, queries: Any, *, validation: Any
+    X: Any, y: Any, queries: Any, *, weights: Any = None, ids: Any = None, validation: Any = None
 ) -> tuple[tuple[Any, Any, Any, Any, Any], Any]:
     """Rows, labels, weights, ids and queries of :func:`ranked_rows`, and the positions held out among them.
 

@@ -164,8 +164,8 @@ def choose_kriging(
     identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
     tried, mass = candidates(head, bank), mass[at]
     errors = errors_of(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
-    groups = identity.get("query_groups")
-    return _choice(tried, *errors, parts=(torch.arange(len(queries)) if groups is None else groups) % PARTS)
+    groups = {"query_groups": torch.arange(len(queries))} | {n: v for n, v in identity.items() if v is not None}
+    return _choice(tried, *errors, parts=groups["query_groups"] % PARTS)
 
 
 def _choice(tried: Sequence[Kriging], error: Tensor, shares: Tensor, *, parts: Tensor) -> Choice:

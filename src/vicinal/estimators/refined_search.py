@@ -139,8 +139,8 @@ def _shown(
 ) -> list[list[Hit]]:
     """The same for queries that say something."""
     if by.precision is None:
-        return _ordered(model, table, vectors, k, ids, groups, by)
-    hits = _ordered(model, table, vectors, max(k, _VOTES), ids, groups, by)
+        return _ordered(model, table, vectors, k, by, ids, groups)
+    hits = _ordered(model, table, vectors, max(k, _VOTES), by, ids, groups)
     least, identity = _threshold(model, k, by), model.identity_of(len(vectors), ids, groups)
     return [
         [hit for hit, chance in zip(some[:k], chances, strict=False) if chance >= least]
@@ -149,7 +149,13 @@ def _shown(
 
 
 def _ordered(
-    model: NeighborEstimator, table: pd.DataFrame, vectors: Tensor, k: int, ids: Any, groups: Any, by: Refinement
+    model: NeighborEstimator,
+    table: pd.DataFrame,
+    vectors: Tensor,
+    k: int,
+    by: Refinement,
+    ids: Any = None,
+    groups: Any = None,
 ) -> list[list[Hit]]:
     """The same without a cut."""
     depth = max(k, by.calls) if by.rerank is not None else k
@@ -283,7 +289,7 @@ def _threshold(model: NeighborEstimator, k: int, by: Refinement) -> float:
             f"{len(judges)}; fit on more rows, or ask for less"
         )
     vectors, who = judges.vectors.double(), (judges.ids, judges.groups)
-    hits = _ordered(model, judges.rows, vectors, max(k, _VOTES), *who, replace(by, precision=None))
+    hits = _ordered(model, judges.rows, vectors, max(k, _VOTES), replace(by, precision=None), *who)
     chances = _chances(model, vectors, model.identity_of(len(judges), *who), hits)
     draw, pairs = np.random.default_rng(0), []
     for truth, some, labels in zip(judges.labels, chances, _labels_of(model, hits), strict=True):

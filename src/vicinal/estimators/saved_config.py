@@ -346,7 +346,7 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
         raise ValueError(f"bank.json: expected vectors of {width} numbers in {folder}, got {store.dim}")
     if form is None:
         return
-    each = len(config.classes) if config.multilabel and config.classes is not None else len(config.targets or ())
+    each = len((config.classes if config.multilabel else config.targets) or ())
     if form.labels != ("float64", each) or store.columns != config.columns:
         raise ValueError(f"bank.json: expected rows with the labels and columns of config.json in {folder}, got others")
     folds = bank.folds
@@ -358,7 +358,7 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
         raise ValueError(f"bank.safetensors: expected finite labels in {folder}, got NaN or infinity")
     if config.transform.base.name == "log" and not bool((labels > 0).all()):
         raise ValueError(f"bank.safetensors: expected labels above 0 in {folder}, got others")
-    if config.classes is not None:
+    if config.classes:
         count, what = (2, "0 or 1 for each class") if each else (len(config.classes), "places of its classes")
         if not bool(((labels >= 0) & (labels < count) & (labels == labels.floor())).all()):
             raise ValueError(f"bank.safetensors: expected {what} as labels in {folder}, got others")

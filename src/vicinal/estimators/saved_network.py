@@ -127,7 +127,7 @@ def _empty_kernel(
     path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any], folds: int | None
 ) -> NeighborNetwork:
     """The network of a kernel, with a trend of so many folds; its head is that of all rows."""
-    by_scores = config.classes is not None
+    by_scores = bool(config.classes)
     names = [name for name in tensor_header(path) if name.startswith("projector.") and ".trees." not in name]
     known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": by_scores}
     known["share_lengths"] = any(name.endswith(".scale") for name in names)
@@ -184,7 +184,7 @@ def _tree_projector(path: Path, config: SavedConfig, encoder: TableEncoder) -> T
     texts, outputs = _read_trees(path.parent, config), _outputs(config)
     if config.fitted_metric == "trees" and "projector.slopes" not in tensor_header(path):
         return TreeProjector(texts, TreeColumns(encoder))
-    return StackedProjector(texts, LinearColumns(encoder), outputs, classes=config.classes is not None)
+    return StackedProjector(texts, LinearColumns(encoder), outputs, classes=bool(config.classes))
 
 
 def tree_files(projector: torch.nn.Module) -> dict[str, str]:
@@ -200,7 +200,7 @@ def _read_trees(folder: Path, config: SavedConfig) -> list[list[str]]:
         ValueError: for a file that is not there, was changed or is too large.
     """
     outputs, texts = _outputs(config), list[list[str]]()
-    targets = range(1 if config.classes is not None and outputs == 2 else outputs)
+    targets = range(1 if config.classes and outputs == 2 else outputs)
     for fold in range(config.cross_fits or 0):
         names = [f"trees-{fold}-{target}.txt" for target in targets]
         check_inside(folder, *names)

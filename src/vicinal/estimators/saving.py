@@ -190,7 +190,7 @@ def _load(
         "hidden": tuple(config.parameters.hidden),
         "index": allowed_index(config.parameters.index, index),
     }
-    check_readout(parameters, classes=config.classes is not None)
+    check_readout(parameters, classes=bool(config.classes))
     known = classes[config.task]().get_params(deep=False)
     model = classes[config.task](**{name: value for name, value in parameters.items() if name in known})
     if config.task == "similarity":
@@ -233,7 +233,7 @@ def _codec(config: SavedConfig) -> LabelCodec:
         return LikenessCodec(
             config.transform, classes, form=config.label_form, several=config.parameters.labels == "several"
         )
-    if config.classes is not None:
+    if config.classes:
         return ClassCodec(config.transform, classes, multilabel=config.multilabel)
     if config.targets is None:
         return NumberCodec(config.transform, ends=ends or (0.0, 1.0), form=config.label_form)

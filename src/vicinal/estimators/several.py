@@ -87,7 +87,7 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, int | float | np.number | np.bool_) and value in (0, 1)
 
 
-def _of_lists(cells: Sequence[Any], classes: Ids | None) -> tuple[Ids, Ids]:
+def _of_lists(cells: Sequence[Any], classes: Ids | None = None) -> tuple[Ids, Ids]:
     rows = []
     for row, cell in enumerate(cells):
         if not isinstance(cell, _NESTED):

@@ -38,7 +38,7 @@ _MOST_CELLS = 1 << 25
 _BLOCK = 1 << 14
 
 
-def may_be_trees(settings: Mapping[str, Any], kinds: Mapping[str, Kind], groups: Ids | None) -> bool:
+def may_be_trees(settings: Mapping[str, Any], kinds: Mapping[str, Kind], groups: Ids | None = None) -> bool:
     """Whether ``metric="auto"`` tries trees, where nothing is asked that they have not, and groups make folds.
 
     A table of texts or images alone is a network's, as is one whose encoders are tuned.
@@ -52,7 +52,7 @@ def may_be_trees(settings: Mapping[str, Any], kinds: Mapping[str, Kind], groups:
     return plain and usual and settings["validation_fraction"] != 0
 
 
-def may_be_class_trees(labels: Ids, groups: Ids | None, columns: int) -> bool:
+def may_be_class_trees(labels: Ids, columns: int, groups: Ids | None = None) -> bool:
     """Whether ``labels [n]`` are of few enough classes for them, two of which have rows, or groups, for each fold."""
     if len(labels) < _FEWEST:
         return False

@@ -61,7 +61,14 @@ class TunedEstimator(NeighborEstimator):
     _named: dict[str, str] | None = None  # encoders of the frozen fit, those that it chose among them
 
     def _fit(
-        self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any = None, times: Any = None
+        self,
+        x: Any,
+        y: Any,
+        ids: Any = None,
+        groups: Any = None,
+        validation: Any = None,
+        weights: Any = None,
+        times: Any = None,
     ) -> Self:
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
@@ -90,7 +97,7 @@ class TunedEstimator(NeighborEstimator):
             return self
 
     def _tuned(
-        self, plan: TuningPlan | None, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any
+        self, plan: TuningPlan | None, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any = None
     ) -> Self:
         """The same by ``tune="auto"``."""
         check_settings(settings_of(self), classes=hasattr(self, "predict_proba"))

@@ -244,7 +244,7 @@ def coverage_curve(
     """
     labels = np.asarray(truth, dtype=np.float64)
     order, levels = np.argsort(labels, kind="stable"), []
-    mass = relative_weights(weights, len(labels))
+    mass = relative_weights(len(labels), weights)
     for level in sorted(intervals):
         bounds = np.asarray(intervals[level], dtype=np.float64)
         if bounds.shape != (len(labels), 2):
@@ -336,11 +336,14 @@ def left_out_predictions(
     columns = values.reshape(len(values), -1)
     if features.shape[0] != len(values) or len(values) < 3:
         raise ValueError(f"features: expected {len(values)} rows (at least 3) as the targets, got {features.shape[0]}")
-    if sparse.issparse(features) or groups is not None:
-        predictions = _in_folds(features, columns, strengths, groups)
+    if groups is not None:
+        codes = np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
+        folds = GroupKFold(min(10, int(codes.max()) + 1)).split(columns, groups=codes)
+    elif sparse.issparse(features):
+        folds = KFold(min(10, len(columns)), shuffle=True, random_state=0).split(columns)
     else:
-        predictions = _in_closed_form(np.asarray(features, dtype=np.float64), columns, strengths)
-    return predictions.reshape(values.shape)
+        return _in_closed_form(np.asarray(features, dtype=np.float64), columns, strengths).reshape(values.shape)
+    return _in_folds(features, columns, strengths, list(folds)).reshape(values.shape)
 
 
 def _standardized(features: Floats) -> Floats:
@@ -361,13 +364,8 @@ def _in_closed_form(features: Floats, columns: Floats, strengths: Sequence[float
     return predictions
 
 
-def _in_folds(features: Any, columns: Floats, strengths: Sequence[float], groups: IdsLike | None) -> Floats:
+def _in_folds(features: Any, columns: Floats, strengths: Sequence[float], folds: list[Any]) -> Floats:
     rows = features.tocsr() if sparse.issparse(features) else _standardized(np.asarray(features, dtype=np.float64))
-    if groups is None:
-        folds = list(KFold(min(10, len(columns)), shuffle=True, random_state=0).split(columns))
-    else:
-        named = np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
-        folds = list(GroupKFold(min(10, int(named.max()) + 1)).split(columns, groups=named))
     best, predictions = np.inf, columns
     for strength in strengths:
         of_folds = cross_val_predict(Ridge(alpha=strength), rows, columns, cv=folds).reshape(columns.shape)

@@ -48,7 +48,7 @@ class Baseline:
 
 
 def mean_baseline(
-    train_target: ArrayLike, rows: int, *, classes: Sequence[Any] | None = None, weights: ArrayLike | None = None
+    train_target: ArrayLike, rows: int, *, classes: Sequence[Any] = (), weights: ArrayLike | None = None
 ) -> Baseline:
     """The mean of ``train_target [a]`` for each of ``rows``, by ``weights [a]``; with ``classes``, their shares.
 
@@ -56,7 +56,7 @@ def mean_baseline(
     [2.0, 2.0]
     """
     labels = one_hot(train_target, classes)
-    mass = relative_weights(weights, len(labels))
+    mass = relative_weights(len(labels), weights)
     mean = (labels.T * mass).T.mean(0, keepdims=True)
     thresholds = None
     if has_several(train_target):
@@ -89,6 +89,7 @@ def knn_grid(
     """
     for name, values in (("train", train), ("validation", validation), ("test", test)):
         _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
+    classes = () if classes is None else classes
     labels = one_hot(train_target, classes)
     counts = sorted({min(k, len(labels)) for k in neighbors})
     search = {p: NearestNeighbors(n_neighbors=counts[-1], p=p).fit(train) for p in POWERS}
@@ -128,14 +129,14 @@ def knn_baseline(
     """
     for name, values in (("train", train), ("test", test)):
         _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
-    labels, k = one_hot(train_target, classes), min(settings["n_neighbors"], len(train))
+    labels, k = one_hot(train_target, () if classes is None else classes), min(settings["n_neighbors"], len(train))
     distances, places = NearestNeighbors(n_neighbors=k, p=settings["p"]).fit(train).kneighbors(test)
     return Baseline("k-NN", neighbor_mean(labels, distances, places, settings["weights"]), dict(settings))
 
 
-def one_hot(target: Any, classes: Sequence[Any] | None) -> NDArray[np.float64]:
-    """Numbers ``[n]`` as they are; classes one-hot ``[n, C]``, several of a row 0 or 1 of each."""
-    if classes is None:
+def one_hot(target: Any, classes: Sequence[Any]) -> NDArray[np.float64]:
+    """Numbers ``[n]`` as they are (no classes); classes one-hot ``[n, C]``, several of a row 0 or 1 of each."""
+    if not len(classes):
         return np.asarray(target, dtype=np.float64)
     if has_several(target):
         return several_hot(target, classes)[0]
@@ -166,9 +167,9 @@ def neighbor_mean(
     return mean
 
 
-def _error(truth: ArrayLike, guess: NDArray[np.float64], classes: Sequence[Any] | None) -> tuple[float, float]:
+def _error(truth: ArrayLike, guess: NDArray[np.float64], classes: Sequence[Any]) -> tuple[float, float]:
     """What a choice goes by: squared error, also of several classes; or share of wrong rows, then log loss."""
-    if classes is None or has_several(truth):
+    if not len(classes) or has_several(truth):
         return regression_scores(one_hot(truth, classes), guess)["mse"], 0.0
     scores = classification_scores(np.asarray(truth), guess, classes)
     return 1 - scores["accuracy"], scores["log_loss"]

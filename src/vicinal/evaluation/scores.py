@@ -26,7 +26,7 @@ def regression_scores(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLik
     for name, values in (("truth", y), ("prediction", p)):
         _check_finite(name, values)
     error = (y - p).reshape(len(y), -1)  # [n, T]
-    mass = relative_weights(weights, len(y))[:, None]
+    mass = relative_weights(len(y), weights)[:, None]
     squared = (mass * error**2).sum(0)
     labels = y.reshape(len(y), -1)
     spread = (mass * (labels - (mass * labels).mean(0)) ** 2).sum(0)
@@ -74,7 +74,7 @@ def classification_scores(
     column = {name: place for place, name in enumerate(classes)}
     places = np.array([column.get(label, -1) for label in truth])
     eps = np.finfo(np.float64).eps
-    mass = relative_weights(weights, len(p))
+    mass = relative_weights(len(p), weights)
     of_truth = np.where(places >= 0, p[np.arange(len(p)), places], 0.0) / total
     return {
         "accuracy": float((mass * (p.argmax(1) == places)).mean()),
@@ -135,7 +135,7 @@ def several_scores(
     p = check_several(truth, probabilities, classes)
     labels, others = several_hot(truth, classes)
     said = p >= np.asarray(thresholds)
-    mass = relative_weights(weights, len(p))
+    mass = relative_weights(len(p), weights)
     right, counted = said == labels, f1_parts(labels, said, others)
     by_class = [one for one in scores_by_class(labels, p, thresholds, mass) if one["rows"]]
     hits, both = mass @ counted
@@ -176,7 +176,7 @@ def scores_by_class(
     from sklearn.metrics import average_precision_score  # slow to import
 
     p, limits = np.asarray(probabilities, dtype=np.float64), np.asarray(thresholds, dtype=np.float64)
-    mass = relative_weights(weights, len(p))
+    mass = relative_weights(len(p), weights)
     said = p >= limits
     hits, saying, having = mass @ (labels * said), mass @ said, mass @ labels
     none = float("nan")
@@ -208,10 +208,10 @@ def check_several(truth: Sequence[Any] | NDArray[Any], probabilities: ArrayLike,
     return p.clip(0, 1)
 
 
-def relative_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float64]:
+def relative_weights(rows: int, weights: ArrayLike | None = None) -> NDArray[np.float64]:
     """``weights [rows]``, > 0, divided by their mean; None: 1 each.
 
-    >>> relative_weights([1, 3], 2).tolist()
+    >>> relative_weights(2, [1, 3]).tolist()
     [0.5, 1.5]
     """
     mass = np.ones(rows) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -120,7 +120,7 @@ def tuned_baselines(
         target: numbers ``[a]``, or if ``classes`` is given class names, or tuples of them.
         queries: features ``[c, f]`` of the rows to predict; None: the training rows, each predicted by a fit without
             its fold.
-        classes: class of each column of the probabilities ``[C]``; None in a regression.
+        classes: class of each column of the probabilities ``[C]``; none in a regression.
         groups: ``[a]``; folds never split a group.
         times: ``[a]``; settings are then tried on later rows than they learn from. It needs ``queries``.
         weights: ``[a]``, > 0, for the errors that settings are chosen by, and for fitting all methods but k-NN and
@@ -144,14 +144,15 @@ def tuned_baselines(
     ('rbf', True)
     """
     queries = None if queries is None else _safe(queries)
-    known = NUMBERS if classes is None else SEVERAL if has_several(target) else CLASSES
+    named = () if classes is None else classes
+    known = NUMBERS if not len(named) else SEVERAL if has_several(target) else CLASSES
     count = features.shape[0]
     if count < 10:
         raise ValueError(f"features: expected at least 10 rows, got {count}")
     if methods is None:
         methods = [name for name in known if name != "boosting" or not scipy.sparse.issparse(features)]
-    mass = None if weights is None else relative_weights(weights, count)
-    rows = _Rows.of(features, target, classes, groups, times, mass, most, seed)
+    owners = np.arange(count) if groups is None else np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
+    rows = _Rows.of(features, target, named, owners, times, relative_weights(count, weights), most, seed)
     fitted = replace(rows, some=_drawn(count, max(most, FITTED), seed), distances={}) if count > most else rows
     # Threads wait for one another on so few rows: boosting of 320 took 18 s with two of a busy machine, 0.1 s with one.
     with warnings.catch_warnings(), threadpool_limits(limits=1 if count <= _ALONE else None):
@@ -167,35 +168,36 @@ def tuned_baselines(
 class _Rows:
     """Training rows; ``some`` are those that settings are tried on, in rising order.
 
-    Labels are standardized numbers ``[a]``, codes of classes ``[a]``, or of several classes 0 and 1 ``[a, C]``.
+    Labels are standardized numbers ``[a]``, which have no ``classes``, codes of classes ``[a]``, or of several classes
+    0 and 1 ``[a, C]``.
     """
 
     features: Features
     labels: Floats
-    classes: Sequence[Any] | None
+    classes: Sequence[Any]
     center: float
     scale: float
     some: Places
     folds: list[tuple[Places, Places]]
     seed: int
+    mass: Floats
     distances: dict[int, Floats] = field(default_factory=dict)
-    mass: Floats | None = None
 
     @classmethod
     def of(
         cls,
         features: Features,
         target: ArrayLike,
-        classes: Sequence[Any] | None,
-        groups: IdsLike | None,
+        classes: Sequence[Any],
+        groups: Places,
         times: NDArray[Any] | None,
-        mass: Floats | None,
+        mass: Floats,
         most: int,
         seed: int,
     ) -> "_Rows":
         features = _safe(features)
         center, scale = 0.0, 1.0
-        if classes is None:
+        if not len(classes):
             labels = np.asarray(target, dtype=np.float64)
             center = float(np.average(labels, weights=mass))
             scale = float(np.sqrt(np.average((labels - center) ** 2, weights=mass))) or 1.0
@@ -204,13 +206,17 @@ class _Rows:
             labels = one_hot(target, classes)
             labels = labels if has_several(target) else labels.argmax(1).astype(np.float64)
         some = _drawn(len(labels), most, seed)
-        codes = None if groups is None else np.unique(canonical_ids("groups", groups), return_inverse=True)[1][some]
         if times is None:
-            folds = _folds(labels[some], codes, seed, classes=classes is not None and labels.ndim == 1)
+            folds = _folds(labels[some], groups[some], seed, classes=len(classes) > 0 and labels.ndim == 1)
         else:
-            folds = _folds_by_time(np.asarray(times)[some], codes)
+            folds = _folds_by_time(np.asarray(times)[some], groups[some])
         cut = [(some[i], some[o]) for i, o in folds]
-        return cls(features, labels, classes, center, scale, some, cut, seed, mass=mass)
+        return cls(features, labels, classes, center, scale, some, cut, seed, mass)
+
+    @property
+    def numbers(self) -> bool:
+        """Whether labels are numbers."""
+        return not len(self.classes)
 
     @property
     def several(self) -> bool:
@@ -240,19 +246,19 @@ class _Rows:
         """Features of rows by their places, or of new rows as they are."""
         return self.features[outside] if isinstance(outside, np.ndarray) and outside.ndim == 1 else outside
 
-    def masses(self, places: Places) -> Floats:
-        """How much each of these rows counts ``[n]``."""
-        return np.ones(len(places)) if self.mass is None else self.mass[places]
+    def weights_of(self, places: Places) -> Floats | None:
+        """What scikit-learn is told of how much each of these rows counts: of even weights nothing, which is faster."""
+        return None if (self.mass == 1).all() else self.mass[places]
 
     def error(self, places: Places, guess: Floats) -> float:
         """Sum of squared errors (of several classes their mean), or of negative log probabilities, by weight."""
         if self.several:
-            return float((self.masses(places) * np.square(guess - self.labels[places]).mean(1)).sum())
-        if self.classes is None:
-            return float((self.masses(places) * np.square(guess - self.labels[places])).sum())
+            return float((self.mass[places] * np.square(guess - self.labels[places]).mean(1)).sum())
+        if self.numbers:
+            return float((self.mass[places] * np.square(guess - self.labels[places])).sum())
         eps = np.finfo(np.float64).eps
         chances = guess[np.arange(len(places)), self.labels[places].astype(int)]
-        return float((self.masses(places) * -np.log(np.clip(chances, eps, 1))).sum())
+        return float((self.mass[places] * -np.log(np.clip(chances, eps, 1))).sum())
 
 
 def _safe(features: Features) -> Features:
@@ -264,24 +270,22 @@ def _safe(features: Features) -> Features:
     return np.asarray(features, dtype=np.float64).clip(-_HUGE, _HUGE)
 
 
-def _folds(labels: Floats, groups: Places | None, seed: int, *, classes: bool) -> list[tuple[Places, Places]]:
+def _folds(labels: Floats, groups: Places, seed: int, *, classes: bool) -> list[tuple[Places, Places]]:
     """Places inside and outside of each fold; none cuts a group, and classes have their shares if they can."""
-    number = len(labels) if groups is None else len(np.unique(groups))
-    grouped = groups is not None and 1 < number < len(labels)
+    number = len(np.unique(groups))
+    grouped = 1 < number < len(labels)
     count = min(FOLDS, number) if grouped else FOLDS
     classes = classes and int(np.unique(labels, return_counts=True)[1].max()) >= count
     kind = (StratifiedGroupKFold if grouped else StratifiedKFold) if classes else GroupKFold if grouped else KFold
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # classes of fewer rows than folds are missing in some
+        warnings.simplefilter("ignore", UserWarning)  # rare classes are missing in some folds; lone groups are not read
         return list(kind(count, shuffle=True, random_state=seed).split(labels, labels, groups))
 
 
-def _folds_by_time(times: NDArray[Any], groups: Places | None) -> list[tuple[Places, Places]]:
+def _folds_by_time(times: NDArray[Any], groups: Places) -> list[tuple[Places, Places]]:
     """Places inside and outside of each fold: outside is later than inside; groups outside are not inside."""
     parts = np.array_split(np.argsort(times, kind="stable"), FOLDS + 1)
     folds = [(np.sort(np.concatenate(parts[:place])), np.sort(parts[place])) for place in range(1, len(parts))]
-    if groups is None:
-        return folds
     apart = [(inside[~np.isin(groups[inside], groups[outside])], outside) for inside, outside in folds]
     return [fold for fold in apart if len(fold[0])] or folds
 
@@ -307,7 +311,7 @@ def _fitted(name: str, rows: _Rows, all_rows: _Rows, queries: Features | None) -
     best, error, left_out = _best(rows, settings(rows), guesses)
     chosen = None
     if rows.several:
-        chosen = f1_thresholds(left_out, rows.labels[rows.some], rows.masses(rows.some))
+        chosen = f1_thresholds(left_out, rows.labels[rows.some], rows.mass[rows.some])
     if queries is None:
         return Baseline(name, left_out * rows.scale + rows.center, dict(best), error, len(rows.some), chosen)
     inside = all_rows.some if guesses is _kernel_guesses else np.arange(len(rows.labels))
@@ -325,7 +329,7 @@ def _best(rows: _Rows, settings: Sequence[Setting], guesses: "Guess") -> tuple[S
         settings = [settings[place] for place in np.sort(order[:4])]
     errors, predictions = _errors(rows, settings, guesses, rows.folds)
     place = int(np.argmin(errors))
-    count = sum(float(rows.masses(outside).sum()) for _, outside in rows.folds)
+    count = sum(float(rows.mass[outside].sum()) for _, outside in rows.folds)
     return settings[place], float(errors[place]) * rows.scale**2 / count, predictions[place]
 
 
@@ -334,7 +338,7 @@ def _errors(
 ) -> tuple[Floats, list[Floats]]:
     """Error of each setting, and its predictions in the order of ``rows.some``."""
     errors = np.zeros(len(settings))
-    shape = (len(rows.some),) if rows.classes is None else (len(rows.some), len(rows.classes))
+    shape = (len(rows.some),) if rows.numbers else (len(rows.some), len(rows.classes))
     predictions = [np.zeros(shape) for _ in settings]
     for inside, outside in folds:
         for number, (_, guess) in enumerate(guesses(rows, settings, inside, outside)):
@@ -348,7 +352,7 @@ Guess: TypeAlias = Callable[[_Rows, Sequence[Setting], Places, "Places | Feature
 
 
 def _kernel_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features") -> Guesses:
-    if rows.classes is not None:  # probabilities are calibrated by two rows of a class at least
+    if not rows.numbers:  # probabilities are calibrated by two rows of a class at least
         inside = inside[np.bincount(rows.labels[inside].astype(int))[rows.labels[inside].astype(int)] > 1]
     parts = [outside[start : start + _BLOCK] for start in range(0, outside.shape[0], _BLOCK)]
     for (name, gamma), group in groupby(settings, key=lambda setting: (setting["kernel"], setting["gamma"])):
@@ -363,7 +367,7 @@ def _kernel_machine(rows: _Rows, setting: Setting, inside: Places) -> Any:
     """scikit-learn's machine for a kernel ``[n, n]`` that is known; of classes with calibrated probabilities."""
     if "alpha" in setting:
         return KernelRidge(alpha=setting["alpha"], kernel="precomputed")
-    if rows.classes is None:
+    if rows.numbers:
         return SVR(kernel="precomputed", C=setting["C"], epsilon=setting["epsilon"], cache_size=500)
     counts = np.unique(rows.labels[inside], return_counts=True)[1]
     machine: Any = SVC(kernel="precomputed", C=setting["C"])
@@ -375,9 +379,9 @@ def _kernel_machine(rows: _Rows, setting: Setting, inside: Places) -> Any:
 def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, others: Sequence[Features]) -> Floats:
     """What the model says of the blocks ``others`` once it is fitted: numbers, or probabilities of all classes."""
     labels, known = rows.labels[inside], {}
-    if rows.mass is not None and model is not None and has_fit_parameter(model, "sample_weight"):
-        known = {"sample_weight": rows.mass[inside]}
-    if rows.classes is None:
+    if model is not None and has_fit_parameter(model, "sample_weight"):
+        known = {"sample_weight": rows.weights_of(inside)}
+    if rows.numbers:
         model.fit(features, labels, **known)
         return np.concatenate([np.asarray(model.predict(part), dtype=np.float64).ravel() for part in others])
     spread = np.zeros((sum(part.shape[0] for part in others), len(rows.classes)))  # a class without rows keeps 0
@@ -395,7 +399,7 @@ def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, othe
 def _each_class(rows: _Rows, model: Any, inside: Places, fitted: Features, others: Features) -> Floats:
     """Probabilities of several classes, one model for each: a class that no row inside has, or all, keeps its share."""
     shares = np.repeat(rows.labels[inside].mean(0, keepdims=True), others.shape[0], axis=0)
-    weights = None if rows.mass is None else rows.mass[inside]
+    weights = rows.weights_of(inside)
     for place in np.flatnonzero((shares[0] > 0) & (shares[0] < 1)).tolist():
         shares[:, place] = model.fit(fitted, rows.labels[inside, place], weights).predict_proba(others)[:, 1]
     return shares
@@ -417,7 +421,7 @@ def _linear_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, ou
         scaler = StandardScaler().fit(fitted)
         fitted, others = scaler.transform(fitted), scaler.transform(others)
     for setting in settings:
-        if rows.classes is not None:
+        if not rows.numbers:
             model: Any = LogisticRegression(C=setting["C"], max_iter=200, tol=1e-3)
             if rows.several:
                 yield setting, _each_class(rows, model, inside, fitted, others)
@@ -431,7 +435,7 @@ def _neighbor_guesses(
     rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features"
 ) -> Guesses:
     labels = rows.labels[inside]
-    if rows.classes is not None and not rows.several:
+    if not rows.numbers and not rows.several:
         labels = np.eye(len(rows.classes))[labels.astype(int)]
     known: dict[int, tuple[Floats, Places]] = {}
     most = max(setting["n_neighbors"] for setting in settings)
@@ -449,7 +453,7 @@ def _boosting_guesses(
 ) -> Guesses:
     for (leaves, least), group in groupby(settings, key=lambda s: (s["max_leaf_nodes"], s["min_samples_leaf"])):
         stages = {setting["max_iter"]: setting for setting in group}
-        kind = HistGradientBoostingRegressor if rows.classes is None else HistGradientBoostingClassifier
+        kind = HistGradientBoostingRegressor if rows.numbers else HistGradientBoostingClassifier
         model = kind(
             learning_rate=0.1,
             max_iter=max(stages),
@@ -460,15 +464,15 @@ def _boosting_guesses(
         )
         labels, others = rows.labels[inside], rows.take(outside)
         codes = np.unique(labels).astype(int)
-        if rows.classes is not None and len(codes) < 2:
+        if not rows.numbers and len(codes) < 2:
             yield from ((setting, _predicted(rows, None, inside, None, [others])) for setting in stages.values())
             continue
-        model.fit(rows.take(inside), labels, None if rows.mass is None else rows.mass[inside])
-        staged = model.staged_predict(others) if rows.classes is None else model.staged_predict_proba(others)
+        model.fit(rows.take(inside), labels, rows.weights_of(inside))
+        staged = model.staged_predict(others) if rows.numbers else model.staged_predict_proba(others)
         for stage, guess in enumerate(staged, 1):
-            if stage in stages and rows.classes is None:
+            if stage in stages and rows.numbers:
                 yield stages[stage], guess
-            elif stage in stages and rows.classes is not None:
+            elif stage in stages:
                 spread = np.zeros((len(guess), len(rows.classes)))
                 spread[:, codes] = guess
                 yield stages[stage], spread
@@ -479,13 +483,13 @@ def _grid(**values: Sequence[Any]) -> list[Setting]:
 
 
 def _support_settings(rows: _Rows) -> list[Setting]:
-    if rows.classes is not None:
+    if not rows.numbers:
         return _kernel_settings(rows, C=(1.0, 10.0), calibration=("sigmoid", "temperature"))
     return _kernel_settings(rows, C=(0.3, 1.0, 3.0, 10.0), epsilon=(0.05, 0.3))
 
 
 def _boosting_settings(rows: _Rows) -> list[Setting]:
-    trees = 1 if rows.classes is None or len(rows.classes) == 2 else len(rows.classes)
+    trees = len(rows.classes) if len(rows.classes) > 2 else 1
     most = max(len(inside) for inside, _ in rows.folds)
     settings: list[Setting] = []
     tried: dict[tuple[int, int], set[int]] = {}

@@ -98,7 +98,7 @@ def anchor_search(
     """
     at = torch.from_numpy(_positions(anchors, codes.shape[1]))
     check_integer("calls", calls, len(at) if first is None else 1)
-    parts = [padded(torch.zeros(0, 0), None, check_integer("k", k))]
+    parts = [padded(torch.zeros(0, 0), at.new_zeros(0, 0), check_integer("k", k))]
     for row, query in enumerate(queries):
         scored, scores = at[:0], codes.new_zeros(0)
         guess = first[row].clone() if first is not None else codes.new_zeros(0)

@@ -100,7 +100,7 @@ class NeighborBank(BankRows):
         if self._form is not None:
             names = as_kind("ids", names, self._form.ids)
         matrix = check_vectors("vectors", vectors, self.dim, len(names))
-        cells = self._checked(labels, groups, len(names)) | self._filled(folds, weights, len(names))
+        cells = self._checked(len(names), labels, groups) | self._filled(len(names), folds, weights)
         if rows is not None:
             checked_rows(rows, len(names), None if self._table is None else self._table.columns)
         self._check_new(names)
@@ -159,7 +159,7 @@ class NeighborBank(BankRows):
         for name, value in (("labels", labels), ("groups", groups), ("rows", rows)):
             if value is not None and len(places) and not self._has(name):
                 raise ValueError(f"{name}: expected none, as the rows of the bank have none, got some")
-        columns = self._checked(labels, groups, len(names))
+        columns = self._checked(len(names), labels, groups)
         if rows is not None:
             checked_rows(rows, len(names), None if self._table is None else self._table.columns)
         if vectors is not None:
@@ -327,13 +327,13 @@ class NeighborBank(BankRows):
         if not len(self):
             return {}
         names: dict[str, list[str]] = {} if self._id_names is None else {"id": self.ids.tolist()}
-        if self._group_names is not None and self.groups is not None:
-            names["group"] = self.groups.tolist()
+        if self._group_names is not None and self._has("groups"):
+            names["group"] = np.asarray(self.groups).tolist()
         return names
 
     # Checking.
 
-    def _checked(self, labels: Any, groups: Any, count: int) -> dict[str, Array]:
+    def _checked(self, count: int, labels: Any = None, groups: Any = None) -> dict[str, Array]:
         """Those of labels and groups that are given, as columns."""
         cells: dict[str, Array] = {}
         if labels is not None:
@@ -342,7 +342,7 @@ class NeighborBank(BankRows):
             cells["groups"] = checked_groups(groups, count, self._form)
         return cells
 
-    def _filled(self, folds: Any, weights: Any, count: int) -> dict[str, Array]:
+    def _filled(self, count: int, folds: Any = None, weights: Any = None) -> dict[str, Array]:
         """Folds and weights as columns: those that are given, or what stands for none if the bank has some."""
         form, cells = self._form, {}
         if folds is None and form is not None and form.folds:

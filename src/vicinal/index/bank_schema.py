@@ -97,7 +97,8 @@ def checked_labels(labels: Tensor | Array, rows: int, form: BankSchema | None) -
 def checked_groups(groups: object, rows: int, form: BankSchema | None) -> Array:
     """``groups`` of ``rows`` rows, as numbers or strings as a bank of this form has them."""
     names = canonical_ids("groups", groups, rows)  # type: ignore[arg-type]
-    return names if form is None or form.groups is None or rows == 0 else as_kind("groups", names, form.groups)
+    kind = None if form is None else form.groups
+    return names if kind is None or rows == 0 else as_kind("groups", names, kind)
 
 
 def as_kind(name: str, ids: Array, kind: str) -> Array:

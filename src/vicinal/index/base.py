@@ -126,7 +126,7 @@ class Index(ABC):
         limit = k if hidden is None else k + hidden.shape[1]
         fetched = min(limit, len(self))
         if fetched == 0 or len(checked) == 0:
-            return padded(checked.new_zeros(len(checked), 0), None, k)
+            return padded(none := checked.new_zeros(len(checked), 0), none.long(), k)
         with torch.no_grad():
             hits = self._search(checked, fetched)
         if hidden is not None:
@@ -205,15 +205,14 @@ def ordered(ids: Tensor, scores: Tensor) -> Hits:
     return Hits(ids.gather(1, order), scores.gather(1, order))
 
 
-def padded(scores: Tensor, ids: Tensor | None, k: int) -> Hits:
+def padded(scores: Tensor, ids: Tensor, k: int) -> Hits:
     """Hits ``[b, k]`` of ordered ones ``[b, m]``: cut, or filled up with id -1 and score ``-inf``."""
     hits = Hits(
         torch.full((len(scores), k), -1, dtype=torch.int64, device=scores.device),
         torch.full((len(scores), k), -torch.inf, device=scores.device),
     )
-    if ids is not None:
-        hits.ids[:, : ids.shape[1]] = ids[:, :k]
-        hits.scores[:, : ids.shape[1]] = scores[:, :k]
+    hits.ids[:, : ids.shape[1]] = ids[:, :k]
+    hits.scores[:, : ids.shape[1]] = scores[:, :k]
     hits.scores.masked_fill_(hits.ids < 0, -torch.inf)
     return hits
 

@@ -114,7 +114,7 @@ def _scores(queries: Tensor, bank: Tensor, similarity: str | nn.Module) -> Block
     return BlockScores(kernel, queries, bank, *attention_sizes(len(queries), bank.shape[1], bank.device))
 
 
-def _counts(queries: Tensor, bank: Tensor, ids: Ids | None) -> Tensor:
+def _counts(queries: Tensor, bank: Tensor, ids: Ids | None = None) -> Tensor:
     """How many queries may ask each bank row ``[N]``."""
     counts = torch.full((len(bank),), len(queries), device=bank.device)
     if ids is None:
@@ -129,7 +129,7 @@ def _counts(queries: Tensor, bank: Tensor, ids: Ids | None) -> Tensor:
     return counts
 
 
-def _tiles(scores: BlockScores, ids: Ids | None) -> Iterator[tuple[Block, Iterator[tuple[int, Tensor]]]]:
+def _tiles(scores: BlockScores, ids: Ids | None = None) -> Iterator[tuple[Block, Iterator[tuple[int, Tensor]]]]:
     """Each block of the bank with its costs ``[r, B]`` from each tile of queries, and where that tile starts."""
     exclusion = Exclusion([] if ids is None else [ids])
 

@@ -162,6 +162,10 @@ class BankRows:
         """A copy ``[n, d]`` of the vectors at ``positions [n]``."""
         return torch.from_numpy(self._take("vectors", positions))
 
+    def weights_at(self, positions: Tensor) -> Tensor | None:
+        """As how many equal rows these count ``[n]``, or None where every row counts as one."""
+        return torch.from_numpy(self._take("weights", positions)) if self._has("weights") else None
+
     def labels_at(self, positions: Tensor) -> Tensor:
         """A copy of the labels at ``positions [n]``.
 

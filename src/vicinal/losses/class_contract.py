@@ -168,11 +168,11 @@ def _of_classes(formula: Formula, hyper: Settings, scores: Tensor, target: Tenso
     """Values of rows of one class, or their mean over the shares of a row; and which rows have a class that counts."""
     shares = _shares(target, scores) if target.ndim == 2 else None
     if shares is None:
-        row, mass = torch.arange(len(scores), device=scores.device), None
+        row, mass = torch.arange(len(scores), device=scores.device), scores.new_ones(0)
     else:
         row, target = (shares if valid is None else shares * valid).nonzero(as_tuple=True)
         mass = shares[row, target]
-    if mass is not None and not torch.equal(row, torch.arange(len(scores), device=row.device)):
+    if shares is not None and not torch.equal(row, torch.arange(len(scores), device=row.device)):
         scores, valid = scores[row], None if valid is None else valid[row]
     active = torch.ones_like(target, dtype=torch.bool)
     if valid is not None:  # a row whose class does not count is one of zeros without gradient
@@ -180,7 +180,7 @@ def _of_classes(formula: Formula, hyper: Settings, scores: Tensor, target: Tenso
         scores = scores.masked_fill(~(valid & active[:, None]), 0.0)
         valid = valid | ~active[:, None]
     values = formula(ClassScores(scores, target, valid, row), **hyper)
-    if mass is None or shares is None:
+    if shares is None:
         return values, active
     empty = shares.new_zeros(len(shares))
     total = empty.index_add(0, row, mass)

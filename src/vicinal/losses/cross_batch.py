@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core.checks import check_integer
+from vicinal.relation.pairs import other_rows
 
 
 class CrossBatchBank(nn.Module):
@@ -101,15 +102,38 @@ class LabelledEmbeddings:
     ids: Tensor | None
     groups: Tensor | None = None
 
+    @property
+    def identified(self) -> bool:
+        """Whether ids are known."""
+        return self.ids is not None
 
-def joined(batch: LabelledEmbeddings, bank: CrossBatchBank) -> LabelledEmbeddings:
-    """The rows of the batch, then those of the bank."""
-    fill = len(bank)
-    if batch.ids is None or not fill:
-        return batch
-    vectors = bank.vectors[:fill].to(batch.vectors.dtype)
-    return LabelledEmbeddings(
-        torch.cat([batch.vectors, vectors]),
-        torch.cat([batch.labels, bank.labels[:fill].to(batch.labels.dtype)]),
-        torch.cat([batch.ids, bank.ids[:fill].to(batch.ids.dtype)]),
-    )
+    def apart(self, columns: "LabelledEmbeddings", part: slice = slice(None)) -> Tensor | None:
+        """1 where a row of ``part`` and a column are of other ids and groups, else 0; None if ids are not known."""
+        ids = None if self.ids is None else self.ids[part]
+        groups = None if self.groups is None else self.groups[part]
+        return rows_apart(ids, columns.ids, groups, columns.groups)
+
+    def joined(self, bank: CrossBatchBank) -> "LabelledEmbeddings":
+        """These rows, then those of the bank."""
+        fill = len(bank)
+        if self.ids is None or not fill:
+            return self
+        vectors = bank.vectors[:fill].to(self.vectors.dtype)
+        return LabelledEmbeddings(
+            torch.cat([self.vectors, vectors]),
+            torch.cat([self.labels, bank.labels[:fill].to(self.labels.dtype)]),
+            torch.cat([self.ids, bank.ids[:fill].to(self.ids.dtype)]),
+        )
+
+
+def rows_apart(
+    ids: Tensor | None = None,
+    column_ids: Tensor | None = None,
+    groups: Tensor | None = None,
+    column_groups: Tensor | None = None,
+) -> Tensor | None:
+    """1 where a row and a column are of other ids and, if known, groups, else 0 ``[b, N]``; None without ids."""
+    if ids is None or column_ids is None:
+        return None
+    apart = other_rows(ids, column_ids)
+    return apart if groups is None or column_groups is None else apart * (groups[:, None] != column_groups)

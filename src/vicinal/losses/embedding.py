@@ -15,12 +15,11 @@ from vicinal.core import entries, entry, listed, short
 from vicinal.core.checks import check_integer, check_matrices, check_tensor
 from vicinal.core.gathering import gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction, own_settings
-from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
+from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings
 from vicinal.losses.elsewhere import peer_hint
 from vicinal.losses.honesty import tell_of_nothing, with_nan_of
 from vicinal.losses.streaming import UNCUT, ScoreBlocks, blocked_loss
 from vicinal.relation import label_distance, same_class, shared_labels
-from vicinal.relation.pairs import other_rows
 from vicinal.similarity.base import resolve_similarity
 
 
@@ -280,18 +279,14 @@ class EmbeddingLoss(nn.Module):
         if groups is not None:
             check_rows("groups", groups, embeddings)
         batch = LabelledEmbeddings(self._scaled(embeddings), labels, ids, groups)
-        return batch, batch if self.bank is None else joined(batch, self.bank)
+        return batch, batch if self.bank is None else batch.joined(self.bank)
 
     def pairs(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scores, relation and weight ``[b, N]`` that the loss sees."""
         scores: Tensor = self.similarity(queries.vectors, columns.vectors)
         relate = self.relation or relation_of(queries.labels, self.facts)
         relation = relate(queries.labels, columns.labels)
-        weight = None
-        if queries.ids is not None and columns.ids is not None:
-            weight = other_rows(queries.ids, columns.ids)
-        if weight is not None and queries.groups is not None and columns.groups is not None:
-            weight = weight * (queries.groups[:, None] != columns.groups)
+        weight = queries.apart(columns)
         if self.miner is not None:
             weight = self.miner(scores.detach(), relation, weight)
         return scores, relation, weight
@@ -354,15 +349,12 @@ class EmbeddingLoss(nn.Module):
                 return relate(queries.labels[part], columns.labels).to(like.dtype)
 
         weight = None
-        if queries.ids is not None and columns.ids is not None:
-            ids, of_ids = queries.ids, columns.ids
-            groups, of_groups = queries.groups, columns.groups
+        if queries.identified and columns.identified:
 
             def weight(part: slice) -> Tensor:
                 if distinct:
                     return others(len(range(*part.indices(b))), n, part.start, like)
-                counts = other_rows(ids[part], of_ids).to(like.dtype)
-                return counts if groups is None or of_groups is None else counts * (groups[part, None] != of_groups)
+                return torch.as_tensor(queries.apart(columns, part)).to(like.dtype)
 
         masks = known and (self.miner is None or bool(miner_facts(self.miner)))  # registered ones keep or drop a pair
         return ScoreBlocks(
@@ -447,9 +439,8 @@ def explain_batch(
         queries, columns = criterion.sides(embeddings, labels, ids=ids)
         scores, relation, weight = criterion.pairs(queries, columns)
         counted = torch.ones_like(scores) if weight is None else weight
-        some = (
-            queries.ids[:, None] != columns.ids if queries.ids is not None and columns.ids is not None else counted > 0
-        )
+        apart = queries.apart(columns)
+        some = counted > 0 if apart is None else apart > 0
     leaf = scores.detach().requires_grad_()
     reduction = "sum" if criterion.reduction == "none" else criterion.reduction
     with torch.enable_grad():

@@ -140,7 +140,7 @@ class MixedLoss(nn.Module):
         )
         return value
 
-    def _relations(self, labels: Tensor, ids: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _relations(self, labels: Tensor, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Relation and weight ``[b, b]`` of the batch with itself."""
         relate = self.criterion.relation or relation_of(labels, self.criterion.facts)
         if ids is None:

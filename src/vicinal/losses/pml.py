@@ -205,7 +205,9 @@ class LossFromPML(nn.Module):
         return value
 
     @staticmethod
-    def _allowed(ids: Tensor | None, bank_ids: Tensor | None, groups: Tensor | None) -> Tensor | None:
+    def _allowed(
+        ids: Tensor | None = None, bank_ids: Tensor | None = None, groups: Tensor | None = None
+    ) -> Tensor | None:
         """Where a pair may be, or None if everything but the diagonal may."""
         if ids is None or bank_ids is None:
             if groups is not None:

@@ -39,21 +39,18 @@ def nearest_distances(
     check_matrices(queries, rows)
     if bank is None and bank_groups is not None:
         raise ValueError("bank_groups: expected none without a bank, got some; query_groups serve for both")
-    others = query_groups if bank is None else bank_groups
-    if (query_groups is None) != (others is None):
+    if bank is not None and (query_groups is None) != (bank_groups is None):
         raise ValueError("bank_groups: expected groups of queries and bank, or neither")
-    for name, groups, number in (("query_groups", query_groups, len(queries)), ("bank_groups", others, len(rows))):
-        if groups is not None and groups.shape != (number,):
-            raise ValueError(f"{name}: expected [{number}], got {tuple(groups.shape)}")
+    codes = torch.arange(len(queries), device=queries.device) if query_groups is None else query_groups
+    others = codes if bank is None else codes.new_full((len(rows),), -1) if bank_groups is None else bank_groups
+    for name, each, number in (("query_groups", codes, len(queries)), ("bank_groups", others, len(rows))):
+        if each.shape != (number,):
+            raise ValueError(f"{name}: expected [{number}], got {tuple(each.shape)}")
     step, nearest = max(1, policy().memory_entries // max(len(rows), 1)), []
     for start in range(0, len(queries), step):
         part = slice(start, start + step)
         apart = squared_distances(queries[part], rows)
-        if bank is None:
-            place = torch.arange(len(apart), device=apart.device)
-            apart[place, place + start] = torch.inf
-        if query_groups is not None and others is not None:
-            apart = apart.masked_fill(query_groups[part, None] == others[None], torch.inf)
+        apart = apart.masked_fill(codes[part, None] == others[None], torch.inf)
         none = apart.new_full((len(apart), 1), torch.inf)
         nearest.append(torch.cat([apart, none], dim=1).amin(1).sqrt())
     return torch.cat(nearest) if nearest else queries.new_zeros(0)

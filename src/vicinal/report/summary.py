@@ -115,7 +115,7 @@ class RecommenderSettings(_NotedSettings):
 def model_facts(config: ModelSettings, bank: int, held_out: int) -> dict[str, Any]:
     """What ``vicinal show --json`` says of a model with so many rows in its bank, and held out of training."""
     notes, classes = config.notes, config.classes
-    labels: dict[str, Any] = {} if classes is None else {"classes": len(classes), "names": classes[:_NAMES]}
+    labels: dict[str, Any] = {"classes": len(classes), "names": classes[:_NAMES]} if classes else {}
     labels |= {"several": True} if config.multilabel else {}
     if config.label_range is not None and config.targets is None:
         labels |= dict(zip(("lowest", "highest"), config.label_range, strict=True))

@@ -62,7 +62,7 @@ def prototype_distances(
     check_integer("prototypes", prototypes), check_integer("seed", seed, 0)
     if groups is None and prototypes > len(rows):
         raise ValueError(f"prototypes: expected at most the {len(rows)} rows, got {prototypes}")
-    group = _groups(groups, len(rows))
+    group = _groups(len(rows), groups)
     points = unit_rows(rows) if kind == "cosine" else rows
     distances = np.empty(len(rows))
     for name in np.unique(group):
@@ -86,7 +86,7 @@ def _to_centers(points: Floats, number: int, kind: str, seed: int) -> Floats:
     return np.asarray(np.linalg.norm(points - centers[cluster], axis=1), dtype=np.float64)
 
 
-def _groups(groups: ArrayLike | None, rows: int) -> Rows:
+def _groups(rows: int, groups: ArrayLike | None = None) -> Rows:
     if groups is None:
         return np.zeros(rows, dtype=np.int64)
     names = without_gaps("groups", groups)
@@ -129,14 +129,14 @@ def keep_rows(
     check_choice("keep", keep, ("hard", "easy", "middle")), check_between("balance", balance, 0, 1, closed=True)
     if each_group:
         parts = [
-            np.flatnonzero(_groups(groups, len(values)) == name) for name in np.unique(_groups(groups, len(values)))
+            np.flatnonzero(_groups(len(values), groups) == name) for name in np.unique(_groups(len(values), groups))
         ]
         return np.sort(np.concatenate([part[keep_rows(values[part], share, keep=keep)] for part in parts]))
     order = np.argsort(values, kind="stable")
     order = order[::-1] if keep == "hard" else order
     if keep == "middle":
         order = order[np.argsort(np.abs(np.arange(len(order)) - (len(order) - 1) / 2), kind="stable")]
-    group = _groups(groups, len(values))[order]
+    group = _groups(len(values), groups)[order]
     number = max(math.floor(share * len(values) + 0.5), 1)
     chosen = np.zeros(len(values), dtype=bool)
     if groups is not None:

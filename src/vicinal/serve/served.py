@@ -102,17 +102,17 @@ class ServedModel:
         frame = table_of(model, body.rows)
         labels = self._labels(model, frame)
         frame = made_rows(model, frame)
-        ids = _column(frame, named := model.notes_.get("id") or "id")
-        if ids is None and model.bank_.ids.dtype != np.int64:  # else the next numbers
-            raise ValueError(f"rows: expected an id for each row in {short(named)}, got none")
-        group = model.notes_.get("group")
-        groups = _column(frame, group or "group") if model.bank_.store.group_codes is not None else None
+        roles = ["id", "group"] if model.bank_.grouped else ["id"]
+        columns = {f"{role}s": model.notes_.get(role) or role for role in roles}
+        who: dict[str, Any] = {name: frame[one].tolist() for name, one in columns.items() if one in frame.columns}
+        if "ids" not in who and model.bank_.ids.dtype != np.int64:  # else the next numbers
+            raise ValueError(f"rows: expected an id for each row in {short(columns['ids'])}, got none")
         features = features_of(model, frame, lambda line: None)
-        fresh = ids is None or not model.bank_.has(canonical_ids("ids", ids)).any()
-        before = model.predict(features) if fresh and hasattr(model, "predict") and groups is None else None
+        fresh = "ids" not in who or not model.bank_.has(canonical_ids("ids", who["ids"])).any()
+        before = model.predict(features) if fresh and hasattr(model, "predict") and "groups" not in who else None
         weight = model.notes_.get("weight")
         weights = read_weights(frame[weight]) if weight in frame.columns else None
-        names = self.folder.add(features, labels, sample_weight=weights, ids=ids, groups=groups)
+        names = self.folder.add(features, labels, sample_weight=weights, **who)
         if before is not None:
             self._count_errors("add", np.asarray(before), labels)
         if self.folder.due:
@@ -190,15 +190,13 @@ def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray
         said: Tensor = fitted.in_label_units(
             fitted.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
         )
-    classes = getattr(model, "classes_", None)
-    if classes is None:
+    if fitted.codec.kind == "numbers":
         return said.double().numpy()
-    return None if model.multilabel_ else np.asarray(classes)[said.argmax(dim=1).numpy()]
+    return None if model.multilabel_ else fitted.codec.classes[said.argmax(dim=1).numpy()]
 
 
 def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
     """Labels of a request, with classes as in the fit, so that "3" is the class 3."""
-    classes = getattr(model, "classes_", None)
     if model.targets_ is not None:
         for place, label in enumerate(labels):
             count = len(model.targets_)
@@ -207,12 +205,12 @@ def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
                     f"labels: expected a list of {count} numbers for each row, got {short(label)} at {place}"
                 )
         return labels
-    if classes is None:
+    if model.fitted_.codec.kind == "numbers":
         for place, label in enumerate(labels):
             if isinstance(label, bool) or not isinstance(label, int | float):
                 raise ValueError(f"labels: expected numbers, got {short(label)} at {place}")
         return labels
-    named = {str(name): name for name in np.asarray(classes).tolist()}
+    named = {str(name): name for name in model.fitted_.codec.classes.tolist()}
     if not model.multilabel_:
         return [named.get(str(label), label) for label in labels]
     for place, label in enumerate(labels):
@@ -231,10 +229,9 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
 
 def _prediction(record: dict[str, Any], model: BankedEstimator) -> dict[str, Any]:
     """A prediction as in responses, with the probabilities of classes in one object."""
-    classes = getattr(model, "classes_", None)
-    if classes is None:
+    if model.fitted_.codec.kind == "numbers":
         return record
-    chances = {str(name): record.pop(f"probability_{name}") for name in classes}
+    chances = {str(name): record.pop(f"probability_{name}") for name in model.fitted_.codec.classes}
     return {**record, "probabilities": chances}
 
 

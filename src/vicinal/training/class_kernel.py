@@ -115,7 +115,7 @@ def fit_class_kernel(
     labels = labels.double()
     units = torch.stack([_median_distance(part[order]) for part in parts])
     squares = [[squared_distances(part[rows], part[rows]) for part in parts] for rows in turns]
-    mass = None if weights is None else weights.double() / weights.mean()
+    mass = torch.ones(len(labels), dtype=torch.float64) if weights is None else weights.double() / weights.mean()
 
     def loss(lengths: Sequence[float], noise: float) -> float:
         scales = [float(unit) * length for unit, length in zip(units, lengths, strict=True)]
@@ -124,10 +124,10 @@ def fit_class_kernel(
             radius = sum(square / scale**2 for square, scale in zip(apart, scales, strict=True))
             distance = torch.as_tensor(radius).mul(3).sqrt_()
             matrix = (1 + distance) * (-distance).exp()
-            matrix.diagonal().add_((noise + LEAST_NOISE) / (1.0 if mass is None else mass[rows]))
+            matrix.diagonal().add_((noise + LEAST_NOISE) / mass[rows])
             scores.append(labels[rows] - left_out_errors(matrix, labels[rows]))
         rows = torch.cat(turns)
-        return calibrate_scores(torch.cat(scores), labels[rows], None if mass is None else mass[rows]).loss
+        return calibrate_scores(torch.cat(scores), labels[rows], None if weights is None else mass[rows]).loss
 
     starts = [[length * math.sqrt(len(parts))] * len(parts) + [noise] for length, noise in _FIRST]
     least, (*lengths, noise) = _search(loss, starts) if turns else (math.inf, starts[len(starts) // 2])

@@ -235,7 +235,7 @@ def train(
 
 def _whole_groups(rows: Rows, batch_size: int, seed: int | None, *, lists: bool) -> GroupBatches | None:
     """Batches of whole groups for a loss of lists; None for others."""
-    return GroupBatches(rows.groups, batch_size, seed) if lists and rows.groups is not None else None
+    return GroupBatches(rows.clusters, batch_size, seed) if lists and rows.grouped else None
 
 
 def _check_folds(train_rows: Rows, validation_rows: Rows | None, processes: Processes) -> bool:

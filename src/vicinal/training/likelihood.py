@@ -248,7 +248,7 @@ def objective(kernel: TableKernel, rows: KernelRows) -> Tensor:
     return total
 
 
-def unrelated_parts(rows: Tensor, groups: Tensor | None) -> list[Tensor]:
+def unrelated_parts(rows: Tensor, groups: Tensor | None = None) -> list[Tensor]:
     """``rows [n]`` split into parts, none with two rows of a group; a single part without groups.
 
     >>> [part.tolist() for part in unrelated_parts(torch.tensor([3, 4, 5]), torch.tensor([0, 0, 0, 7, 7, 8]))]

@@ -56,7 +56,7 @@ class NeighborModule(LightningModule):
     ) -> None:
         super().__init__()
         self.network = network
-        by_row = "mean" if train_rows.weights is None else "none"
+        by_row = "none" if train_rows.weighted else "mean"
         self.criterion = MeanError(reduction=by_row) if criterion is None else criterion
         self.added, self.fair = added, fair
         self.settings = settings
@@ -78,8 +78,7 @@ class NeighborModule(LightningModule):
         if self.fold_members is not None:
             return self._folds_step(local, labels, batch)
         embeddings, all_labels, all_ids = self._all(local), self._all(labels), self._all(ids)
-        all_groups = None if groups is None else self._all(groups)
-        weight = None if batch.get("weights") is None else self._all(batch["weights"])
+        all_groups, weight = (None if one is None else self._all(one) for one in (groups, batch.get("weights")))
         allowed = admissible((len(all_ids), len(all_ids)), all_ids, all_ids, all_groups, all_groups)
         active = torch.ones_like(all_ids, dtype=torch.bool) if allowed is None else allowed.any(dim=-1)
         # 0 with a graph: a batch in which no row has a neighbor still takes a step, as the other processes do
@@ -171,14 +170,15 @@ class NeighborModule(LightningModule):
         if len(queries) == 0:  # all processes have to do the same, so this one asks for somebody else, and tells nobody
             places = active.nonzero()[:1, 0]
             queries = embeddings[places]
+        query_ids, query_groups = (None if one is None else one[places] for one in (ids, groups))
         predict = getattr(self.network.head, "each", self.network.head)  # members are trained each by its own error
         prediction: Tensor = predict(
             queries,
             embeddings,
             labels,
-            query_ids=ids[places],
+            query_ids=query_ids,
             bank_ids=ids,
-            query_groups=None if groups is None else groups[places],
+            query_groups=query_groups,
             bank_groups=groups,
             bank_weight=weight,
         )
@@ -238,13 +238,7 @@ class NeighborModule(LightningModule):
         if bank is None:
             raise RuntimeError("bank: expected on_validation_epoch_start to have run")
         groups = batch.get("groups")
-        identity = {
-            "query_ids": batch["ids"],
-            "bank_ids": rows.ids.to(bank.device),
-            "query_groups": groups,
-            "bank_groups": None if rows.groups is None else rows.groups.to(bank.device),
-            "bank_weight": None if rows.weights is None else rows.weights.to(bank.device),
-        }
+        identity = {"query_ids": batch["ids"], "query_groups": groups} | rows.as_bank(bank.device)
         weight = batch.get("weights")
         queries, bank_labels = self.network.embed(batch["inputs"]), rows.labels.to(bank)
         if self.fold_members is not None and rows.folds is not None:

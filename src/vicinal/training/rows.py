@@ -74,6 +74,21 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have groups."""
+        return self.groups is not None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None
+
+    @property
+    def clusters(self) -> Tensor:
+        """Of what group each row is ``[n]``: its own where there are none."""
+        return torch.arange(len(self)) if self.groups is None else self.groups
+
     def spread(self, most: int, *, whole: bool = False) -> "Rows":
         """At most ``most`` of the rows, spread evenly over their order; with ``whole`` groups, about as many."""
         if len(self) <= most:
@@ -88,6 +103,11 @@ class Rows:
         """The rows at these positions, in their order."""
         more = (None if one is None else one[at] for one in (self.groups, self.folds, self.weights))
         return Rows(RowSubset(self.inputs, at), self.labels[at], self.ids[at], *more)
+
+    def as_bank(self, device: torch.device) -> dict[str, Tensor | None]:
+        """Ids, groups and weights as a head takes those of its bank."""
+        each = {"bank_ids": self.ids, "bank_groups": self.groups, "bank_weight": self.weights}
+        return {name: None if values is None else values.to(device) for name, values in each.items()}
 
     def select(self, rows: Tensor) -> dict[str, Any]:
         """Batch of these positions: inputs, labels, ids and, if there are any, groups, folds and weights."""

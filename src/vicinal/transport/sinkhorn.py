@@ -85,21 +85,23 @@ def check_masses(scores: Tensor, row_mass: Tensor | None, column_mass: Tensor | 
     Raises:
         ValueError: for another shape, negative or infinite numbers, or sums that are 0 or differ.
     """
-    masses = []
-    for name, mass, count in (("row_mass", row_mass, scores.shape[-2]), ("column_mass", column_mass, scores.shape[-1])):
-        shape = (*scores.shape[:-2], count)
-        if mass is None:
-            masses.append(scores.new_full(shape, 1 / count))
-            continue
-        if check_tensor(name, mass).shape[-1:] != (count,) or mass.ndim > len(shape):
-            raise ValueError(f"{name}: expected {shape} as the scores say, got {tuple(mass.shape)}")
-        if not bool((mass >= 0).all() & (mass < torch.inf).all()):
-            raise ValueError(f"{name}: expected finite numbers of at least 0, got {mass.min():g} to {mass.max():g}")
-        masses.append(mass.to(scores.dtype).expand(shape))
+    masses = _checked_mass("row_mass", scores, -2, row_mass), _checked_mass("column_mass", scores, -1, column_mass)
     one, other = (mass.detach().double().sum(-1) for mass in masses)
     if not bool(((one - other).abs() <= 1e-6 * one).all() & (one > 0).all()):
         raise ValueError("column_mass: expected the sum of row_mass, which is above 0, got another")
-    return masses[0], masses[1]
+    return masses
+
+
+def _checked_mass(name: str, scores: Tensor, axis: int, mass: Tensor | None = None) -> Tensor:
+    count = scores.shape[axis]
+    shape = (*scores.shape[:-2], count)
+    if mass is None:
+        return scores.new_full(shape, 1 / count)
+    if check_tensor(name, mass).shape[-1:] != (count,) or mass.ndim > len(shape):
+        raise ValueError(f"{name}: expected {shape} as the scores say, got {tuple(mass.shape)}")
+    if not bool((mass >= 0).all() & (mass < torch.inf).all()):
+        raise ValueError(f"{name}: expected finite numbers of at least 0, got {mass.min():g} to {mass.max():g}")
+    return mass.to(scores.dtype).expand(shape)
 
 
 class _Plan(torch.autograd.Function):

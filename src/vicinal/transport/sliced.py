@@ -101,7 +101,7 @@ def sliced_wasserstein(
     if points.shape[:-2] != others.shape[:-2] or points.shape[-1:] != others.shape[-1:]:
         raise ValueError(f"others: expected sets of the width of {tuple(points.shape)}, got {tuple(others.shape)}")
     dtype = torch.promote_types(torch.promote_types(points.dtype, others.dtype), torch.float32)
-    masses = _unit_mass("weights", points, weights, dtype), _unit_mass("other_weights", others, other_weights, dtype)
+    masses = _unit_mass("weights", points, dtype, weights), _unit_mass("other_weights", others, dtype, other_weights)
     if not isinstance(directions, Tensor):
         directions = draw_directions(points.shape[-1], directions, generator=generator)
     if directions.ndim != 2 or directions.shape[1] != points.shape[-1]:
@@ -116,7 +116,7 @@ def sliced_wasserstein(
     return torch.where(apart, torch.where(apart, value, 1.0) ** (1 / power), 0.0)
 
 
-def _unit_mass(name: str, points: Tensor, weights: Tensor | None, dtype: torch.dtype) -> Tensor:
+def _unit_mass(name: str, points: Tensor, dtype: torch.dtype, weights: Tensor | None = None) -> Tensor:
     if points.ndim < 2 or not points.shape[-2]:
         raise ValueError(f"points: expected [..., m, d] with m of at least 1, got {tuple(points.shape)}")
     if weights is None:

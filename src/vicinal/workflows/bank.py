@@ -171,7 +171,7 @@ def add_bank(
     if epochs is not None:
         model.check_trains_on(epochs)
     _check_same_fit(model, source, folder, other)
-    bank, weights = source.bank_, source.given_weights()
+    bank = source.bank_
     forgotten = {str(name) for change in model.changes_.history if change.what == "forget" for name in change.ids}
     here = model.bank_.has(bank.ids) | (model.calibration_.has(bank.ids) if len(model.calibration_) else False)
     gone = np.array([str(name) in forgotten for name in bank.ids.tolist()], dtype=bool) & ~here
@@ -190,8 +190,8 @@ def add_bank(
     if len(at):
         place = torch.from_numpy(at)
         rows = EmbeddedRows(bank.store.rows_at(place), bank.store.vectors_at(place))
-        known: dict[str, Any] = {"ids": bank.ids[at], "groups": None if bank.groups is None else bank.groups[at]}
-        known["sample_weight"] = None if weights is None else weights[at]
+        known: dict[str, Any] = bank.who(place)
+        known["sample_weight"] = source.given_weights(bank.take(at, cells=False))
         added = opened.add(rows, source.labels_of(bank.ids[at]), **known, new_classes=new_classes)
         _finish(opened, added, epochs, None, log)
     return BankChange(len(at), len(opened.model.bank_))
@@ -219,7 +219,7 @@ def _finish(opened: ModelFolder, added: Any, epochs: int | None, log_weight: Log
     """Continue training, if requested, and rewrite the folder if it is due."""
     bank = opened.model.bank_
     if log_weight is not None:
-        mass = 1.0 if bank.weights is None else float(bank.weights[bank.store.positions(added)[0]])
+        mass = float(bank.mass[bank.store.positions(added)[0]])
         log_weight(f"each of the new rows counts as {mass:g} of the fit")
     if epochs is not None:
         log(f"training on, {counted(epochs, 'epoch')} at most")

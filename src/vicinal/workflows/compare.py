@@ -197,9 +197,9 @@ def _settings(job: TableJob) -> dict[str, Any]:
 
 def _of_table(job: TableJob, opened: OpenTable) -> dict[str, Any]:
     """Settings that all runs on a table share."""
-    weights = opened.table.weights
-    known = {} if weights is None else {"weights": sha256(weights.tobytes()).hexdigest()[:16]}
-    return {"rows": table_fingerprint(opened.table), "kinds": opened.kinds, "target": job.target} | known
+    table = opened.table
+    known = {"weights": sha256(table.mass.tobytes()).hexdigest()[:16]} if table.weighted else {}
+    return {"rows": table_fingerprint(table), "kinds": opened.kinds, "target": job.target} | known
 
 
 def _splits_file(opened: OpenTable, out: Path) -> Path:
@@ -286,9 +286,9 @@ def _scaled_scores(
     For several classes per row, classes are predicted from ``thresholds [K]`` on.
     """
     target, rows = opened.table.target, np.concatenate([split.train, split.validation])
-    truth, weights = target[split.test], None if opened.table.weights is None else opened.table.weights[split.test]
+    truth, weights = target[split.test], opened.table.mass[split.test]
     classes = classes_among(target[rows], opened.table)
-    if classes is None:
+    if not classes:
         known = target[rows if model.validation_fraction == 0 else split.train]
         low, high = known.min(), known.max()
         truth, predicted = (truth - low) / (high - low), (predicted - low) / (high - low)

@@ -129,7 +129,7 @@ def run_demo(out: Path, *, seed: int = 0, log: Log = lambda line: None) -> DemoR
     log("looking for wrong labels")
     correction = _corrected(out, outcome, wrong, str(table["car"][row]), float(table["mpg"][row]))
     measured = cross_measured(job, log)
-    said = verdict(measured, None, Covering(np.zeros(0, dtype=np.int64), []))
+    said = verdict(measured, np.arange(len(measured.model.truth)), Covering(np.zeros(0, dtype=np.int64), []))
     record = replace(outcome.record, scores=measured.scores, verdict=said, split_sizes={"test": 0})
     return DemoResult(measured.scores, verdict_sentence(record), lines, correction, len(table), outcome)
 

@@ -29,7 +29,7 @@ from vicinal.estimators.saving import OpenSettings
 from vicinal.report.discover import DiscoverRecord, FoundGroup, write_discover_page
 from vicinal.training.rows import spread
 from vicinal.workflows.opening import made_with
-from vicinal.workflows.predict import features_of, identity_of, read_rows
+from vicinal.workflows.predict import features_of, read_rows, who_of
 from vicinal.workflows.showing import shown_cells
 
 Log = Callable[[str], None]
@@ -121,16 +121,17 @@ def discover_table(
     model = load_model(folder, **opening)
     _check_model(model)
     frame = read_rows(model, source, root, log)
-    ids = identity_of(model, frame, "id")
-    if ids is not None:
-        known = model.bank_.has(canonical_ids("ids", ids))
-        if known.any():
-            log(f"{int(known.sum())} rows are in the model's bank already, and are passed over")
-        frame, ids = frame[~known], [name for name, there in zip(ids, known.tolist(), strict=True) if not there]
+    known = np.zeros(len(frame), dtype=bool)
+    if "ids" in (who := who_of(model, frame)):
+        known = model.bank_.has(canonical_ids("ids", who["ids"]))
+    if known.any():
+        log(f"{int(known.sum())} rows are in the model's bank already, and are passed over")
+        frame = frame[~known]
     if not len(frame):
         raise ValueError("data: expected rows that are not in the model's bank, got none")
     features = features_of(model, frame, log)
-    names = frame.index.tolist() if ids is None else ids
+    ids = who_of(model, frame).get("ids")
+    names = ids or frame.index.tolist()
     rows = EmbeddedRows(*model.embedded_rows(features))
     identity = {"ids": ids, "groups": None}
     chances, calibrating = p_values(model, rows.vectors.double(), identity)

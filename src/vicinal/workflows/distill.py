@@ -159,8 +159,7 @@ def distill_table(
         scores = {"model": measures["student"].scores, "its teacher": measures["teacher"].scores}
         scores |= {"the same on labels alone": measures["student on labels alone"].scores}
         said = f"Distilled from {folder.name} on {rows['labelled']} rows with a label and {len(more)} without."
-        weights = None if table.weights is None else table.weights[split.test]
-        model = measured_of(student, predicted, table.target[split.test], weights)
+        model = measured_of(student, predicted, table.target[split.test], table.mass[split.test])
         measured = Measurements({"model": model}, {name: dict(values) for name, values in scores.items()}, [said])
         job = TableJob(table.frame, table.target_name, seed=int(student.random_state or 0))
         record = fit_record(job, opened, split, student, measured, "", time.perf_counter() - started)
@@ -271,16 +270,17 @@ def _lesson(teacher: BankedEstimator, table: Table, split: Split, more: pd.DataF
     part = table.select(at)
     columns = list(teacher.kinds_)
     known = part.frame[columns]
-    groups = part.groups if teacher.bank_.store.group_codes is not None else None
-    classes = getattr(teacher, "classes_", None)
-    predict = teacher.predict if classes is None else teacher.predict_proba
+    grouped = teacher.bank_.grouped and part.grouped
+    groups = part.groups if grouped else None
+    classes = teacher.fitted_.codec.classes
+    predict = teacher.predict_proba if len(classes) else teacher.predict
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)
         said = [predict(known, ids=part.ids, groups=groups)]
         said += [predict(more[columns])] if len(more) else []
     labels, frame = part.target, known
     if len(more):
-        guessed = said[1] if classes is None else classes[said[1].argmax(1)]
+        guessed = classes[said[1].argmax(1)] if len(classes) else said[1]
         labels, frame = np.concatenate([labels, guessed]), pd.concat([known, more[columns]], ignore_index=True)
     ids = part.ids.tolist()
     used = set(map(str, [*ids, *table.ids.tolist()]))
@@ -293,7 +293,7 @@ def _lesson(teacher: BankedEstimator, table: Table, split: Split, more: pd.DataF
         frame=frame,
         labels=labels,
         ids=ids + fresh,
-        groups=None if groups is None else [*groups.tolist(), *(f"{name} alone" for name in fresh)],
+        groups=[*part.clusters.tolist(), *(f"{name} alone" for name in fresh)] if grouped else None,
         labelled=len(known),
         validation=np.arange(len(split.train), len(known)) if len(split.validation) else None,
         predictions=torch.from_numpy(np.concatenate(said)),

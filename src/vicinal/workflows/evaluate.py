@@ -21,7 +21,7 @@ from vicinal.data.sources import table_name
 from vicinal.data.table import Table, check_column, prepare_table, without_weightless
 from vicinal.encoders.kinds import element_kind
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.calibrating import calibrating_groups, calibrating_rows
+from vicinal.estimators.calibrating import calibrating_units
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import OpenSettings
@@ -145,7 +145,7 @@ def audit_table(
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
     # a model that was fitted without groups refuses them, whatever column the table has
-    fresh = fresh if model.bank_.groups is not None else replace(fresh, groups=None)
+    fresh = fresh if model.bank_.grouped else replace(fresh, groups=None)
     queries = fresh.groups if model.notes_.get("query") else None
 
     def measured(prediction: Array, thresholds: Array | None = None) -> Measured:
@@ -154,8 +154,7 @@ def audit_table(
     ours = measured(seen.expected[new])
     copies = equal_content(table, {n: str(k) for n, k in model.kinds_.items()}, parts)
     counts = {part: parts.count(part) for part in ("bank", "held out", "new")}
-    classes = getattr(model, "classes_", None)
-    errors = ours.losses
+    classes, errors = model.fitted_.codec.classes.tolist(), ours.losses
     gap, said = fairness_of(model, ours.predicted, fresh)
     return AuditRecord(
         name=table.name,
@@ -170,7 +169,7 @@ def audit_table(
             errors, {n: fresh.frame[n].tolist() for n, kind in model.kinds_.items() if kind == "category"}
         ),
         target_slices=_along_target(model, errors, fresh),
-        coverage=[] if classes is not None else _coverage(model, fresh),
+        coverage=[] if classes else _coverage(model, fresh),
         class_sets=_class_sets(model, fresh, ours),
         hubs=_hubs(model, seen),
         hubness=_skewness(seen.served),
@@ -180,7 +179,7 @@ def audit_table(
         copies=copies + near_embeddings(table, vectors, parts, copies),
         predicted=ours.predicted,
         truth=ours.labels,
-        classes=[] if classes is None else [str(name) for name in classes],
+        classes=list(map(str, classes)),
         served=seen.served,
         time=time or "",
         **_in_time(model, fresh, ours),
@@ -218,7 +217,7 @@ def _said_once() -> Iterator[None]:
 
 
 def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[Any]:
-    if getattr(model, "classes_", None) is None:
+    if model.fitted_.codec.kind == "numbers":
         return target_slices(errors, fresh.target, name=fresh.target_name)
     if model.multilabel_:  # each has its line in by_class
         return []
@@ -276,14 +275,14 @@ def _moment(time: Any) -> str | float:
 def _notes(model: BankedEstimator, table: Table) -> list[str]:
     """Notes for the reader: rows that were left out, weights, unknown classes, and what could not be calibrated."""
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
-    notes += [] if table.weights is None else ["Scores, baselines and coverage count rows by their weights."]
+    notes += ["Scores, baselines and coverage count rows by their weights."] if table.weighted else []
     unknown = unknown_classes(model, table.target)
     notes += [f"{said}. Between classes of a text it expects {short(separator_of(model))}." for said in unknown]
-    what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
+    numbers = model.fitted_.codec.kind == "numbers"
+    what, levels = ("intervals", LEVELS) if numbers else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or model.calibrates(level))]
     if uncovered:
-        groups = calibrating_groups(model.fitted_)
-        count, units = (calibrating_rows(model.fitted_), "rows") if groups is None else (groups, "groups")
+        count, units = calibrating_units(model.fitted_)
         notes.append(
             f"{count} {units} calibrate: too few for {what} that cover {', '.join(uncovered)}, which "
             f"are not shown. Fit on more {units} for them."
@@ -313,8 +312,7 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table, ours: M
         return {}
     known = np.flatnonzero(ours.places >= 0)
     bank, labels, members = model.bank_.vectors, model.fitted_.bank_labels(), len(head.heads)
-    groups = None if fresh.groups is None else fresh.groups[known]
-    identity = model.bank_.identity(None, groups)
+    identity = model.bank_.identity(None, fresh.select(known).groups)
     blocks = model.fitted_.query_blocks(vectors[known], identity, max(1, SCORES // (members * len(bank))))
     each = [head.each(part, bank, labels, **part_identity) for part, part_identity in blocks]
     if not each:
@@ -342,11 +340,11 @@ def _hubs(model: BankedEstimator, seen: BankUse, most: int = 10) -> list[Hub]:
 
 def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) -> tuple[list[Baseline], list[str]]:
     """Baselines for the new rows, which learn from the rows that the model knows, and notes on them."""
-    known, classes = np.flatnonzero(~new), getattr(model, "classes_", None)
+    known, classes = np.flatnonzero(~new), model.fitted_.codec.classes.tolist()
     if len(known) < len(model.bank_) / 2 or len(known) < 10:
         return [], [f"Baselines are left out: they learn from the model's rows; {len(known)} are in this table."]
-    rows, names = replace(table.select(known), times=None), None if classes is None else classes.tolist()
-    tuned = tuned_on(rows, features[known], features[np.flatnonzero(new)], model.kinds_, names)
+    rows = replace(table.select(known), times=None)
+    tuned = tuned_on(rows, features[known], features[np.flatnonzero(new)], model.kinds_, classes)
     return tuned, baseline_notes(tuned, len(known))
 
 
@@ -357,10 +355,10 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     regression on the untrained features, as a trained encoder has moved mislabelled rows toward their wrong labels.
     Numbers are on the model's label scale.
     """
-    classes = getattr(model, "classes_", None)
+    classes = model.fitted_.codec.classes
     if isinstance(model, NeighborClassifier) and model.multilabel_:
         return _suspects_of_several(model, table, features, seen, parts)
-    if classes is None:
+    if not len(classes):
         scale = model.target_transform_
         scale = PLAIN if scale.name == "log" and (table.target <= 0).any() else scale  # which have no logarithm
         truth = scale.forward(torch.tensor(table.target)).numpy()
@@ -374,8 +372,8 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         expected = left_out_predictions(features, np.eye(len(classes))[codes], groups=table.groups)
         expected = (np.clip(expected, 1e-3, None) + seen.expected) / 2
         scores, mixture = class_suspicion(codes, expected), wrong_classes(codes, expected)
-        said = np.asarray(classes)[seen.expected.argmax(1)].tolist()
-        expected = np.asarray(classes)[expected.argmax(1)]
+        said = classes[seen.expected.argmax(1)].tolist()
+        expected = classes[expected.argmax(1)]
     order = np.argsort(-mixture.ratio, kind="stable").tolist()
     ids, labels, cells, chances = table.ids.tolist(), table.target, table.frame, mixture.chance.tolist()
     return [
@@ -464,14 +462,13 @@ def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: 
         if column is not None:
             column = check_column(role, column, list(frame.columns))
             features[column] = frame[column]
-    classes = getattr(model, "classes_", None)
     return prepare_table(
         features,
         target,
         use=list(model.feature_names_in_),
         id=known["id"],
         group=known["group"],
-        task="regression" if classes is None else "classification",
+        task="regression" if model.fitted_.codec.kind == "numbers" else "classification",
         separator=separator_of(model) if model.multilabel_ else None,
         name=name,
         root=None if model.root is None else Path(model.root),
@@ -487,11 +484,11 @@ def _vectors(model: BankedEstimator, table: Table, new: Array) -> Tensor:
     """Embeddings ``[n, d]`` of all rows: those that the model knows by the fold that left them out."""
     vectors = torch.from_numpy(model.embed(table.frame))
     if model.network_.cross_fitted and not new.all():
-        known, groups = np.flatnonzero(~new), None if table.groups is None else table.groups[~new]
-        groups = groups if model.bank_.grouped else None
+        at = np.flatnonzero(~new)
+        known = table.select(at)
         with _said_once():
-            rows = model.query_rows(table.frame.iloc[known], table.ids[known], groups)
-        vectors[torch.from_numpy(known)] = rows.vectors
+            rows = model.query_rows(known.frame, known.ids, known.groups if model.bank_.grouped else None)
+        vectors[torch.from_numpy(at)] = rows.vectors
     return vectors
 
 
@@ -501,7 +498,7 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
     ids = table.ids.astype(object)
     ids[new] = None  # a new row may bear the number of another one in the bank
     bank, size = model.bank_, len(model.bank_)
-    identity = bank.identity(ids, table.groups if bank.groups is not None else None)
+    identity = bank.identity(ids, table.groups if bank.grouped else None)
     expected = []
     served, weight, start = np.zeros(size, dtype=np.int64), np.zeros(size), 0
     for part, part_identity in model.fitted_.query_blocks(vectors, identity):

@@ -27,7 +27,7 @@ from vicinal.plot import match_weights, reasons
 from vicinal.report.text import one_line
 from vicinal.report.theme import sheet, style, written
 from vicinal.training.rows import spread
-from vicinal.workflows.predict import identity_of, load_predictor, of_target, own_rows_note, read_rows, with_aim
+from vicinal.workflows.predict import load_predictor, of_target, own_rows_note, read_rows, who_of, with_aim
 from vicinal.workflows.search import Log, json_row, read_row
 
 _MEANT = 4096
@@ -126,19 +126,17 @@ class Explainer:
         return self._of_frame(frame, frame.index.tolist())
 
     def _of_frame(self, frame: pd.DataFrame, names: list[Any]) -> list[Explained]:
-        ids, groups = (identity_of(self.model, frame, role) for role in ("id", "group"))
+        who = who_of(self.model, frame)
         rows, empty = query_table(self.model, frame)
         if empty:
             self.log(f"left empty: {', '.join(short_text(name) for name in empty[:8])}")
-        groups = None if self.model.bank_.store.group_codes is None else groups
         with warnings.catch_warnings():  # it is said next
             warnings.simplefilter("ignore", IdentityWarning)
             warnings.simplefilter("ignore", ExtrapolationWarning)
-            embedded = self.model.query_rows(rows, ids, groups, look=not self.include_own)
+            embedded = self.model.query_rows(rows, **who, look=not self.include_own)
         for sentence in filter(None, (embedded.sentence(), own_rows_note(self.model, embedded))):
             self.log(sentence)
-        known = {"ids": ids, "groups": groups}
-        return self._explained(names if ids is None else ids, embedded, known, [None] * len(frame))
+        return self._explained(who.get("ids", names), embedded, who, [None] * len(frame))
 
     def _explained(
         self, names: list[Any], rows: EmbeddedRows, identity: dict[str, Any], labels: Sequence[Any]

@@ -125,7 +125,7 @@ class Explorer:
 
     def map(self) -> dict[str, Any]:
         """All rows on their principal plane, with labels, the scores of the last :meth:`suspects`, and table rows."""
-        version, bank, classes = self.version(), self.model.bank_, getattr(self.model, "classes_", None)
+        version, bank, classes = self.version(), self.model.bank_, self.model.fitted_.codec.classes.tolist()
         points, doubt, left = self._points(), self._doubts(), [] if self.table is None else self.table.left(self.model)
         return {
             **version,
@@ -133,7 +133,7 @@ class Explorer:
             "can": list(self.can),
             "target": str(self.model.notes_.get("target") or "label"),
             "columns": {str(name): str(kind) for name, kind in self.model.kinds_.items()},
-            "classes": None if classes is None else [str(name) for name in classes.tolist()],
+            "classes": list(map(str, classes)) or None,
             "ids": bank.ids.tolist(),
             "points": points[: len(bank)].ravel().tolist(),  # flat: 1e5 lists take a second
             "labels": bank.labels.tolist(),
@@ -378,9 +378,8 @@ class Explorer:
         return {**self.version(), "id": name}
 
     def _label(self, text: str) -> Any:
-        classes = getattr(self.model, "classes_", None)
-        if classes is not None:
-            names = {str(name): name for name in classes.tolist()}
+        names = {str(name): name for name in self.model.fitted_.codec.classes.tolist()}
+        if names:
             if text not in names:
                 raise ValueError(f"label: expected one of the classes of the model, got {short(text)}")
             return names[text]
@@ -472,8 +471,8 @@ class Explorer:
 
     def _named(self, said: np.ndarray[Any, Any]) -> list[Any]:
         """Predictions as numbers, or as names of the most probable classes."""
-        classes = getattr(self.model, "classes_", None)
-        return list(said.tolist()) if classes is None else [str(classes[place]) for place in said.argmax(1)]
+        classes = self.model.fitted_.codec.classes
+        return [str(classes[place]) for place in said.argmax(1)] if len(classes) else list(said.tolist())
 
     def _scaled(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Numbers on the model's label scale."""
@@ -492,10 +491,10 @@ class Explorer:
         names, said, blended = (bank.ids[:0], none, none) if self._said is None else self._said[1:]
         at = bank.store.positions(names).numpy()
         at, said, blended = at[at >= 0], said[at >= 0], blended[at >= 0]
-        labels, classes = bank.labels[torch.from_numpy(at)].numpy(), getattr(model, "classes_", None)
+        labels, classes = bank.labels[torch.from_numpy(at)].numpy(), model.fitted_.codec.classes
         if not len(at):
             return {"at": at, "said": at} | dict.fromkeys(("error", "score", "ratio", "chance"), labels)
-        if classes is None:
+        if not len(classes):
             truth, guess = self._scaled(labels), self._scaled(said)
             score = suspicion(truth, guess, float(np.sqrt(((truth - guess) ** 2).mean())) or 1.0)
             wrong = {"ratio": (mixture := wrong_labels(truth, self._scaled(blended))).ratio, "chance": mixture.chance}
@@ -527,10 +526,11 @@ class Explorer:
 
     def _by_ridge(self, at: torch.Tensor) -> np.ndarray[Any, Any]:
         """Predictions of these rows by a ridge regression on the embeddings of the others, in label units."""
-        bank, classes = self.model.bank_, getattr(self.model, "classes_", None)
-        vectors, labels, groups = bank.vectors[at].double().numpy(), bank.labels[at].numpy(), bank.who(at)["groups"]
-        groups = None if groups is None or len(np.unique(groups)) < 2 else np.asarray(groups)
-        if classes is None:
+        bank, classes = self.model.bank_, self.model.fitted_.codec.classes
+        vectors, labels = bank.vectors[at].double().numpy(), bank.labels[at].numpy()
+        groups = bank.clusters[at.numpy()]
+        groups = np.arange(len(groups)) if len(np.unique(groups)) < 2 else groups
+        if not len(classes):
             guess = left_out_predictions(vectors, self._scaled(labels), groups=groups)
             low, high = (float(end) for end in (self._scaled(labels).min(), self._scaled(labels).max()))
             inside = torch.from_numpy(np.clip(guess, low, high))

@@ -23,7 +23,7 @@ from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.search import query_table
 from vicinal.report.page import cells, media_address
 from vicinal.training.rows import spread
-from vicinal.workflows.predict import features_of, identity_of, read_rows
+from vicinal.workflows.predict import features_of, read_rows, who_of
 from vicinal.workflows.search import read_row
 from vicinal.workflows.showing import shown_cells
 
@@ -47,7 +47,7 @@ class TableRows:
     Attributes:
         name: of the file.
         total: number of rows that are not in the bank.
-        ids: of the taken rows; None without such a column, as for ``groups``.
+        who: ``ids`` and ``groups`` of the taken rows, each if there is such a column.
         titles: names of the taken rows on the page.
         added: position of each added row -> its id in the bank.
     """
@@ -56,19 +56,17 @@ class TableRows:
         self, model: BankedEstimator, source: Path, root: Path | None, most: int, log: Callable[[str], None]
     ) -> None:
         frame = read_rows(model, source, root, log).reset_index(drop=True)
-        ids, groups = (identity_of(model, frame, role) for role in ("id", "group"))
-        names = None if ids is None else canonical_ids("ids", ids)
-        there = np.zeros(len(frame), dtype=bool) if names is None else model.bank_.has(names)
+        who = who_of(model, frame)
+        names = canonical_ids("ids", who.get("ids", []))
+        there = model.bank_.has(names) if "ids" in who else np.zeros(len(frame), dtype=bool)
         new = np.flatnonzero(~there)
         at = new[spread(len(new), most).numpy()]
         self.name, self.total, self.added = source.name, len(new), dict[int, Any]()
-        self.ids = None if ids is None else [ids[place] for place in at]
-        grouped = groups is not None and model.bank_.store.group_codes is not None
-        self.groups = [groups[place] for place in at] if groups is not None and grouped else None
-        self.titles = [f"row {place + 1}" for place in at] if self.ids is None else [str(name) for name in self.ids]
+        self.who = {role: [values[place] for place in at] for role, values in who.items()}
+        self.titles = [str(name) for name in self.who.get("ids", [f"row {place + 1}" for place in at])]
         self.frame = features_of(model, frame, log).iloc[at].reset_index(drop=True)
         self._media = frame[[name for name in frame.columns if model.kinds_.get(name) in MEDIA]]
-        self._places = {} if names is None else {str(name): place for place, name in enumerate(names.tolist())}
+        self._places = {str(name): place for place, name in enumerate(names.tolist())}
         self._embedded: tuple[BankedEstimator, EmbeddedRows] | None = None
 
     def media(self, name: Any) -> dict[str, Any]:
@@ -79,7 +77,7 @@ class TableRows:
     def left(self, model: BankedEstimator) -> list[int]:
         """Positions of the rows that are not in the bank yet."""
         every = range(len(self.frame))
-        names = self.added if self.ids is None else dict(zip(every, self.ids, strict=True))
+        names = dict(enumerate(self.who["ids"])) if "ids" in self.who else self.added
         there = model.bank_.has(list(names.values())) if names else np.zeros(0, dtype=bool)
         gone = set(np.array(list(names), dtype=np.int64)[there].tolist())
         return [place for place in every if place not in gone]
@@ -99,10 +97,10 @@ class TableRows:
 
     def _rows(self, model: BankedEstimator, frame: pd.DataFrame) -> EmbeddedRows:
         """The first rows; those of a group of the bank by the fold that left it out."""
-        groups = None if self.groups is None else self.groups[: len(frame)]
+        groups = {role: names[: len(frame)] for role, names in self.who.items() if role == "groups"}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolationWarning)
-            return model.query_rows(frame, groups=groups, look=False)
+            return model.query_rows(frame, **groups, look=False)
 
     def _is_embedded_by(self, model: BankedEstimator, rows: EmbeddedRows) -> bool:
         """Whether the network of ``model`` still gives the embedding of the first row; it may have been refitted."""
@@ -115,12 +113,13 @@ class TableRows:
         """One row with its embedding, and its id and group, each as a list of one or None."""
         rows = self.embedded(model)
         one = EmbeddedRows(rows.frame.iloc[[place]], rows.vectors[place : place + 1])
-        ids, groups = (None if names is None else [names[place]] for names in (self.ids, self.groups))
-        return one, ids, groups
+        who = {role: [names[place]] for role, names in self.who.items()}
+        return one, who.get("ids"), who.get("groups")
 
     def predict(self, model: BankedEstimator) -> Tensor:
         """Predictions ``[n]`` or ``[n, K]`` of all rows."""
-        identity = model.bank_.identity(None, None if self.groups is None else canonical_ids("groups", self.groups))
+        groups = canonical_ids("groups", self.who["groups"]) if "groups" in self.who else None
+        identity = model.bank_.identity(None, groups)
         return model.fitted_.in_label_units(
             model.fitted_.predict_embedded(self.embedded(model).vectors.double(), identity)
         ).double()

@@ -215,7 +215,7 @@ def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
     """All that the result of a fit depends on; an interrupted run with the same fingerprint resumes."""
     settings = {name: value for name, value in job.parameters.items() if name not in ("verbose", "logger")}
     also = {name: sha256(values.tobytes()).hexdigest() for name, values in opened.also.items()}
-    weights = None if opened.table.weights is None else sha256(opened.table.weights.tobytes()).hexdigest()
+    weights = sha256(opened.table.mass.tobytes()).hexdigest() if opened.table.weighted else None
     facts = [
         table_fingerprint(opened.table),
         opened.kinds,
@@ -245,7 +245,7 @@ def fit_record(
     loss = "mse" if table.task == "regression" else "log_loss"
     loss = loss if predicts_by_default(model.loss) else "loss"
     labels = model.bank_.labels.numpy()
-    classes = [] if table.classes is None else [str(name) for name in model.classes_]
+    classes = [str(name) for name in model.fitted_.codec.classes]
     encoders = {column: part.encoder for part in model.table_encoder.describe() for column in part.columns}
     reasons = {choice.column: [choice.sentence] for choice in model.encoder_choices_}
     settings = {"head": model.head, "seed": job.seed, "target_transform": model.target_transform_.name}
@@ -255,7 +255,6 @@ def fit_record(
     held_out = 0 if model.folds_ is not None else len(split.validation)
     sizes = {"train": len(table) - len(split.test) - held_out, "validation": held_out, "test": len(split.test)}
     promise = covering(model, opened, split)
-    groups = None if table.groups is None else table.groups[scored]
     return FitRecord(
         name=table.name,
         target_name=table.target_name,
@@ -289,7 +288,7 @@ def fit_record(
             *_forecasts(model),
             *measured.notes,
         ],
-        verdict=verdict(measured, groups, promise),
+        verdict=verdict(measured, table.clusters[scored], promise),
         coverage=promise.levels,
         examples=examples(model, opened, scored, measured.model, promise),
         by_class=measured.model.by_class,

@@ -204,16 +204,14 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
 
 def _test_rows(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner) -> Array:
     """Test rows: those of classes held out of training, or random ones (whole groups, if there are any)."""
-    count = len(opened.table)
     if job.labels == "classes" and model.unseen:
         codes = np.unique(opened.labels, return_inverse=True)[1]
         return hold_out_classes(codes, job.test, job.seed + 1)
-    groups = opened.table.groups
+    clusters = opened.table.clusters
     random = np.random.RandomState(job.seed + 1)
-    if groups is not None:
-        names = random.permutation(np.unique(groups))
-        return np.flatnonzero(np.isin(groups, names[: max(1, round(job.test * len(names)))]))
-    return np.sort(random.permutation(count)[: max(2, round(job.test * count))])
+    names = random.permutation(np.unique(clusters))
+    number = max(1 if opened.table.grouped else 2, round(job.test * len(names)))
+    return np.flatnonzero(np.isin(clusters, names[:number]))
 
 
 def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test: Array) -> LearnRecord:

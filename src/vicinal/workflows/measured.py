@@ -185,11 +185,11 @@ def measured(
     truth: Array,
     weights: Array | None = None,
     *,
-    classes: Sequence[Any] | None = None,
+    classes: Sequence[Any] = (),
     thresholds: Array | None = None,
 ) -> Measured:
     """Of numbers (no classes), of one class a row (no thresholds), or of several."""
-    if classes is None:
+    if not classes:
         return Measured(predicted, truth, weights)
     if thresholds is None:
         return MeasuredClasses(predicted, truth, weights, classes=classes)

@@ -50,7 +50,7 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     count = len(split.train) + len(split.validation)
     measured = _measured(job, model, predicted, others, tuned, rows, notes, count)
     measured.notes.extend(f"{said}." for said in unknown_classes(model, rows.target))
-    if job.query is None or rows.groups is None or not job.baselines:
+    if job.query is None or not rows.grouped or not job.baselines:
         return measured
     return _with_lambdarank(measured, model, opened, split)
 
@@ -146,7 +146,7 @@ def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -
 
 
 def tuned_on(
-    rows: Table, features: Any, queries: Any, kinds: Mapping[str, Kind], classes: Sequence[Any] | None
+    rows: Table, features: Any, queries: Any, kinds: Mapping[str, Kind], classes: Sequence[Any]
 ) -> list[Baseline]:
     """Baselines for columns of these kinds, which learn from ``rows`` by their ``features``."""
     return tuned_baselines(
@@ -157,14 +157,14 @@ def tuned_on(
         groups=rows.groups,
         times=rows.times,
         weights=rows.weights,
-        methods=baseline_names(kinds, classes=classes is not None, several=rows.several),
+        methods=baseline_names(kinds, classes=len(classes) > 0, several=rows.several),
     )
 
 
-def classes_among(target: Array, table: Table) -> list[Any] | None:
-    """The classes that occur in ``target``, sorted; None for numbers."""
+def classes_among(target: Array, table: Table) -> list[Any]:
+    """The classes that occur in ``target``, sorted; numbers have none."""
     if table.task == "regression":
-        return None
+        return []
     return sorted({name for names in target for name in names}) if table.several else np.unique(target).tolist()
 
 
@@ -204,8 +204,7 @@ def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
         return {}
     ids, predictions = model.out_of_fold_predictions()
     bank, at = model.bank_, model.bank_.keys_of(ids)
-    weights = None if bank.weights is None else bank.weights[at].numpy()
-    measured = measured_of(model, predictions, named_labels(model, bank.labels[at]), weights)
+    measured = measured_of(model, predictions, named_labels(model, bank.labels[at]), bank.mass[at].numpy())
     return of_all_members(measured.scores, share_of_all(model))
 
 
@@ -229,7 +228,7 @@ def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Arr
     """Predictions of the test rows, each without bank rows of its own id or group."""
     part = opened.table.select(split.test)
     frame = part.frame[list(opened.kinds)]
-    predict = model.predict if _classes(model) is None else model.predict_proba
+    predict = model.predict_proba if _classes(model) else model.predict
     predicted: Array = predict(frame, ids=part.ids, groups=part.groups)
     return predicted
 
@@ -288,7 +287,7 @@ def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple
         return None, ["Groups are not compared: rates of groups are defined for one class a row."]
     attribute = str(table.attribute.name)
     groups, names = attribute_groups(table.attribute, least=1)
-    named: dict[str, Any] = {"names": names, "attribute": attribute, "classes": _classes(model)}
+    named: dict[str, Any] = {"names": names, "attribute": attribute, "classes": _classes(model) or None}
     try:
         gap = group_gap(predicted, table.target, groups, **named, rate=model.fair_rate)
     except ValueError as error:
@@ -296,9 +295,9 @@ def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple
     return gap, [gap.sentence]
 
 
-def _classes(model: BankedEstimator) -> Sequence[Any] | None:
-    classes = getattr(model, "classes_", None)
-    return None if classes is None else classes.tolist()
+def _classes(model: BankedEstimator) -> list[Any]:
+    classes: list[Any] = model.fitted_.codec.classes.tolist()
+    return classes
 
 
 def named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:

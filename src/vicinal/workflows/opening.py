@@ -336,7 +336,7 @@ def _long_note(name: str, share: float, long: str) -> str:
 
 def groups_sentence(table: Table) -> str:
     """A warning if every group has a single row, as if the column were ids; else ""."""
-    if table.groups is None or len(set(table.groups.tolist())) < len(table):
+    if not table.grouped or len(set(table.clusters.tolist())) < len(table):
         return ""
     return LONE_GROUPS
 

@@ -220,18 +220,15 @@ def answer_rows(
     for name in keep:
         check_column("keep", name, list(frame.columns))
     features = features_of(model, frame, log)
-    ids, groups = (identity_of(model, frame, name) for name in ("id", "group"))
-    if model.bank_.store.group_codes is None:
-        groups = None
-    _log_unknown(model, ids, groups, log)
+    who = who_of(model, frame)
+    _log_unknown(model, who, log)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         warnings.simplefilter("ignore", ExtrapolationWarning)  # it is said next
-        rows = model.query_rows(features, ids, groups, look=not settings.get("include_own"))
+        rows = model.query_rows(features, **who, look=not settings.get("include_own"))
         for sentence in filter(None, (rows.sentence(), too_late(model, frame), own_rows_note(model, rows))):
             log(sentence)
-        identity = {"ids": ids, "groups": groups}
-        answers = _answers(model, frame, rows, identity, settings.get("coverage"), settings.get("abstain"))
+        answers = _answers(model, frame, rows, who, settings.get("coverage"), settings.get("abstain"))
         names = _kept_names(keep, answers.columns)
         for name in (name for name in keep if names[name] != name):
             log(f"the kept column {short(name)} is called {short(names[name])}, as predictions have one of that name")
@@ -242,7 +239,7 @@ def answer_rows(
         if elements:
             count = int(element_counts(features, model.kinds_).to_numpy().sum())
             log(f"leaving out {count} elements, one at a time, in {len(features)} rows")
-        return replace(answers, explanations=model.explain(rows, explain or 3, **identity, elements=elements))
+        return replace(answers, explanations=model.explain(rows, explain or 3, **who, elements=elements))
 
 
 def own_rows_note(model: BankedEstimator, rows: EmbeddedRows) -> str:
@@ -322,25 +319,25 @@ def _answers(
     model: BankedEstimator,
     frame: pd.DataFrame,
     rows: EmbeddedRows,
-    identity: dict[str, list[Any] | None],
+    who: dict[str, Any],
     coverage: float | None,
     abstain: float | None,
 ) -> Answers:
-    classes = getattr(model, "classes_", None)
+    classes = model.fitted_.codec.classes
     columns: dict[str, list[Any]] = {}
     if abstain is not None and not isinstance(model, NeighborClassifier):
         raise ValueError(
             "abstain: expected a model that predicts classes, got one that predicts numbers, which are never quite "
             "right; ask for an interval"
         )
-    if classes is None:
-        values = model.predict(rows, **identity)
+    if not len(classes):
+        values = model.predict(rows, **who)
         query = model.notes_.get("query")
-        if query is not None and identity["groups"] is not None:
-            columns |= {query: identity["groups"], "rank": ranks_within(values, identity["groups"])}
+        if query is not None and "groups" in who:
+            columns |= {query: who["groups"], "rank": ranks_within(values, who["groups"])}
         columns |= _by_target(model, "prediction", values)
     else:
-        chances = model.predict_proba(rows, **identity)
+        chances = model.predict_proba(rows, **who)
         if model.multilabel_:
             said = chances >= model.thresholds_
             columns["prediction"] = [tuple(classes[row].tolist()) for row in said]
@@ -352,13 +349,12 @@ def _answers(
             columns["prediction"] = [name if is_answered else None for name, is_answered in both]
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
     if coverage is not None:
-        if classes is not None:
+        if len(classes):
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
         check_calibrates(model.fitted_, coverage)
-        bounds = model.predict_interval(rows, coverage, **identity)
+        bounds = model.predict_interval(rows, coverage, **who)
         columns |= _by_target(model, "low", bounds[..., 0]) | _by_target(model, "high", bounds[..., 1])
-    ids = identity["ids"]
-    return Answers(frame.index.tolist() if ids is None else ids, columns, [], separator_of(model))
+    return Answers(who.get("ids", frame.index.tolist()), columns, [], separator_of(model))
 
 
 def too_late(model: BankedEstimator, frame: pd.DataFrame) -> str:
@@ -454,24 +450,25 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.Dat
     return frame[columns]
 
 
-def _log_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any] | None, log: Log) -> None:
+def _log_unknown(model: BankedEstimator, who: Mapping[str, Any], log: Log) -> None:
     """Warn if the table lacks ids or groups that the model was fitted with, so that a row may see its own label."""
     if not model.network_.head.uses_bank:
         return
-    grouped = model.bank_.store.group_codes is not None
-    for role, expected, values, risk in (
-        ("id", model.notes_.get("id") is not None, ids, "a row that is in the bank is predicted from itself too"),
-        ("group", grouped, groups, "a row may be predicted from rows of its own group"),
+    for role, expected, risk in (
+        ("id", model.notes_.get("id") is not None, "a row that is in the bank is predicted from itself too"),
+        ("group", model.bank_.grouped, "a row may be predicted from rows of its own group"),
     ):
-        if expected and values is None:
+        if expected and f"{role}s" not in who:
             column = model.notes_.get(role)
             missing = f"the {role}s that the model was fitted with" if column is None else f"the column {short(column)}"
             log(f"{role}: expected {missing}, got none, so {risk}")
 
 
-def identity_of(model: BankedEstimator, frame: pd.DataFrame, role: str) -> list[Any] | None:
-    """The ids or groups of the rows, if the model was fitted with such a column and the table has it."""
-    column = model.notes_.get(role)
-    if column is None or column not in frame.columns:
-        return None
-    return [value.strip() if isinstance(value, str) else value for value in frame[column].tolist()]
+def who_of(model: BankedEstimator, frame: pd.DataFrame) -> dict[str, Any]:
+    """The ``ids`` and ``groups`` of the rows, each if the model was fitted with such a column and the table has it."""
+    roles = ["id", "group"] if model.bank_.grouped else ["id"]
+    columns = {f"{role}s": model.notes_[role] for role in roles if model.notes_.get(role) in frame.columns}
+    return {
+        name: [value.strip() if isinstance(value, str) else value for value in frame[column].tolist()]
+        for name, column in columns.items()
+    }

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from vicinal.core import short
 from vicinal.core.checks import ECHO, short_text
 from vicinal.core.folders import read_whole
-from vicinal.core.identity import canonical_ids
 from vicinal.data import Split, duplicates_across, find_duplicates
 from vicinal.data.sources import table_name
 from vicinal.data.splits import no_test
@@ -24,6 +23,7 @@ from vicinal.estimators.inputs import Draw, hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.saving import OpenSettings, write_model
+from vicinal.evaluation.scores import relative_weights
 from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, run_fingerprint, write_files
 from vicinal.workflows.known_rows import known_rows
@@ -218,8 +218,7 @@ def _check(old: BankedEstimator, source: Any) -> None:
 
 def _labels(model: BankedEstimator) -> "pd.Series[Any]":
     """Labels of the bank as users give them, by id; tuples of several targets or classes."""
-    labels, classes = model.bank_.labels.numpy(), getattr(model, "classes_", None)
-    values = labels if classes is None else named_labels(model, model.bank_.labels)
+    values = named_labels(model, model.bank_.labels)
     series = pd.Series(list(map(tuple, values.tolist())), dtype=object) if values.ndim == 2 else pd.Series(values)
     return series.set_axis(pd.Index(model.bank_.ids))
 
@@ -288,7 +287,7 @@ def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None
 def _with_weights(old: BankedEstimator, table: Table) -> Table:
     """The table with its rows' weights in the bank, unless it has its own; new rows count as an average row."""
     known = old.given_weights()
-    if known is None or table.weights is not None:
+    if known is None or table.weighted:
         return table
     at = old.bank_.store.positions(table.ids).numpy()
     return replace(table, weights=np.where(at >= 0, known[at], old.weight_unit_))
@@ -323,9 +322,7 @@ def _with_corrections(
 def _unseen(table: Table, parts: Array, added: Sequence[Any]) -> Array:
     """Whether each row, and all of its group, was never trained on or held out."""
     unseen: Array = (parts == "new") | np.isin(table.ids.astype(str), np.array(added, dtype=str))
-    if table.groups is not None:
-        unseen = unseen & ~np.isin(table.groups, table.groups[~unseen])
-    return unseen
+    return unseen & ~np.isin(table.clusters, table.clusters[~unseen])
 
 
 # The comparison.
@@ -363,7 +360,7 @@ def _trial(old: BankedEstimator, rows: _Rows) -> tuple[Split, str]:
 
 def _some(table: Table, positions: Array, most: int, seed: int) -> Array:
     """Whole groups of ``positions``: at most ``most`` rows, but at least one group; the latest, if there are times."""
-    names = positions if table.groups is None else table.groups[positions]
+    names = table.clusters[positions]
     if table.times is None:
         order = np.random.RandomState(seed).permutation(np.unique(names))
     else:
@@ -464,13 +461,13 @@ def _columns(measured: Sequence[Measurements]) -> Array:
     )
 
 
-def _difference(differences: Array, groups: Array | None, weights: Array | None = None) -> tuple[float, float]:
+def _difference(differences: Array, groups: Array | None = None, weights: Array | None = None) -> tuple[float, float]:
     r"""Mean of paired differences $d$ ``[n]`` and its standard error, with groups $g$ and weights $w$ of mean 1.
 
     $\sqrt{\frac{G}{G-1} \sum_g (\sum_{i \in g} w_i (d_i - \bar d))^2} / n$; without groups, each row is one.
     """
     count = len(differences)
-    mass = np.ones(count) if weights is None else weights / weights.mean()
+    mass = relative_weights(count, weights)
     mean, names = float((mass * differences).mean()), np.arange(count) if groups is None else groups
     sums = pd.Series(mass * (differences - mean)).groupby(names).sum().to_numpy()
     return mean, float(np.sqrt(len(sums) / max(1, len(sums) - 1) * (sums**2).sum()) / count)
@@ -489,10 +486,8 @@ def _hold_out_more(new: BankedEstimator, opened: OpenTable, rows: Array) -> None
     known: dict[str, Any] = {"ids": table.ids, "groups": table.groups, "sample_weight": table.weights}
     new.add_embedded(frame, vectors, targets if opened.also else table.target, **known)
     if new.folds_ is None:
-        at = new.bank_.store.positions(table.ids)
-        labels, weights = new.bank_.labels[at], None if new.bank_.weights is None else new.bank_.weights[at].numpy()
-        groups = None if table.groups is None else canonical_ids("groups", table.groups, len(table))
-        new.calibration_.add(table.ids, vectors, labels, frame, groups, weights)
+        added = new.bank_.take(new.bank_.store.positions(table.ids).numpy(), vectors, cells=False)
+        new.calibration_.add(added.ids, vectors, added.labels, frame, added.groups, added.weights)
 
 
 @contextmanager
@@ -535,6 +530,6 @@ def _take_over(new: BankedEstimator, now: BankedEstimator, ids: Array, labels: l
             "say the same command again"
         )
     at = now.bank_.store.positions(ids)
-    groups, known = None if now.bank_.groups is None else now.bank_.groups[at.numpy()], now.given_weights()
-    rows, weights = now.bank_.store.rows_at(at)[list(new.kinds_)], None if known is None else known[at.numpy()]
-    new.add(rows, labels, ids=ids, groups=groups, sample_weight=weights)
+    rows, known = now.bank_.store.rows_at(at)[list(new.kinds_)], now.given_weights()
+    who: dict[str, Any] = now.bank_.who(at)
+    new.add(rows, labels, sample_weight=None if known is None else known[at.numpy()], **who)

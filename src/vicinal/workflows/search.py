@@ -170,9 +170,9 @@ class Searcher:
         """Search for the rows of a table; if it has ids, a row does not find the bank row of its own id."""
         frame = read_rows(self.model, source, self.root, self.log)
         column = self.model.notes_.get("id")
-        ids = frame[column].tolist() if column in frame.columns else None
-        names = frame.index.tolist() if ids is None else ids
-        return Searched(names, self._hits(frame, ids))
+        if column in frame.columns:
+            return Searched(ids := frame[column].tolist(), self._hits(frame, ids))
+        return Searched(frame.index.tolist(), self._hits(frame))
 
     def ids(self, ids: Sequence[str]) -> Searched:
         """Search for bank rows, without themselves."""

@@ -19,6 +19,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.evaluation.audit import Slice, coverage_curve, error_slices
 from vicinal.evaluation.ranking import query_ndcg
+from vicinal.evaluation.scores import relative_weights
 from vicinal.report.records import Doubted, Example, Verdict
 from vicinal.workflows.measured import Measured, MeasuredClasses, MeasuredSeveral, Measurements, places_of, shown_label
 from vicinal.workflows.opening import OpenTable
@@ -80,18 +81,18 @@ def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Coverin
     return Covering(places, [level], inside=inside)
 
 
-def verdict(measured: Measurements, groups: Array | None, promise: Covering) -> Verdict:
+def verdict(measured: Measurements, groups: Array, promise: Covering) -> Verdict:
     """The summary that a report begins with.
 
     Args:
         measured: predictions of the model and of other methods on the same rows.
-        groups: of these rows ``[n]``, resampled as a whole; None: each row is a group.
+        groups: of these rows ``[n]``, resampled as a whole.
         promise: from :func:`covering`.
     """
     ours, weights = measured.model, measured.model.weights
     rows = len(ours.truth)
-    mass = np.ones(rows) if weights is None else weights / weights.mean()
-    codes = np.arange(rows) if groups is None else np.unique(groups, return_inverse=True)[1]
+    mass = relative_weights(rows, weights)
+    codes = np.unique(groups, return_inverse=True)[1]
     at, better, mean, change = promise.places, max, _difference, _difference
     covered = None if promise.inside is None else _share(promise.inside, codes[at], mass[at])
     if isinstance(ours, MeasuredSeveral):
