@@ -556,7 +556,7 @@ def hold_out(draw: Draw, fraction: float) -> HeldOut:
         splitter = StratifiedShuffleSplit(1, test_size=count, random_state=seed)
     else:
         splitter = ShuffleSplit(1, test_size=count, random_state=seed)
-    train, held_out = next(splitter.split(everything, draw.codes, draw.clusters))
+    train, held_out = next(splitter.split(everything, draw.codes, draw.clusters if draw.grouped else None))
     if len(train) < 2:
         raise ValueError(f"groups: expected groups that leave at least 2 rows to train on, got {len(train)}")
     return HeldOut(np.sort(train), np.sort(held_out))
