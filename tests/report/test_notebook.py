@@ -122,12 +122,18 @@ def test_each_shows_the_cells_of_the_query_and_escapes_them(name):
 
 
 def test_a_row_stands_beside_its_comparables_with_what_differs_marked():
+    assert repr(explanation()) == "260: row 7 280 (75 %), 9 others (25 %)"
     page = explanation()._repr_html_()
     for part in ("row 7", "predicted 260", "<mark>1</mark>", "75 %", "9 other rows: weight 25 %."):
         assert part in page
     assert "<mark>12</mark>" not in page
     page = text_of(with_trend()._repr_html_())
-    for part in ("adjusted label", "250.0", "(most from size +25, title -5); weight 50 %.", "\N{MINUS SIGN}50.0"):
+    for part in (
+        "adjusted label",
+        "250.0",
+        "(most from size +25, title \N{MINUS SIGN}5); weight 50 %.",
+        "\N{MINUS SIGN}50.0",
+    ):
         assert part in page
 
 
@@ -204,6 +210,8 @@ def test_a_recommendation_shows_the_first_shares_of_its_score_and_counts_the_oth
     reasons = why_recommended()
     page, shares = reasons._repr_html_(), reasons.clicks["share"]
     assert f"Score {reasons.score:.4g}, by clicks" in page
+    assert "Items clicked" in page
+    assert "Others who clicked it" not in page
     assert page.count("<tr><td>") == 10
     assert ">2 more rows" in page
     assert math.isclose(shares.sum(), reasons.score)

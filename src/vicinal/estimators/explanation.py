@@ -119,7 +119,7 @@ class Element:
     weights: tuple[float, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """One prediction as a sum over bank rows.
 
@@ -166,18 +166,20 @@ class Explanation:
         return self.transform in ("none", "power")
 
     def __str__(self) -> str:
-        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out.
+        """One line: ``-2.4: horrible -2.5 (31 %), horrid -2.5 (22 %) ...``; rows without weight are left out.
 
         Of comparables each row has its label and, behind an arrow, its adjusted label.
         """
         shown = [n for n in self.neighbors if abs(n.weight) >= 0.005]
-        parts = [f"{n.name or n.id} {_labels(n)} ({n.weight:.2f})" for n in shown]
+        parts = [f"{n.name or n.id} {_labels(n)} ({_percent(n.weight)})" for n in shown]
         rest, count = self.other_weight, self.other_count
         if count and (abs(rest) >= 0.005 or not shown):
-            parts.append(f"{count} more ({rest:.2f})")
+            parts.append(f"{count} others ({_percent(rest)})")
         if self.trend is not None and self.trend.weight >= 0.005:
-            parts.append(f"trend by columns ({self.trend.weight:.2f})")
+            parts.append(f"trend by columns ({_percent(self.trend.weight)})")
         return f"{_short(self.prediction)}: {', '.join(parts)}"
+
+    __repr__ = __str__
 
     def sentence(self, unit: str = "row") -> str:
         """The prediction in words: what rows had, by what each is adjusted, and what it counts.

@@ -13,7 +13,7 @@ from vicinal.report.theme import Part
 _LETTERS = 60
 """Of a cell of a plain table, at most."""
 
-_KEY = "Marked: what differs from this row. Small: what the trend adds for the difference."
+_KEY = "Marked: what differs from this row."
 
 _WIDTH = 10
 """Rows beside a query, at most."""
@@ -42,7 +42,7 @@ def panel_part(panel: NeighborPanel) -> Part:
     trend, grid = panel.trend, grid_view(panel, _WIDTH)
     moved = any(one.adjusted is not None for one in panel.listed)
     above = [("label", f"predicted {label_text(panel.said or panel.prediction)}", grid.above[0][2])]
-    sentences = [_KEY] if moved else []
+    sentences = [_KEY + " Small: what the trend adds for the difference." * moved] if panel.listed else []
     if trend is not None:
         value = number(trend.value if trend.label is None else trend.label)
         by = f" (most from {reasons(trend.columns)})" if any(trend.columns.values()) else ""
@@ -68,4 +68,5 @@ def hits_part(
     labels = [number(hit[2]) if isinstance(hit[2], float) else one_line(hit[2], 60) for hit in some]
     above = [("label", "", labels)] if any(hit[2] is not None for hit in some) else []
     below = [("score", "", [number(hit[1], 3) for hit in some])]
-    return Part(one_line(title, 80), grid=(heads, above, beside(query, [hit[3] for hit in some]), below))
+    grid = heads, above, beside(query, [hit[3] for hit in some]), below
+    return Part(one_line(title, 80), grid=grid, sentences=[_KEY] if query else [])
