@@ -278,7 +278,9 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
         rows = [[str(k), f"{share:.3f}"] for k, share in record.recall.items()]
         print_rows("Candidate recall on labelled matches", ["candidates", "share"], rows)
     notes = [note for note in record.notes if whole or note.startswith(_WARNINGS) or _ALONE in note]
-    for sentence in (*match_findings(record), *notes):
+    learned, held = record.pairs
+    used = [f"{learned + held:,} labeled pairs used: {learned:,} to learn from, {held:,} held out."]
+    for sentence in (*match_findings(record), *used * bool(learned + held), *notes):
         output.print(sentence)
     to_label = len(outcome.review)
     if record.clusters and whole:

@@ -313,8 +313,10 @@ class Explorer:
 
     def relabel(self, name: str, label: str) -> dict[str, Any]:
         """Change the label of a bank row."""
-        known = canonical_ids("ids", [name])
-        before = self.folder.relabel(known, [self._label(label)])[0]
+        known, new = canonical_ids("ids", [name]), self._label(label)
+        before = self.folder.relabel(known, [new])[0]
+        if before == new:
+            raise ValueError(f"label: expected another than row {short(name)} has, got {short(label)}: nothing changed")
         return self._done("relabel", name, before, label, lambda: self.folder.relabel(known, [before]))
 
     def forget(self, name: str) -> dict[str, Any]:
