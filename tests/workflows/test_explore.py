@@ -234,6 +234,13 @@ def test_rows_without_ids_are_told_by_their_place_and_groups_are_given(tmp_path)
     assert farthest not in [one["id"] for one in explorer.query("0")["behind"]]
     added = explorer.add_query("0", "0.5")["id"]
     assert [one["title"] for one in explorer.queries()] == ["row 2"]
+    new.assign(**{"the target": [4.0, None]}).to_csv(tmp_path / "new.csv", index=False)
+    model.notes_ = {"group": "home", "target": "the target"}
+    model.save(tmp_path / "named")
+    labeled = Explorer(tmp_path / "named", table=tmp_path / "new.csv")
+    assert [one["label"] for one in labeled.queries()] == ["4.0", ""]
+    assert labeled.query("0")["label"] == "4.0"
+    assert explorer.query("1")["label"] == ""
     assert explorer.folder.model.bank_.groups[-1] == farthest // 2
     explorer.forget(str(added))
     assert len(explorer.queries()) == 2

@@ -40,6 +40,7 @@ from vicinal.heads.kinds import has_members
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import Copies, Hub
 from vicinal.report.records import AuditRecord, Part, Suspect
+from vicinal.report.text import cell_text
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, places_of, shown_label
 from vicinal.workflows.measuring import (
@@ -423,7 +424,7 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
 
 
 def _shown(row: "pd.Series[Any]") -> str:
-    cells = [f"{name}: {str(value)[:60]}" for name, value in row.items() if not isinstance(value, bytes | dict)]
+    cells = [f"{name}: {cell_text(value)[:60]}" for name, value in row.items() if not isinstance(value, bytes | dict)]
     return "; ".join(cells)[:200]
 
 
