@@ -61,8 +61,7 @@ def _print_folder(shown: dict[str, Any]) -> None:
         print_scores("Scores, measured when it was made", shown["scores"])
     for note in shown.get("notes", []):
         output.print(note)
-    sizes = [[name, size_words(size)] for name, size in shown["files"].items()]
-    print_rows(f"{size_words(shown['bytes'])} in {len(sizes)} files", ["file", "size"], sizes)
+    output.print(f"{size_words(shown['bytes'])} in {len(shown['files'])} files; --json lists them")
 
 
 def _print_changes(listed: list[dict[str, Any]]) -> None:
