@@ -177,6 +177,8 @@ def test_all_are_tables_too():
     assert table["id"].tolist() == [7, "trend"]
     assert table["contribution"].sum() == 225.0
     assert Explanations([explanation(), with_trend()]).to_frame()["query"].tolist() == [0, 0, 1, 1]
+    assert repr(hits()) == "row 7 a-b (-0.5)"
+    assert repr(SearchHits([*hits()] * 12)).endswith("row 7 a-b (-0.5)\n... and 2 more")
     assert hits().to_frame().iloc[0].tolist() == [0, 1, 7, -0.5, "a-b"]
     assert SHOWN["pairs"]().to_frame()["left_id"].tolist() == ["a"] * 7
 

@@ -21,6 +21,9 @@ from vicinal.estimators.inputs import EmbeddedRows, as_table
 CHECKED = ("image", "audio", "vector")
 """Kinds of columns in which a row cannot go without a cell."""
 
+_LINES = 10
+"""Queries whose hits a terminal shows."""
+
 _TABLES = 3
 """Queries whose hits a notebook shows."""
 
@@ -52,6 +55,11 @@ class SearchHits(list[list[Hit]]):
     """
 
     queries: Sequence[Mapping[str, Any]] = ()
+
+    def __repr__(self) -> str:
+        """The hits of the first queries, each in a line: id, label and score."""
+        lines = [", ".join(f"row {one.id} {one.label} ({one.score:.3g})" for one in hits) for hits in self[:_LINES]]
+        return "\n".join(lines + [f"... and {len(self) - _LINES} more"] * (len(self) > _LINES))
 
     def to_frame(self) -> pd.DataFrame:
         """One line a hit: query (its place), rank, id, score and label."""
