@@ -376,18 +376,9 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         mixture = wrong_classes(codes, expected)
         said = np.asarray(classes)[seen.expected.argmax(1)].tolist()
         expected = np.asarray(classes)[expected.argmax(1)]
-    ids, labels, cells, chances = table.ids.tolist(), table.target, table.frame, mixture.chance.tolist()
+    each: Any = (table.ids.tolist(), parts, table.target, expected, said, mixture.ratio.tolist())
     return [
-        Suspect(
-            ids[i],
-            parts[i],
-            labels[i],
-            expected[i],
-            said[i],
-            float(mixture.ratio[i]),
-            _shown(cells.iloc[i]),
-            chances[i],
-        )
+        Suspect(*(values[i] for values in each), _shown(table.frame.iloc[i]), float(mixture.chance[i]))
         for i in np.argsort(-mixture.ratio, kind="stable").tolist()
     ]
 
