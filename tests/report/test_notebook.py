@@ -159,7 +159,7 @@ def test_a_bank_that_two_models_share_shows_the_names_of_the_one_that_is_asked()
 
 def test_of_many_the_first_are_shown_and_the_number_of_the_others_is_said():
     assert "2 more; to_frame() has all of them." in SHOWN["explanations"]()._repr_html_()
-    assert "2 more; to_frame() has all of them." in SHOWN["pairs"]()._repr_html_()
+    assert "4 more; to_frame() has all of them." in SHOWN["pairs"]()._repr_html_()
     assert "12 more rows" in SHOWN["bank"]()._repr_html_()
     assert repr(SHOWN["bank"]()) == "Bank(20 rows, 2 numbers each)"
 

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 _LINES = 10
 """Explanations that are shown of a list, as lines."""
 
-_TABLES = 3
-"""The same as tables, which are larger."""
-
 _SHOWN, _CARRIED = 3, 0.6
 """Rows that are told of one by one, at least, and the share of the weight of all rows that they carry."""
 
@@ -313,16 +310,9 @@ class Explanations(list[Explanation]):
 
 def _tables(explanations: list[Explanation]) -> str:
     """Each row beside its comparables, with differences marked; the colors are those of the page."""
-    from vicinal.report.notebook import cells_of, panel_part
-    from vicinal.report.theme import Part, notebook_html
+    from vicinal.report.notebook import cells_of, first_tables, panel_part
 
-    parts = [
-        panel_part(one.panel("" if len(explanations) == 1 else f"row {place}", cells_of))
-        for place, one in enumerate(explanations[:_TABLES])
-    ]
-    if len(explanations) > _TABLES:
-        parts.append(Part(sentences=[f"{len(explanations) - _TABLES} more; to_frame() has all of them."]))
-    return notebook_html(*parts)
+    return first_tables(explanations, lambda title, one: panel_part(one.panel(title, cells_of)), "row")
 
 
 def _label(value: Any) -> float | str:

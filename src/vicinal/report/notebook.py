@@ -1,6 +1,6 @@
 """What a notebook shows of a value: tables in the colors of the page around them, all cells escaped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vicinal.core.checks import short_text
@@ -8,15 +8,15 @@ from vicinal.report.comparables import beside, grid_view, reasons
 from vicinal.report.pairs import ShownPair, pair_view
 from vicinal.report.records import Cell, NeighborPanel
 from vicinal.report.text import cell_text, label_text, number, one_line, percent
-from vicinal.report.theme import Part
+from vicinal.report.theme import Part, notebook_html
 
 _LETTERS = 60
 """Of a cell of a plain table, at most."""
 
 _KEY = "Marked: what differs from this row."
 
-_WIDTH = 10
-"""Rows beside a query, at most."""
+_WIDTH, _TABLES = 10, 3
+"""Rows beside a query, and queries with tables, at most."""
 
 
 def cell_of(value: Any) -> Cell:
@@ -52,6 +52,13 @@ def panel_part(panel: NeighborPanel) -> Part:
         sentences.append(f"{rows}: weight {percent(panel.other_weight)}.")
     sentences += [grid.more] * bool(grid.more)
     return Part(one_line(panel.title, 80), grid=(grid.heads, above, grid.lines, grid.below), sentences=sentences)
+
+
+def first_tables(items: Sequence[Any], part: Callable[[str, Any], Part], name: str) -> str:
+    """The parts of the first items, each under its place unless it is alone, and how many more there are."""
+    parts = [part("" if len(items) == 1 else f"{name} {place}", one) for place, one in enumerate(items[:_TABLES])]
+    more = f"{len(items) - _TABLES} more; to_frame() has all of them."
+    return notebook_html(*parts, *[Part(sentences=[more])] * (len(items) > _TABLES))
 
 
 def pair_part(pair: ShownPair) -> Part:
