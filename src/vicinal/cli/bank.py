@@ -113,8 +113,8 @@ def add(
     if options["as_json"]:
         print_json({"added": change.changed, "rows": change.rows})
     else:
-        named = f", named by {change.named}" if change.named else ""
-        output.print(f"{counted(change.changed, 'row')} added{named}; {change.now(model)}")
+        by = f", named by {change.named}" if change.named else ""
+        output.print(f"{counted(change.changed, 'row')} added{by}; {change.now(model)}")
 
 
 @app.command(epilog="Example: vicinal relabel houses-model corrections.csv")

@@ -376,11 +376,10 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         mixture = wrong_classes(codes, expected)
         said = np.asarray(classes)[seen.expected.argmax(1)].tolist()
         expected = np.asarray(classes)[expected.argmax(1)]
-    each: Any = (table.ids.tolist(), parts, table.target, expected, said, mixture.ratio.tolist())
-    return [
-        Suspect(*(values[i] for values in each), _shown(table.frame.iloc[i]), float(mixture.chance[i]))
-        for i in np.argsort(-mixture.ratio, kind="stable").tolist()
-    ]
+    cells = [_shown(row) for _, row in table.frame.iterrows()]
+    figures = mixture.ratio.tolist(), cells, mixture.chance.tolist()
+    rows = [*map(Suspect, table.ids.tolist(), parts, table.target, expected, said, *figures)]
+    return [rows[place] for place in np.argsort(-mixture.ratio, kind="stable")]
 
 
 def _suspects_of_several(
