@@ -145,6 +145,14 @@ def test_a_map_has_a_color_for_each_class_and_a_scale_of_numbers(network, number
         assert draw(several.of_target("y1")).axes
 
 
+def test_several_classes_a_row_are_refused_before_their_lists_are_read():
+    lists = [["up", "wide"] if y > 0 else ["wide"] for y in Y[:40]]
+    model = NeighborClassifier(metric="network", max_epochs=1, members=1, hidden=(4,)).fit(X[:40], lists)
+    for draw in (plot.calibration, plot.predicted_and_observed):
+        with pytest.raises(ValueError, match="model: expected one class a row, got several"):
+            draw(model, X[:40], lists)
+
+
 def test_any_picture_is_drawn_into_axes_that_are_there_and_a_notebook_shows_it(network, numbers):
     figure = Figure()
     for axes, (draw, what) in zip(

@@ -254,6 +254,8 @@ def _measured_rows(model: Any, x: Any, y: Any, ids: Any, groups: Any) -> tuple[A
         raise ValueError("model: expected one that predicts labels, got one of a similarity")
     if getattr(model, "targets_", None) is not None:
         raise _several()
+    if getattr(model, "multilabel_", False):  # before y, whose rows may differ in length
+        raise ValueError("model: expected one class a row, got several; vicinal evaluate draws each class")
     if (x is None) != (y is None):
         raise ValueError(f"y: expected the labels of X, and both or neither, got {'none' if y is None else 'no X'}")
     if x is not None:
@@ -268,10 +270,7 @@ def _measured_rows(model: Any, x: Any, y: Any, ids: Any, groups: Any) -> tuple[A
 
 def _chances(model: NeighborClassifier, rows: Any, known: dict[str, Any] | None) -> Array:
     """Probabilities of one class a row ``[n, K]``."""
-    if model.multilabel_:
-        raise ValueError("model: expected one class a row, got several; vicinal evaluate draws each class")
-    chances: Array = rows if known is None else model.predict_proba(rows, **known)
-    return chances
+    return rows if known is None else model.predict_proba(rows, **known)
 
 
 def _names(model: BankedEstimator) -> list[str]:

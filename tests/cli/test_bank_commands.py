@@ -169,7 +169,7 @@ def test_vectors_go_into_a_database_by_whole_numbers(folder, tmp_path, capsys):
 def test_rows_are_added_once_and_forgotten_exactly(folder, model, capsys):
     before = load_model(model)
     said = printed(capsys, "add", model, folder / "new.csv", "-q")
-    assert said == f"4 rows added; the bank of {model} has {len(before.bank_) + 4} rows now\n"
+    assert said == f"4 rows added, named by column 'house'; the bank of {model} has {len(before.bank_) + 4} rows now\n"
     assert load_model(model).bank_.has(["n3"]).all()
     assert (model / "theirs.txt").read_text() == "mine"
     assert "expected ids that the bank has not yet" in error(capsys, "add", model, folder / "new.csv", "-q")
@@ -280,6 +280,8 @@ def test_corrected_labels_are_those_of_later_predictions_and_are_listed_with_who
     assert [(change["who"], change["what"], change["ids"]) for change in listed] == [("ann", "relabel", [one])]
     assert f"{one}: " in printed(capsys, "show", model, "--changes")
     assert json.loads(printed(capsys, "show", model, "--json"))["journal"]["records"] == 1
+    again = printed(capsys, "relabel", model, tmp_path / "c.csv")
+    assert again == f"0 labels of {model} changed: the rows have these labels already\n"
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,9 @@ def test_labels_that_are_filled_into_the_review_are_taken_up(shops, capsys, tmp_
 def test_without_pairs_it_says_that_no_label_has_checked(shops, capsys, tmp_path):
     capsys.readouterr()
     assert run(command(shops, tmp_path / "m")) == 0
-    assert "No labels: these are estimates." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "No labels: these are estimates." in said
+    assert "labeled pairs used" not in said
     links = pd.read_parquet(tmp_path / "m" / "links.parquet")
     assert (links["left"].str[1:] == links["right"].str[2:]).mean() > 0.9
 
@@ -141,7 +143,12 @@ def test_dedupe_writes_clusters_and_contradictions(shops, capsys, tmp_path):
     arguments = ["dedupe", str(tmp_path / "all.csv"), "--id", "sku", "--pairs", str(shops / "pairs.csv"), *QUICK]
     capsys.readouterr()
     assert run(arguments) == 0
-    assert re.search(r"\d+ clusters of 2 to \d+ rows; ", capsys.readouterr().out)
+    said = capsys.readouterr().out
+    assert re.search(r"\d+ clusters of 2 to \d+ rows; ", said)
+    total, learned, held = map(
+        int, re.search(r"(\d+) labeled pairs used: (\d+) to learn from, (\d+) held", said).groups()
+    )
+    assert total == learned + held == len(pd.read_csv(shops / "pairs.csv"))
     clusters = pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet").set_index("id")["cluster"]
     assert np.mean([clusters[f"0{i}"] == clusters[f"=b{i}"] for i in range(80, 100)]) > 0.85
     contradictions = pd.read_csv(tmp_path / "all-dedupe" / "contradictions.csv")

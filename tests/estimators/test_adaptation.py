@@ -203,6 +203,7 @@ def test_labelled_rows_set_the_width_of_intervals(numbers, tmp_path, capsys):
     np.testing.assert_allclose(load_model(tmp_path / "m").predict_interval(late, 0.9), wider)
     same = model.adapt(late, np.where(np.arange(160) % 10 == 0, high + 1, predicted))
     assert same.lines() == ["90 % intervals cover 90% of 160 labelled new rows: the model is as it was fitted."]
+    assert repr(same) == same.lines()[0]
     np.testing.assert_allclose(model.predict_interval(late).T, [low, high])
     with pytest.raises(ValueError, match="coverage: expected at most"):
         load_model(tmp_path / "m").predict_interval(late, 0.999)

@@ -86,7 +86,7 @@ def test_labels_of_two_meanings_are_refused():
 @pytest.mark.parametrize(
     ("cells", "sentence"),
     [
-        ("see note", "y: expected numbers, got 'see note' in row 3; correct it, or leave out the row"),
+        ("see note", "y: expected numbers, got 'see note' in row 3; correct it, or leave out the row .Neighbor"),
         ("n/a", "y: expected a label in each row, got 'n/a' in row 3; leave out such rows"),
         (None, "y: expected a label in each row, got None in row 3; leave out rows"),
     ],

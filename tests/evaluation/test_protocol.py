@@ -191,5 +191,11 @@ def test_the_answer_names_the_best_and_whether_that_may_be_chance():
     assert said.endswith("over 3 splits: not significant).")
     (alone,) = answers([run for run in runs if run.split == 0], "accuracy")
     assert alone == "toys: ridge is best, 1.0 points ahead of nona, the next of 3 (one split, no test)."
+    shifted = [
+        Run("toys", i, i, name, {"mse": mse}, 1.0, "", (80, 10, 10))
+        for i in (0, 1)
+        for name, mse in {"a": 1.0, "b": 2.0}.items()
+    ]
+    assert answers(shifted, "mse")[0].endswith("the next of 2 (the same on 2 splits, no test).")
     (single,) = answers([run for run in runs if run.method == "nona"], "accuracy")
     assert single == "toys: nona was run alone."

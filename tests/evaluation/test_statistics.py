@@ -83,9 +83,9 @@ def test_overlapping_splits_weaken_the_t_test():
     assert got.p_value > paired_t(a, b).p_value
 
 
-@pytest.mark.parametrize(("a", "b", "p"), [([1, 1], [1, 1], 1.0), ([2, 2], [1, 1], 0.0)])
+@pytest.mark.parametrize(("a", "b", "p"), [([1, 1], [1, 1], 1.0), ([2, 2], [1, 1], math.nan)])
 def test_t_test_without_variance(a, b, p):
-    assert paired_t(a, b).p_value == p
+    assert paired_t(a, b).p_value == pytest.approx(p, nan_ok=True)
     assert math.isnan(paired_t(a[:1], b[:1]).p_value)
 
 

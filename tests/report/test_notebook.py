@@ -122,12 +122,18 @@ def test_each_shows_the_cells_of_the_query_and_escapes_them(name):
 
 
 def test_a_row_stands_beside_its_comparables_with_what_differs_marked():
+    assert repr(explanation()) == "260: row 7 280 (75 %), 9 others (25 %)"
     page = explanation()._repr_html_()
     for part in ("row 7", "predicted 260", "<mark>1</mark>", "75 %", "9 other rows: weight 25 %."):
         assert part in page
     assert "<mark>12</mark>" not in page
     page = text_of(with_trend()._repr_html_())
-    for part in ("adjusted label", "250.0", "(most from size +25, title -5); weight 50 %.", "\N{MINUS SIGN}50.0"):
+    for part in (
+        "adjusted label",
+        "250.0",
+        "(most from size +25, title \N{MINUS SIGN}5); weight 50 %.",
+        "\N{MINUS SIGN}50.0",
+    ):
         assert part in page
 
 
@@ -153,7 +159,7 @@ def test_a_bank_that_two_models_share_shows_the_names_of_the_one_that_is_asked()
 
 def test_of_many_the_first_are_shown_and_the_number_of_the_others_is_said():
     assert "2 more; to_frame() has all of them." in SHOWN["explanations"]()._repr_html_()
-    assert "2 more; to_frame() has all of them." in SHOWN["pairs"]()._repr_html_()
+    assert "4 more; to_frame() has all of them." in SHOWN["pairs"]()._repr_html_()
     assert "12 more rows" in SHOWN["bank"]()._repr_html_()
     assert repr(SHOWN["bank"]()) == "Bank(20 rows, 2 numbers each)"
 
@@ -171,6 +177,8 @@ def test_all_are_tables_too():
     assert table["id"].tolist() == [7, "trend"]
     assert table["contribution"].sum() == 225.0
     assert Explanations([explanation(), with_trend()]).to_frame()["query"].tolist() == [0, 0, 1, 1]
+    assert repr(hits()) == "row 7 a-b (-0.5)"
+    assert repr(SearchHits([*hits()] * 12)).endswith("row 7 a-b (-0.5)\n... and 2 more")
     assert hits().to_frame().iloc[0].tolist() == [0, 1, 7, -0.5, "a-b"]
     assert SHOWN["pairs"]().to_frame()["left_id"].tolist() == ["a"] * 7
 
@@ -204,6 +212,8 @@ def test_a_recommendation_shows_the_first_shares_of_its_score_and_counts_the_oth
     reasons = why_recommended()
     page, shares = reasons._repr_html_(), reasons.clicks["share"]
     assert f"Score {reasons.score:.4g}, by clicks" in page
+    assert "Items clicked" in page
+    assert "Others who clicked it" not in page
     assert page.count("<tr><td>") == 10
     assert ">2 more rows" in page
     assert math.isclose(shares.sum(), reasons.score)

@@ -168,6 +168,10 @@ def test_a_kernel_doubts_numbers_alone_and_a_network_with_a_ridge(tmp_path: Path
     fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=settings, baselines=False), tmp_path / "model")
     found = audit_table(tmp_path / "model", tmp_path / "rows.csv").suspects
     assert all(one.expected == pytest.approx(one.neighbors) for one in found)
+    for listed in (found, record.suspects):  # as sorted as the column that is shown
+        scores = [one.score for one in listed]
+        assert scores == sorted(scores, reverse=True)
+        assert len(set(scores)) > 20
     assert not any(one.expected == pytest.approx(one.neighbors) for one in record.suspects[:50])
 
 

@@ -116,6 +116,14 @@ class Keys:
         return self.tab.inner_text("#detail .is-prediction")
 
 
+def shown_and_known(tab):
+    """Figures of the open row on the page beside its prediction, and as the page knows them; 0 is not shown."""
+    known = "name => number(bank[name][bank.at.get('r6')] || 0)"
+    shown = dict(text.split("\n")[:2] for text in tab.locator("#detail .two > div").all_inner_texts())
+    names = {"error, held out": "error", "suspicion": "doubt"}
+    return [shown.get(name, "0") for name in names], [tab.evaluate(known, name) for name in names.values()]
+
+
 def opened(browser, page):
     tab = browser.new_page()
     tab.on("dialog", lambda dialog: dialog.accept())
@@ -143,11 +151,14 @@ def test_a_person_finds_mends_and_takes_back_by_keyboard(browser, served, tmp_pa
     keys.enter("button:has-text('Put back')", "#detail:not(:has-text('Put back'))")
     assert keys.said() == before
     # A label is corrected; the other tab sees it.
+    doubted = shown_and_known(tab)[1]
     keys.to("#label")
     tab.keyboard.type("low")
     keys.enter("#detail button:has-text('Correct the label')", "#status:has-text('row r6 is low now')")
     assert load_model(folder / "shop").labels_of(["r6"]) == ["low"]
     assert tab.evaluate("document.activeElement.textContent") == "Correct the label"
+    # What is known of the corrected row goes by its new label, without another click.
+    assert shown_and_known(tab)[0] == shown_and_known(tab)[1] != doubted
     other.wait_for_selector("#status:has-text('changed elsewhere')")
     # Two rows.
     keys.enter("button:has-text('Nearest of another label')", "h2:has-text('Two rows')")

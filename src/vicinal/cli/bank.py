@@ -113,7 +113,8 @@ def add(
     if options["as_json"]:
         print_json({"added": change.changed, "rows": change.rows})
     else:
-        output.print(f"{counted(change.changed, 'row')} added; {change.now(model)}")
+        by = f", named by {change.named}" if change.named else ""
+        output.print(f"{counted(change.changed, 'row')} added{by}; {change.now(model)}")
 
 
 @app.command(epilog="Example: vicinal relabel houses-model corrections.csv")
@@ -153,7 +154,8 @@ def relabel(
         for name, before, label in rows[:_LISTED]:
             output.print(f"{name}: {_words(label)}, which was {_words(before)}")
         more = f", of which {_LISTED} are listed" if len(rows) > _LISTED else ""
-        output.print(f"{counted(change.changed, 'label')} of {model} changed{more}")
+        same = "" if rows else ": the rows have these labels already"
+        output.print(f"{counted(change.changed, 'label')} of {model} changed{more}{same}")
 
 
 def _words(label: object) -> object:

@@ -278,7 +278,9 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
         rows = [[str(k), f"{share:.3f}"] for k, share in record.recall.items()]
         print_rows("Candidate recall on labelled matches", ["candidates", "share"], rows)
     notes = [note for note in record.notes if whole or note.startswith(_WARNINGS) or _ALONE in note]
-    for sentence in (*match_findings(record), *notes):
+    total = sum(record.pairs)
+    used = [f"{total:,} labeled pairs used: {record.pairs[0]:,} to learn from, {record.pairs[1]:,} held out."]
+    for sentence in (*match_findings(record), *used * bool(total), *notes):
         output.print(sentence)
     to_label = len(outcome.review)
     if record.clusters and whole:
@@ -290,7 +292,7 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
     output.print(f"matcher {folder}")
     for name, words in {"links.csv": "", "review.csv": f" ({to_label} pairs to label)", "report.html": ""}.items():
         output.print(f"        {folder / name}{words}")
-    if not sum(record.pairs) and to_label and command:
+    if not total and to_label and command:
         output.print(
             "No labels: these are estimates. Label pairs with --review, or in the column match of review.csv, and run "
             f"again:\n        {command}"

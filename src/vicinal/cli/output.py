@@ -108,20 +108,14 @@ _NAMED = 3
 
 def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:
     """Print a table of scores by method."""
+    from vicinal.report.text import metric_name
+
     metrics = list(dict.fromkeys(metric for values in scores.values() for metric in values))
     rows = [[method, *(_number(metric, values.get(metric)) for metric in metrics)] for method, values in scores.items()]
-    print_rows(title, ["", *(_SHORT.get(metric, metric) for metric in metrics)], rows)
+    print_rows(title, ["", *(_SHORT.get(metric) or metric_name(metric) for metric in metrics)], rows)
 
 
-_SHORT = {
-    "mse": "MSE",
-    "mae": "MAE",
-    "r2": "R2",
-    "log_loss": "log loss",
-    "micro_f1": "micro F1",
-    "macro_f1": "macro F1",
-}
-_SHORT |= {"subset_accuracy": "all right", "hamming_loss": "Hamming", "average_precision": "AP", "ndcg@10": "nDCG@10"}
+_SHORT = {"subset_accuracy": "all right", "hamming_loss": "Hamming", "average_precision": "AP"}
 _SHARES = ("r2", "accuracy", "micro_f1", "macro_f1", "subset_accuracy", "average_precision", "ndcg@10")
 
 

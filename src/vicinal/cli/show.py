@@ -39,7 +39,7 @@ def show(
 
 
 def _print_folder(shown: dict[str, Any]) -> None:
-    from vicinal.report.summary import setting_words, summary
+    from vicinal.report.summary import summary
     from vicinal.workflows.show import size_words
 
     lines = summary(shown)
@@ -52,17 +52,11 @@ def _print_folder(shown: dict[str, Any]) -> None:
     output.print(str(lines))
     columns = [[name, column["kind"], column["encoder"]] for name, column in shown["columns"].items()]
     print_rows("Columns", ["column", "taken for", "encoder"], columns, numbers=False)
-    if shown["kind"] != "model":
-        settings = [[name, setting_words(value)] for name, value in shown["settings"].items()]
-        print_rows("Settings", ["setting", "value"], settings, numbers=False)
-        rows = [[name, f"{value:.4g}"] for values in shown["scores"].values() for name, value in values.items()]
-        print_rows("Scores, measured when it was made", ["", "value"], rows)
-    elif shown["scores"]:
+    if shown["kind"] == "model" and shown["scores"]:
         print_scores("Scores, measured when it was made", shown["scores"])
     for note in shown.get("notes", []):
         output.print(note)
-    sizes = [[name, size_words(size)] for name, size in shown["files"].items()]
-    print_rows(f"{size_words(shown['bytes'])} in {len(sizes)} files", ["file", "size"], sizes)
+    output.print(f"{size_words(shown['bytes'])} in {len(shown['files'])} files; --json lists them")
 
 
 def _print_changes(listed: list[dict[str, Any]]) -> None:

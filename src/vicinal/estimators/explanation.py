@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 _LINES = 10
 """Explanations that are shown of a list, as lines."""
 
-_TABLES = 3
-"""The same as tables, which are larger."""
-
 _SHOWN, _CARRIED = 3, 0.6
 """Rows that are told of one by one, at least, and the share of the weight of all rows that they carry."""
 
@@ -119,7 +116,7 @@ class Element:
     weights: tuple[float, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """One prediction as a sum over bank rows.
 
@@ -166,18 +163,20 @@ class Explanation:
         return self.transform in ("none", "power")
 
     def __str__(self) -> str:
-        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out.
+        """One line: ``-2.4: horrible -2.5 (31 %), horrid -2.5 (22 %) ...``; rows without weight are left out.
 
         Of comparables each row has its label and, behind an arrow, its adjusted label.
         """
         shown = [n for n in self.neighbors if abs(n.weight) >= 0.005]
-        parts = [f"{n.name or n.id} {_labels(n)} ({n.weight:.2f})" for n in shown]
+        parts = [f"{n.name or n.id} {_labels(n)} ({_percent(n.weight)})" for n in shown]
         rest, count = self.other_weight, self.other_count
         if count and (abs(rest) >= 0.005 or not shown):
-            parts.append(f"{count} more ({rest:.2f})")
+            parts.append(f"{count} others ({_percent(rest)})")
         if self.trend is not None and self.trend.weight >= 0.005:
-            parts.append(f"trend by columns ({self.trend.weight:.2f})")
+            parts.append(f"trend by columns ({_percent(self.trend.weight)})")
         return f"{_short(self.prediction)}: {', '.join(parts)}"
+
+    __repr__ = __str__
 
     def sentence(self, unit: str = "row") -> str:
         """The prediction in words: what rows had, by what each is adjusted, and what it counts.
@@ -311,16 +310,9 @@ class Explanations(list[Explanation]):
 
 def _tables(explanations: list[Explanation]) -> str:
     """Each row beside its comparables, with differences marked; the colors are those of the page."""
-    from vicinal.report.notebook import cells_of, panel_part
-    from vicinal.report.theme import Part, notebook_html
+    from vicinal.report.notebook import cells_of, first_tables, panel_part
 
-    parts = [
-        panel_part(one.panel("" if len(explanations) == 1 else f"row {place}", cells_of))
-        for place, one in enumerate(explanations[:_TABLES])
-    ]
-    if len(explanations) > _TABLES:
-        parts.append(Part(sentences=[f"{len(explanations) - _TABLES} more; to_frame() has all of them."]))
-    return notebook_html(*parts)
+    return first_tables(explanations, lambda title, one: panel_part(one.panel(title, cells_of)), "row")
 
 
 def _label(value: Any) -> float | str:

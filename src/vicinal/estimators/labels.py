@@ -228,7 +228,8 @@ def _refused(expected: str, cell: Any, row: int) -> ValueError:
     """The sentence for a label that is none."""
     kind = next((words for kind, words in _MOMENTS.items() if isinstance(cell, kind)), "")
     if not kind:
-        advice = "; correct it, or leave out the row" if isinstance(cell, str) and expected == "numbers" else ""
+        advice = "; correct it, or leave out the row (NeighborClassifier predicts classes)"
+        advice = advice if isinstance(cell, str) and expected == "numbers" else ""
         return ValueError(f"y: expected {expected}, got {short(cell)} in row {row}{advice}")
     return ValueError(
         f"y: expected {expected}, got {kind} ({short(cell)} in row {row}); dates and the like are no numbers until you "

@@ -136,15 +136,21 @@ class ModelFolder:
     def relabel(self, ids: Any, labels: Any, *, who: str | None = None) -> list[Any]:
         """Give rows other labels: see :meth:`NeighborRegressor.relabel`; gives the old ones.
 
+        A label that a row has already is no change, and not in the journal.
+
         Raises:
             ValueError: for an id that no row has, or a label that the model cannot have; nothing is changed then.
             OSError: if the journal cannot be written; likewise.
         """
         names = canonical_ids("ids", ids, distinct=True)
         with self._turn():
-            before = self.model.labels_of(names)
-            labels = _plain(labels)
-            self._write({"what": "relabel", "ids": names.tolist(), "labels": labels, "before": before}, who)
+            before, labels = self.model.labels_of(names), _plain(labels)
+            rows = [*zip(names.tolist(), labels, before, strict=False)]
+            if len(labels) == len(before):  # another number of labels is refused where they are read
+                rows = [row for row in rows if row[1] != row[2]]
+            change = {"ids": [row[0] for row in rows], "before": [row[2] for row in rows]}
+            if rows:
+                self._write({"what": "relabel", **change, "labels": [row[1] for row in rows]}, who)
             return before
 
     def forget(self, ids: Any, *, who: str | None = None) -> None:

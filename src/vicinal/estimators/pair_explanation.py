@@ -16,9 +16,6 @@ from vicinal.index.lexical import codes
 if TYPE_CHECKING:
     from vicinal.report.pairs import ShownPair
 
-_SHOWN = 5
-"""Pairs that a notebook shows of a list."""
-
 _ALIKE = 0.5
 """Likeness of two cells from which on they are alike, not in part."""
 
@@ -124,12 +121,9 @@ class PairExplanations(list[PairExplanation]):
 
 def _tables(pairs: list[PairExplanation]) -> str:
     """The cells of the first pairs side by side, with their weights; the colors are those of the page."""
-    from vicinal.report.notebook import pair_part
-    from vicinal.report.theme import Part, notebook_html
+    from vicinal.report.notebook import first_tables, pair_part
 
-    more = len(pairs) - _SHOWN
-    parts = [pair_part(one.shown()) for one in pairs[:_SHOWN]]
-    return notebook_html(*parts, *[Part(sentences=[f"{more} more; to_frame() has all of them."])] * (more > 0))
+    return first_tables(pairs, lambda _, one: pair_part(one.shown()), "pair")
 
 
 def explained_cells(

@@ -71,15 +71,15 @@ class Reasons(NamedTuple):
 
     def _repr_html_(self) -> str:
         from vicinal.report.notebook import plain_table
-        from vicinal.report.theme import notebook_html
+        from vicinal.report.theme import Part, notebook_html
 
-        title, parts = f"Score {self.score:.4g}, by {self.by}", []
-        for table in (self.clicks, self.neighbors, self.people):
+        parts = [Part(f"Score {self.score:.4g}, by {self.by}")]
+        named = {"Items clicked": self.clicks, "Most similar": self.neighbors, "Others who clicked it": self.people}
+        for name, table in named.items():
             if len(table):
                 more = [f"{len(table) - _SHOWN} more rows"] * (len(table) > _SHOWN)
-                parts.append(plain_table([*table], table[:_SHOWN].to_numpy(object).tolist(), title, *more))
-                title = ""
-        return notebook_html(*(parts or [plain_table([], [], title)]))
+                parts.append(plain_table([*table], table[:_SHOWN].to_numpy(object).tolist(), name, *more))
+        return notebook_html(*parts)
 
 
 class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

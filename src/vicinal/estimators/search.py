@@ -21,8 +21,8 @@ from vicinal.estimators.inputs import EmbeddedRows, as_table
 CHECKED = ("image", "audio", "vector")
 """Kinds of columns in which a row cannot go without a cell."""
 
-_TABLES = 3
-"""Queries whose hits a notebook shows."""
+_LINES = 10
+"""Queries whose hits a terminal shows."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,23 @@ class SearchHits(list[list[Hit]]):
 
     queries: Sequence[Mapping[str, Any]] = ()
 
+    def __repr__(self) -> str:
+        """The hits of the first queries, each in a line: id, label and score."""
+        lines = [", ".join(f"row {one.id} {one.label} ({one.score:.3g})" for one in hits) for hits in self[:_LINES]]
+        return "\n".join(lines + [f"... and {len(self) - _LINES} more"] * (len(self) > _LINES))
+
     def to_frame(self) -> pd.DataFrame:
         """One line a hit: query (its place), rank, id, score and label."""
         return hit_table(self)
 
     def _repr_html_(self) -> str:
-        from vicinal.report.notebook import cells_of, hits_part
-        from vicinal.report.theme import Part, notebook_html
+        from vicinal.report.notebook import cells_of, first_tables, hits_part
 
-        parts = []
-        for place, hits in enumerate(self[:_TABLES]):
+        def part(title: str, place: int) -> Any:
             query = cells_of(self.queries[place]) if self.queries else {}
-            listed_hits = [(hit.id, hit.score, hit.label, cells_of(hit.row)) for hit in hits]
-            parts.append(hits_part("" if len(self) == 1 else f"query {place}", query, listed_hits))
-        if len(self) > _TABLES:
-            parts.append(Part(sentences=[f"{len(self) - _TABLES} more; to_frame() has all of them."]))
-        return notebook_html(*parts)
+            return hits_part(title, query, [(hit.id, hit.score, hit.label, cells_of(hit.row)) for hit in self[place]])
+
+        return first_tables(range(len(self)), part, "query")
 
 
 def query_table(model: NeighborEstimator, queries: Any, column: str | None = None) -> tuple[Any, list[str]]:

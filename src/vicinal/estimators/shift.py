@@ -52,7 +52,7 @@ class ShiftedColumn:
     how: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Shift:
     """The report of :meth:`NeighborRegressor.adapt`.
 
@@ -84,6 +84,9 @@ class Shift:
     def record(self) -> dict[str, Any]:
         """Everything as JSON has it."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
         """Sentences for a person."""

@@ -123,7 +123,9 @@ def answers(runs: Sequence[Run], metric: str) -> list[str]:
         )
         chance = "< 0.001" if ahead.p_value < 0.001 else f"= {ahead.p_value:.3f}"
         clear = "" if ahead.p_value < 0.05 else ": not significant"
-        doubt = "one split, no test" if math.isnan(ahead.p_value) else f"p {chance} over {ahead.splits} splits{clear}"
+        doubt = f"p {chance} over {ahead.splits} splits{clear}"
+        if math.isnan(ahead.p_value):
+            doubt = "one split, no test" if ahead.splits < 2 else f"the same on {ahead.splits} splits, no test"
         said.append(
             f"{dataset}: {best.method} is best, {gap} ahead of {after.method}, the next of {len(ordered)} ({doubt})."
         )

@@ -85,6 +85,8 @@ def paired_t(first: ArrayLike, second: ArrayLike, *, overlap: float = 0.0) -> Ou
         first: scores of one method.
         second: scores of the other on the same splits.
         overlap: test rows / training rows; 0 gives the plain test of independent pairs.
+
+    With one split, or differences that are equal on all splits and not 0, nothing is known of their spread: p is NaN.
     """
     difference = _pairs(first, second)
     n = len(difference)
@@ -93,7 +95,7 @@ def paired_t(first: ArrayLike, second: ArrayLike, *, overlap: float = 0.0) -> Ou
     variance = float(difference.var(ddof=1)) * (1 / n + check_between("overlap", overlap, 0, math.inf, closed=True))
     mean = float(difference.mean())
     if variance == 0:
-        return Outcome("paired t", math.copysign(math.inf, mean) if mean else 0.0, 0.0 if mean else 1.0)
+        return Outcome("paired t", math.copysign(math.inf, mean) if mean else 0.0, math.nan if mean else 1.0)
     t = mean / math.sqrt(variance)
     return Outcome("paired t", t, float(2 * scipy.stats.t.sf(abs(t), n - 1)))
 

@@ -1,6 +1,6 @@
 """What a notebook shows of a value: tables in the colors of the page around them, all cells escaped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vicinal.core.checks import short_text
@@ -8,15 +8,15 @@ from vicinal.report.comparables import beside, grid_view, reasons
 from vicinal.report.pairs import ShownPair, pair_view
 from vicinal.report.records import Cell, NeighborPanel
 from vicinal.report.text import cell_text, label_text, number, one_line, percent
-from vicinal.report.theme import Part
+from vicinal.report.theme import Part, notebook_html
 
 _LETTERS = 60
 """Of a cell of a plain table, at most."""
 
-_KEY = "Marked: what differs from this row. Small: what the trend adds for the difference."
+_KEY = "Marked: what differs from this row."
 
-_WIDTH = 10
-"""Rows beside a query, at most."""
+_WIDTH, _TABLES = 10, 3
+"""Rows beside a query, and queries with tables, at most."""
 
 
 def cell_of(value: Any) -> Cell:
@@ -42,7 +42,7 @@ def panel_part(panel: NeighborPanel) -> Part:
     trend, grid = panel.trend, grid_view(panel, _WIDTH)
     moved = any(one.adjusted is not None for one in panel.listed)
     above = [("label", f"predicted {label_text(panel.said or panel.prediction)}", grid.above[0][2])]
-    sentences = [_KEY] if moved else []
+    sentences = [_KEY + " Small: what the trend adds for the difference." * moved] if panel.listed else []
     if trend is not None:
         value = number(trend.value if trend.label is None else trend.label)
         by = f" (most from {reasons(trend.columns)})" if any(trend.columns.values()) else ""
@@ -52,6 +52,13 @@ def panel_part(panel: NeighborPanel) -> Part:
         sentences.append(f"{rows}: weight {percent(panel.other_weight)}.")
     sentences += [grid.more] * bool(grid.more)
     return Part(one_line(panel.title, 80), grid=(grid.heads, above, grid.lines, grid.below), sentences=sentences)
+
+
+def first_tables(items: Sequence[Any], part: Callable[[str, Any], Part], name: str) -> str:
+    """The parts of the first items, each under its place unless it is alone, and how many more there are."""
+    parts = [part("" if len(items) == 1 else f"{name} {place}", one) for place, one in enumerate(items[:_TABLES])]
+    more = f"{len(items) - _TABLES} more; to_frame() has all of them."
+    return notebook_html(*parts, *[Part(sentences=[more])] * (len(items) > _TABLES))
 
 
 def pair_part(pair: ShownPair) -> Part:
@@ -68,4 +75,5 @@ def hits_part(
     labels = [number(hit[2]) if isinstance(hit[2], float) else one_line(hit[2], 60) for hit in some]
     above = [("label", "", labels)] if any(hit[2] is not None for hit in some) else []
     below = [("score", "", [number(hit[1], 3) for hit in some])]
-    return Part(one_line(title, 80), grid=(heads, above, beside(query, [hit[3] for hit in some]), below))
+    grid = heads, above, beside(query, [hit[3] for hit in some]), below
+    return Part(one_line(title, 80), grid=grid, sentences=[_KEY] if query else [])

@@ -433,7 +433,8 @@ class Suspect:
             "+" if missing, "-" if wrong.
         neighbors: the model's prediction without the row (its encoder has seen the labels of the bank); for several
             classes per row, the probability of that class.
-        score: how far ``expected`` is from the label; larger = more suspicious.
+        score: what rows are sorted by, larger = more suspicious: the logarithm of how much more likely the label is as
+            another row's than as its own; for several classes per row how far the class is from its probability.
         shown: some of its cells as text.
         chance: probability that the label is wrong; 0 without a clear sign of wrong labels; None: not known (several
             classes per row).

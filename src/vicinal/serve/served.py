@@ -132,7 +132,7 @@ class ServedModel:
         old = self.folder.relabel(ids, labels)
         if before is not None:
             self._count_errors("relabel", before, labels)
-        return {"relabelled": len(old), "before": old}
+        return {"relabelled": sum(was != label for was, label in zip(old, labels, strict=True)), "before": old}
 
     def forget(self, content: bytes) -> dict[str, Any]:
         """Remove rows from the bank and from every file of the folder."""

@@ -41,13 +41,15 @@ class BankChange:
     """The number of rows that were added, relabelled or forgotten, and of rows in the bank now.
 
     Of a recommender ``unit`` is "click": rows of a table were added, or users forgotten, and ``rows`` are its clicks.
-    ``receipt`` is what :func:`forget_rows` checked, if it was to write that.
+    ``receipt`` is what :func:`forget_rows` checked, if it was to write that. ``named`` says by which column of ids, or
+    numbers, added rows are named.
     """
 
     changed: int
     rows: int
     unit: str = "row"
     receipt: Receipt | None = None
+    named: str = ""
 
     def now(self, model: str) -> str:
         """How much there is now."""
@@ -139,7 +141,9 @@ def add_table(
     known: dict[str, Any] = {"ids": ids, "groups": groups, "sample_weight": weights}
     added = opened.add(features, labels, **known, new_classes=new_classes or names is not None)
     _finish(opened, added, epochs, log if chosen else None, log)
-    return BankChange(len(frame), len(opened.model.bank_))
+    numbers = f"the next numbers, from {added[0]} to {added[-1]}" if len(added) else ""
+    named = numbers if ids is None else f"column {short(columns['id'])}"
+    return BankChange(len(frame), len(opened.model.bank_), named=named)
 
 
 def add_bank(

@@ -26,9 +26,8 @@ from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import OpenSettings
 from vicinal.estimators.target_transform import PLAIN
-from vicinal.evaluation import left_out_predictions, suspicion, wrong_classes, wrong_labels
+from vicinal.evaluation import left_out_predictions, wrong_classes, wrong_labels
 from vicinal.evaluation.audit import (
-    class_suspicion,
     coverage_curve,
     error_by_period,
     error_slices,
@@ -41,6 +40,7 @@ from vicinal.heads.kinds import has_members
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import Copies, Hub
 from vicinal.report.records import AuditRecord, Part, Suspect
+from vicinal.report.text import cell_text
 from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, places_of, shown_label
 from vicinal.workflows.measuring import (
@@ -365,21 +365,19 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         guess = scale.forward(torch.from_numpy(seen.expected)).double().numpy()
         if model.metric_ == "network":
             guess = (guess + left_out_predictions(features, truth, groups=table.groups)) / 2
-        scores, mixture = suspicion(truth, guess, float(np.std(truth - guess)) or 1.0), wrong_labels(truth, guess)
+        mixture = wrong_labels(truth, guess)
         expected, said = scale.inverse(torch.from_numpy(guess)).numpy(), seen.expected.tolist()
     else:
         codes = places_of(table.target, classes.tolist()).clip(min=0)
         expected = left_out_predictions(features, np.eye(len(classes))[codes], groups=table.groups)
         expected = (np.clip(expected, 1e-3, None) + seen.expected) / 2
-        scores, mixture = class_suspicion(codes, expected), wrong_classes(codes, expected)
+        mixture = wrong_classes(codes, expected)
         said = classes[seen.expected.argmax(1)].tolist()
         expected = classes[expected.argmax(1)]
-    order = np.argsort(-mixture.ratio, kind="stable").tolist()
-    ids, labels, cells, chances = table.ids.tolist(), table.target, table.frame, mixture.chance.tolist()
-    return [
-        Suspect(ids[i], parts[i], labels[i], expected[i], said[i], float(scores[i]), _shown(cells.iloc[i]), chances[i])
-        for i in order
-    ]
+    cells = [_shown(row) for _, row in table.frame.iterrows()]
+    figures = mixture.ratio.tolist(), cells, mixture.chance.tolist()
+    rows = [*map(Suspect, table.ids.tolist(), parts, table.target, expected, said, *figures)]
+    return [rows[place] for place in np.argsort(-mixture.ratio, kind="stable")]
 
 
 def _suspects_of_several(
@@ -414,7 +412,7 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
 
 
 def _shown(row: "pd.Series[Any]") -> str:
-    cells = [f"{name}: {str(value)[:60]}" for name, value in row.items() if not isinstance(value, bytes | dict)]
+    cells = [f"{name}: {cell_text(value)[:60]}" for name, value in row.items() if not isinstance(value, bytes | dict)]
     return "; ".join(cells)[:200]
 
 

@@ -216,7 +216,7 @@ class Explorer:
             self._said_of_table = (self.model.bank_.state, self._named(table.predict(self.model).numpy()))
         left, said = table.left(self.model), self._said_of_table[1]
         return [
-            {"place": place, "title": table.titles[place], "said": said[place], "cells": self._table_cells(place)}
+            {"said": said[place], **self._table_row(place)}
             for place in [place for place in left if place >= _whole("start", start)][:_LISTED]
         ]
 
@@ -231,9 +231,7 @@ class Explorer:
         rows, ids, groups = self._table().row(self.model, at)
         near = search_rows(self.model, rows.vectors.double(), 2, ids, groups)[0]
         return {
-            "place": at,
-            "title": self._table().titles[at],
-            "cells": self._table_cells(at),
+            **self._table_row(at),
             **self._explained(rows, ids, groups, without),
             "near": [self._hit(hit) for hit in near],
         }
@@ -313,8 +311,10 @@ class Explorer:
 
     def relabel(self, name: str, label: str) -> dict[str, Any]:
         """Change the label of a bank row."""
-        known = canonical_ids("ids", [name])
-        before = self.folder.relabel(known, [self._label(label)])[0]
+        known, new = canonical_ids("ids", [name]), self._label(label)
+        before = self.folder.relabel(known, [new])[0]
+        if before == new:
+            raise ValueError(f"label: expected another than row {short(name)} has, got {short(label)}: nothing changed")
         return self._done("relabel", name, before, label, lambda: self.folder.relabel(known, [before]))
 
     def forget(self, name: str) -> dict[str, Any]:
@@ -466,8 +466,10 @@ class Explorer:
     def _cells(self, name: Any) -> list[dict[str, str]]:
         return page_cells(self.model, self._row_of(name))
 
-    def _table_cells(self, place: int) -> list[dict[str, str]]:
-        return page_cells(self.model, self._table().frame.iloc[place].to_dict())
+    def _table_row(self, place: int) -> dict[str, Any]:
+        table = self._table()
+        cells = page_cells(self.model, table.frame.iloc[place].to_dict())
+        return {"place": place, "title": table.titles[place], "label": table.labels[place], "cells": cells}
 
     def _named(self, said: np.ndarray[Any, Any]) -> list[Any]:
         """Predictions as numbers, or as names of the most probable classes."""

@@ -22,6 +22,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.search import query_table
 from vicinal.report.page import cells, media_address
+from vicinal.report.text import cell_text
 from vicinal.training.rows import spread
 from vicinal.workflows.predict import features_of, read_rows, who_of
 from vicinal.workflows.search import read_row
@@ -49,6 +50,7 @@ class TableRows:
         total: number of rows that are not in the bank.
         who: ``ids`` and ``groups`` of the taken rows, each if there is such a column.
         titles: names of the taken rows on the page.
+        labels: their cells of the column that is predicted, as text; all "" without that column.
         added: position of each added row -> its id in the bank.
     """
 
@@ -64,6 +66,8 @@ class TableRows:
         self.name, self.total, self.added = source.name, len(new), dict[int, Any]()
         self.who = {role: [values[place] for place in at] for role, values in who.items()}
         self.titles = [str(name) for name in self.who.get("ids", [f"row {place + 1}" for place in at])]
+        target = model.notes_.get("target")
+        self.labels = [cell_text(cell) for cell in frame[target].iloc[at]] if target in frame else [""] * len(at)
         self.frame = features_of(model, frame, log).iloc[at].reset_index(drop=True)
         self._media = frame[[name for name in frame.columns if model.kinds_.get(name) in MEDIA]]
         self._places = {str(name): place for place, name in enumerate(names.tolist())}

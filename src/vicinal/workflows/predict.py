@@ -273,7 +273,7 @@ def load_predictor(folder: Path, *, several: bool = False, **opening: Unpack[Ope
     model = load_model(folder, **opening)
     if not hasattr(model, "predict"):
         raise ValueError(
-            f"model: expected one that predicts, got {short_text(folder, 200)}, which learned what is alike; say "
+            f"model: expected one that predicts, got {short_text(folder, 200)}, which learned a similarity; say "
             "vicinal search, or vicinal embed"
         )
     if model.targets_ is not None and not several:

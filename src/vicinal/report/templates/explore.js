@@ -74,9 +74,10 @@ function recolor() {
   $("legend").textContent = "";
   if (by === "labels" && bank.classes)
     bank.classes.slice(0, 10).forEach((name, place) => {
-      const part = make("span", "● " + name + "  ");
-      part.style.color = colors[place];
+      const part = make("span"), dot = make("span", "● ");
+      dot.style.color = colors[place];
       part.style.display = "inline-block";
+      part.append(dot, name + "\u00a0 ");
       $("legend").append(part, " ");
     });
   else $("legend").textContent = by === "age" ? "blue: first rows, red: last" : `blue ${number(range[0])} to red ${number(range[1])}` +
@@ -223,8 +224,8 @@ function listen() {
 function prediction(one) {
   const box = make("div", "", "two");
   const part = (name, value, kind) => { const div = make("div"); div.append(make("small", name, "muted"), make("div", value, "big " + kind)); box.append(div); };
-  part("predicted" + (one.label === undefined ? "" : " without itself"), number(one.prediction) + (one.chance === null ? "" : ` (${Math.round(100 * one.chance)} %)`), "is-prediction");
-  if (one.label !== undefined) part(bank.target, number(one.label), "is-truth");
+  part("predicted" + (one.id === undefined ? "" : " without itself"), number(one.prediction) + (one.chance === null ? "" : ` (${Math.round(100 * one.chance)} %)`), "is-prediction");
+  if (one.label !== undefined && one.label !== "") part(bank.target, number(one.label), "is-truth");
   const at = bank.at.get(String(one.id));
   for (const [name, value] of [["error, held out", bank.error[at]], ["suspicion", bank.doubt[at]], ["P(wrong)", bank.chance[at] && Math.round(bank.chance[at]) + " %"]])
     if (value) part(name, number(value), "");
@@ -278,7 +279,7 @@ async function openQuery(place, focus = true) {
   show({ place }, () => openQuery(place, false));
   const one = await ask("query", { place, without: [...without] }), box = $("detail");
   box.replaceChildren(make("h2", `${one.title} of ${bank.table.name}`), prediction(one),
-    labelForm(one.prediction, "Add it with this label", async (label) => { const done = await change("add_query", { place, label }, `${one.title} is in the bank now`); await openRow(String(done.id)); }),
+    labelForm(one.label || one.prediction, "Add it with this label", async (label) => { const done = await change("add_query", { place, label }, `${one.title} is in the bank now`); await openRow(String(done.id)); }),
     cells(one.cells, { place }), behind(one, () => openQuery(place, false)), mostLike(one.near));
   draw();
   if (focus) box.focus();
@@ -321,7 +322,7 @@ function fill(where, ...parts) { $(where).replaceChildren(...parts); }
 async function tableRows(start = "0", focus = true) {
   const rows = await ask("queries", { start }), last = rows[rows.length - 1], left = bank.queries;
   const about = `${left.length} of ${bank.table.total} rows of ${bank.table.name} that are not in the bank are shown.`;
-  fill("list", make("h2", "Rows of " + bank.table.name), make("p", about, "muted"), ...rows.map((one) => entry(one, [`predicted ${number(one.said)}`])));
+  fill("list", make("h2", "Rows of " + bank.table.name), make("p", about, "muted"), ...rows.map((one) => entry(one, [`predicted ${number(one.said)}`, ...(one.label ? [`label ${one.label}`] : [])])));
   if (last && left.some((one) => one.place > last.place)) $("list").append(button("More rows", () => tableRows(String(last.place + 1))));
   if (focus) $("list").focus();
 }
