@@ -290,6 +290,15 @@ class StandardEncoder(ColumnEncoder):
         self.mean, self.factor = mean.tolist(), factor.tolist()
         self.low, self.high = np.nanmin(values, axis=0).tolist(), np.nanmax(values, axis=0).tolist()
 
+    def widen(self, frame: pd.DataFrame) -> None:
+        """Let both ends be those of these rows, too."""
+        values = self._read(frame)
+        self.low, self.high = np.fmin.reduce([self.low, *values]).tolist(), np.fmax.reduce([self.high, *values]).tolist()
+
+    def _read(self, frame: pd.DataFrame) -> Array:
+        """Its numbers ``[n, d]``, NaN where one is missing."""
+        raise NotImplementedError
+
     def standardized(self, values: Array) -> tuple[Array, Array]:
         """Standardized numbers ``[n, d]``, and how far each lies beyond the ends, see :func:`bounded`."""
         inside, excess = bounded(values, self.low, self.high)
@@ -481,10 +490,13 @@ class VectorEncoder(StandardEncoder):
         self.take_statistics(values)
         return self
 
+    def _read(self, frame: pd.DataFrame) -> Array:
+        return to_vectors(self.cells(frame), self.columns[0], self.dim)
+
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize."""
         del root
-        standard, excess = self.standardized(to_vectors(self.cells(frame), self.columns[0], self.dim))
+        standard, excess = self.standardized(self._read(frame))
         return RowInputs(torch.from_numpy(standard), _where_any(excess.max(axis=1, keepdims=True)))
 
     def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
@@ -495,4 +507,4 @@ class VectorEncoder(StandardEncoder):
             def others() -> Array:
                 return to_vectors(left(name).dropna(), name, self.dim)
 
-            self.forget_numbers(to_vectors(cells, name, self.dim), others)
+            self.forget_numbers(self._read(gone), others)

@@ -106,6 +106,13 @@ class FitJob:
         """Weights of all rows, if they differ."""
         return None if self.rows.weights is None else torch.from_numpy(self.rows.weights)
 
+    def fit_encoder(self) -> None:
+        """Fit the encoder to the rows that are trained on.
+
+        Those held out are in the bank, too: a label far out beside a cell that is cut would mislead the others.
+        """
+        self.encoder.fit(self.seen).widen(self.rows.frame)
+
     def copied(self) -> "FitJob":
         """The same with an encoder of its own, which a fit may change."""
         return replace(self, encoder=copy.deepcopy(self.encoder))
@@ -166,7 +173,7 @@ def fit_on_scale(job: FitJob) -> FittedModel:
     name, kernel = settings["target_transform"], None
     if name == "auto":
         name, part = "none", job.copied()
-        part.encoder.fit(job.seen)
+        part.fit_encoder()
         kernels = settings["metric"] == "auto" and may_be_kernel(settings, own_lengths(part.encoder))
         if (kernels or settings["metric"] == "kernel") and bool((labels > 0).all()):
             part.encoder.settle(job.seen)  # once for both
@@ -189,7 +196,7 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
         kernel: one that was fitted already.
     """
     encoder, codec, settings = job.encoder, job.codec, job.settings
-    encoder.fit(job.seen)
+    job.fit_encoder()
     wide, untrained = (any(map(of, encoder.encoders)) for of in (is_wide, is_untrained))
     if settings["metric"] == "kernel":
         if untrained and codec.kind == "classes":
