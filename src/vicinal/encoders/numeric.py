@@ -197,10 +197,15 @@ BEYOND = 0.5
 """How far beyond the ends of the training rows numbers go on to count, in ranges between these ends."""
 
 
+WIDE, FARTHEST = 1e3, 10.0
+"""Positive numbers whose ends are so many times apart have a long tail, and go on up to so many times the upper end."""
+
+
 def limits(low: Sequence[float], high: Sequence[float], width: int) -> tuple[Array, Array]:
     """The least and most that numbers of columns count as ``[width]``: their ends and ``BEYOND`` of the range between.
 
-    Without ends, as encoders were once saved, they are infinite.
+    A column of incomes, or of populations, goes on for a quarter of its range of logarithms if that is more, as labels
+    on that scale do. Without ends, as encoders were once saved, they are infinite.
 
     >>> limits([0.0], [2.0], 1)
     (array([-1.]), array([3.]))
@@ -210,7 +215,9 @@ def limits(low: Sequence[float], high: Sequence[float], width: int) -> tuple[Arr
     ends = np.array([low, high])
     with np.errstate(over="ignore"):
         reach = BEYOND * ends[1] - BEYOND * ends[0]  # of huge ends the range itself overflows
-        return ends[0] - reach, ends[1] + reach
+        times = np.divide(ends[1], ends[0], out=np.ones(width), where=ends[0] > 0)
+        tail = np.where(times >= WIDE, np.minimum(times**0.25, FARTHEST) * ends[1], ends[1])
+        return ends[0] - reach, np.maximum(ends[1] + reach, tail)
 
 
 def bounded(values: Array, low: Sequence[float], high: Sequence[float]) -> tuple[Array, Array]:
@@ -293,7 +300,10 @@ class StandardEncoder(ColumnEncoder):
     def widen(self, frame: pd.DataFrame) -> None:
         """Let both ends be those of these rows, too."""
         values = self._read(frame)
-        self.low, self.high = np.fmin.reduce([self.low, *values]).tolist(), np.fmax.reduce([self.high, *values]).tolist()
+        self.low, self.high = (
+            np.fmin.reduce([self.low, *values]).tolist(),
+            np.fmax.reduce([self.high, *values]).tolist(),
+        )
 
     def _read(self, frame: pd.DataFrame) -> Array:
         """Its numbers ``[n, d]``, NaN where one is missing."""
