@@ -173,8 +173,8 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     """
     names = None if reset else getattr(estimator, "feature_names_in_", None)
     if isinstance(x, pd.Series) and names is not None:
-        given = x.index.map(str)
-        x = x.to_frame().T.infer_objects() if set(given) >= set(names) or wholes_of(given, names) else x
+        cells = x.index.map(str)
+        x = x.to_frame().T.infer_objects() if set(cells) >= set(names) or wholes_of(cells, names) else x
     x = _without_attribute(estimator, as_table("X", x))
     if isinstance(x, pd.DataFrame):
         if len(x) == 0:
