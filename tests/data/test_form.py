@@ -1012,3 +1012,24 @@ def test_words_among_times_are_gaps():
     cells = [*(f"{38 + n}:{10 + n}" for n in range(12)), "1:02:03", "DNF", "DNF", "DNF"]
     assert read(cells).dt.total_seconds().tolist()[:2] == [38 * 60 + 10, 39 * 60 + 11]
     assert read(cells).isna().sum() == 3
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["55.5%", "0.25", "12%", "0.5"], [55.5, 25.0, 12.0, 50.0]),
+        (["0.3%", "0.5", "0.2%", "0.4"], [0.3, 0.5, 0.2, 0.4]),
+        (["5%", "0", "12%", "1"], [5.0, 0.0, 12.0, 1.0]),
+    ],
+)
+def test_shares_of_1_among_those_of_100_are_read_as_these_and_said(cells, expected):
+    lines = []
+    frame = pd.DataFrame({"margin": cells})
+    form = TableForm.of(frame, log=lines.append)
+    assert form.read(frame)["margin"].tolist() == expected
+    assert any("0.5 is 50 %" in line for line in lines) == (expected[1] == 25)
+
+
+def test_words_that_differ_in_characters_nobody_sees_are_one_category():
+    frame = pd.DataFrame({"size": ["red", "red\u200b", "blue", "\ufeffblue", "so\u00adlid", "solid"]})
+    assert TableForm.of(frame).read(frame)["size"].tolist() == ["red", "red", "blue", "blue", "solid", "solid"]

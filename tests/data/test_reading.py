@@ -271,7 +271,7 @@ def test_texts_that_are_no_objects_stay_one_column(tmp_path, cells):
 def test_lines_that_repeat_the_header_are_skipped_and_said(tmp_path):
     frame, lines = said(write(tmp_path, "a,b\n1,2\na,b\n3,4\na,5\n"))
     assert frame["b"].tolist() == [2, 4, 5]
-    assert lines == ["d.csv: skipped 1 line that repeats the header"]
+    assert lines == ["d.csv: skipped 1 line that repeats the header or is drawn"]
     assert said(write(tmp_path, "a\nb\na\n"))[0]["a"].tolist() == ["b", "a"], "a word in one column"
 
 
@@ -646,3 +646,46 @@ def test_a_cell_of_many_quoted_lines_is_read_however_long(tmp_path):
     table = pd.DataFrame({"note": [long, "short"], "n": [1, 2]})
     table.to_csv(tmp_path / "t.csv", index=False)
     assert read_table(tmp_path / "t.csv")["note"].tolist() == [long, "short"]
+
+
+ROWS = "".join(f"{n:02}.03.24;{'ab'[n % 2]};1.{n:03},50;{n},25\n" for n in range(1, 15))
+
+
+def test_lines_above_the_header_with_marks_and_a_balance_below_are_no_rows(tmp_path):
+    text = "Konto:;DE12\nZeitraum:;2024\n\nTag;Art;Betrag;Saldo\n" + ROWS + "\nKontostand:;;;9,25\n"
+    frame, lines = said(write(tmp_path, text))
+    assert frame.columns.tolist() == ["Tag", "Art", "Betrag", "Saldo"]
+    assert (len(frame), frame["Betrag"].iloc[0], frame["Saldo"].iloc[-1]) == (14, 1001.5, 14.25)
+    assert any("'Kontostand:'" in line for line in lines)
+
+
+DRAWN = {
+    "between bars": ("-----\n| a | b | c |\n-----\n", "| {} | x | {},5 |", "-----\n"),
+    "by MySQL": ("+---+---+---+\n| a | b | c |\n+---+---+---+\n", "| {} | x | {},5 |", "+---+---+---+\n"),
+    "by PostgreSQL": (" a | b | c\n---+---+---\n", " {} | x | {},5", ""),
+}
+
+
+@pytest.mark.parametrize(("above", "row", "below"), DRAWN.values(), ids=DRAWN)
+def test_lines_that_are_drawn_are_no_rows(tmp_path, above, row, below):
+    frame, _ = said(write(tmp_path, above + "".join(f"{row.format(n, n)}\n" for n in range(12)) + below))
+    assert frame["c"].tolist() == [n + 0.5 for n in range(12)]
+
+
+def test_subtotals_amid_rows_and_a_second_header_again_are_no_rows(tmp_path):
+    head = "Place,2022,,2023\n,Units,Price,Units\n"
+    part = "".join(f"{'NS'[n % 2]},{n},{n + 5},{n + 9}\n" for n in range(6))
+    text = head + (part + "Subtotal,15,45,69\n" + head) * 2 + part + "Total,45,135,207\n"
+    frame, lines = said(write(tmp_path, text))
+    assert (len(frame), frame["2022 Price"].max(), set(frame["Place"])) == (18, 10, {"N", "S"})
+    assert any("'Subtotal', 'Subtotal', 'Total'" in line for line in lines)
+    named = frame.assign(Place=["Total" if n == 9 else "N" for n in range(18)])
+    assert len(said(write(tmp_path, named.to_csv(index=False)))[0]) == 18, "a name that is no sum"
+
+
+def test_questions_and_their_ids_below_the_header_are_no_rows(tmp_path):
+    ids = ",".join(f'"{{""ImportId"":""QID{n}""}}"' for n in range(3))
+    rows = "".join(f"R_{n},{n},{n}\n" for n in range(12))
+    frame, lines = said(write(tmp_path, f"ResponseId,Q1,Q2\nResponse ID,How much? - A,Rating\n{ids}\n{rows}"))
+    assert frame["Q2"].tolist() == list(range(12))
+    assert any("2 rows of totals, units or notes" in line for line in lines)

@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import json
 
 import numpy as np
 import pandas as pd
@@ -277,3 +278,24 @@ def test_explanations_read_well_in_a_terminal_and_in_a_notebook():
     assert shown[0].query == frame.iloc[0].to_dict()
     assert sum(step for _, step in shown[0].steps()) == pytest.approx(shown[0].total)
     assert repr(model.explain(frame[:0].reindex([0]).fillna(0.0))).count("\n") == 0
+
+
+@pytest.mark.parametrize("written", [dict, json.dumps, str], ids=["objects", "JSON", "Python"])
+def test_objects_in_cells_are_columns_of_their_parts_as_in_a_file(written, tmp_path):
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": draw.normal(size=ROWS)})
+    price = 2 * frame["size"] + draw.normal(size=ROWS)
+    parts = [{"color": "red" if place % 2 else "blue", "w": place} for place in range(ROWS)]
+    whole = frame.assign(item=[written(each) for each in parts])
+    flat = frame.assign(**{"item.color": [each["color"] for each in parts], "item.w": [each["w"] for each in parts]})
+    model = NeighborRegressor(**PLAIN).fit(whole, price)
+    assert model.kinds_ == {"size": "number", "item.color": "category", "item.w": "number"}
+    expected = NeighborRegressor(**PLAIN).fit(flat, price).predict(flat[:5])
+    np.testing.assert_array_equal(model.predict(whole[:5]), expected)
+    np.testing.assert_allclose(model.predict(whole.iloc[3]), expected[3:4])
+    without = whole[:1].assign(item=[written({"color": "red"})])
+    assert np.isfinite(model.predict(without)).all()
+    kept = NeighborRegressor(columns={"item": "text"}, **PLAIN).fit(whole.astype({"item": str}), price)
+    assert kept.kinds_["item"] == "text"
+    fit_table(TableJob(whole.assign(price=price), "price", parameters=PLAIN), tmp_path / "m")
+    assert set(load_model(tmp_path / "m").kinds_) == set(flat.columns)

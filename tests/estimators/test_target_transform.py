@@ -232,3 +232,11 @@ def test_command_line_report_and_card_say_which_mean_a_prediction_is(rows, tmp_p
     table.assign(price=y - y.min()).to_csv(tmp_path / "zero.csv", index=False)
     assert run(["fit", str(tmp_path / "zero.csv"), *command[2:], "--target-transform", "log"]) == 2
     assert "'price': expected labels above 0" in capsys.readouterr().err
+
+
+def test_logarithms_are_chosen_by_all_rows_where_the_largest_alone_make_the_squared_error():
+    draw = np.random.default_rng(1)
+    size = np.exp(2.5 * draw.normal(size=250) + 8)
+    y = size * np.exp(0.2 * draw.normal(size=250))
+    chosen = NeighborRegressor(metric="kernel", target_transform="auto", random_state=0).fit(size[:, None], y)
+    assert chosen.target_transform_.name == "log"

@@ -103,6 +103,7 @@ class ColumnForm(Saved):
         middle: whether a range (10-20 kg) is its middle: in a target of "parts", on a "scale" and among numbers.
         steps: numbers that words stand for, in lower case: steps of a "scale", and "free" among prices.
         typical: of "parts" the median of each number, which counts where a cell has none; one: cells are numbers.
+        shares: whether numbers without a sign among those with % are shares of 1: 0.557 beside 28.3%.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
     """
 
@@ -131,6 +132,7 @@ class ColumnForm(Saved):
     middle: bool = False
     steps: dict[str, float] = Field(default_factory=dict, max_length=MOST_STEPS)
     typical: dict[int, float] = Field(default_factory=dict, max_length=MOST_PARTS)
+    shares: bool = False
     unitless: bool = False
 
     @property
@@ -319,6 +321,7 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
     if same is None and (share or (number.sign and form.sign)):
         return _Refused(_in_unit(form.sign), _in_unit(number.sign))
     value = value if same is None else same
+    value = 100 * value if form.shares and not number.sign else value
     return int(value) if text.lstrip("+-").isdecimal() and abs(value) < 1 << 53 else value
 
 

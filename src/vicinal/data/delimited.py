@@ -17,7 +17,7 @@ from vicinal.core import counted, listed
 from vicinal.core.checks import ECHO, short_text
 from vicinal.core.formulas import unescape_formula
 from vicinal.data.cells import exact_text
-from vicinal.data.formats import DELIMITERS, check_names, delimiter_of, full_names, header_of, text_encoding
+from vicinal.data.formats import DELIMITERS, RULE, check_names, delimiter_of, full_names, header_of, text_encoding
 from vicinal.data.totals import MOST_NOTES, without_totals
 
 Log = Callable[[str], None]
@@ -35,6 +35,8 @@ class Delimited:
     separator: str
     before: int
     names: Sequence[str]
+    header: Sequence[str] = ()
+    above: Sequence[str] = ()
 
     @classmethod
     def of(cls, path: Path) -> "Delimited":
@@ -50,7 +52,7 @@ class Delimited:
         names = [str(cell) for cell in header]
         if max(Counter(names).values(), default=0) > MOST_OF_A_NAME:  # all rows in one line
             check_names(path, [name.strip() for name in names if name.strip()])
-        return replace(bare, names=full_names(names, above))
+        return replace(bare, names=full_names(names, above), header=[name.strip() for name in names], above=above)
 
     def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:
         """The cells as texts, ``size`` rows at a time or all at once."""
@@ -180,16 +182,27 @@ def delimited_pieces(path: Path, size: int | None, ids: Collection[str], log: Lo
         if not checked and any(cells.str.contains("\n", regex=False).any() for _, cells in piece.items()):
             checked = True
             file.check_quotes()
-        again = np.logical_and.reduce([cells.str.strip() == str(name) for name, cells in piece.items()])
-        if piece.shape[1] > 1 and again.any():
-            repeat = "repeat" if again.sum() > 1 else "repeats"
-            log(f"{path.name}: skipped {counted(int(again.sum()), 'line')} that {repeat} the header")
+        if piece.shape[1] > 1 and (again := _of_header(piece, file)).any():
+            what = "that repeat the header or are drawn" if again.sum() > 1 else "that repeats the header or is drawn"
+            log(f"{path.name}: skipped {counted(int(again.sum()), 'line')} {what}")
             piece = piece[~again]
         rows, left_out = without_totals(piece.apply(_text_cells), start=start, end=later is None)
         if left_out:
             log(f"{path.name}: skipped {left_out}")
         yield rows.assign(**{name: exact_text(rows[name].fillna("")) for name in ids if name in rows})
         piece, start = later, False
+
+
+def _of_header(piece: pd.DataFrame, file: Delimited) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which lines are the header again; and lines that are drawn below it, as databases print tables."""
+    cells = [column.str.strip() for _, column in piece.items()]
+    again = np.logical_and.reduce([each == name for each, name in zip(cells, file.header, strict=False)])
+    if file.above:
+        again |= np.logical_and.reduce([each.isin([name, ""]) for each, name in zip(cells, file.above, strict=False)])
+    drawn = np.logical_or.reduce([each.str.fullmatch(RULE, na=False) for each in cells[:2]])
+    for row in np.flatnonzero(drawn).tolist():
+        drawn[row] = RULE.fullmatch("".join(piece.iloc[row].fillna(""))) is not None
+    return np.asarray(again | drawn, dtype=bool)
 
 
 def _text_cells(column: pd.Series) -> pd.Series:

@@ -130,7 +130,7 @@ def _with_placeholders(form: ColumnForm, column: "pd.Series[Any]", kind: Kind | 
     if kind is not None:
         return form
     numbers, doubtful, doubt = placeholders_of(form.read(column))
-    return form.model_copy(update={"placeholder": numbers or None, "doubtful": doubtful, "doubt": doubt})
+    return form.model_copy(update={"placeholder": numbers or None, "doubtful": doubtful, "doubt": doubt or form.doubt})
 
 
 def _draft_of_cells(
@@ -454,6 +454,8 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     every = bool(sign) and all(number.sign for number in read) and not others
     known: dict[str, Any] = {"sign": sign, "every": every, "certain": commas or points}
     known |= {"middle": ranges > 0, "beside": tuple(each for each in money if each)}
+    if sign == "%" and _are_shares(read):
+        known |= {"shares": True, "doubt": "numbers without a % among those with one are shares of 1: 0.5 is 50 %"}
     is_open = not (commas or points) and any(number.is_open for number in read)
     if is_open and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
         return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
@@ -509,6 +511,19 @@ def _are_alike(read: Sequence[Number]) -> bool:
     middles = [float(np.median(each)) for each in amounts.values()]
     known = bool(middles) and amounts.keys() <= (MONEY - {"%"}) | {""}
     return known and 0 < max(middles) <= MOST_APART * min(middles)
+
+
+def _are_shares(read: Sequence[Number]) -> bool:
+    """Whether numbers without a sign are shares of 1 among those in %: most are then about 100 times as large."""
+    bare, signed = (
+        [abs(one.point or one.comma or 0.0) for one in read if bool(one.sign) == each] for each in (False, True)
+    )
+    apart = float(np.median(signed)) / (float(np.median(bare)) or 1.0) if bare and signed else 0.0
+    return (
+        len({one for one in bare if 0 < one < 1}) > 1
+        and max(bare) <= 1
+        and 100 / MOST_APART <= apart <= 100 * MOST_APART
+    )
 
 
 def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> Literal[".", ","] | None:

@@ -207,6 +207,10 @@ def _decoded(text: bytes, encoding: str) -> str | None:
         return None
 
 
+RULE = re.compile(r"[\s+|]*[-=_]{3}[-=_\s+|]*")
+"""A line that is drawn between the header and the rows, or below these."""
+
+
 def delimiter_of(path: Path, encoding: str, usual: str) -> str:
     """The delimiter of a text file: the one by which most of its first lines have as many cells as the header.
 
@@ -237,14 +241,15 @@ def _cut(delimiter: str, sample: str) -> tuple[int, list[list[str]]]:
     """The lines before the header, see :func:`header_place`, and the rows of cells from there on."""
     rows = list(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter))
     first = header_place(rows)[0]
-    return first if any(rows[:first]) else 0, [row for row in rows[first:] if row]
+    return first if any(rows[:first]) else 0, [row for row in rows[first:] if row and not RULE.fullmatch("".join(row))]
 
 
 def header_place(rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
     """Which of the first rows of cells is the header, and names above it that belong to its own.
 
-    Before it are rows with at most a third of the cells that most rows have, if these have three or more, and one with
-    gaps above other names, such as merged cells, if numbers follow. Names that are not all different get those above.
+    Before it are rows with at most a third of the cells that most rows have, if these have three or more, rows that end
+    two or more cells before these (``Account:;DE12 34``), and one with gaps above other names, such as merged cells, if
+    numbers follow. Names that are not all different get those above.
 
     >>> header_place([["Sales", "", ""], ["Place", "", "Sold"], ["street", "town", "price"], ["a", "b", "1"]])
     (2, [])
@@ -254,7 +259,7 @@ def header_place(rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
     width = Counter(len(row) for row in rows if row).most_common(1)[0][0] if any(rows) else 0
     if width < 3:
         return 0, []
-    filled = (3 * sum(bool(cell.strip()) for cell in row) > width for row in rows)
+    filled = (3 * sum(bool(cell.strip()) for cell in row) > width <= len(row) + 1 for row in rows)
     first = next((place for place, full in enumerate(filled) if full), 0)
     if len(rows) < first + 3 or all(cell.strip() for cell in rows[first][1:]):
         return first, []

@@ -160,7 +160,7 @@ _SPACES = str.maketrans(
     | {"\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"', "\u066b": ".", "\u066c": ",", "\ufe0f": ""}
     | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\u00ad\u200b-\u200f\u2060\ufeff]")  # and what nobody sees
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
 _TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts

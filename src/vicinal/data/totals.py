@@ -27,10 +27,10 @@ def without_totals(frame: pd.DataFrame, *, start: bool = True, end: bool = True)
     """The rows of a table as people export it, without totals and notes, and which were left out as a phrase, or "".
 
     A row is a total if its first cell says so and it has a gap in a column that has none in other rows: "Summe" in one,
-    "North Total" in a quarter of them. The row at the ``start`` is of units if words stand above numbers in it and
-    nothing above names, or if it alone has no first cell. Rows at the ``end`` are notes if at most a third of their
-    cells are there and no other row has as few, and if their first cell is written as none above, or is not there and
-    another is the sum of its column.
+    "North Total" in a quarter of them; or if "Subtotal" is all that stands there, beside the sum of a column. The row
+    at the ``start`` is of units if words stand above numbers in it and nothing above names, or if it alone has no first
+    cell. Rows at the ``end`` are notes if at most half of their cells are there and no other row has as few, and if
+    their first cell is written as none above, or is not there and another is the sum of its column.
 
     >>> rows = pd.DataFrame({"place": [*"abcdefghij", "Total"], "kind": [*"x" * 10, None], "price": range(11)})
     >>> without_totals(rows)[1]
@@ -40,12 +40,13 @@ def without_totals(frame: pd.DataFrame, *, start: bool = True, end: bool = True)
         return frame, ""
     filled = frame.notna().to_numpy()  # [n, columns]
     first = frame.iloc[:, 0].tolist()
-    odd = np.arange(len(frame)) < (start and _has_units(frame))
+    odd = np.arange(len(frame)) < (start and max(_has_units(frame), _import_ids(frame)))
     open_rows = np.flatnonzero(~filled.all(1)).tolist()  # a total has a gap
     named = np.isin(np.arange(len(frame)), [row for row in open_rows if _says(_TOTAL, first[row])])
     full = filled[~odd & ~named & ~_few(filled)].all(0)
     gaps = (~filled[:, full]).sum(1)
     alone = np.array([_says(_ALONE, cell) if here else False for cell, here in zip(first, named, strict=True)])
+    odd[_sums(frame, first)] = True
     odd |= named & (gaps > 0) & (alone | (4 * gaps >= full.sum()))  # one unknown cell makes no total of "Total Recall"
     if end:
         rows = np.flatnonzero(~odd)
@@ -68,9 +69,15 @@ def _has_units(frame: pd.DataFrame) -> bool:
     return any(words) and (alone or all(word or not one for word, (one, *_) in zip(words, columns, strict=True)))
 
 
+def _import_ids(frame: pd.DataFrame) -> int:
+    """How many of the first rows repeat the questions above the ids of these, as exports of Qualtrics do."""
+    few = frame.iloc[:3].map(lambda cell: "ImportId" in str(cell)).all(axis=1).tolist()
+    return few.index(True) + 1 if True in few else 0
+
+
 def _few(filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows ``[n]`` have at most a third of the usual number of cells."""
-    few: NDArray[np.bool_] = 3 * filled.sum(1) <= int(np.median(filled.sum(1)))
+    """Which rows ``[n]`` have at most half of the usual number of cells."""
+    few: NDArray[np.bool_] = 2 * filled.sum(1) <= int(np.median(filled.sum(1)))
     return few
 
 
@@ -83,17 +90,33 @@ def _first_note(frame: pd.DataFrame, filled: NDArray[np.bool_]) -> int:
         return number
     usual = {_shape(cell) for cell in frame.iloc[:start, 0].tolist()}
     below: list[Any] = frame.iloc[start:, 0].tolist()
-    new = all(_is_sum(frame, start + n) if pd.isna(one) else _shape(one) not in usual for n, one in enumerate(below))
+    new = all(
+        _is_sum(frame[: start + n + 1]) if pd.isna(one) else _shape(one) not in usual for n, one in enumerate(below)
+    )
     return start if new else number
 
 
-def _is_sum(frame: pd.DataFrame, place: int) -> bool:
-    """Whether a number of a row is the sum of those of its column above."""
+def _sums(frame: pd.DataFrame, first: list[Any]) -> list[int]:
+    """Places of the rows whose first cell is a word of totals alone, with the sum of the rows since the one before.
+
+    The last may be the sum of all others.
+    """
+    words = {cell for cell in set(first) if _says(_ALONE, cell)}
+    places = [place for place, cell in enumerate(first) if cell in words] if words else []
+    starts = [0, *(place + 1 for place in places)]
+    sums = [end for start, end in zip(starts, places, strict=False) if _is_sum(frame.iloc[start : end + 1], 3)]
+    if places and places[-1] not in sums and _is_sum(frame[: places[-1] + 1].drop(frame.index[places[:-1]]), 3):
+        sums.append(places[-1])
+    return sums
+
+
+def _is_sum(frame: pd.DataFrame, fewest: int = FEWEST_ROWS + 1) -> bool:
+    """Whether a number of the last row is the sum of those of its column above."""
     for name in range(1, frame.shape[1]):
-        read = [number_of(plain_text(str(cell))) for cell in frame.iloc[: place + 1, name].tolist()]
+        read = [number_of(plain_text(str(cell))) for cell in frame.iloc[:, name].tolist()]
         for decimal in (".", ",") * (read[-1] is not None):
             values = [value for one in read if one is not None and (value := one.value(decimal)) is not None]
-            if len(values) > FEWEST_ROWS and math.isclose(sum(values[:-1]), values[-1], rel_tol=1e-6):
+            if len(values) >= fewest and math.isclose(sum(values[:-1]), values[-1], rel_tol=1e-6):
                 return True
     return False
 

@@ -155,6 +155,9 @@ class ColumnEncoder(nn.Module, abc.ABC):
         self.is_held = True
         return self.eval()
 
+    def widen(self, frame: pd.DataFrame) -> None:
+        """Let cells as far out as those of these rows count in full; nothing else is taken from them."""
+
     def settle(self, frame: pd.DataFrame) -> Self:
         """Hold it, with weights that suit the rows of a fit where it has none that were trained; gives itself."""
         del frame

@@ -32,6 +32,7 @@ _ADDRESS, _DIGITS, FEW = re.compile(r"[^@\s]+@[^@\s]+\.\w+"), re.compile(r"\d+")
 """What is the name of one thing; texts that are names by their digits are more than ``FEW``."""
 
 _ARRAY = re.compile(r"\[\s*(?:(?:[-+]?[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan)(?:\s+|(?=\])))+\]")
+_SCALAR = re.compile(r"\bnp\.[a-z]+[0-9_]*\(([^()]*)\)")
 _BETWEEN = re.compile(r"(['\"])\s+(['\"])")
 """Arrays of numbers as numpy writes them, and what is between texts there."""
 
@@ -290,6 +291,8 @@ def read_list(text: str) -> list[Any] | None:
     (['a', 2], ['a', 'its'], None)
     >>> read_list("[ 0.5 -1.]"), read_list("['a' 'b c']")  # as numpy writes arrays
     ([0.5, -1.0], ['a', 'b c'])
+    >>> read_list("[np.float64(0.5), np.str_('a')]")
+    [0.5, 'a']
     """
     if not (text.lstrip()[:1] == "[" and text.rstrip()[-1:] == "]"):
         return None
@@ -307,7 +310,7 @@ def read_list(text: str) -> list[Any] | None:
 def _python_list(text: str) -> Any:
     if _ARRAY.fullmatch(text):
         return [float(number) for number in text.strip(" []\n").split()]
-    text = _BETWEEN.sub(r"\1, \2", text) if "," not in text else text
+    text = _BETWEEN.sub(r"\1, \2", text) if "," not in text else _SCALAR.sub(r"\1", text)
     try:
         return ast.literal_eval(text.strip()) if len(text) <= LONGEST_LIST else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):

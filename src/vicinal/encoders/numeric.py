@@ -197,10 +197,15 @@ BEYOND = 0.5
 """How far beyond the ends of the training rows numbers go on to count, in ranges between these ends."""
 
 
+WIDE, FARTHEST = 1e3, 10.0
+"""Positive numbers whose ends are so many times apart have a long tail, and go on up to so many times the upper end."""
+
+
 def limits(low: Sequence[float], high: Sequence[float], width: int) -> tuple[Array, Array]:
     """The least and most that numbers of columns count as ``[width]``: their ends and ``BEYOND`` of the range between.
 
-    Without ends, as encoders were once saved, they are infinite.
+    A column of incomes, or of populations, goes on for a quarter of its range of logarithms if that is more, as labels
+    on that scale do. Without ends, as encoders were once saved, they are infinite.
 
     >>> limits([0.0], [2.0], 1)
     (array([-1.]), array([3.]))
@@ -210,7 +215,9 @@ def limits(low: Sequence[float], high: Sequence[float], width: int) -> tuple[Arr
     ends = np.array([low, high])
     with np.errstate(over="ignore"):
         reach = BEYOND * ends[1] - BEYOND * ends[0]  # of huge ends the range itself overflows
-        return ends[0] - reach, ends[1] + reach
+        times = np.divide(ends[1], ends[0], out=np.ones(width), where=ends[0] > 0)
+        tail = np.where(times >= WIDE, np.minimum(times**0.25, FARTHEST) * ends[1], ends[1])
+        return ends[0] - reach, np.maximum(ends[1] + reach, tail)
 
 
 def bounded(values: Array, low: Sequence[float], high: Sequence[float]) -> tuple[Array, Array]:
@@ -289,6 +296,18 @@ class StandardEncoder(ColumnEncoder):
         mean, factor = standardizer(values)
         self.mean, self.factor = mean.tolist(), factor.tolist()
         self.low, self.high = np.nanmin(values, axis=0).tolist(), np.nanmax(values, axis=0).tolist()
+
+    def widen(self, frame: pd.DataFrame) -> None:
+        """Let both ends be those of these rows, too."""
+        values = self._read(frame)
+        self.low, self.high = (
+            np.fmin.reduce([self.low, *values]).tolist(),
+            np.fmax.reduce([self.high, *values]).tolist(),
+        )
+
+    def _read(self, frame: pd.DataFrame) -> Array:
+        """Its numbers ``[n, d]``, NaN where one is missing."""
+        raise NotImplementedError
 
     def standardized(self, values: Array) -> tuple[Array, Array]:
         """Standardized numbers ``[n, d]``, and how far each lies beyond the ends, see :func:`bounded`."""
@@ -481,10 +500,13 @@ class VectorEncoder(StandardEncoder):
         self.take_statistics(values)
         return self
 
+    def _read(self, frame: pd.DataFrame) -> Array:
+        return to_vectors(self.cells(frame), self.columns[0], self.dim)
+
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize."""
         del root
-        standard, excess = self.standardized(to_vectors(self.cells(frame), self.columns[0], self.dim))
+        standard, excess = self.standardized(self._read(frame))
         return RowInputs(torch.from_numpy(standard), _where_any(excess.max(axis=1, keepdims=True)))
 
     def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
@@ -495,4 +517,4 @@ class VectorEncoder(StandardEncoder):
             def others() -> Array:
                 return to_vectors(left(name).dropna(), name, self.dim)
 
-            self.forget_numbers(to_vectors(cells, name, self.dim), others)
+            self.forget_numbers(self._read(gone), others)

@@ -123,6 +123,11 @@ class TableEncoder(nn.Module):
             part.fit(frame)
         return self
 
+    def widen(self, frame: pd.DataFrame) -> None:
+        """Let cells as far out as those of these rows count in full; see ``ColumnEncoder.widen``."""
+        for part in self.encoders:
+            part.widen(frame)
+
     def settle(self, frame: pd.DataFrame) -> Self:
         """Hold each part that would be trained, see ``ColumnEncoder.settle``; gives itself."""
         for part in self.encoders:

@@ -5,7 +5,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ from vicinal.estimators.tree_metric import (
 from vicinal.heads import Kriging
 from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
+from vicinal.training.error import error_of
 from vicinal.training.history import TrainingHistory
 from vicinal.training.likelihood import FIRST_ROWS, MOST_ROWS, TableKernel
 from vicinal.training.rows import RowInputs, RowSubset, spread
@@ -74,6 +75,9 @@ _FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 
 _CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
+
+SURE = 2.0
+"""By how much the log-likelihood of a row must be higher with logarithms of labels for that to be sure."""
 
 Settings = dict[str, Any]
 
@@ -100,6 +104,13 @@ class FitJob:
     def seen(self) -> pd.DataFrame:
         """The rows that are trained on."""
         return self.rows.frame.iloc[self.rows.held_out.train]
+
+    def fit_encoder(self) -> None:
+        """Fit the encoder to the rows that are trained on.
+
+        Those held out are in the bank, too: a label far out beside a cell that is cut would mislead the others.
+        """
+        self.encoder.fit(self.seen).widen(self.rows.frame)
 
     def copied(self) -> "FitJob":
         """The same with an encoder of its own, which a fit may change."""
@@ -147,7 +158,8 @@ def fit_on_scale(job: FitJob) -> FittedModel:
     """What :func:`fit_best` gives, of numbers on the scale that ``target_transform`` names or lets choose.
 
     "auto" takes what a kernel predicts all rows better by, each from the others: "none" or "log"; "none" where there is
-    no kernel. The rows held out are too few to tell, and a network has seen the others.
+    no kernel. The rows held out are too few to tell, and a network has seen the others. See
+    :func:`_scale_of_less_error`.
     """
     labels, settings = job.rows.labels, job.settings
     train = labels[torch.from_numpy(job.rows.held_out.train)]
@@ -161,7 +173,7 @@ def fit_on_scale(job: FitJob) -> FittedModel:
     name, kernel = settings["target_transform"], None
     if name == "auto":
         name, part = "none", job.copied()
-        part.encoder.fit(job.seen)
+        part.fit_encoder()
         kernels = settings["metric"] == "auto" and may_be_kernel(settings, own_lengths(part.encoder))
         if (kernels or settings["metric"] == "kernel") and bool((labels > 0).all()):
             part.encoder.settle(job.seen)  # once for both
@@ -169,11 +181,32 @@ def fit_on_scale(job: FitJob) -> FittedModel:
             for one in ("none", "log"):
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
                     tried[one] = fit_kernel(replace(part.copied(), codec=on(one, labels)))
-            units = {one: each.error_in_label_units(*each.all_left_out()) for one, each in tried.items()}
-            name = min(units, key=lambda one: units[one])
+            name = _scale_of_less_error(tried)
             kernel = tried.pop(name).chosen_over(*tried.values())
     scale = on(name, train)
     return fit_best(replace(job, codec=replace(scale, transform=scale.transform.widened(labels))), kernel)
+
+
+def _scale_of_less_error(tried: Mapping[str, FittedModel]) -> str:
+    r"""The scale of less squared error of labels, or "log" where these are surely more likely on it.
+
+    Of labels over orders of magnitude the few largest make up the squared error, and luck with these decides. All rows
+    count in the likelihood of normal errors on a scale g (Box and Cox, 1964), per row
+    $-\tfrac12 \log \overline{(g(y) - \hat g)^2} + \overline{\log g'(y)}$.
+    """
+    left_out = {name: each.all_left_out() for name, each in tried.items()}
+    likely = {}
+    for name, (said, bank, at) in left_out.items():
+        labels, mass = bank.labels[at].double(), bank.mass[at]
+        transform = tried[name].codec.transform
+        errors = error_of(said.double(), transform.forward(labels), numbers=True)
+        log_slope = -labels.log() if name == "log" else torch.zeros_like(labels)
+        likely[name] = weighted_mean(log_slope.reshape(len(at), -1).mean(dim=1), mass)
+        likely[name] -= math.log(max(weighted_mean(errors, mass), 1e-300)) / 2
+    if tried["none"].codec.targets is None and likely["log"] > likely["none"] + SURE:
+        return "log"
+    units = {name: each.error_in_label_units(*left_out[name]) for name, each in tried.items()}
+    return min(units, key=lambda name: units[name])
 
 
 def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
@@ -184,7 +217,7 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
         kernel: one that was fitted already.
     """
     encoder, codec, settings = job.encoder, job.codec, job.settings
-    encoder.fit(job.seen)
+    job.fit_encoder()
     wide, untrained = (any(map(of, encoder.encoders)) for of in (is_wide, is_untrained))
     if settings["metric"] == "kernel":
         if untrained and codec.kind == "classes":

@@ -24,6 +24,7 @@ from vicinal.core.untrusted import machine_memory
 from vicinal.data import TableForm
 from vicinal.data.attributes import attribute_groups
 from vicinal.data.form import as_argument
+from vicinal.data.reading import flat_table, wholes_of
 from vicinal.data.table import check_column
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import ColumnKind
@@ -171,13 +172,14 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
         ValueError: as scikit-learn words it.
     """
     names = None if reset else getattr(estimator, "feature_names_in_", None)
-    if isinstance(x, pd.Series) and names is not None and set(x.index.map(str)) >= set(names):
-        x = x.to_frame().T.infer_objects()
+    if isinstance(x, pd.Series) and names is not None:
+        cells = x.index.map(str)
+        x = x.to_frame().T.infer_objects() if set(cells) >= set(names) or wholes_of(cells, names) else x
     x = _without_attribute(estimator, as_table("X", x))
     if isinstance(x, pd.DataFrame):
         if len(x) == 0:
             raise ValueError("X: expected at least one row, got a table of 0 rows")
-        frame: pd.DataFrame = x.set_axis([str(name) for name in x.columns], axis="columns")
+        frame = _with_parts(x.set_axis([str(name) for name in x.columns], axis="columns"), estimator, names)
         if reset or frame.columns.tolist() != list(() if names is None else names):  # else nothing is wrong
             validate_data(estimator, frame, reset=reset, skip_check_array=True)
         if not reset and names is None:
@@ -190,6 +192,23 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     with refused_text("X"):
         values = validate_data(estimator, x, reset=reset, dtype=np.float64)
     return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
+
+
+def _with_parts(frame: pd.DataFrame, estimator: BaseEstimator, names: Sequence[str] | None) -> pd.DataFrame:
+    """The table with columns of objects as columns of their parts, but those that ``columns`` names.
+
+    Of a fitted model the parts that it reads; a part that no object has here is missing.
+    """
+    wholes = [name for name in frame.columns if name not in (getattr(estimator, "columns", None) or ())]
+    wholes = wholes if names is None else wholes_of(wholes, names)
+    parts = flat_table(frame[wholes]) if wholes else frame
+    if parts.columns.tolist() == frame.columns[: len(parts.columns)].tolist():
+        return frame
+    if names is not None:
+        starts = tuple(f"{name}." for name in wholes)
+        parts = parts.reindex(columns=[name for name in names if name.startswith(starts)])
+    whole = pd.concat([frame.drop(columns=wholes), parts], axis="columns")
+    return whole if names is None or set(whole.columns) != set(names) else whole[list(names)]
 
 
 def _is_rows(x: Any) -> bool:

@@ -31,6 +31,7 @@ from vicinal.data import (
 )
 from vicinal.data.cells import missing_cells
 from vicinal.data.leaks import ColumnLeak
+from vicinal.data.reading import flat_table
 from vicinal.data.sets import join_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.splits import split_by_time, time_tells
@@ -263,8 +264,8 @@ def read_source(
         frame = read_cells(job.source, ids=aside, log=note)
         root, name = job.root or root_of(job.source), job.name or table_name(job.source)
     else:
-        frame, root, name = as_table("data", job.source), job.root, job.name or "table"
-    frame = frame.rename(columns=str)
+        frame = flat_table(as_table("data", job.source).rename(columns=str))
+        root, name = job.root, job.name or "table"
     for column in job.missing:
         check_column("missing", column, list(frame.columns))
     known: dict[str, Any] = {"targets": targets, "kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
