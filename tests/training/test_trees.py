@@ -1,6 +1,7 @@
 """Boosted folds: how small leaves may be."""
 
 import numpy as np
+import pytest
 import torch
 
 from vicinal.core.progress import ending_in
@@ -47,6 +48,19 @@ def test_no_tree_follows_the_first_when_the_time_is_over():
     with ending_in(0):
         texts, _ = boosted_folds(columns, labels, folds)
     assert {sum(line.startswith("Tree=") for line in fold[0].splitlines()) for fold in texts} == {1}
+
+
+@pytest.mark.parametrize("many", [trees.MANY, 300])
+def test_trees_that_cannot_come_to_an_error_are_few(monkeypatch, many):
+    """What no number of them will reach; what these miss, and more of them need not, stops none."""
+    monkeypatch.setattr(trees, "MANY", many)
+    columns, folds = torch.from_numpy(np.random.default_rng(0).uniform(-2, 2, (300, 2))), torch.arange(300) % 5
+    labels = (2 * columns[:, 0]).sin() + columns[:, 0] * columns[:, 1]
+    whole, least = boosted_folds(columns, labels, folds)
+    few, error = boosted_folds(columns, labels, folds, reach=least / 100)
+    assert {sum(line.startswith("Tree=") for line in fold[0].splitlines()) for fold in few} == {64}
+    assert error > 2 * least
+    assert boosted_folds(columns, labels, folds, reach=least)[0] == whole
 
 
 def test_leaves_of_many_rows_are_chosen_on_two_folds_and_the_others_boosted_with_what_is_chosen(monkeypatch):
