@@ -410,13 +410,6 @@ class FittedModel:
         spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
         return bool(gain > spread_of_rows.sqrt())
 
-    def error_at(self, positions: Ids) -> float:
-        """Mean error, as training sees labels, of rows of the bank at these places, each predicted from all others."""
-        said, bank, at = self.left_out(self.bank, torch.from_numpy(positions[spread(len(positions), MOST).numpy()]))
-        unit = self.codec.unit()
-        errors = self.codec.errors(said / unit, self.bank_labels()[at] / unit)
-        return weighted_mean(errors, bank.mass[at].to(errors))
-
     def all_left_out(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of rows spread over the bank, each from all others, the bank, and where they stand in it."""
         computed = self.computed

@@ -48,10 +48,7 @@ from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.network import make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.estimators.tree_metric import (
-    boosted_network,
-    trend_head,
-)
+from vicinal.estimators.tree_metric import boosted_network, trend_head
 from vicinal.heads import Kriging
 from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
@@ -71,9 +68,6 @@ _CALIBRATED = 4096
 
 _FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 """What may be added to shares of classes before their power is taken."""
-
-_CURVE = 256
-"""Rows trained on whose error the history of a kernel tells, at most."""
 
 Settings = dict[str, Any]
 
@@ -415,8 +409,8 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
         model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
     if learned is not None and settings["readout"] in ("auto", "comparables"):
         model = _with_trend(model, job, inputs, float(learned.log_amplitude.exp()))
-    some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
-    history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
+    unit = model.codec.unit() ** 2
+    history = TrainingHistory([weighted_mean(*model.errors_of_all()) / unit], [model.honest_error() / unit])
     return model.with_facts(history=history)
 
 

@@ -40,7 +40,7 @@ ROUNDS = 2000
 PATIENCE = 30
 """Trees without less error in a fold after which there are no more."""
 
-_TOLD = 64
+_FIRST_TREES = 64
 """Trees whose errors tell whether more are worth it; so do those of each time twice as many."""
 
 _LARGE = 10_000
@@ -226,10 +226,10 @@ class _Target:
         Later trees gain less: from twice as many trees errors fall by no larger share than from the last doubling.
         """
         count = len(errors)
-        if count < _TOLD or count & (count - 1):
+        if count < _FIRST_TREES or count & (count - 1):
             return False
         gain = errors[-1] / errors[count // 2 - 1]
-        return errors[-1] * gain ** math.log2(self.rounds / count) > self.reach
+        return errors[-1] * math.pow(gain, math.log2(self.rounds / count)) > self.reach
 
     def _boosted(self, leaves: int, smallest: int, parts: list[_Part]) -> _Tried:
         import lightgbm
