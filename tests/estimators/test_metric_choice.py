@@ -124,6 +124,7 @@ def test_both_together_read_30_rows_or_as_many_as_one_of_them(monkeypatch, rows,
 def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together(monkeypatch, tmp_path):
     frame, y = rows()
     monkeypatch.setattr(blending, "LEAST", 0.0)
+    monkeypatch.setattr(fitting, "HOPELESS", 1e9)
     model = NeighborRegressor(**SETTINGS).fit(frame, y + 3 * np.sin(2 * frame["a"] * frame["b"]))
     assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
     new = rows(30, 1)[0]

@@ -84,7 +84,7 @@ def shares(index, rows, queries, wanted):
 
 
 @pytest.mark.sweep(3)
-@pytest.mark.sweep(16)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("similarity", ["l2", "squared_l2", "cosine"])
 @pytest.mark.parametrize("far", [1e6, 1e20, -3e38])
 @pytest.mark.parametrize("factory", [*FACTORIES, "IVF4,SQ8", "IVF4_HNSW8,Flat"])

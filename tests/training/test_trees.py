@@ -1,6 +1,7 @@
 """Boosted folds: how small leaves may be."""
 
 import numpy as np
+import pytest
 import torch
 
 from vicinal.core.progress import ending_in
@@ -49,6 +50,19 @@ def test_no_tree_follows_the_first_when_the_time_is_over():
     assert {sum(line.startswith("Tree=") for line in fold[0].splitlines()) for fold in texts} == {1}
 
 
+@pytest.mark.parametrize("many", [trees.MANY, 300])
+def test_trees_that_cannot_come_to_an_error_are_few(monkeypatch, many):
+    """What no number of them will reach; what these miss, and more of them need not, stops none."""
+    monkeypatch.setattr(trees, "MANY", many)
+    columns, folds = torch.from_numpy(np.random.default_rng(0).uniform(-2, 2, (300, 2))), torch.arange(300) % 5
+    labels = (2 * columns[:, 0]).sin() + columns[:, 0] * columns[:, 1]
+    whole, least = boosted_folds(columns, labels, folds)
+    few, error = boosted_folds(columns, labels, folds, reach=least / 100)
+    assert {sum(line.startswith("Tree=") for line in fold[0].splitlines()) for fold in few} == {64}
+    assert error > 2 * least
+    assert boosted_folds(columns, labels, folds, reach=least)[0] == whole
+
+
 def test_leaves_of_many_rows_are_chosen_on_two_folds_and_the_others_boosted_with_what_is_chosen(monkeypatch):
     """Folds that stop earlier go on with the others, so that all are what they are together."""
     rng, folds = np.random.default_rng(0), torch.arange(300) % 5
@@ -61,3 +75,12 @@ def test_leaves_of_many_rows_are_chosen_on_two_folds_and_the_others_boosted_with
     parts = boosted_folds(columns, labels, folds)
     assert parts[0] == whole[0]
     np.testing.assert_allclose(parts[1], whole[1], rtol=1e-12)
+
+
+def test_trees_of_few_classes_tell_near_levels_of_a_number_apart(monkeypatch):
+    """Of 480 numbers eight in a row are of one class: 63 bins mix those at the ends of most rows."""
+    codes = torch.from_numpy(np.random.default_rng(0).integers(0, 3, 60)).repeat_interleave(8)
+    known = torch.arange(480.0)[:, None], torch.nn.functional.one_hot(codes), torch.arange(480) % 5
+    _, error = boosted_folds(*known, classes=True)
+    monkeypatch.setattr(trees, "_BLURRED", 2)
+    assert error < 0.8 * boosted_folds(*known, classes=True)[1]

@@ -51,6 +51,7 @@ class Computed:
         targets: estimators of single targets.
         errors: of honest predictions, and the weights of their rows.
         left_out: predictions of rows spread over the bank, each from all others, and where they stand.
+        held_out: the same of rows held out.
         usual: mean label, on the scale of the transform, or the share of each class.
         searches: words of the rows, and cuts of what is found.
     """
@@ -64,6 +65,7 @@ class Computed:
     folds: dict[int, Any] = field(default_factory=dict)
     errors: tuple[Tensor, Tensor] | None = None
     left_out: tuple[Tensor, Bank, Tensor] | None = None
+    held_out: tuple[Tensor, Bank, Tensor] | None = None
     usual: Tensor | None = None
     searches: dict[str, Any] = field(default_factory=dict)
 
@@ -366,7 +368,10 @@ class FittedModel:
 
     def held_out_predictions(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of rows held out, 1,024 at most, of which bank, and where they stand."""
-        return self.left_out(self.held_out, spread(len(self.held_out), MOST))
+        computed = self.computed
+        if computed.held_out is None:
+            computed.held_out = self.left_out(self.held_out, spread(len(self.held_out), MOST))
+        return computed.held_out
 
     @torch.no_grad()
     def left_out(self, rows: Bank, at: Tensor) -> tuple[Tensor, Bank, Tensor]:
@@ -404,13 +409,6 @@ class FittedModel:
         gain = (gains * share).sum()
         spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
         return bool(gain > spread_of_rows.sqrt())
-
-    def error_at(self, positions: Ids) -> float:
-        """Mean error, as training sees labels, of rows of the bank at these places, each predicted from all others."""
-        said, bank, at = self.left_out(self.bank, torch.from_numpy(positions[spread(len(positions), MOST).numpy()]))
-        unit = self.codec.unit()
-        errors = self.codec.errors(said / unit, self.bank_labels()[at] / unit)
-        return weighted_mean(errors, bank.mass[at].to(errors))
 
     def all_left_out(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of rows spread over the bank, each from all others, the bank, and where they stand in it."""

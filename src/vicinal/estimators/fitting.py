@@ -48,10 +48,7 @@ from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.network import make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
-from vicinal.estimators.tree_metric import (
-    boosted_network,
-    trend_head,
-)
+from vicinal.estimators.tree_metric import boosted_network, trend_head
 from vicinal.heads import Kriging
 from vicinal.training import NeighborNetwork, Rows
 from vicinal.training.class_kernel import calibrate_scores
@@ -72,9 +69,6 @@ _CALIBRATED = 4096
 
 _FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 """What may be added to shares of classes before their power is taken."""
-
-_CURVE = 256
-"""Rows trained on whose error the history of a kernel tells, at most."""
 
 SURE = 2.0
 """By how much the log-likelihood of a row must be higher with logarithms of labels for that to be sure."""
@@ -246,10 +240,11 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
         settled = job.copied()
         settled.encoder.settle(job.seen)
     with seeded():
-        first = (kernel or fit_kernel(settled.copied())) if kernels and not trees else None
+        first = None
         if trees:
-            first = fit_trees(settled.copied())
-            first = _better_kernel(first, settled, kernel) if kernels else first
+            first = _trees_or_kernel(settled, kernel) if kernels else fit_trees(settled.copied())
+        elif kernels:
+            first = kernel or fit_kernel(settled.copied())
     if first is not None and ("network" not in tried or time_left() <= 0):
         return first
     least = math.inf if first is None else weighted_mean(*first.held_out_errors())
@@ -263,26 +258,26 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
     return first.chosen_over(network)
 
 
-def _better_kernel(trees: FittedModel, job: FitJob, kernel: FittedModel | None) -> FittedModel:
+def _trees_or_kernel(job: FitJob, kernel: FittedModel | None) -> FittedModel:
     """Trees, a kernel or the mean of both; of classes a kernel, unless trees have surely less error.
 
     On six tables of 120 to 900 rows trees of classes had as little error as a kernel, and now and then much more.
-    The kernel is of the likelihood of all its rows only if that of fewer has less error.
+    The kernel is of the likelihood of all its rows only if that of fewer has less error than trees.
     """
-    if trees.codec.kind == "classes":
-        kernel = fit_kernel(job.copied())
-        pair = (trees, kernel) if trees.surely_below(kernel, of_all=True) else (kernel, trees)
+    first = kernel
+    if first is None:
+        with ending_in(time_left() / 4):  # of a limit, so that trees have the rest
+            first = fit_kernel(job.copied(), FIRST_ROWS[-1])
+    one = job.codec.kind == "numbers" and job.codec.targets is None  # of several each has its own unit
+    trees = fit_trees(job.copied(), HOPELESS * first.error_of_all() if one else math.inf)
+    if job.codec.kind == "classes":
+        pair = (trees, first) if trees.surely_below(first, of_all=True) else (first, trees)
         return pair[0].chosen_over(pair[1])
-    error = trees.error_of_all()
-    for most in (FIRST_ROWS[-1], MOST_ROWS) if kernel is None and time_left() > 0 else ():
-        if kernel is None:
-            kernel = fit_kernel(job.copied(), most)
-        elif time_left() > 0 and len(job.rows.held_out.train) > FIRST_ROWS[-1] and kernel.error_of_all() < error:
-            kernel = fit_kernel(job.copied(), most, kernel.learned).chosen_over(kernel)
-    if kernel is None:
-        return trees
-    both = (trees, kernel) if error <= kernel.error_of_all() else (kernel, trees)
-    mean = blended(trees, kernel, job.settings)
+    better = first.error_of_all() < trees.error_of_all()
+    if kernel is None and better and time_left() > 0 and len(job.rows.held_out.train) > FIRST_ROWS[-1]:
+        first = fit_kernel(job.copied(), MOST_ROWS, first.learned).chosen_over(first)
+    both = (trees, first) if trees.error_of_all() <= first.error_of_all() else (first, trees)
+    mean = blended(trees, first, job.settings)
     return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
 
 
@@ -439,8 +434,8 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
         model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
     if learned is not None and settings["readout"] in ("auto", "comparables"):
         model = _with_trend(model, job, inputs, float(learned.log_amplitude.exp()))
-    some = rows.held_out.train[spread(len(rows.held_out.train), _CURVE).numpy()]
-    history = TrainingHistory([model.error_at(some)], [model.honest_error() / model.codec.unit() ** 2])
+    unit = model.codec.unit() ** 2
+    history = TrainingHistory([weighted_mean(*model.errors_of_all()) / unit], [model.honest_error() / unit])
     return model.with_facts(history=history)
 
 
@@ -468,8 +463,11 @@ def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: f
 
 
 @_timed
-def fit_trees(job: FitJob) -> FittedModel:
-    """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out."""
+def fit_trees(job: FitJob, reach: float = math.inf) -> FittedModel:
+    """Boost trees by folds of all rows; each row of the bank is embedded by the trees that left it out.
+
+    Those that cannot come to the error ``reach`` are few, and read out as they are.
+    """
     rows, codec, encoder, settings = job.rows, job.codec, job.encoder, job.settings
     encoder.settle(job.seen)
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
@@ -480,10 +478,12 @@ def fit_trees(job: FitJob) -> FittedModel:
     check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))
     inputs = prepared(settings, encoder, rows.frame, reader)
     reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
-    known: Any = {"classes": classes, "weights": rows.weights_of(torch.arange(len(labels))), "seed": job.seed}
-    network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **known)
+    boosting: Any = {"classes": classes, "weights": rows.weights_of(torch.arange(len(labels))), "seed": job.seed}
+    boosting["reach"] = reach
+    network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **boosting)
     model = with_banks(network, inputs, job, TrainingHistory([], []), "trees")
-    model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
+    if error <= reach:
+        model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])
     model = _with_scale(model) if classes else model
     unit = codec.unit() ** 2
     return model.with_facts(history=TrainingHistory([error / unit], [model.honest_error() / unit]))

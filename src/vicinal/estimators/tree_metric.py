@@ -1,5 +1,6 @@
 """The metric of boosted trees: rows are near whose columns add alike to a prediction."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,6 +73,7 @@ def boosted_network(
     classes: bool = False,
     weights: Tensor | None = None,
     seed: int = 0,
+    reach: float = math.inf,
 ) -> tuple[NeighborNetwork, float]:
     """The network of trees and a linear model, read out by 30 rows for now, and its error of the rows left out.
 
@@ -86,6 +88,7 @@ def boosted_network(
         classes: whether the labels are classes.
         weights: ``[n]`` or None.
         seed: of what LightGBM draws.
+        reach: see :func:`vicinal.training.trees.boosted_folds`.
 
     Raises:
         ValueError: where all rows outside a fold are of one class.
@@ -99,6 +102,7 @@ def boosted_network(
         )
     trees, read, some = _both_columns(encoder, reader, inputs)
     boosting: Any = {"categories": reader.categories, "weights": weights, "seed": seed, "classes": classes}
+    boosting["reach"] = reach
     texts, _ = boosted_folds(trees, labels, folds, **boosting)
     projector, width = StackedProjector(texts, reader, labels.shape[1], classes=classes), len(reader.names)
     mass = None if weights is None else weights[some]

@@ -1,5 +1,7 @@
 """Boosted trees of numbers or classes, by folds: each row has a model that has not seen its label."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,12 +40,18 @@ ROUNDS = 2000
 PATIENCE = 30
 """Trees without less error in a fold after which there are no more."""
 
+_FIRST_TREES = 64
+"""Trees whose errors tell whether more are worth it; so do those of each time twice as many."""
+
 _LARGE = 10_000
 """Rows from which on trees of numbers and of two classes learn at twice the rate, and are half as many."""
 
 _MOST_STEPS, _MOST_TREES, _FEWEST_ROUNDS = 60_000_000, 3000, 20
 """Rows times trees of all classes, where there are three and more, and these trees, at most, but for so many of each
 class: minutes of a processor."""
+
+_BLURRED = 10
+"""Classes from more of which on trees read 63 levels of a number."""
 
 _SHARED = 1 << 18
 """Cells from which on threads share the work; of fewer each would wait for the others most of the time."""
@@ -61,6 +69,7 @@ def boosted_folds(
     weights: Tensor | None = None,
     seed: int = 0,
     classes: bool = False,
+    reach: float = math.inf,
 ) -> tuple[list[list[str]], float]:
     """LightGBM by squared error of each target, or by log-loss of classes, once for each fold of the rows left out.
 
@@ -75,6 +84,8 @@ def boosted_folds(
         weights: how many rows each counts as ``[n]``; None: one.
         seed: of what LightGBM draws.
         classes: whether the labels are classes.
+        reach: the error above which trees are of no use: those that will not come to it are few, and of the fewest
+            leaves.
 
     Returns:
         of each fold the model of each target, as LightGBM writes it, and the mean error of the rows by the models that
@@ -87,7 +98,7 @@ def boosted_folds(
         some = _Target(labels.argmax(dim=1).numpy(), *known, mass, seed, classes=labels.shape[1]).best()
         return [class_texts(text, columns.shape[1], labels.shape[1]) for text in some.texts()], some.error
     targets = labels.reshape(len(labels), -1).double().numpy()
-    each = [_Target(target, *known, mass, seed).best() for target in targets.T]
+    each = [_Target(target, *known, mass, seed, reach=reach).best() for target in targets.T]
     texts = [list(fold) for fold in zip(*(one.texts() for one in each), strict=True)]
     return texts, float(np.mean([one.error for one in each]))
 
@@ -149,10 +160,11 @@ class _Target:
         seed: int,
         *,
         classes: int = 0,
+        reach: float = math.inf,
     ) -> None:
         import lightgbm  # only training needs it
 
-        self.count = len(rows)
+        self.count, self.reach = len(rows), reach
         self.smallest = 5 if len(rows) < 500 else 10 if len(rows) <= 2000 else 20
         self.variance = 0.0 if classes else float(np.cov(labels, aweights=mass, ddof=0))
         large = len(rows) >= _LARGE
@@ -170,7 +182,7 @@ class _Target:
             # a leaf of a class that few rows have would else step by the rate over its share, with 100 classes by 10,
             # and the first tree be the last; with a penalty the rate may be higher
             "lambda_l2": 1.0 if several else 0.0,
-            "max_bin": 63 if several else 255,  # with many classes a third less time
+            "max_bin": 63 if classes > _BLURRED else 255,  # a third less time; of few classes up to a fifth more loss
             "feature_pre_filter": False,
             "deterministic": True,
             "force_row_wise": True,
@@ -189,14 +201,15 @@ class _Target:
             return self._chosen(self.parts)
         with ending_in(time_left() / 2):  # of a limit, so that all folds have the rest
             some = self._chosen(self.parts[:CHOOSING])
-        return some.joined(self._boosted(some.leaves, some.smallest, self.parts[CHOOSING:]), self.rounds)
+        most = len(some.errors) if self._cannot_reach(some.errors) else self.rounds
+        return some.joined(self._boosted(some.leaves, some.smallest, self.parts[CHOOSING:]), most)
 
     def _chosen(self, parts: list[_Part]) -> _Tried:
-        best = min(
-            (self._boosted(leaves, self.smallest, parts) for leaves in self.leaves[:2]), key=lambda one: one.error
-        )
-        for leaves in self.leaves[2:]:
-            if best.leaves != self.leaves[self.leaves.index(leaves) - 1]:
+        best = self._boosted(self.leaves[0], self.smallest, parts)
+        if self._cannot_reach(best.errors):
+            return best
+        for before, leaves in itertools.pairwise(self.leaves):
+            if best.leaves != before:
                 break
             best = min(best, self._boosted(leaves, self.smallest, parts), key=lambda one: one.error)
         quiet = best.error < QUIET * self.variance and self.count <= FEW
@@ -207,6 +220,17 @@ class _Target:
             best = other
         return best
 
+    def _cannot_reach(self, errors: Sequence[float]) -> bool:
+        """Whether all the trees there may be will not bring these errors down to ``reach``.
+
+        Later trees gain less: from twice as many trees errors fall by no larger share than from the last doubling.
+        """
+        count = len(errors)
+        if count < _FIRST_TREES or count & (count - 1):
+            return False
+        gain = errors[-1] / errors[count // 2 - 1]
+        return errors[-1] * math.pow(gain, math.log2(self.rounds / count)) > self.reach
+
     def _boosted(self, leaves: int, smallest: int, parts: list[_Part]) -> _Tried:
         import lightgbm
 
@@ -215,7 +239,7 @@ class _Target:
         def tell(state: Any) -> None:
             errors.append(state.evaluation_result_list[0][2])
             report("trees", state.iteration + 1, self.rounds, f"trees of {leaves} leaves (or fewer)")
-            if time_left() <= 0:
+            if time_left() <= 0 or self._cannot_reach(errors):
                 raise lightgbm.callback.EarlyStopException(state.iteration, state.evaluation_result_list)
 
         stop: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False), tell]
