@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vicinal.core.checks import short_text
+from vicinal.linkage.compared import ComparedPair
 from vicinal.report.comparables import beside, grid_view, reasons
-from vicinal.report.pairs import ShownPair, pair_view
+from vicinal.report.pairs import pair_view
 from vicinal.report.records import Cell, NeighborPanel
 from vicinal.report.text import cell_text, label_text, number, one_line, percent
 from vicinal.report.theme import Part
@@ -54,7 +55,7 @@ def panel_part(panel: NeighborPanel) -> Part:
     return Part(one_line(panel.title, 80), grid=(grid.heads, above, grid.lines, grid.below), sentences=sentences)
 
 
-def pair_part(pair: ShownPair) -> Part:
+def pair_part(pair: ComparedPair) -> Part:
     """Why two rows match or not: cells side by side, and the waterfall of their weights."""
     return Part(pair=pair_view(pair))
 
