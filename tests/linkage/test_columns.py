@@ -71,6 +71,13 @@ def test_cells_that_are_written_in_several_ways_are_one_value(cells, kind):
     assert column.sides[1].tolist() == [0, 1]
 
 
+def test_days_of_a_table_with_times_are_compared_with_those_of_one_without():
+    times = [f"2024-05-{day:02d} 19:30:00" for day in range(1, 12)]
+    days = [time[:10] for time in times]
+    assert [side.tolist() for side in coded(times, days).sides] == [list(range(11))] * 2
+    assert len(coded(times, days[:1]).values) == 12  # a single midnight is a time, too
+
+
 def test_years_before_a_number_tell_keys_apart():
     keys = [f"20{year}00000001" for year in range(10, 20)]
     assert len(coded(keys).values) == 10  # the last nine digits are the same
