@@ -199,7 +199,7 @@ def candidates(folder: Path) -> dict[str, float]:
     clock.step("reading")
     columns = coded(left, right)
     clock.step("cleaning")
-    index, every = blocked_pairs(columns, single=False, most=MOST * len(left), log=print)
+    index, every = blocked_pairs(columns, single=False, most=MOST * len(left))
     clock.step("candidates")
     strongest = every.strongest(EACH)
     clock.step("strongest")
