@@ -60,7 +60,7 @@ _MEANINGS = [
     street strasse str rue calle via rua straat ulica address addr adresse anschrift direccion indirizzo endereco adres
     housenumber houseno hausnummer hausnr huisnummer numero number no nr
     zip zipcode plz postleitzahl postcode postal postalcode codepostal cp codigopostal cap cep
-    city town location ort stadt wohnort ville commune municipality ciudad localidad poblacion municipio citta place comune
+    city town location ort stadt wohnort ville commune municipality ciudad localidad poblacion municipio citta comune
     latitude lat breite breitengrad latitud latitudine
     longitude lon lng long laenge laengengrad longitud longitudine
     state province bundesland region provincia estado regione county kanton

@@ -172,6 +172,8 @@ class Linkage(LinkageModel):
         by_chance = [u[-1] for u in weights.u]
         candidates = tables.pairs_both_ways(self.n_candidates)
         for one, column in enumerate(coded):
+            if column.kind == "text":  # rows of one title are one thing, or nearly
+                continue
             if tables.is_single and not tables.is_large:
                 left, right = column.sides[0][candidates].T
                 pairs = [candidates[(left == right) & (left >= 0)]]
