@@ -24,7 +24,6 @@ import string
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +174,12 @@ class Clock:
 
 def coded(left: pd.DataFrame, right: pd.DataFrame) -> list[CodedColumn]:
     """The shared columns, each distinct cell cleaned once."""
-    clean = partial(spelled, loose=True)
-    return [CodedColumn.of(name, (left[name], right[name]), clean, GAPS) for name in left.columns if name != "id"]
+    columns = []
+    for name in left.columns.drop("id"):
+        codes, cells = pd.factorize(pd.concat([left[name], right[name]], ignore_index=True), use_na_sentinel=True)
+        texts = [spelled(cell, loose=True) for cell in cells]
+        columns.append(CodedColumn.of_codes(name, np.split(codes, [len(left)]), texts, GAPS))
+    return columns
 
 
 def places(table: pd.DataFrame, pairs: pd.DataFrame, side: str) -> np.ndarray:
@@ -196,7 +199,7 @@ def candidates(folder: Path) -> dict[str, float]:
     clock.step("reading")
     columns = coded(left, right)
     clock.step("cleaning")
-    index, every = blocked_pairs(columns, single=False, most=MOST * len(left), log=print)
+    index, every = blocked_pairs(columns, single=False, most=MOST * len(left))
     clock.step("candidates")
     strongest = every.strongest(EACH)
     clock.step("strongest")

@@ -266,7 +266,8 @@ def test_copies_stay_through_add_forget_and_a_folder(tmp_path):
         assert each.search_ids([200], 1)["right"].tolist() == [103]
         each.forget([200])
         assert len(each.tables_.left.first) == len(each.tables_.left.vectors) == 60
-        assert normal_text(names[3]) not in each.tables_.texts(0)["name"]
+        cells = each.tables_.left.things["name"].map(normal_text)
+        assert normal_text(names[3]) not in set(cells)
     pd.testing.assert_frame_equal(again.link(), model.link())
 
 

@@ -339,6 +339,40 @@ def test_a_column_that_follows_from_another_counts_only_where_that_one_differs(t
     assert_same(RowMatcher.load(tmp_path / "m"), model, atol=0)
 
 
+def test_what_is_equal_in_matches_alone_follows_from_nothing():
+    random = np.random.default_rng(0)
+    customers = np.array([f"{stem}{end} co" for stem in STEMS for end in ENDS])
+
+    def invoices(count):
+        days = pd.Timestamp("2024-01-01") + pd.to_timedelta(random.integers(365, size=count), "D")
+        rows = {"customer": random.choice(customers, count), "amount": random.integers(1000, 90000, count) / 100}
+        return pd.DataFrame({**rows, "date": days})
+
+    left, right = invoices(900), invoices(900)
+    right[:90] = left[:90].assign(date=left["date"] + pd.to_timedelta(random.integers(1, 30, 900), "D"))
+    model = fitted(left, right)
+    assert model.linkage_.follows == {}
+    links = model.link()
+    assert (links["left"] == links["right"]).mean() > 0.95
+    assert 80 <= len(links) <= 95
+
+
+def test_where_one_column_decides_and_many_pairs_are_doubtful_nothing_is_linked():
+    random = np.random.default_rng(0)
+    words = [["hex", "set", "wood", "machine"], ["bolt", "screw"], ["zinc", "steel", "brass", "black"]]
+
+    def articles():
+        names = zip(*(random.choice(each, 600) for each in words), strict=True)
+        sizes = zip(random.integers(3, 17, 600), random.integers(4, 90, 600), strict=True)
+        return pd.DataFrame({"name": [f"{' '.join(n)} m{a} x {2 * b}" for n, (a, b) in zip(names, sizes, strict=True)]})
+
+    left = articles().drop_duplicates()
+    right = articles().drop_duplicates()
+    model = fitted(left, right[~right["name"].isin(left["name"])])
+    assert len(model.link()) == 0
+    assert any(note.startswith("no sign of matches") for note in model.notes_)
+
+
 def test_rare_equal_cells_weigh_more_by_the_ratio_of_their_frequencies():
     left, right = two_tables(0, *FEW)
     often = {"ulm": 30, "bonn": 8, "trier": 3, "jena": 1}

@@ -1,9 +1,9 @@
 """Comparison levels against plain definitions, pair by pair."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,9 +50,15 @@ def every_pair(left, right):
     return np.array(list(product(range(len(left)), range(len(right)))))
 
 
+def coded(kind, *tables):
+    sides = np.split(np.arange(sum(map(len, tables))), np.cumsum([*map(len, tables)])[:-1])
+    texts = [str(cell) for table in tables for cell in table]
+    return replace(CodedColumn.of_codes("a", sides, texts, numbers=kind == "number"), kind=kind)
+
+
 def named(kind, left, right, pairs=None, cosines=None):
     """Names of the levels of pairs (None: of all)."""
-    column = CodedColumn.of("a", [pd.Series(left, dtype=object), pd.Series(right, dtype=object)], str, kind=kind)
+    column = coded(kind, left, right)
     found = comparison_levels(column, every_pair(left, right) if pairs is None else pairs, cosines)
     assert found.dtype == np.int8
     return [LEVELS[kind][level] for level in found]
@@ -183,7 +189,7 @@ def test_the_order_of_sides_and_pairs_does_not_matter(kind, data):
     levels = np.array(named(kind, left, right, pairs))
     assert named(kind, right, left, pairs[:, ::-1]) == levels.tolist()
     assert named(kind, left, right, pairs[order]) == levels[order].tolist()
-    single = CodedColumn.of("a", [pd.Series(left + right, dtype=object)], str, kind=kind)
+    single = coded(kind, left + right)
     joined = comparison_levels(single, pairs + np.array([0, len(left)]))
     assert [LEVELS[kind][level] for level in joined] == levels.tolist()
 

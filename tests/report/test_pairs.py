@@ -7,9 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from vicinal.linkage.compared import CellComparison, ComparedPair
 from vicinal.report.differences import differences
 from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, match_findings, match_html
-from vicinal.report.pairs import ShownCell, ShownPair, pair_html, waterfall
+from vicinal.report.pairs import pair_html, waterfall
 
 PLANTED = "<script>document.title = 'taken over'</script>"
 
@@ -74,19 +75,19 @@ def test_bars_of_a_waterfall_follow_one_another():
 
 
 CELLS = [
-    ShownCell("fax", "", "", "empty", "empty", 0.0),
-    ShownCell("name", "Ann Smith", "Ann Smyth", "alike", "edit distance 1", 6.25),
-    ShownCell("city", "Rome", "", "empty", "empty", 0.0),
-    ShownCell("born", "1970", "1971", "differs", "differs", -3.5),
+    CellComparison("fax", "", "", 0.5, "empty", "empty", 0.0),
+    CellComparison("name", "Ann Smith", "Ann Smyth", 0.5, "alike", "edit distance 1", 6.25),
+    CellComparison("city", "Rome", "", 0.5, "empty", "empty", 0.0),
+    CellComparison("born", "1970", "1971", 0.5, "differs", "differs", -3.5),
 ]
 
 
-def shown(**more):
-    return ShownPair("a1", PLANTED, 0.9375, CELLS, start=-0.25, refined=1.5, **more)
+def shown(resembles=(), **more):
+    return ComparedPair("a1", PLANTED, 0.9375, CELLS, resembles, start=-0.25, refined=1.5, **more)
 
 
 def test_a_pair_shows_its_weights_and_their_sum_is_its_log_odds():
-    page = pair_html(shown(resembles=["a2 and b2 (match)"]))
+    page = pair_html(shown([("a2", "b2", True, 0.5)]))
     for text in ("\N{MINUS SIGN}0.2", "+6.2", "\N{MINUS SIGN}3.5", "+1.5", "+4.0", "94 %", "edit distance 1"):
         assert f">{text}<" in page, text
     assert math.log2(0.9375 / 0.0625) == pytest.approx(4.0, abs=0.1)  # 4.0 is the sum of all
@@ -99,20 +100,20 @@ def test_a_pair_shows_its_weights_and_their_sum_is_its_log_odds():
 
 def test_cells_have_the_color_of_what_they_say():
     cells = [
-        ShownCell("for", "1", "2", "differs", "edit distance 1", 7.1),
-        ShownCell("against", "1", "1", "agrees", "equal", -0.6),
-        ShownCell("little", "1", "2", "differs", "differs", -0.4),
-        ShownCell("alike", "1", "1", "agrees"),
-        ShownCell("apart", "1", "2", "differs"),
+        CellComparison("for", "1", "2", 0.5, "differs", "edit distance 1", 7.1),
+        CellComparison("against", "1", "1", 0.5, "agrees", "equal", -0.6),
+        CellComparison("little", "1", "2", 0.5, "differs", "differs", -0.4),
+        CellComparison("alike", "1", "1", 0.5, "agrees"),
+        CellComparison("apart", "1", "2", 0.5, "differs"),
     ]
-    page = pair_html(ShownPair("a", "b", 0.5, cells))
+    page = pair_html(ComparedPair("a", "b", 0.5, cells, []))
     rows = re.findall(r'<tr class="(\w*)"><th scope="row"><bdi>(\w+)<', page)
     assert rows == [("same", "for"), ("apart", "against"), ("", "little"), ("same", "alike"), ("apart", "apart")]
 
 
 def test_a_column_without_weight_has_no_bar():
-    plain = [ShownCell(cell.column, cell.left, cell.right, cell.verdict) for cell in CELLS]
-    page = pair_html(ShownPair("a", "b", 0.25, plain, start=-1.0, refined=-0.5))
+    plain = [CellComparison(cell.column, cell.left, cell.right, 0.5, cell.verdict) for cell in CELLS]
+    page = pair_html(ComparedPair("a", "b", 0.25, plain, [], start=-1.0, refined=-0.5))
     assert page.count("<svg") == 3
     assert ">\N{MINUS SIGN}1.5<" in page
     assert ">alike<" in page
@@ -171,7 +172,7 @@ def test_the_page_tells_weights_distribution_clusters_and_what_was_missed():
 
 
 def test_the_most_doubtful_pairs_come_first():
-    pairs = [ShownPair(str(chance), "b", chance, CELLS) for chance in (0.99, 0.7, 0.4, 0.01)]
+    pairs = [ComparedPair(str(chance), "b", chance, CELLS, []) for chance in (0.99, 0.7, 0.4, 0.01)]
     page = match_html(record(doubtful=pairs, sure=[]))
     assert re.findall(r"<h3><bdi>(.*?)</bdi>", page) == ["0.4", "0.7", "0.99", "0.01"]
 

@@ -21,7 +21,8 @@ from PIL import Image
 
 from vicinal.calibration import stratified_share
 from vicinal.cli import run
-from vicinal.report.pairs import ShownCell, pair_html
+from vicinal.linkage.compared import CellComparison
+from vicinal.report.pairs import pair_html
 from vicinal.workflows import Reviewer
 from vicinal.workflows.match import MatchJob, match_tables, read_answers
 
@@ -255,7 +256,7 @@ def test_the_page_and_its_files_are_served_without_data_and_cells_are_escaped(pa
             assert "default-src 'none'; script-src 'self'" in answer.headers["Content-Security-Policy"]
             assert b"kitchen" not in answer.read()
     first = page.answerer.pairs[0]
-    page.answerer.pairs[0] = replace(first, left=PLANTED, cells=[ShownCell(PLANTED, PLANTED, "a", "differs")])
+    page.answerer.pairs[0] = replace(first, left=PLANTED, cells=[CellComparison(PLANTED, PLANTED, "a", 0.5, "differs")])
     shown = ask(page, **{"X-Token": page.token})[1]["pair"]
     assert shown.count("&lt;") >= 3
     assert "<script" not in shown

@@ -61,6 +61,8 @@ _MEANINGS = [
     housenumber houseno hausnummer hausnr huisnummer numero number no nr
     zip zipcode plz postleitzahl postcode postal postalcode codepostal cp codigopostal cap cep
     city town location ort stadt wohnort ville commune municipality ciudad localidad poblacion municipio citta comune
+    latitude lat breite breitengrad latitud latitudine
+    longitude lon lng long laenge laengengrad longitud longitudine
     state province bundesland region provincia estado regione county kanton
     country countrycode land pays pais paese kraj
     gender sex geschlecht sexe sexo sesso

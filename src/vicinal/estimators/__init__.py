@@ -18,8 +18,9 @@ from vicinal.estimators.search import Hit
 
 if _typing.TYPE_CHECKING:
     from vicinal.estimators.matching import RowMatcher
-    from vicinal.estimators.pair_explanation import CellComparison, PairExplanation
+    from vicinal.estimators.pair_explanation import PairExplanation
     from vicinal.estimators.recommend import Reasons, Recommender
+    from vicinal.linkage.compared import CellComparison
 
 _LATER = {
     "CellComparison": "pair_explanation",

@@ -1,7 +1,7 @@
 """Probabilities of matches without labels, or with few: match weights of columns, competition of pairs, refinement."""
 
-import itertools
 import zlib
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from vicinal.estimators.pair_refinement import LEARNED, Refinement
 from vicinal.index.lexical import codes
 from vicinal.linkage.columns import CodedColumn, Kind
 from vicinal.linkage.competition import Competition
-from vicinal.linkage.fellegi_sunter import Estimate, Patterns, estimate
-from vicinal.linkage.levels import LEVELS
+from vicinal.linkage.fellegi_sunter import Estimate, MatchWeights, Patterns, estimate
 
 RANDOM_PAIRS = 200_000
 """Random pairs that u is measured on, or all of fewer."""
@@ -47,9 +46,6 @@ _TOO_MANY = 1.02
 _FOLLOWS = 0.5
 """Share of the pairs with one column equal, of which the rest speaks against a match, that have another one equal, too,
 from which on that follows from the first."""
-
-_SHARED = 0.5
-"""Share of the pairs with a column equal that match, beyond which they do not tell what follows from it."""
 
 _DRAWN = 2000
 """Pairs with an equal column that tell which others follow from it."""
@@ -124,7 +120,7 @@ class Linkage(LinkageModel):
         """Estimate the match weights; gives the probabilities of the candidates, and adds sentences to ``notes``."""
         inputs = self._inputs(tables, seed, _WEIGHED)
         fitted = estimate(*inputs, second=True)
-        self.follows = self._following(tables, fitted, inputs[-1], seed)
+        self.follows = self._following(tables, fitted.weights, seed)
         notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
         if self.follows:
             fitted = estimate(*self._inputs(tables, seed, _WEIGHED), second=True)
@@ -166,40 +162,38 @@ class Linkage(LinkageModel):
         self.weights, self.rate = fitted.weights, fitted.matches / min(tables.counts)
         tables.change_scores()
 
-    def _following(
-        self, tables: MatchedTables, fitted: Estimate, competition: Competition, seed: int
-    ) -> dict[str, str]:
-        """Columns that are equal wherever another one is, also in pairs that do not match by the other columns.
+    def _following(self, tables: MatchedTables, weights: MatchWeights, seed: int) -> dict[str, str]:
+        """Columns that are equal wherever another one is, also in pairs that do not match.
 
-        Of a match both are equal as all is. So what is looked at are pairs with one column equal whose columns beside
-        these two speak against a match. Candidates of large tables agree in what made them candidates, so pairs are
-        drawn from all, for columns of which most equal pairs do not match.
+        Of a match both are equal as all is. Rows of one of two tables do not match; of a single table only those
+        pairs count whose other columns speak against a match.
         """
-        weights, levels = fitted.weights, self._candidate_levels(tables)
-        ends = [(0, len(levels))] * len(self.kinds)
-        if tables.is_large:
-            random, drawn = np.random.default_rng(seed), [np.zeros((0, 2), dtype=np.int64)]
-            for place, column in enumerate(tables.coded(self.kinds)):
-                m = sum(share * each[place][-1] for share, each in zip(weights.shares, weights.m, strict=True))
-                matched = m * fitted.matches / competition.possible
-                is_told = matched < _SHARED * column.equal_by_chance
-                drawn.append(_equal_pairs(column, _DRAWN if is_told else 0, random))
-            levels = self.compared(tables, np.concatenate(drawn))
-            ends = list(itertools.pairwise(np.cumsum([*map(len, drawn)]).tolist()))
-        parts, follows = weights.by_column(levels), dict[str, str]()
-        tops = np.array([len(LEVELS[kind]) - 1 for kind in self.kinds.values()])
-        equal, by_chance = levels[:, : len(tops)] == tops, [u[-1] for u in weights.u]
-        for one, name in enumerate(self.kinds):
-            pairs = np.arange(*ends[one])
-            pairs = pairs[equal[pairs, one]]
-            for other, follower in enumerate(self.kinds):
-                if one == other or by_chance[one] >= by_chance[other] or follower in follows or name in follows:
+        random, coded, follows = np.random.default_rng(seed), tables.coded(self.kinds), dict[str, str]()
+        by_chance = [u[-1] for u in weights.u]
+        candidates = tables.pairs_both_ways(self.n_candidates)
+        for one, column in enumerate(coded):
+            if column.kind == "text":  # rows of one title are one thing, or nearly
+                continue
+            if tables.is_single and not tables.is_large:
+                left, right = column.sides[0][candidates].T
+                pairs = [candidates[(left == right) & (left >= 0)]]
+            else:
+                sides = column.sides[: 2 - tables.is_single]
+                pairs = [_equal_pairs(replace(column, sides=(side, side)), _DRAWN, random) for side in sides]
+            parts = weights.by_column(self.compared(tables, pairs[0])) if tables.is_single else None
+            for other, follower in enumerate(coded):
+                if one == other or by_chance[one] >= by_chance[other] or {follower.name, column.name} & {*follows}:
                     continue
-                rest = parts[pairs].sum(axis=1) - parts[pairs, one] - parts[pairs, other]
-                some = pairs[(levels[pairs, other] > 0) & (rest < 0)]
-                share = equal[some, other].mean() if len(some) >= FEWEST else 0.0
+                equal = [np.zeros(0, dtype=bool)]
+                for each, side in zip(pairs, follower.sides, strict=False):
+                    left, right = side[each].T
+                    some = (left >= 0) & (right >= 0)
+                    if parts is not None:
+                        some &= parts.sum(axis=1) - parts[:, one] - parts[:, other] < 0
+                    equal.append((left == right)[some])
+                share = np.concatenate(equal).mean() if sum(map(len, equal)) >= FEWEST else 0.0
                 if share > _FOLLOWS and share > 10 * by_chance[other]:
-                    follows[follower] = name
+                    follows[follower.name] = column.name
         return follows
 
     def _are_equal(self, levels: Ids) -> Ids:
@@ -266,18 +260,18 @@ class Linkage(LinkageModel):
         return self.has_sign
 
     def _are_alike(self, tables: MatchedTables) -> bool:
-        """Whether the model of one table is sure, and most of its links are more equal than different.
+        """Whether the model is sure, and most links of one table are more equal than different.
 
         Addresses that share a number, or titles that share rare words, need be no copies.
         """
-        if not tables.is_single:
-            return True
+        if not self.is_sure or not tables.is_single:
+            return self.is_sure
         pairs, _, chances = self._scored(tables)
         levels = self.levels(tables, pairs[chances >= 0.5])
         tops = np.array([len(names) - 2 for names in self.level_names.values()])
         filled = np.maximum((levels > 0).sum(axis=1), 1)
         grades = np.where(levels > 0, (levels - 1) / tops, 0.0).sum(axis=1) / filled
-        return self.is_sure and bool(np.median(grades) >= 0.5)
+        return bool(np.median(grades) >= 0.5)
 
     def _closes(self, tables: MatchedTables) -> bool:
         """Whether rows of one table that are linked to the same row are one thing, too, by their own log odds."""

@@ -69,7 +69,7 @@ class NewRows:
         rows, sides = whole.rows, whole.sides
         self.competition = replace(whole, rows=(rows[here], rows[there]), sides=(sides[here], sides[there]))
         self.start, self.expected = linkage.start(tables), linkage.expected(tables)
-        self.index = block_index(Cells(every), single=self.is_single, most=KEYS * self.competition.rows[0])[0]
+        self.index = block_index(Cells(every), single=self.is_single, most=KEYS * self.competition.rows[0])
         self.texts: dict[str, list[str]] = {name: [] for name in self.columns}  # of rows that were put in
         self.worth: dict[str, list[float]] = {name: [] for name in self.columns}  # their rarity
 

@@ -478,10 +478,6 @@ class MatchedTables:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block, _: block)])
 
-    def texts(self, side: int) -> dict[str, list[str]]:
-        """The shared columns of texts of the things of a side, in their normal form."""
-        return self._side(side).texts
-
     def _terms(self, side: int, key: tuple[str, str]) -> Sparse:
         """Which terms of a column and kind each thing of a side has."""
         if ("side", side) in self._known:
@@ -509,7 +505,7 @@ class MatchedTables:
 
     def pair_texts(self, at: Ids) -> list[str]:
         """Both rows of pairs at positions ``[n, 2]`` as one text each."""
-        sides = (self.texts(side)[ROW] for side in (0, 1))
+        sides = (self._side(side).texts[ROW] for side in (0, 1))
         return pair_texts(*([rows[place] for place in at[:, side]] for side, rows in enumerate(sides)))
 
     def pair_keys(self, rows: Ids) -> list[str]:

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -12,93 +11,22 @@ from vicinal.estimators.match_rows import Ids, MatchTable
 from vicinal.estimators.match_tables import MatchedTables
 from vicinal.estimators.pair_features import Floats, normal_text, shown_text
 from vicinal.index.lexical import codes
-
-if TYPE_CHECKING:
-    from vicinal.report.pairs import ShownPair
+from vicinal.linkage.compared import CellComparison, ComparedPair
 
 _ALIKE = 0.5
 """Likeness of two cells from which on they are alike, not in part."""
 
 
 @dataclass(frozen=True)
-class CellComparison:
-    """Two cells of a pair.
+class PairExplanation(ComparedPair):
+    """Why a pair is taken for a match or not: ``probability``, ``cells``, ``resembles``, ``start``, ``refined``.
 
-    Attributes:
-        column: its name.
-        left: cell of the left row, as text.
-        right: likewise.
-        likeness: from 0, "differs", to 1, the highest level, in steps of the levels; NaN where one is empty.
-        verdict: "agrees" of cells that are the same, "alike", "alike in part", "differs" or "empty". Codes, dates and
-            whole numbers agree or differ.
-        level: the comparison level of the cells, as "equal", "edit distance 1" or "differs"; "" of a column that has
-            none.
-        weight: match weight of the cells in bits, log2 of m / u, and more where they are equal and rare; NaN then.
+    See :class:`vicinal.linkage.compared.ComparedPair`, whose attributes these are.
     """
-
-    column: str
-    left: str
-    right: str
-    likeness: float
-    verdict: str
-    level: str = ""
-    weight: float = float("nan")
-
-
-@dataclass(frozen=True)
-class PairExplanation:
-    """Why a pair is taken for a match or not.
-
-    Attributes:
-        left: id of the left row.
-        right: id of the right row.
-        probability: that they match.
-        cells: the columns that both tables have, then what is compared of whole rows: words with digits, vectors.
-        resembles: the labelled pairs that look most alike to the scorer: left id, right id, whether they match,
-            likeness.
-        start: log2 of the odds before anything was compared.
-        refined: what the competition of other pairs and learning beyond the weights of columns add, in bits: with the
-            start and the weights of the cells it is the log2 odds of the probability.
-    """
-
-    left: Any
-    right: Any
-    probability: float
-    cells: list[CellComparison]
-    resembles: list[tuple[Any, Any, bool, float]]
-    start: float = float("nan")
-    refined: float = float("nan")
-
-    def __str__(self) -> str:
-        """One line: the probability, what agrees and differs, and the labelled pairs."""
-        cells = ", ".join(f"{cell.column} {cell.verdict}" for cell in self.cells)
-        known = ", ".join(f"{a} and {b} ({'match' if same else 'no match'})" for a, b, same, _ in self.resembles)
-        like = f"; like {known}" if known else ""
-        return f"{self.left} and {self.right}: match with probability {self.probability:.2f}; {cells}{like}"
-
-    def steps(self) -> list[tuple[str, float]]:
-        """Bits from even odds to the log2 odds of the probability: the start, each column, and what is beyond them."""
-        known = [(cell.column, cell.weight) for cell in self.cells if not math.isnan(cell.weight)]
-        return [("before any column", self.start), *known, ("beyond columns", self.refined)]
 
     def to_frame(self) -> pd.DataFrame:
         """The cells side by side, with their likeness, verdict, level and weight."""
         return pd.DataFrame([vars(cell) for cell in self.cells])
-
-    def shown(self, others: Any = ({}, {})) -> "ShownPair":
-        """The pair for reports and notebooks, with cells of either row that are not compared as text."""
-        from vicinal.report.pairs import ShownCell, ShownPair
-
-        return ShownPair(
-            str(self.left),
-            str(self.right),
-            self.probability,
-            [ShownCell(c.column, c.left, c.right, c.verdict, c.level, c.weight) for c in self.cells],
-            [f"{one} and {other} ({'match' if match else 'no match'})" for one, other, match, _ in self.resembles],
-            self.start,
-            self.refined,
-            others=others,
-        )
 
     def _repr_html_(self) -> str:
         return _tables([self])
@@ -123,7 +51,7 @@ def _tables(pairs: list[PairExplanation]) -> str:
     """The cells of the first pairs side by side, with their weights; the colors are those of the page."""
     from vicinal.report.notebook import first_tables, pair_part
 
-    return first_tables(pairs, lambda _, one: pair_part(one.shown()), "pair")
+    return first_tables(pairs, lambda _, one: pair_part(one), "pair")
 
 
 def explained_cells(

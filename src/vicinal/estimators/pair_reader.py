@@ -104,21 +104,16 @@ class PairReader:
         plan = self.model.plan_
         return "as published" if plan is None else str(plan.sentence())
 
-    def chances(self, texts: Sequence[str]) -> Floats:
-        """Probability ``[n]`` that each pair matches, by the words alone."""
-        if len(texts) == 0:
-            return np.zeros(0)
-        return np.asarray(self.model.predict_proba(pd.DataFrame({"pair": texts}))[:, 1])
-
     def read(self, scored: Floats, texts: Callable[[Ids], Sequence[str]]) -> Floats:
-        """The same ``[n]``; 0 for pairs that are not read.
+        """Probability ``[n]`` that each pair matches, by the words alone; 0 for pairs that are not read.
 
         Args:
             scored: probabilities of the scorer, ``[n]``.
             texts: gives those of pairs at positions.
         """
         chances, at = np.zeros(len(scored)), np.flatnonzero(scored >= UNREAD)
-        chances[at] = self.chances(texts(at))
+        if len(at):
+            chances[at] = self.model.predict_proba(pd.DataFrame({"pair": texts(at)}))[:, 1]
         return chances
 
     def together(self, scored: Floats, read: Floats) -> Floats:

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from vicinal.core.threads import in_threads
-from vicinal.linkage.block_keys import Cells, Hashes, Ids, Part, PartsRule, Rule, TokensRule, parts_of
+from vicinal.linkage.block_keys import Cells, Ids, Part, PartsRule, Rule, TokensRule, parts_of
 from vicinal.linkage.columns import CodedColumn
 
 MOST_RULES = 32
@@ -68,26 +68,12 @@ class _Trial:
     lost: float
 
 
-class _SampledCells(Cells):
-    """Cells of which the same rows are asked for by rule after rule."""
-
-    def __init__(self, cells: Cells) -> None:
-        vars(self).update(vars(cells))
-        self._sampled: dict[tuple[Part, int], Hashes] = {}
-
-    def hashes(self, part: Part, side: int, rows: Ids | slice) -> Hashes:
-        """Made once."""
-        if (part, side) not in self._sampled:
-            self._sampled[part, side] = super().hashes(part, side, rows)
-        return self._sampled[part, side]
-
-
 class _Sample:
     """Rows of both tables, and how likely matches of the left ones would agree."""
 
     def __init__(self, cells: Cells, *, single: bool) -> None:
         random = np.random.default_rng(0)
-        self.cells, self.single = _SampledCells(cells), single
+        self.cells, self.single = cells, single
         rows, others = (cells.rows(side) for side in (0, 1))
         self.left = np.sort(random.permutation(rows)[:_ROWS])
         self.right = np.sort(random.permutation(others)[:_OTHERS])

@@ -1,6 +1,6 @@
 """Candidates of large tables: rows that have a rare key in common, by sorted keys; no block costs its square."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from vicinal.linkage.block_rules import choose_rules
 from vicinal.linkage.columns import CodedColumn
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-Log = Callable[[str], None]
 
 ROW_BITS = 28
 """Bits of a row's number beside those of its key: a table may have 268 million rows."""
@@ -83,15 +82,14 @@ class BlockIndex:
 
     Args:
         rules: at most 32.
+
+    Attributes:
         largest: rows of a key beyond which it finds none: the block is too large to tell its rows apart.
     """
 
-    def __init__(self, rules: Sequence[Rule], largest: int = _LARGEST) -> None:
-        self.rules, self.largest, self.rows = list(rules), check_integer("largest", largest), 0
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules, self.largest, self.rows = list(rules), _LARGEST, 0
         self._parts: list[list[Hashes]] = [[] for _ in self.rules]
-
-    def __len__(self) -> int:
-        return self.rows
 
     @property
     def nbytes(self) -> int:
@@ -137,18 +135,14 @@ class BlockIndex:
             counts[number] = np.bincount(np.minimum(sizes, _LARGEST + 1), minlength=_LARGEST + 2)
         return counts
 
-    def candidates(
-        self, cells: Cells, side: int = 0, rows: slice | None = None, *, later: bool = False
-    ) -> BlockedPairs:
+    def candidates(self, cells: Cells, side: int = 0, *, later: bool = False) -> BlockedPairs:
         """Which rows of the index share a key with which of a side.
 
         Args:
             cells: of the rows that are looked up.
             side: theirs.
-            rows: those of them; None: all.
             later: only rows of the index behind the row itself: each pair of one table once.
         """
-        start, stop, _ = (rows or slice(None)).indices(cells.rows(side))
         threads = torch.get_num_threads()
 
         def blocked(first: int, last: int) -> list[BlockedPairs]:
@@ -159,8 +153,8 @@ class BlockIndex:
                 return [self._joined(spans, first, later=later)]
             return blocked(first, (first + last) // 2) + blocked((first + last) // 2, last)
 
-        ranges = pieces(stop - start, max(1, _ROWS // threads))
-        out = in_threads(lambda piece: blocked(start + piece.start, start + piece.stop), ranges)
+        ranges = pieces(cells.rows(side), max(1, _ROWS // threads))
+        out = in_threads(lambda piece: blocked(piece.start, piece.stop), ranges)
         nothing = np.zeros((0, 2), np.int32), np.zeros(0, np.uint32), np.zeros(0, np.float32)
         return BlockedPairs(*map(np.concatenate, zip(nothing, *chain(*out), strict=True)))
 
@@ -237,12 +231,7 @@ class _Blocks(NamedTuple):
 
 
 def blocked_pairs(
-    columns: Sequence[CodedColumn],
-    *,
-    single: bool,
-    most: int,
-    each: int | None = None,
-    log: Log | None = None,
+    columns: Sequence[CodedColumn], *, single: bool, most: int, each: int | None = None
 ) -> tuple[BlockIndex, BlockedPairs]:
     """Pairs of rows that are worth comparing, of tables of which all pairs are too many.
 
@@ -256,7 +245,6 @@ def blocked_pairs(
         single: whether both are one table.
         most: pairs, each counted once for each key by which it is found: there are several times fewer.
         each: pairs of a row: those with most evidence of either row stay; None: all.
-        log: gets one line of progress at a time.
 
     Returns:
         The index of the right rows, or of the only table, and the pairs; of one table the first row is before the
@@ -267,26 +255,14 @@ def blocked_pairs(
     """
     if not columns:
         raise ValueError("columns: expected at least one that both tables have, got none")
-    check_integer("most", most)
-    if each is not None:
-        check_integer("each", each)
-    progress, cells = log or (lambda line: None), Cells(columns)
-    index, expected = block_index(cells, single=single, most=most)
-    memory = (index.nbytes + 16 * expected + 4 * 8 * _PAIRS) / 2**30
-    progress(
-        f"candidates: {len(index.rules)} rules for blocks of up to {index.largest} rows, about {int(expected):,} pairs "
-        f"at most, {memory:.1f} GiB"
-    )
+    cells = Cells(columns)
+    index = block_index(cells, single=single, most=check_integer("most", most))
     pairs = index.candidates(cells, later=single)
-    progress(f"candidates: {len(pairs.pairs):,} pairs")
-    if each is not None:
-        pairs = pairs.strongest(each)
-        progress(f"candidates: {len(pairs.pairs):,} of the {each} strongest of a row")
-    return index, pairs
+    return index, pairs if each is None else pairs.strongest(check_integer("each", each))
 
 
-def block_index(cells: Cells, *, single: bool, most: int) -> tuple[BlockIndex, float]:
-    """The index of the right rows, and about how many pairs it gives with the left ones: see :func:`blocked_pairs`."""
+def block_index(cells: Cells, *, single: bool, most: int) -> BlockIndex:
+    """The index of the right rows with its largest block: see :func:`blocked_pairs`."""
     rows, times = cells.rows(0), 1 + single  # both rows of a pair of one table find it
     rules = choose_rules(cells, most / max(1, rows), single=single)
     index = BlockIndex(rules).add(cells, 1)
@@ -294,4 +270,4 @@ def block_index(cells: Cells, *, single: bool, most: int) -> tuple[BlockIndex, f
     sizes = index.block_sizes(cells, 0, np.sort(some)) * (rows / max(1, len(some)) / times)
     expected = np.cumsum(sizes.sum(axis=0) * np.arange(_LARGEST + 2))[: _LARGEST + 1]
     index.largest = max(1, int(np.searchsorted(expected, most, side="right")) - 1)
-    return index, float(expected[index.largest])
+    return index

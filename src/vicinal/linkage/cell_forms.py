@@ -9,7 +9,7 @@ import numpy as np
 
 from vicinal.core.identity import without_accents
 
-CellForm = Literal["plain", "key", "telephone", "company"]
+CellForm = Literal["plain", "key", "telephone", "company", "day"]
 
 _LONG = 6
 """Letters and digits of the median key from which on marks between them say nothing."""
@@ -20,9 +20,13 @@ _TELEPHONE, _LAST = 8, 9
 _MOST, _SOME = 0.9, 0.05
 """Shares of cells: that are nothing but a long number, and that begin as telephone numbers do, at least."""
 
+_BOTH = 0.1
+"""Shares of days and of times, at least, from which on days are compared: one of the tables has no times."""
+
 _LEGAL, _FORMS = 0.1, 2
 """Share of the cells that end in a legal form, and number of different ones, from which on they are companies."""
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?")
 _MARKS = re.compile(r"[\s/()\-\u2010-\u2015]+")
 _INITIALS = re.compile(r"(?<=\b\w)\.\s?(?=\w\b)")
 _WORD = re.compile(r"[\w&+]+")
@@ -53,6 +57,10 @@ def cell_form(kind: str, values: Sequence[str]) -> CellForm:
     'company'
     """
     if kind == "code":
+        days = [each for each in map(_DAY.fullmatch, values) if each]
+        times = sum(bool(each[1]) for each in days)
+        if values and min(times, len(days) - times) >= _BOTH * len(values) and len(days) >= _MOST * len(values):
+            return "day"
         digits = [re.sub(r"[+.]", "", _MARKS.sub("", value)) for value in values]
         numbers = np.array([len(each) * each.isdigit() for each in digits])
         signs = [value.startswith(("+", "00", "(")) for value in values]
@@ -75,6 +83,8 @@ def compared_cell(text: str, form: CellForm) -> str:
     ('9783161484100', 'batiment brun')
     """
     text = without_accents(text)
+    if form == "day":
+        return text[:10]
     if form == "telephone":
         return re.sub(r"\D", "", text)[-_LAST:]
     if form == "key":

@@ -1,7 +1,7 @@
 """The columns that two tables share, as codes of their distinct cells: each is cleaned and compared once."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -50,37 +50,6 @@ class CodedColumn:
     form: CellForm = field(default="plain", kw_only=True)
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        cells: Sequence["pd.Series[Any]"],
-        normal: Callable[[Any], str],
-        gaps: frozenset[str] = frozenset(),
-        *,
-        numbers: bool = False,
-        kind: Kind | None = None,
-    ) -> "CodedColumn":
-        """A column of one table or of two.
-
-        Args:
-            name: of the column.
-            cells: of the left table and of the right one; of the only one.
-            normal: the normal form of a cell as a text, called once for each distinct cell.
-            gaps: normal forms that say nothing, beside "".
-            numbers: whether the cells are numbers.
-            kind: of the column; None: by its cells.
-
-        >>> towns = pd.Series(["Ulm", "n/a"]), pd.Series(["Bonn", "ulm"])
-        >>> column = CodedColumn.of("town", towns, str.lower, frozenset({"n/a"}))
-        >>> column.kind, column.values, column.sides[0].tolist(), column.sides[1].tolist()
-        ('name', ['ulm', 'bonn'], [0, -1], [1, 0])
-        """
-        every = pd.concat(list(cells), ignore_index=True) if len(cells) > 1 else cells[0]
-        raw, distinct = pd.factorize(every, use_na_sentinel=True)
-        sides = np.split(raw, [len(cells[0])])[: len(cells)]
-        return cls.of_codes(name, sides, [normal(cell) for cell in distinct], gaps, numbers=numbers, kind=kind)
-
-    @classmethod
     def of_codes(
         cls,
         name: str,
@@ -89,14 +58,27 @@ class CodedColumn:
         gaps: frozenset[str] = frozenset(),
         *,
         numbers: bool = False,
-        kind: Kind | None = None,
     ) -> "CodedColumn":
-        """A column of which the places of its cells among some normal forms are known, those of empty ones are -1."""
+        """A column of one table or of two, each distinct cell of which was brought into its normal form once.
+
+        Args:
+            name: of the column.
+            sides: places of the cells of the left table among ``texts``, and of the right one; of the only one. -1 of
+                an empty cell.
+            texts: normal forms, some of which may be the same.
+            gaps: those that say nothing, beside "".
+            numbers: whether the cells are numbers.
+
+        >>> towns = ["ulm", "n/a", "bonn", "ulm"]
+        >>> column = CodedColumn.of_codes("town", [np.array([0, 1]), np.array([2, 3])], towns, frozenset({"n/a"}))
+        >>> column.kind, column.values, column.sides[0].tolist(), column.sides[1].tolist()
+        ('name', ['ulm', 'bonn'], [0, -1], [1, 0])
+        """
         every = pd.Series(texts, dtype=object)
         places, values = pd.factorize(every.mask(every.isin(gaps | {""})))
         of = np.append(places, -1).astype(np.int32)  # of an empty cell, -1, the one at the end
         known = [str(value) for value in values]
-        kind = kind or _kind(known, np.concatenate([of[codes] for codes in sides]), numbers=numbers)
+        kind = _kind(known, np.concatenate([of[codes] for codes in sides]), numbers=numbers)
         form = cell_form(kind, known[: _JUDGED // 5])
         if form != "plain" or not all(map(str.isascii, known)):
             compared = pd.Series([compared_cell(value, form) for value in known], dtype=object)

@@ -53,8 +53,9 @@ def comparison_levels(column: CodedColumn, pairs: Ids, cosines: Floats | None = 
         pairs: positions ``[n, 2]``.
         cosines: of a column of texts: of the words of each pair, ``[n]``.
 
-    >>> towns = CodedColumn.of("town", [pd.Series(["ulm", "", "köln"]), pd.Series(["ulm", "kölm", "bonn"])], str)
-    >>> levels = comparison_levels(towns, np.array([[0, 0], [1, 0], [2, 1], [2, 2]]))
+    >>> towns = ["ulm", "", "köln", "ulm", "kölm", "bonn"]
+    >>> column = CodedColumn.of_codes("town", np.split(np.arange(6), 2), towns)
+    >>> levels = comparison_levels(column, np.array([[0, 0], [1, 0], [2, 1], [2, 2]]))
     >>> [LEVELS["name"][level] for level in levels]
     ['equal', 'empty', 'Jaro-Winkler 0.88', 'differs']
     """

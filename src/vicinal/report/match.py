@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.core.files import replace_text
-from vicinal.report.pairs import ShownPair, bars, pair_view
+from vicinal.linkage.compared import ComparedPair
+from vicinal.report.pairs import bars, pair_view
 from vicinal.report.text import compact, number, one_line, percent
 from vicinal.report.theme import ACCENT, MUTED, SOFT, WARM, Picture, blank, picture, rendered, style
 
@@ -80,8 +81,8 @@ class MatchRecord:
     threshold: float
     scores: Mapping[str, float]
     promised: float | None
-    sure: Sequence[ShownPair]
-    doubtful: Sequence[ShownPair]
+    sure: Sequence[ComparedPair]
+    doubtful: Sequence[ComparedPair]
     notes: Sequence[str] = ()
     clusters: Mapping[int, int] = field(default_factory=dict)
     contradictions: Sequence[Sequence[str]] = ()
@@ -122,7 +123,7 @@ def match_html(record: MatchRecord) -> str:
     )
 
 
-def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ShownPair]]]:
+def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ComparedPair]]]:
     """Title, sentence and pairs of each list."""
     teach = "Labels of these teach most: give them on the page of --review, or in review.csv, and run again."
     return [
@@ -184,15 +185,6 @@ def match_findings(record: MatchRecord) -> list[str]:
 
 def _pictures(record: MatchRecord) -> Iterator[Picture]:
     shown = number(record.threshold, 3)
-    if record.recall:
-        yield picture(
-            recall_curve(record.recall, record.candidates),
-            "recall",
-            "Recall against candidates",
-            "Share of the labelled matches that are candidates, over the number of candidates of a row.",
-            "How many of the labelled matches are among the first k candidates of their row. What is no candidate "
-            "cannot be linked; more candidates take more time.",
-        )
     if len(record.truth):
         yield picture(
             precision_recall(record.chances, record.truth, record.threshold),
@@ -224,20 +216,6 @@ def chance_histogram(chances: NDArray[Any], threshold: float) -> "Figure":
         axes.set(xlabel="probability of a match", ylabel="pairs", xlim=(0, 1), ylim=(0, None))
         axes.yaxis.set_major_formatter(lambda value, _: compact(value))
         axes.yaxis.minorticks_off()
-    return figure
-
-
-def recall_curve(recall: Mapping[int, float], used: int) -> "Figure":
-    """Recall over the number of candidates, with the number in use marked."""
-    with style():
-        figure, axes = blank()
-        ks = sorted(recall)
-        axes.plot(ks, [recall[k] for k in ks], "o-", color=ACCENT, markersize=4)
-        axes.axvline(used, color=WARM, linestyle="--", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_xticks(ks, [str(k) for k in ks])
-        axes.minorticks_off()
-        axes.set(xlabel="candidates of a row", ylabel="share of the matches", ylim=(min(0.5, *recall.values()), 1.01))
     return figure
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vicinal.core.checks import short_text
+from vicinal.linkage.compared import ComparedPair
 from vicinal.report.comparables import beside, grid_view, reasons
-from vicinal.report.pairs import ShownPair, pair_view
+from vicinal.report.pairs import pair_view
 from vicinal.report.records import Cell, NeighborPanel
 from vicinal.report.text import cell_text, label_text, number, one_line, percent
 from vicinal.report.theme import Part, notebook_html
@@ -61,7 +62,7 @@ def first_tables(items: Sequence[Any], part: Callable[[str, Any], Part], name: s
     return notebook_html(*parts, *[Part(sentences=[more])] * (len(items) > _TABLES))
 
 
-def pair_part(pair: ShownPair) -> Part:
+def pair_part(pair: ComparedPair) -> Part:
     """Why two rows match or not: cells side by side, and the waterfall of their weights."""
     return Part(pair=pair_view(pair))
 

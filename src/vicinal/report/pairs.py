@@ -2,13 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vicinal.linkage.compared import CellComparison, ComparedPair
 from vicinal.report.differences import Piece, differences
 from vicinal.report.page import cells as views
-from vicinal.report.records import Cell
 from vicinal.report.text import fixed, one_line, percent, plus
 from vicinal.report.theme import environment
 
@@ -20,54 +20,6 @@ _COLORS = {"agrees": "same", "alike": "same", "differs": "apart"}
 
 _SPEAKS = 0.5
 """Bits from which on cells are shown as speaking for a match, or against it."""
-
-
-@dataclass(frozen=True)
-class ShownCell:
-    """Two cells of a pair as pages show them.
-
-    Attributes:
-        column: its name.
-        left: cell of the left row.
-        right: likewise.
-        verdict: "agrees", "alike", "alike in part", "differs" or "empty".
-        level: the comparison level in words; "" if the column has none.
-        weight: match weight in bits; NaN if the column has none.
-    """
-
-    column: str
-    left: str
-    right: str
-    verdict: str
-    level: str = ""
-    weight: float = math.nan
-
-
-@dataclass(frozen=True)
-class ShownPair:
-    """A pair as pages show it.
-
-    The log odds of its probability, in bits, are the sum of ``start``, of the weights of its cells, and of ``refined``.
-
-    Attributes:
-        left: id of the left row.
-        right: id of the right row.
-        probability: of a match.
-        cells: of the columns that both tables have, and of whole rows.
-        resembles: similar labelled pairs, as text.
-        start: log odds in bits before any column is compared.
-        refined: bits beyond those of the columns.
-        others: cells of either row that are not compared as texts or numbers, by column; images as bytes.
-    """
-
-    left: str
-    right: str
-    probability: float
-    cells: Sequence[ShownCell]
-    resembles: Sequence[str] = ()
-    start: float = 0.0
-    refined: float = 0.0
-    others: tuple[Mapping[str, Cell], Mapping[str, Cell]] = ({}, {})
 
 
 @dataclass(frozen=True)
@@ -111,7 +63,7 @@ def waterfall(steps: Sequence[float]) -> list[Bar]:
     return bars([*itertools.pairwise(sums), (0.0, sums[-1])])
 
 
-def pair_view(pair: ShownPair) -> dict[str, Any]:
+def pair_view(pair: ComparedPair) -> dict[str, Any]:
     """A pair as the template shows it."""
     weights = [0.0 if math.isnan(cell.weight) else cell.weight for cell in pair.cells]
     start, *columns, refined, total = waterfall([pair.start, *weights, pair.refined])
@@ -127,32 +79,32 @@ def pair_view(pair: ShownPair) -> dict[str, Any]:
         if cell.left or cell.right
     ]
     return {
-        "left": one_line(pair.left, 60),
-        "right": one_line(pair.right, 60),
+        "left": one_line(str(pair.left), 60),
+        "right": one_line(str(pair.right), 60),
         "probability": percent(pair.probability),
         "cells": cells,
         "start": start,
         "refined": refined,
         "total": total,
         "others": [views(side, 160) for side in pair.others] if any(pair.others) else [],
-        "resembles": [one_line(text, 120) for text in pair.resembles],
+        "resembles": [one_line(text, 120) for text in pair.like()],
     }
 
 
-def _color(cell: ShownCell) -> str:
+def _color(cell: CellComparison) -> str:
     if math.isnan(cell.weight):
         return _COLORS.get(cell.verdict, "")
     return "same" if cell.weight >= _SPEAKS else "apart" if cell.weight <= -_SPEAKS else ""
 
 
-def _sides(cell: ShownCell) -> Sequence[list[Piece]]:
+def _sides(cell: CellComparison) -> Sequence[list[Piece]]:
     left, right = one_line(cell.left, _CELL), one_line(cell.right, _CELL)
     if cell.verdict == "agrees":
         return [(left, False)], [(right, False)]
     return differences(left, right)
 
 
-def pair_html(pair: ShownPair) -> str:
+def pair_html(pair: ComparedPair) -> str:
     """A pair as HTML, all of whose texts are escaped."""
     macros: Any = environment().get_template("parts.html").module
     return str(macros.pair(pair_view(pair)))

@@ -142,7 +142,7 @@ def add_table(
     added = opened.add(features, labels, **known, new_classes=new_classes or names is not None)
     _finish(opened, added, epochs, log if chosen else None, log)
     numbers = f"the next numbers, from {added[0]} to {added[-1]}" if len(added) else ""
-    named = numbers if ids is None else f"column {short(columns['id'])}"
+    named = f"column {short(columns['id'])}" if columns["id"] in frame.columns else numbers
     return BankChange(len(frame), len(opened.model.bank_), named=named)
 
 

@@ -23,8 +23,8 @@ from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.match_answers import DEPTHS
 from vicinal.estimators.match_clusters import with_new
 from vicinal.estimators.matching import RowMatcher
+from vicinal.linkage.compared import ComparedPair
 from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, write_match_page
-from vicinal.report.pairs import ShownPair
 from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
@@ -126,7 +126,9 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
                 matcher.write(stage)
                 links.to_parquet(stage / LINKS, index=False)
                 write_table(_with_cells(matcher, links), stage / LINKED)
-                write_table(_to_label(matcher, review), stage / REVIEW)
+                to_label = _with_cells(matcher, review)
+                to_label.insert(3, "match", "")
+                write_table(to_label, stage / REVIEW)
                 if clusters is not None:
                     clusters[0].to_parquet(stage / CLUSTERS, index=False)
                     write_table(clusters[1], stage / CONTRADICTIONS)
@@ -331,13 +333,6 @@ def _written(cells: "pd.Series[Any]") -> "pd.Series[Any]":
     return cells.astype("Int64") if is_whole and cells.abs().max() < 2**53 else cells
 
 
-def _to_label(matcher: RowMatcher, pairs: pd.DataFrame) -> pd.DataFrame:
-    """Pairs with an empty column for labels, and the cells of both rows."""
-    table = _with_cells(matcher, pairs)
-    table.insert(3, "match", "")
-    return table
-
-
 def _record(
     job: MatchJob,
     matcher: RowMatcher,
@@ -427,9 +422,14 @@ def _spread(links: pd.DataFrame) -> pd.DataFrame:
     return links.iloc[np.unique(places.astype(np.int64))]
 
 
-def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ShownPair]:
+def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ComparedPair]:
     return [
-        pair.shown((_others(matcher, 0, pair.left), _others(matcher, -1, pair.right)))
+        replace(
+            pair,
+            left=str(pair.left),
+            right=str(pair.right),
+            others=(_others(matcher, 0, pair.left), _others(matcher, -1, pair.right)),
+        )
         for pair in matcher.explain(pairs)
     ]
 

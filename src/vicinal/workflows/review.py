@@ -11,7 +11,8 @@ import pandas as pd
 from vicinal.calibration import stratified_share
 from vicinal.core import counted, files
 from vicinal.data import write_table
-from vicinal.report.pairs import ShownPair, pair_html
+from vicinal.linkage.compared import ComparedPair
+from vicinal.report.pairs import pair_html
 from vicinal.report.text import number, percent
 from vicinal.workflows.match import ANSWERED, TO_LABEL, Log, MatchJob, MatchOutcome, match_tables, read_answers
 
@@ -38,7 +39,7 @@ class Reviewer:
     """
 
     outcome: MatchOutcome
-    pairs: Sequence[ShownPair]
+    pairs: Sequence[ComparedPair]
 
     def __init__(self, job: MatchJob, folder: Path, command: str = "", log: Log = lambda line: None) -> None:
         self.job, self.folder, self.command, self.log = job, folder, command, log
