@@ -114,12 +114,14 @@ def test_half_floats_may_be_missing_and_be_labels():
     np.testing.assert_array_equal(model.bank_.labels, Y.astype(np.float16).astype(np.float64))
 
 
-def test_structs_and_columns_of_one_name_are_refused_by_name():
+def test_structs_are_columns_of_their_parts_and_columns_of_one_name_are_refused_by_name():
     place = arrow(
         [{"lat": one, "lon": 1.0} for one in X[:, 0]], pa.struct([("lat", pa.float64()), ("lon", pa.float64())])
     )
-    with pytest.warns(ColumnWarning, match=r"^X: age: left out: objects; make their parts columns"):
-        NeighborRegressor(**KERNEL).fit(NAMED.assign(age=place), Y)
+    with pytest.warns(ColumnWarning, match=r"^X: age.lon: left out: 1.0 in every row"):
+        parts = NeighborRegressor(**KERNEL).fit(NAMED.assign(age=place), Y)
+    assert parts.predict(NAMED.assign(age=place)[:3]).shape == (3,)
+    assert list(parts.kinds_) == ["bmi", "bp", "age.lat"]
     model = NeighborRegressor(**KERNEL).fit(NAMED, Y)
     twice = NAMED.set_axis(["age", "bmi", "age"], axis="columns")
     numbers = pd.DataFrame(X, columns=["1", 1, "a"])

@@ -121,7 +121,8 @@ class FittedModel:
     def with_head(self, head: nn.Module) -> Self:
         """The same metric with another readout."""
         network = NeighborNetwork(self.network.encoder, self.network.projector, head)
-        return replace(self, network=network.eval())
+        near = None if self.near is None else self.near.read_by(head)
+        return replace(self, network=network.eval(), near=near)
 
     def with_facts(self, **facts: Any) -> Self:
         """The same model with another history, or other trials, and all that was computed of its rows."""

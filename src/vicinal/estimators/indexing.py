@@ -68,6 +68,10 @@ class NearBank:
             self._index = self._index.opened(self.store)
         return self._index
 
+    def read_by(self, head: Any) -> "NearBank":
+        """The rows that the same index finds, weighed by another head."""
+        return NearBank(head, self.store, self.index)
+
     def __len__(self) -> int:
         return len(self.index)
 
