@@ -144,7 +144,6 @@ def test_rows_with_missing_cells_and_images_are_known_again(tmp_path: Path) -> N
         assert parts(tmp_path, "other.parquet")["new"] == 80
 
 
-@pytest.mark.slow
 def test_prices_learned_as_logarithms_are_suspected_by_their_ratio(tmp_path: Path) -> None:
     frame = table().assign(y=lambda f: np.exp(10 + f.y))
     cheap = int(np.argsort(frame.y.to_numpy())[30])

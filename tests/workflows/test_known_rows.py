@@ -65,7 +65,7 @@ def looked_up(case, table, **settings):
     return known_rows(case.model, labelled_table(case.model, frame, "asked", lambda line: None), **settings)
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("order", ["as fitted", "sorted", "reversed", "shuffled"])
 def test_the_table_of_the_fit_has_the_same_parts_in_any_order(case, order):
     table = case.table
@@ -90,7 +90,6 @@ def test_the_table_of_the_fit_has_the_same_parts_in_any_order(case, order):
     assert np.array_equal(home.target, table["y"].to_numpy().astype(home.target.dtype))
 
 
-@pytest.mark.sweep(9)
 def test_rows_of_another_table_are_new_and_a_part_is_known(case):
     other = made(case.kind, 60, seed=5)
     if case.kind == "few categories":
