@@ -116,7 +116,6 @@ def test_the_next_match_learns_from_the_labels_and_does_not_ask_again(reviewer):
     assert written["match"].tolist() == [str(int(match)) for *_, match in labelled(reviewer)]
 
 
-@pytest.mark.slow
 def test_labels_of_others_and_of_a_match_in_between_stay(reviewer, shops):
     other = Reviewer(job(shops), reviewer.folder)
     reviewer.label(1, 0, match=True)
