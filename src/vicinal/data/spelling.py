@@ -160,7 +160,8 @@ _SPACES = str.maketrans(
     | {"\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"', "\u066b": ".", "\u066c": ",", "\ufe0f": ""}
     | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\u00ad\u200b-\u200f\u2060\ufeff]")  # and what nobody sees
+# and what nobody sees, but not the joiners U+200C and U+200D, which Persian, Hindi and emojis are written with
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
 _TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
@@ -169,6 +170,8 @@ _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
 def plain_text(cell: str) -> str:
     r"""A cell as the readers below take it: compatible characters, single spaces, plain minus signs, no tags around it.
 
+    >>> plain_text("re\u200bd"), len(plain_text("\u0645\u06cc\u200c\u0634"))  # a joiner of Persian words stays
+    ('red', 4)
     >>> plain_text(" \u22121\u202f234 "), plain_text("<td><b>12&nbsp;&euro;</b></td>"), plain_text("12<br>345")
     ('-1 234', '12 \u20ac', '12<br>345')
     """

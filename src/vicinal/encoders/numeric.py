@@ -1,5 +1,6 @@
 """Columns of numbers and of vectors: standardized, missing numbers flagged."""
 
+import abc
 import datetime
 import math
 import re
@@ -305,9 +306,9 @@ class StandardEncoder(ColumnEncoder):
             np.fmax.reduce([self.high, *values]).tolist(),
         )
 
+    @abc.abstractmethod
     def _read(self, frame: pd.DataFrame) -> Array:
         """Its numbers ``[n, d]``, NaN where one is missing."""
-        raise NotImplementedError
 
     def standardized(self, values: Array) -> tuple[Array, Array]:
         """Standardized numbers ``[n, d]``, and how far each lies beyond the ends, see :func:`bounded`."""
