@@ -39,6 +39,8 @@ KINDS = {
     "prices": ([1999.99, 5.5, 10250.25], True, "number"),
     "below zero": ([-1234, -5678, -9012], True, "number"),
     "whole floats": ([1987.0, 2003.0, 1965.0], True, "code"),
+    "rounded amounts": ([330000, 1910000, 25400, 1234], True, "number"),
+    "half of them not rounded": ([330000, 1910000, 1234, 5678], True, "code"),
     "nine of ten years": ([1900 + i for i in range(9)] + [7], True, "code"),
     "eight of ten years": ([1900 + i for i in range(8)] + [7, 8], True, "number"),
     "names": (["Ann Miller", "Bo", "Carla de la Cruz"], False, "name"),
@@ -54,6 +56,10 @@ KINDS = {
 def test_kinds_of_columns(cells, numbers, kind):
     for tables in ([cells], [cells, cells[::-1]]):
         assert coded(*tables, numbers=numbers).kind == kind
+
+
+def test_numbers_that_one_table_rounds_are_amounts():
+    assert coded([330038, 271912, 25431], [330000, 272000, 25400], numbers=True).kind == "number"
 
 
 SAME = {

@@ -29,6 +29,9 @@ _JUDGED = 100_000
 _DIGITS = 4
 """Digits of whole numbers from which on they are codes: postal codes, years, telephones, serial numbers."""
 
+_ROUND = 0.5
+"""Share of the numbers of a table that end in 00, from which on they are rounded amounts and no codes."""
+
 
 @dataclass(frozen=True)
 class CodedColumn:
@@ -78,7 +81,7 @@ class CodedColumn:
         places, values = pd.factorize(every.mask(every.isin(gaps | {""})))
         of = np.append(places, -1).astype(np.int32)  # of an empty cell, -1, the one at the end
         known = [str(value) for value in values]
-        kind = _kind(known, np.concatenate([of[codes] for codes in sides]), numbers=numbers)
+        kind = _kind(known, [of[codes] for codes in sides], numbers=numbers)
         form = cell_form(kind, known[: _JUDGED // 5])
         if form != "plain" or not all(map(str.isascii, known)):
             compared = pd.Series([compared_cell(value, form) for value in known], dtype=object)
@@ -138,14 +141,17 @@ def _counts(codes: Ids, size: int) -> Floats:
     return np.bincount(codes[codes >= 0], minlength=size).astype(np.float64)
 
 
-def _kind(values: Sequence[str], codes: Ids, *, numbers: bool) -> Kind:
+def _kind(values: Sequence[str], sides: Sequence[Ids], *, numbers: bool) -> Kind:
     """What kind of column distinct values make, weighed by how often they stand."""
     if not values:
         return "name"
-    often = np.bincount(codes[codes >= 0], minlength=len(values))[:_JUDGED]
-    values = values[:_JUDGED]
+    each = [_counts(codes, len(values))[:_JUDGED] for codes in sides]
+    often, values = sum(each), values[:_JUDGED]
     if numbers:
         lengths = np.array([len(value) if value.isdigit() else 0 for value in values])
+        rounded = np.array([value.endswith("00") for value in values])
+        if any(counts @ rounded > _ROUND * counts.sum() for counts in each):
+            return "number"
         return "code" if np.average(lengths >= _DIGITS, weights=often) >= _CODES else "number"
     words = [value.split() for value in values]
     digits = np.array([all(any(map(str.isdigit, word)) for word in each) for each in words])
