@@ -85,6 +85,14 @@ if MINILM.installed:
 """
 """Texts are read by a file of weights alone."""
 
+FIT_OF_NUMBERS = """
+import numpy as np
+from vicinal import NeighborRegressor
+rows = np.random.default_rng(0).normal(size=(40, 2))
+NeighborRegressor(tune="auto", verbose=0).fit(rows, rows.sum(axis=1)).predict(rows[:1])
+"""
+"""The default of the command fits no network to numbers."""
+
 LIGHT = {
     "import vicinal": (*HEAVY, "torch", "numpy", "pandas", "sklearn", "pyarrow", "scipy"),
     "from vicinal.cli import run; run(['--help'])": (*HEAVY, "torch", "numpy", "pandas", "sklearn", "scipy"),
@@ -97,6 +105,7 @@ LIGHT = {
         "jinja2",
     ),
     "from vicinal import NONA, EmbeddingLoss, SoftStep; import vicinal.encoders": HEAVY,
+    FIT_OF_NUMBERS: ("lightning", "torchmetrics", "torch._dynamo", "transformers", "matplotlib"),
     "import vicinal.plot": ("lightning", "torchmetrics", "torch._dynamo", "transformers", "matplotlib", "PIL"),
 }
 """What each must not load, in one process after those before it, so that nothing is imported twice."""

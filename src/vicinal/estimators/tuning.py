@@ -1,7 +1,6 @@
 """Pretrained encoders that tune themselves within a time, where that is worth it on the rows held out."""
 
 import datetime
-import importlib
 import logging
 import math
 import time
@@ -105,7 +104,6 @@ class TunedEstimator(NeighborEstimator):
         seed = seed if isinstance(seed, int) else int(check_random_state(seed).randint(2**31 - 1))
         labelled = {"ids": ids, "groups": groups, "validation": validation}
         labelled |= {} if weights is None else {"sample_weight": weights}
-        importlib.import_module("vicinal.training.fit")  # what it needs is imported here, so that no clock counts it
         started, self._named = time.perf_counter(), None
         # first as published: that names the encoders, is what tuning has to beat, and tells how long a row takes
         frozen = chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
