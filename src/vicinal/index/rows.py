@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vicinal.core.arrays import Array
 from vicinal.core.checks import check_integer
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.index.bank_schema import BankSchema, check_values
-from vicinal.index.bank_storage import Array, Columns, IdMap, Names, TableStore
+from vicinal.index.bank_storage import Columns, IdMap, Names, TableStore
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ import numpy as np
 
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
 from vicinal.report.records import AuditRecord, CompareRecord, Doubted, FitRecord, Verdict
-from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, signed_percent
+from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, score_table, signed_percent
 
 RAW = " (raw features)"
 """How names of baselines end that learn from the features before any training."""
@@ -35,12 +35,9 @@ def fit_table(record: FitRecord | AuditRecord) -> list[list[str]]:
     [['', 'MSE'], ['this model', '0.025'], ['mean of the training rows', '0.1']]
     """
     each = record.scores if isinstance(record, FitRecord) else {"model": record.scores, **record.baselines}
-    metrics = list(dict.fromkeys(metric for scores in each.values() for metric in scores))
-    rows = [["", *map(metric_name, metrics)]]
-    for method in sorted(each, key=lambda name: name != "model"):
-        scores = each[method]
-        rows.append([method_name(method, record), *(number(scores[m]) if m in scores else "" for m in metrics)])
-    return rows
+    heads, *rows = score_table(each, number)
+    ordered = sorted(rows, key=lambda row: row[0] != "model")
+    return [heads, *([method_name(method, record), *cells] for method, *cells in ordered)]
 
 
 CLASS_HEADINGS = ["class", "rows", "said", "threshold", "precision", "recall", "F1", "average precision"]

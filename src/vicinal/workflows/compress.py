@@ -1,13 +1,13 @@
 """``vicinal compress``: a smaller model folder beside the old one, and what it costs in error."""
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vicinal.core.checks import short_text
+from vicinal.core.checks import short_text, unwarned
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import Log
 from vicinal.core.seeding import seeded
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator, load_model
@@ -21,8 +21,6 @@ from vicinal.estimators.saving import save_model
 from vicinal.training.rows import spread
 from vicinal.workflows.measuring import TIMED, seconds_of
 from vicinal.workflows.opening import rows_of_the_table
-
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -146,8 +144,7 @@ def _seconds(model: BankedEstimator, bank: Bank) -> float:
     rows = bank.store.rows_at(at)
     queries = EmbeddedRows(rows, bank.store.vectors_at(at))
     whole = set(model.kinds_.values()) <= set(PLAIN) and hasattr(model, "feature_names_in_")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentityWarning)
+    with unwarned(IdentityWarning):
         if isinstance(model, EmbeddingLearner):
             k = min(10, len(model.bank_))
             return seconds_of(model, lambda: model.kneighbors(rows if whole else queries, k)) / len(at)

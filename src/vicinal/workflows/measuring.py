@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 
 from vicinal.core import counted, listed
+from vicinal.core.arrays import Array
 from vicinal.core.checks import short_text
 from vicinal.core.seeding import seeded
 from vicinal.data import Split, Table
@@ -35,8 +36,6 @@ from vicinal.evaluation.scores import several_hot
 from vicinal.evaluation.tuned import CLASSES, NUMBERS, SEVERAL, TRIED, tuned_baselines
 from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.opening import OpenTable, TableJob
-
-Array = np.ndarray[Any, Any]
 
 
 def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measurements:
