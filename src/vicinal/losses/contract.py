@@ -348,6 +348,9 @@ def cross_entropy(logits: Tensor, pairs: Pairs) -> RowTerms:
     return row_terms(pairs.log_sum_exp_all(logits) - target, mass > 0)
 
 
+ROWS = ("row-separable", "soft-relation")
+"""Facts of most: each row by itself, and relations may be shares."""
+
 PML = "pytorch-metric-learning 2.9.0, value and gradient in float64"
 NUMPY = "numpy in float64"
 PAPER_CODE = "values of the paper's code, value and gradient in float64"
