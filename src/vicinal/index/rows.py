@@ -135,7 +135,8 @@ class BankRows:
         if self._group_names is not None:
             return torch.from_numpy(self._group_names.numbers(as_texts(names)))
         numbers, whole = whole_values(names)
-        absent = -1 if whole.all() or self.group_codes is None else _absent(self.group_codes.numpy())
+        codes = np.zeros(0, dtype=np.int64) if self.group_codes is None else self.group_codes.numpy()
+        absent = -1 if whole.all() else np.setdiff1d(np.arange(-1, len(codes)), codes)[0]  # a number of no row
         return torch.from_numpy(np.where(whole, numbers, absent))
 
     def hidden_keys(self, ids: Any = None, groups: Any = None) -> Tensor:
@@ -248,11 +249,6 @@ class BankRows:
             numbers, whole = whole_values(names)
             return np.where(whole, numbers, -1)
         return self._id_names.numbers(as_texts(names))
-
-
-def _absent(codes: Array) -> int:
-    """A number that is none of ``codes``."""
-    return int(np.setdiff1d(np.arange(-1, len(codes)), codes)[0])
 
 
 def _members(keys: Tensor, codes: Tensor, groups: Tensor) -> Tensor:

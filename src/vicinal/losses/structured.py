@@ -78,13 +78,9 @@ def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTer
     tensor(0.5000)
     """
     check_number("margin", margin)
-    related = _or_zero(pairs.log_sum_exp(-pairs.scores, pairs.positive))
+    related = torch.where(some(pairs.positive), pairs.log_sum_exp(-pairs.scores, pairs.positive), 0.0)
     unrelated = torch.where(some(pairs.negative), pairs.log_sum_exp(pairs.scores, pairs.negative) + margin, 0.0)
     return row_terms((related + unrelated).relu(), some(pairs.weight))
-
-
-def _or_zero(values: Tensor) -> Tensor:
-    return torch.where(values > -torch.inf, values, 0.0)
 
 
 @pair_loss("multi_similarity", *ROWS, family="structured rows", paper="arXiv:1904.06627", verified=PML)

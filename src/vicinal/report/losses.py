@@ -101,7 +101,8 @@ def method_sheets(kind: str) -> list[MethodSheet]:
     """
     registered = entries(_REGISTERED.get(kind, "sampler"))
     if kind in ("pairs", "proxies"):
-        registered = tuple(entry for entry in registered if (kind == "proxies") == _has_proxies(entry))
+        of_proxies = {"proxies", "proxy-rows"}
+        registered = tuple(one for one in registered if (kind == "proxies") == (not of_proxies.isdisjoint(one.facts)))
     return [_sheet(kind, entry) for entry in registered]
 
 
@@ -120,10 +121,6 @@ def find_sheets(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> list[Method
             f"name: expected a loss, miner or sampler ('vicinal losses --kind all' lists them), got {name!r}{hint}"
         )
     return matching
-
-
-def _has_proxies(entry: Entry) -> bool:
-    return bool({"proxies", "proxy-rows"} & entry.facts)
 
 
 def _sheet(kind: str, entry: Entry) -> MethodSheet:

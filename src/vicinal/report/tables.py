@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -103,7 +104,7 @@ def verdict_sentence(record: FitRecord) -> str:
     numbers, typical = record.task == "regression", verdict.typical
     name = "Median absolute error" if numbers else "Micro F1" if record.several else "Accuracy"
     where = "test rows" if record.split_sizes.get("test", 1) else "rows, out of fold"
-    shown = _shown_number if numbers else _shown_share
+    shown: Callable[[float], str] = partial(number, digits=3) if numbers else _shown_share
     doubt = f" (95 % CI {_span(typical, shown)})" if math.isfinite(typical.low) else ""
     few = "" if math.isfinite(typical.low) else ": too few rows to say how sure this is"
     said = [f"{name} {shown(typical.value)}{doubt} on {verdict.rows:,} {where}{few}."]
@@ -151,10 +152,6 @@ def _beside(record: FitRecord, verdict: Verdict, change: Doubted) -> str:
     behind = change.value < 0 if record.several else change.value > 0
     clear = change.low > 0 or change.high < 0
     return f"{said} (CI {ends}{f': {best} is better' if clear and behind else '' if clear else ': not significant'})."
-
-
-def _shown_number(value: float) -> str:
-    return number(value, 3)
 
 
 def _shown_share(value: float) -> str:

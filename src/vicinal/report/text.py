@@ -59,11 +59,7 @@ def clean(value: object) -> str:
     'a�b�'
     """
     text = str(value).replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    return "".join("\ufffd" if _is_control(c) else c for c in text)
-
-
-def _is_control(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t"
+    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" else c for c in text)
 
 
 def one_line(value: object, limit: int = 60) -> str:

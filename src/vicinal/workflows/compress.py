@@ -102,20 +102,13 @@ def compress_model(
     now, before = (calibrating_rows(one.fitted_) for one in (again, model))
     if rows is not None and now < before:
         log(f"{now:,} rows calibrate intervals and sets now, {before:,} before")
-    measured = [
-        Weighed(
-            _bytes(path),
-            _seconds(one, one.bank_ if rows is None else model.bank_),
-            _error(one, held_out=rows is not None),
-        )
-        for path, one in ((folder, model), (out, again))
-    ]
+    measured = []
+    for path, one in ((folder, model), (out, again)):
+        size = sum(each.stat().st_size for each in path.rglob("*") if each.is_file() and each.name not in PAGES)
+        seconds = _seconds(one, one.bank_ if rows is None else model.bank_)
+        measured.append(Weighed(size, seconds, _error(one, held_out=rows is not None)))
     count = calibrating_rows(model.fitted_) if rows is None else len(model.calibration_)
     return Compressed(out, measured[0], measured[1], cuts, _error_name(model), count)
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in PAGES)
 
 
 def _error_name(model: BankedEstimator) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import skew
 from torch import Tensor
 
 from vicinal.calibration import conformal_quantile
@@ -171,7 +172,7 @@ def audit_table(
         coverage=[] if classes else _coverage(model, fresh),
         class_sets=_class_sets(model, fresh, ours),
         hubs=_hubs(model, seen),
-        hubness=_skewness(seen.served),
+        hubness=float(skew(seen.served)) if seen.served.std() else 0.0,
         unused=float((seen.served == 0).mean()),
         neighbors=min(FIRST, len(model.bank_)),
         suspects=_suspects(model, table, features, seen, parts)[:suspects],
@@ -411,12 +412,6 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
 def _shown(row: "pd.Series[Any]") -> str:
     cells = [f"{name}: {cell_text(value)[:60]}" for name, value in row.items() if not isinstance(value, bytes | dict)]
     return "; ".join(cells)[:200]
-
-
-def _skewness(counts: Array) -> float:
-    centered = counts - counts.mean()
-    deviation = float(np.sqrt((centered**2).mean()))
-    return float((centered**3).mean() / deviation**3) if deviation else 0.0
 
 
 def labelled_rows(
