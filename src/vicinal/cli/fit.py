@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from vicinal.report.records import FitRecord
     from vicinal.workflows.fit import FitOutcome, FitPlan
     from vicinal.workflows.opening import OpenTable
 
@@ -177,6 +176,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
     """
     from vicinal.core import counted
     from vicinal.report.tables import verdict_sentence
+    from vicinal.report.text import metric_name, number
 
     record, model = outcome.record, outcome.model
     if columns or (whole and model.encoder_choices_):
@@ -197,17 +197,12 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
         if note.startswith((*notes, f"By {model.fair},")):
             output.print(note)
     for one in (record, *outcome.further):
-        said = verdict_sentence(one) or _score_words(one)
+        scores = (f"{metric_name(name)} {number(value)}" for name, value in one.scores["model"].items())
+        said = verdict_sentence(one) or ", ".join(scores)
         output.print(f"{one.target_name}: {said}" if outcome.further else said)
     if outcome.folder is not None:
         output.print(f"model   {outcome.folder}")
         output.print(f"report  {outcome.folder / 'report.html'}")
-
-
-def _score_words(record: "FitRecord") -> str:
-    from vicinal.report.text import metric_name, number
-
-    return ", ".join(f"{metric_name(name)} {number(value)}" for name, value in record.scores["model"].items())
 
 
 def _print_scores(outcome: "FitOutcome") -> None:

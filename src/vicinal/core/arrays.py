@@ -8,6 +8,8 @@ from torch import Tensor
 
 from vicinal.core.checks import check_tensor
 
+Array = np.ndarray[Any, Any]
+
 
 def as_tensor(name: str, values: Any, dtype: torch.dtype | None = None) -> Tensor:
     """``values`` as a tensor, of ``dtype`` if given: an array in place where torch can read it there, else a copy.

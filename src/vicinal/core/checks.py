@@ -5,6 +5,7 @@ would make an accelerator wait.
 """
 
 import bisect
+import contextlib
 import difflib
 import importlib
 import inspect
@@ -15,7 +16,7 @@ import os
 import re
 import reprlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ class CalibrationWarning(UserWarning):
 
 class ExtrapolationWarning(UserWarning):
     """Rows to predict lie far beyond those of the fit, so that the model has seen nothing like them."""
+
+
+@contextlib.contextmanager
+def unwarned(*kinds: type[Warning]) -> Iterator[None]:
+    """While warnings of these kinds would say what was said, what is said in other words, or what is meant."""
+    with warnings.catch_warnings():
+        for kind in kinds:
+            warnings.simplefilter("ignore", kind)
+        yield
 
 
 def short(value: object, length: int = 60) -> str:

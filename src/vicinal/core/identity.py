@@ -29,9 +29,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from vicinal.core.arrays import Array
 from vicinal.core.checks import short, short_text, warn_caller
 
-Array = np.ndarray[Any, Any]
 IdsLike = Tensor | Array | Iterable[Any]
 
 _INT64 = np.iinfo(np.int64)

@@ -15,6 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import IO, Any
 
+Log = Callable[[str], None]
+"""Gets one line at a time."""
+
 WIDTH = 79
 """Most letters of a line; fewer in a narrower terminal, where a longer line could not be taken back."""
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vicinal.core.arrays import Array
 from vicinal.core.folders import read_whole, staged_folder
 from vicinal.core.identity import as_texts, canonical_ids, shown
 from vicinal.index.bank_files import NAMES, ROWS, VERSION, BankContents, read_bank, write_bank
@@ -26,7 +27,7 @@ from vicinal.index.bank_schema import (
     in_float32,
     schema_of,
 )
-from vicinal.index.bank_storage import Array, Columns, Names, TableStore
+from vicinal.index.bank_storage import Columns, Names, TableStore
 from vicinal.index.base import check_vectors
 from vicinal.index.rows import BankRows
 from vicinal.index.tensor_file import Column

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vicinal.core.arrays import Array
 from vicinal.core.folders import MARKERS, SUMS, check_sums, read_sums
 from vicinal.core.untrusted import (
     LARGEST_SETTINGS,
@@ -19,7 +20,6 @@ from vicinal.core.untrusted import (
     read_settings,
 )
 from vicinal.index.bank_schema import SavedBank, check_columns, check_names, in_float32
-from vicinal.index.bank_storage import Array
 from vicinal.index.tensor_file import Column, map_tensors, write_tensors
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from vicinal.core import as_tensor, short
+from vicinal.core.arrays import Array
 from vicinal.core.checks import check_labels
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.core.untrusted import Saved
-from vicinal.index.bank_storage import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vicinal.core.arrays import Array
 from vicinal.core.identity import spelled
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-Array = np.ndarray[Any, Any]
 
 
 class IdMap:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import as_tensor
+from vicinal.core.arrays import Array
 from vicinal.core.checks import check_integer
 from vicinal.core.identity import check_distinct, shown, whole_ids
 from vicinal.index.pairs import similarity_name
 from vicinal.similarity.base import resolve_similarity
 
-Array = np.ndarray[Any, Any]
 IdsLike = Tensor | Array | Iterable[int]
 
 _STEP = 1 << 16
@@ -205,12 +205,14 @@ def ordered(ids: Tensor, scores: Tensor) -> Hits:
     return Hits(ids.gather(1, order), scores.gather(1, order))
 
 
+def no_hits(rows: int, k: int, device: torch.device, none: int = -1) -> Hits:
+    """Hits ``[rows, k]`` before any is found: the id ``none``, score ``-inf``."""
+    return Hits(torch.full((rows, k), none, device=device), torch.full((rows, k), -torch.inf, device=device))
+
+
 def padded(scores: Tensor, ids: Tensor, k: int) -> Hits:
     """Hits ``[b, k]`` of ordered ones ``[b, m]``: cut, or filled up with id -1 and score ``-inf``."""
-    hits = Hits(
-        torch.full((len(scores), k), -1, dtype=torch.int64, device=scores.device),
-        torch.full((len(scores), k), -torch.inf, device=scores.device),
-    )
+    hits = no_hits(len(scores), k, scores.device)
     hits.ids[:, : ids.shape[1]] = ids[:, :k]
     hits.scores[:, : ids.shape[1]] = scores[:, :k]
     hits.scores.masked_fill_(hits.ids < 0, -torch.inf)

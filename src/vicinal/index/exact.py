@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import as_tensor, register
+from vicinal.core.arrays import Array
 from vicinal.core.folders import read_whole
 from vicinal.core.identity import shown, whole_ids
 from vicinal.index.bank import NeighborBank
-from vicinal.index.bank_storage import Array
 from vicinal.index.base import Hits, Index
 from vicinal.index.index_files import check_rows, opened, sealed
 from vicinal.index.scanning import BLOCK, scan

@@ -5,7 +5,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vicinal.core.arrays import Array
+from vicinal.index.bank import NeighborBank
+from vicinal.index.base import Hits, ordered
 from vicinal.index.pairs import similarity_name
+from vicinal.index.scanning import rescored
+from vicinal.similarity.base import resolve_similarity
 from vicinal.similarity.products import l2_normalize
 
 _METRICS = {"l2": "L2", "squared_l2": "L2", "dot": "IP", "scaled_dot": "IP", "cosine": "COSINE"}
@@ -35,6 +40,22 @@ class ExternalMetric(NamedTuple):
         if self.similarity == "cosine":
             return values.clamp(-1, 1)
         return values / dim if self.similarity == "scaled_dot" else values
+
+    def hits(self, ids: Array, values: Array, queries: Tensor, k: int, bank: NeighborBank | None) -> Hits:
+        """The first ``k`` hits of the index as hits of the similarity, scored by the vectors of a bank if there is one.
+
+        Args:
+            ids: ``[b, m]``, -1 where there is none.
+            values: ``[b, m]``, of the index.
+            queries: ``[b, d]``.
+            k: >= 1.
+            bank: which holds the same rows, or None.
+        """
+        numbers = torch.from_numpy(ids)
+        scores = self.scores(torch.from_numpy(values), queries.shape[1]).masked_fill_(numbers < 0, -torch.inf)
+        ranked = ordered(numbers, scores)
+        ranked = Hits(ranked.ids[:, :k].to(queries.device), ranked.scores[:, :k].to(queries.device))
+        return ranked if bank is None else rescored(ranked, queries, resolve_similarity(self.similarity), bank)
 
 
 def external_metric(similarity: nn.Module, kind: str) -> ExternalMetric:

@@ -1,7 +1,8 @@
 """Search by FAISS: any index that one of its factory strings names."""
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -11,15 +12,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from vicinal.core import register, short
+from vicinal.core.arrays import Array
 from vicinal.core.checks import check_integer, optional_import, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
 from vicinal.index.bank_storage import Columns, IdMap
-from vicinal.index.base import Array, Hits, Index, check_vectors, ordered
+from vicinal.index.base import Hits, Index, check_vectors
 from vicinal.index.external import as_float32, external_metric
 from vicinal.index.index_files import check_rows, opened, sealed
-from vicinal.index.scanning import rescored
 from vicinal.index.tensor_file import Column, map_tensors, write_tensors
 
 _DATA, _STATE = "index.faiss", "state.safetensors"
@@ -151,7 +152,8 @@ class FaissIndex(Index):
                     f"vectors: expected at least {least} rows to train {self.factory!r}, better {40 * least}, "
                     f"got {len(rows)}; use fewer cells, or train it on more rows"
                 )
-        self._attempt(lambda: self._index.train(self._prepared(rows)))
+        with self._used("factory", self.factory):
+            self._index.train(self._prepared(rows))
 
     def _without_far(self, rows: Tensor) -> Tensor:
         """Rows that are not far beyond the others: a fill value would take the range of all codes."""
@@ -194,11 +196,7 @@ class FaissIndex(Index):
             if count == total or bool(((ids >= 0).sum(axis=1) >= k).all()) or bool((numbers[:, -1] < 0).any()):
                 break
             count = min(total, 2 * count)
-        keys = torch.from_numpy(ids)
-        scores = self._external.scores(torch.from_numpy(values), self.dim).masked_fill_(keys < 0, -torch.inf)
-        hits = ordered(keys, scores)
-        hits = Hits(hits.ids[:, :k].to(queries.device), hits.scores[:, :k].to(queries.device))
-        return hits if self.bank is None else rescored(hits, queries, self.similarity, self.bank)
+        return self._external.hits(ids, values, queries, k, self.bank)
 
     def save(self, folder: str | Path) -> None:
         """See :meth:`Index.save`."""
@@ -249,11 +247,8 @@ class FaissIndex(Index):
 
     def _read(self, path: Path) -> Any:
         """The FAISS index in a file, if it is one of this width and metric."""
-        try:
+        with _refused_by_faiss(f"{path.name}: expected an index of FAISS, got another file"):
             index = self._faiss.read_index(str(path))
-        except (RuntimeError, MemoryError) as wrong:
-            message = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
-            raise ValueError(f"{path.name}: expected an index of FAISS, got another file ({message:.200})") from wrong
         metric = self._faiss.METRIC_L2 if self._external.metric == "L2" else self._faiss.METRIC_INNER_PRODUCT
         if index.d != self.dim or index.metric_type != metric or (index.ntotal and not index.is_trained):
             raise ValueError(f"{path.name}: expected a trained index of width {self.dim} and its metric, got another")
@@ -274,13 +269,8 @@ class FaissIndex(Index):
 
     def _neighbors(self, rows: Array, count: int) -> tuple[Array, Array]:
         """Values and numbers of rows ``[b, count]``; what FAISS raises comes from a file that was edited."""
-        try:
+        with _refused_by_faiss(f"{_DATA}: expected an index that can be searched, got an edited one"):
             values, numbers = self._index.search(rows, count)
-        except RuntimeError as wrong:
-            message = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
-            raise ValueError(
-                f"{_DATA}: expected an index that can be searched, got an edited one ({message:.99})"
-            ) from wrong
         if numbers.max(initial=-1) >= len(self._ids):
             raise ValueError(f"{_DATA}: expected rows below {len(self._ids)}, got {numbers.max()}; it was edited")
         return values, numbers
@@ -299,7 +289,8 @@ class FaissIndex(Index):
         metric = faiss.METRIC_L2 if self._external.metric == "L2" else faiss.METRIC_INNER_PRODUCT
         if not isinstance(self.factory, str):
             raise TypeError(f"factory: expected a FAISS factory string, got {short(self.factory)}")
-        index = self._attempt(lambda: faiss.index_factory(self.dim, self.factory, metric))
+        with self._used("factory", self.factory):
+            index = faiss.index_factory(self.dim, self.factory, metric)
         keeps_numbers = isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2 | faiss.IndexIVF) or (
             isinstance(index, faiss.IndexPreTransform) and isinstance(faiss.downcast_index(index.index), faiss.IndexIVF)
         )
@@ -312,8 +303,8 @@ class FaissIndex(Index):
         ivf = faiss.try_extract_index_ivf(self._index)
         space = faiss.ParameterSpace()
         if self.settings is not None:
-            settings = self.settings
-            self._attempt(lambda: space.set_index_parameters(self._index, settings), "search")
+            with self._used("search", self.settings):
+                space.set_index_parameters(self._index, self.settings)
         elif ivf is not None:
             ivf.nprobe = min(ivf.nlist, max(16, ivf.nlist // 8), _CELLS)
         elif "HNSW" in self.factory:
@@ -333,13 +324,16 @@ class FaissIndex(Index):
                 clusterings.append((holder.pq.cp, int(holder.pq.ksub)))
         return clusterings
 
-    def _attempt(self, work: "Callable[[], Any]", name: str = "factory") -> Any:
-        """What ``work`` gives; an error of FAISS becomes one sentence."""
-        try:
-            return work()
-        except RuntimeError as wrong:
-            message = str(wrong).split(": ", 1)[-1].strip().splitlines()[0]
-            value = self.settings if name == "search" else self.factory
-            raise ValueError(
-                f"{name}: expected what FAISS can use, got {short(value)}; it says: {short_text(message, 200)}"
-            ) from wrong
+    @staticmethod
+    def _used(name: str, value: str) -> contextlib.AbstractContextManager[None]:
+        return _refused_by_faiss(f"{name}: expected what FAISS can use, got {short(value)}")
+
+
+@contextlib.contextmanager
+def _refused_by_faiss(sentence: str) -> Iterator[None]:
+    """An error of FAISS becomes this sentence, with the first line of what FAISS says."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as wrong:
+        message = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
+        raise ValueError(f"{sentence}; it says: {short_text(message, 200)}") from wrong

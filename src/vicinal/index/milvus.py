@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from pydantic import Field, NonNegativeInt
 from torch import Tensor, nn
 
 from vicinal.core import check_choice, register, short
+from vicinal.core.arrays import Array
 from vicinal.core.checks import optional_import, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
-from vicinal.index.base import Array, Hits, Index, ordered
+from vicinal.index.base import Hits, Index
 from vicinal.index.external import as_float32, external_metric
 from vicinal.index.index_files import opened, sealed
-from vicinal.index.scanning import rescored
 
 _users: Counter[str] = Counter()
 """How many indexes use each file; a file has one server, in this process."""
@@ -208,11 +207,7 @@ class MilvusIndex(Index):
             for row, hits in enumerate(answers, start=start):
                 ids[row, : len(hits)] = [hit["id"] for hit in hits]
                 values[row, : len(hits)] = [hit["distance"] for hit in hits]
-        numbers = torch.from_numpy(ids)
-        scores = self._external.scores(torch.from_numpy(values), self.dim).masked_fill_(numbers < 0, -torch.inf)
-        ranked = ordered(numbers, scores)
-        ranked = Hits(ranked.ids.to(queries.device), ranked.scores.to(queries.device))
-        return ranked if self.bank is None else rescored(ranked, queries, self.similarity, self.bank)
+        return self._external.hits(ids, values, queries, k, self.bank)
 
     def flush(self, *, indexed: bool = False) -> None:
         """Wait until all rows are on disk, and if ``indexed`` until the index is built over them.

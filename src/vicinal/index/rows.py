@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vicinal.core.arrays import Array
 from vicinal.core.checks import check_integer
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.index.bank_schema import BankSchema, check_values
-from vicinal.index.bank_storage import Array, Columns, IdMap, Names, TableStore
+from vicinal.index.bank_storage import Columns, IdMap, Names, TableStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +135,8 @@ class BankRows:
         if self._group_names is not None:
             return torch.from_numpy(self._group_names.numbers(as_texts(names)))
         numbers, whole = whole_values(names)
-        absent = -1 if whole.all() or self.group_codes is None else _absent(self.group_codes.numpy())
+        codes = np.zeros(0, dtype=np.int64) if self.group_codes is None else self.group_codes.numpy()
+        absent = -1 if whole.all() else np.setdiff1d(np.arange(-1, len(codes)), codes)[0]  # a number of no row
         return torch.from_numpy(np.where(whole, numbers, absent))
 
     def hidden_keys(self, ids: Any = None, groups: Any = None) -> Tensor:
@@ -247,11 +249,6 @@ class BankRows:
             numbers, whole = whole_values(names)
             return np.where(whole, numbers, -1)
         return self._id_names.numbers(as_texts(names))
-
-
-def _absent(codes: Array) -> int:
-    """A number that is none of ``codes``."""
-    return int(np.setdiff1d(np.arange(-1, len(codes)), codes)[0])
 
 
 def _members(keys: Tensor, codes: Tensor, groups: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.index.bank import NeighborBank
-from vicinal.index.base import Hits, ordered
+from vicinal.index.base import Hits, no_hits, ordered
 from vicinal.index.pairs import exact_scores, pair_score
 from vicinal.similarity.factors import factors
 
@@ -89,9 +89,7 @@ def scan(
         keys ``[b, k]``, -1 where there are fewer rows than k, and scores ``[b, k]``, best first.
     """
     device = queries.device
-    best = Hits(
-        torch.full((len(queries), k), _NONE, device=device), torch.full((len(queries), k), -torch.inf, device=device)
-    )
+    best = no_hits(len(queries), k, device, _NONE)
     score, products = pair_score(similarity), _Products(similarity, queries, center.to(device))
     tiles = [slice(i, min(i + _TILE, len(queries))) for i in range(0, len(queries), _TILE)]
     for start, stored in blocks:
@@ -140,10 +138,7 @@ def _merge(best: Hits, tile: slice, lines: Tensor, keys: Tensor, scores: Tensor)
     touched, counts = torch.unique_consecutive(lines, return_counts=True)
     slots = torch.arange(len(lines), device=lines.device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
     places = torch.arange(len(touched), device=lines.device).repeat_interleave(counts)
-    more = Hits(
-        torch.full((len(touched), int(counts.max())), _NONE, device=lines.device),
-        torch.full((len(touched), int(counts.max())), -torch.inf, device=lines.device),
-    )
+    more = no_hits(len(touched), int(counts.max()), lines.device, _NONE)
     more.ids[places, slots], more.scores[places, slots] = keys, scores
     rows = tile.start + touched
     merged = ordered(torch.cat([best.ids[rows], more.ids], dim=1), torch.cat([best.scores[rows], more.scores], dim=1))

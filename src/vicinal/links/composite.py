@@ -236,11 +236,9 @@ class CompositeSoftmax(nn.Module):
         excess = (p * exp_excess(moved.clamp(max=30))).sum(-1) + (rest * exp_excess((-mean).clamp(max=30)))[..., 0]
         near = torch.log1p(excess)
         if bool(huge.any()) or bool((-mean > 30).any()):
-            near = torch.where(huge | (-mean[..., 0] > 30), self._far_kl(a, b, mean, valid), near)
+            far = ((self.primitive(a, valid) - self.primitive(b, valid)) / self.gamma - mean[..., 0]).clamp(min=0)
+            near = torch.where(huge | (-mean[..., 0] > 30), far, near)
         return (self.gamma * near + (p * inner).sum(-1)).to(prediction.dtype)
-
-    def _far_kl(self, a: Tensor, b: Tensor, mean: Tensor, valid: Tensor | None) -> Tensor:
-        return ((self.primitive(a, valid) - self.primitive(b, valid)) / self.gamma - mean[..., 0]).clamp(min=0)
 
     def _side(self, z: Tensor) -> _Side:
         q, primitive = self.scaling.both(z)

@@ -27,7 +27,6 @@ class Sinh(Shaped):
 
     is_odd = True
     region = "high-norms"
-    turns = (0.0,)
 
     _value = formula(torch.sinh)
     _primitive = _slope = formula(torch.cosh)
@@ -62,7 +61,6 @@ class SignedPower(Shaped):
 
     is_odd = True
     region: Region = "high-norms"
-    turns = (0.0,)
     _settings = ("d",)
     near = 0.5
 
@@ -124,7 +122,6 @@ class Arcsin(Shaped):
     is_bounded = True
     is_odd = True
     region = "high-norms"
-    turns = (0.0,)
     interval = (-1.0, 1.0)
 
     _value = formula(torch.asin)
@@ -154,7 +151,6 @@ class Arctanh(Shaped):
 
     is_odd = True
     region = "high-norms"
-    turns = (0.0,)
     interval = (-1.0, 1.0)
     interval_closed = (False, False)
 
@@ -180,7 +176,6 @@ class Tan(Shaped):
 
     is_odd = True
     region = "high-norms"
-    turns = (0.0,)
     interval = (-math.pi / 2, math.pi / 2)
     interval_closed = (False, False)
     near = 0.5
@@ -209,7 +204,6 @@ class Cosh(Shaped):
     is_invertible = False
     scaling_only = True
     region = "high-norms"
-    turns = (0.0,)
 
     _value = formula(torch.cosh)
     _primitive = _slope = formula(torch.sinh)
@@ -234,7 +228,6 @@ class AbsPower(Shaped):
     is_invertible = False
     scaling_only = True
     region = "high-norms"
-    turns = (0.0,)
     _settings = ("d", "c")
 
     def __init__(

@@ -21,7 +21,6 @@ class Identity(Shaped):
 
     is_odd = True
     region = "uniform"
-    turns = (0.0,)
 
     _value = formula(torch.clone)
     _primitive = formula(lambda x: x * x / 2)
@@ -54,7 +53,6 @@ class Constant(Shaped):
     is_invertible = False
     scaling_only = True
     region = "uniform"
-    turns = (0.0,)
 
     def __init__(self, amplitude: Setting = 1.0, shift: Setting = 0.0) -> None:
         super().__init__(1.0, shift, amplitude)
@@ -83,7 +81,6 @@ class Sigmoid(Shaped):
 
     is_bounded = True
     region = "low-norms"
-    turns = (0.0,)
 
     _value = formula(torch.sigmoid)
     _primitive = formula(lambda x: -logsigmoid(-x))
@@ -109,7 +106,6 @@ class Tanh(Shaped):
     is_bounded = True
     is_odd = True
     region = "low-norms"
-    turns = (0.0,)
 
     _value = formula(torch.tanh)
 
@@ -131,7 +127,6 @@ class Arctan(Shaped):
     is_bounded = True
     is_odd = True
     region = "low-norms"
-    turns = (0.0,)
     near = 0.5
 
     _value = formula(torch.atan)
@@ -147,7 +142,6 @@ class Arcsinh(Shaped):
 
     is_odd = True
     region = "low-norms"
-    turns = (0.0,)
     near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
@@ -171,7 +165,6 @@ class SignedLog1p(Shaped):
 
     is_odd = True
     region = "low-norms"
-    turns = (0.0,)
     near = 0.5
 
     _value = formula(lambda x: torch.where(x < 0, -torch.log1p(-x.clamp(max=0)), torch.log1p(x.clamp(min=0))))
@@ -188,7 +181,6 @@ class Sin(Shaped):
     is_bounded = True
     is_odd = True
     region = "low-norms"
-    turns = (0.0,)
     interval = (-math.pi / 2, math.pi / 2)
 
     _value = formula(torch.sin)
@@ -219,7 +211,6 @@ class HuberGrad(Shaped):
     is_invertible = False
     is_odd = True
     region = "low-norms"
-    turns = (0.0,)
     _settings = ("delta",)
 
     def __init__(
@@ -256,7 +247,6 @@ class PseudoHuberGrad(Shaped):
     is_bounded = True
     is_odd = True
     region = "low-norms"
-    turns = (0.0,)
     _settings = ("c",)
 
     def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
@@ -309,7 +299,6 @@ class SmeLUGrad(Shaped):
     is_bounded = True
     is_invertible = False
     region = "low-norms"
-    turns = (0.0,)
     _settings = ("c",)
 
     def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
@@ -337,7 +326,6 @@ class Step(Shaped):
     is_bounded = True
     is_invertible = False
     region = "low-norms"
-    turns = (0.0,)
 
     _value = formula(lambda x: (x > 0).to(x.dtype))
     _primitive = formula(lambda x: x.clamp(min=0))
@@ -356,7 +344,6 @@ class Sign(Shaped):
     is_invertible = False
     is_odd = True
     region = "low-norms"
-    turns = (0.0,)
 
     _value = formula(torch.sign)
     _primitive = formula(torch.abs)

@@ -20,7 +20,6 @@ class Exp(Shaped):
     """
 
     region = "high-scores"
-    turns = (0.0,)
 
     _value = _primitive = _slope = formula(torch.exp)
     _inverse = formula(torch.log)
@@ -40,7 +39,6 @@ class AntiExp(Shaped):
     r"""$f(x)=-e^{-x}$, $F=e^{-x}$: the mirror image of :class:`Exp`, sensitive at low scores."""
 
     region = "low-scores"
-    turns = (0.0,)
 
     _value = formula(lambda x: -torch.exp(-x))
     _primitive = _slope = formula(lambda x: torch.exp(-x))
@@ -53,7 +51,6 @@ class NegLog1m(Shaped):
     r"""$f(x)=-\ln(1-x)$ for x < 1, $F=(1-x)\ln(1-x)+x$: scores with a ceiling, steeper the nearer to it."""
 
     region = "high-scores"
-    turns = (0.0,)
     interval = (-math.inf, 1.0)
     interval_closed = (True, False)
 
@@ -78,7 +75,6 @@ class Power(Shaped):
     """
 
     region: Region = "high-scores"
-    turns = (0.0,)
     _settings = ("d",)
     interval = (0.0, math.inf)
     near = 0.5
@@ -111,7 +107,6 @@ class Log(Shaped):
     """
 
     region = "low-scores"
-    turns = (0.0,)
     interval = (0.0, math.inf)
     interval_closed = (False, True)
 

@@ -181,21 +181,13 @@ class Joined(Curve):
 
     def forward(self, z: Tensor) -> Tensor:
         """Value of the piece that ``z`` lies on."""
-        total = torch.full_like(z, self._level())
-        for cap in self._caps():
-            total = total + cap(z)
-        for knot, jump in self._jumps():
-            total = total + jump * (z > knot).to(z.dtype)
-        return total
+        jumps = [jump * (z > knot).to(z.dtype) for knot, jump in self._jumps()]
+        return sum([*(cap(z) for cap in self._caps()), *jumps], torch.full_like(z, self._level()))
 
     def primitive(self, z: Tensor) -> Tensor:
         """Primitive, continuous over the knots."""
-        total = self._level() * z
-        for cap in self._caps():
-            total = total + cap.primitive(z)
-        for knot, jump in self._jumps():
-            total = total + jump * (z - knot).clamp(min=0)
-        return total
+        jumps = [jump * (z - knot).clamp(min=0) for knot, jump in self._jumps()]
+        return sum([*(cap.primitive(z) for cap in self._caps()), *jumps], self._level() * z)
 
     def slope(self, z: Tensor) -> Tensor:
         """Slope of the piece that ``z`` lies on."""
@@ -229,12 +221,9 @@ class Joined(Curve):
         return least, most
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
-        total = torch.zeros_like(a + b)
-        for cap in self._caps():
-            total = total + cap.divergence(a, b)
-        for knot, jump in self._jumps():
-            total = total + jump * (a - knot) * ((a > knot).to(a.dtype) - (b > knot).to(a.dtype))
-        return total
+        sides = [(a - knot, (a > knot).to(a.dtype) - (b > knot).to(a.dtype), jump) for knot, jump in self._jumps()]
+        jumps = [jump * gap * side for gap, side, jump in sides]
+        return sum([*(cap.divergence(a, b) for cap in self._caps()), *jumps], torch.zeros_like(a + b))
 
     def extra_repr(self) -> str:
         """Knots and flat levels, for ``repr``."""

@@ -43,7 +43,9 @@ class Shaped(Curve):
     interval_closed: ClassVar[tuple[bool, bool]] = (True, True)
     near: ClassVar[float] = 0.125
     turns: ClassVar[tuple[float, ...] | None] = None
-    """Where the plain function or its slope turns: between them both are monotone. None: it is not known."""
+    """Where the plain function or its slope turns: between them both are monotone. None: it is not known.
+
+    Of a curve of the table that does not say, it is 0."""
     scaling_only: ClassVar[bool] = False
     _settings: ClassVar[tuple[str, ...]] = ()
     """Names of those beside scale, shift and amplitude, for ``repr``."""
@@ -210,6 +212,7 @@ def enlist(name: str, *more: str, family: str, sigmoid: str, classes: str) -> Ca
     """
 
     def add(curve: type[Any]) -> type[Any]:
+        curve.turns = curve.turns or (0.0,)
         facts = [
             fact
             for fact, holds in (
@@ -222,19 +225,8 @@ def enlist(name: str, *more: str, family: str, sigmoid: str, classes: str) -> Ca
             )
             if holds
         ]
-        kind = "curve" if curve.scaling_only else "link"
-        paper = "Selective Matching Losses, table H.1"
-        return register(
-            kind,
-            name,
-            *facts,
-            *more,
-            curve.region,
-            f"sigmoid-{sigmoid}",
-            f"classes-{classes}",
-            family=family,
-            paper=paper,
-            verified="mpmath, 40 digits",
-        )(curve)
+        facts += [*more, curve.region, f"sigmoid-{sigmoid}", f"classes-{classes}"]
+        known = {"paper": "Selective Matching Losses, table H.1", "verified": "mpmath, 40 digits"}
+        return register("curve" if curve.scaling_only else "link", name, *facts, family=family, **known)(curve)
 
     return add

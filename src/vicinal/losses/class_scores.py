@@ -26,11 +26,7 @@ def _comp_sum(loss: Tensor, tau: float) -> Tensor:
 
 
 @class_loss(
-    "comp_sum",
-    "score-shift-invariant",
-    **CLASSES,
-    paper="arXiv:2304.07288",
-    verified=f"numpy in float64; {LDR_CODE}",
+    "comp_sum", "score-shift-invariant", **CLASSES, paper="arXiv:2304.07288", verified=f"numpy in float64; {LDR_CODE}"
 )
 def comp_sum(rows: ClassScores, *, tau: float = 1.0, rho: float = 1.0) -> Tensor:
     r"""The comp-sum family: from a sum of exponentials over cross-entropy to the mean absolute error.

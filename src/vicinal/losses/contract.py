@@ -348,6 +348,9 @@ def cross_entropy(logits: Tensor, pairs: Pairs) -> RowTerms:
     return row_terms(pairs.log_sum_exp_all(logits) - target, mass > 0)
 
 
+ROWS = ("row-separable", "soft-relation")
+"""Facts of most: each row by itself, and relations may be shares."""
+
 PML = "pytorch-metric-learning 2.9.0, value and gradient in float64"
 NUMPY = "numpy in float64"
 PAPER_CODE = "values of the paper's code, value and gradient in float64"
@@ -371,11 +374,8 @@ class PairLoss:
     def __init__(self, formula: Formula, batch_stats: BatchStats | None, facts: frozenset[str]) -> None:
         functools.update_wrapper(self, formula)
         self.formula, self.batch_stats, self.facts = formula, batch_stats, facts
-        signature = inspect.signature(formula)
-        common = [
-            p for p in inspect.signature(PairLoss.__call__).parameters.values() if p.name not in ("self", "hyper")
-        ]
-        settings = list(signature.parameters.values())[1:]
+        common = list(inspect.signature(PairLoss.__call__).parameters.values())[1:-1]  # without self and hyper
+        settings = list(inspect.signature(formula).parameters.values())[1:]
         self.__signature__ = inspect.Signature([*common, *settings], return_annotation=Tensor)
 
     def __call__(
@@ -456,10 +456,5 @@ def own_settings(function: Callable[..., Any]) -> dict[str, Any]:
     >>> own_settings(supcon)
     {'temperature': 0.1}
     """
-    parameters = inspect.signature(function).parameters.values()
-    settings = [
-        p
-        for p in parameters
-        if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in ("reduction", *_FROM_CRITERIA)
-    ]
-    return {p.name: p.default for p in settings}
+    named = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return {p.name: p.default for p in named if p.name not in ("reduction", *_FROM_CRITERIA)}

@@ -13,6 +13,7 @@ from vicinal.losses.contract import (
     NUMPY,
     PAPER_CODE,
     PML,
+    ROWS,
     Pairs,
     RowTerms,
     pair_loss,
@@ -24,14 +25,7 @@ from vicinal.losses.contract import (
 from vicinal.ranks.pairs import check_label_chances
 
 
-@pair_loss(
-    "contrastive",
-    "row-separable",
-    "soft-relation",
-    family="contrastive",
-    paper="Hadsell et al., CVPR 2006",
-    verified=PML,
-)
+@pair_loss("contrastive", *ROWS, family="contrastive", paper="Hadsell et al., CVPR 2006", verified=PML)
 def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.0) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs above one score, unrelated pairs below another.
 
@@ -55,7 +49,7 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     )
 
 
-@pair_loss("margin", "row-separable", "soft-relation", family="contrastive", paper="arXiv:1706.07567", verified=PML)
+@pair_loss("margin", *ROWS, family="contrastive", paper="arXiv:1706.07567", verified=PML)
 def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3) -> RowTerms:
     r"""Related pairs above a boundary and unrelated ones below it, by a margin; the boundary may be learned.
 
@@ -125,9 +119,7 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
     )
 
 
-@pair_loss(
-    "ranked_list", "row-separable", "soft-relation", family="contrastive", paper="arXiv:1903.03238", verified=PML
-)
+@pair_loss("ranked_list", *ROWS, family="contrastive", paper="arXiv:1903.03238", verified=PML)
 def ranked_list(
     pairs: Pairs,
     *,
@@ -181,7 +173,7 @@ def _hard_mean(gap: Tensor, weight: Tensor, temperature: float, smoothing: float
     return row_products(mass, hard) / torch.where(total > 0, total, 1.0)
 
 
-@pair_loss("tcm", "row-separable", "soft-relation", family="contrastive", paper="arXiv:2307.04047", verified=PML)
+@pair_loss("tcm", *ROWS, family="contrastive", paper="arXiv:2307.04047", verified=PML)
 def tcm(
     pairs: Pairs,
     *,
@@ -231,7 +223,7 @@ def _violations(pairs: Pairs, excess: Tensor, weight: Tensor, factor: float) -> 
     return RowTerms(factor * row_products(torch.relu(excess), weight), number, nonzero)
 
 
-@pair_loss("nlsh", "row-separable", "soft-relation", family="contrastive", paper="arXiv:2401.18064", verified=NUMPY)
+@pair_loss("nlsh", *ROWS, family="contrastive", paper="arXiv:2401.18064", verified=NUMPY)
 def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs within a radius, unrelated ones beyond a multiple of it (neural locality-sensitive hashing).
 
@@ -257,14 +249,7 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Row
     return near, pairs.terms((factor * radius + pairs.scores).relu(), pairs.negative)
 
 
-@pair_loss(
-    "pair_cross_entropy",
-    "row-separable",
-    "soft-relation",
-    family="contrastive",
-    paper="arXiv:2310.10636",
-    verified=PAPER_CODE,
-)
+@pair_loss("pair_cross_entropy", *ROWS, family="contrastive", paper="arXiv:2310.10636", verified=PAPER_CODE)
 def pair_cross_entropy(
     pairs: Pairs,
     *,

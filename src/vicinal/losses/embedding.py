@@ -34,6 +34,21 @@ Relation = Callable[[Tensor, Tensor], Tensor]
 Loss = Callable[..., Tensor]
 
 
+RENAMED_MINERS = {"whiskers": "iqr_filter"}
+"""Names in models that were saved before."""
+
+
+def plain_name(text: str) -> str:
+    """The name of a method as the registry has it, however it is spelled."""
+    return text.strip().replace("-", "_").lower()
+
+
+def miner_name(text: str) -> str:
+    """The same of a miner, whose former names and those with "miner" behind them are known, too."""
+    name = plain_name(text).removesuffix("miner")
+    return RENAMED_MINERS.get(name, name)
+
+
 def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
     """The pair loss of that name or itself, and what it declares about itself.
 
@@ -42,13 +57,23 @@ def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
     """
     if isinstance(loss, str):
         methods = {one.name: one for one in entries("pair_loss")}
-        if (method := methods.get(loss.strip().lower().replace("-", "_"))) is None:
+        if (method := methods.get(plain_name(loss))) is None:
             hint = peer_hint(loss, methods, call=True)
             raise ValueError(f"loss: expected one of pairs ('vicinal losses' lists them), got {short(loss)}{hint}")
         return method.factory, method.facts
     if not callable(loss):
         raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")
     return loss, loss.facts if isinstance(loss, PairLoss) else frozenset()
+
+
+def has_batch_stats(loss: Loss) -> bool:
+    """Whether a loss says what a block of rows adds to what all rows share."""
+    return isinstance(loss, PairLoss) and loss.batch_stats is not None
+
+
+def name_of(loss: Loss) -> str:
+    """What a loss or a miner is called."""
+    return getattr(loss, "__name__", type(loss).__name__)
 
 
 def with_best(loss: Loss, similarity: nn.Module, hyper: dict[str, Any]) -> dict[str, Any]:
@@ -65,9 +90,8 @@ def with_best(loss: Loss, similarity: nn.Module, hyper: dict[str, Any]) -> dict[
         return hyper
     best = getattr(similarity, "best", None)
     if best is None:
-        name = getattr(loss, "__name__", type(loss).__name__)
         raise ValueError(
-            f"best: expected the score of two equal things, from which {name} takes distances, got none of "
+            f"best: expected the score of two equal things, from which {name_of(loss)} takes distances, got none of "
             f"{similarity!r}; give best=..., or a similarity such as cosine or l2"
         )
     return {**hyper, "best": best}
@@ -96,7 +120,7 @@ def _resolve_miner(miner: str | Loss | None) -> Loss | None:
         raise TypeError(f"miner: expected a name or a function of scores, relation and weight, got {miner!r}")
     if not isinstance(miner, str):
         return miner
-    factory: Loss = entry("miner", miner.strip().lower().replace("-", "_")).factory
+    factory: Loss = entry("miner", miner_name(miner)).factory
     if needed := [name for name, default in own_settings(factory).items() if default is inspect.Parameter.empty]:
         hint = f"functools.partial(miners.{factory.__name__}, {needed[0]}=...)"
         raise ValueError(f"miner: expected {hint}, got {short(miner)} without {listed(needed)}")
@@ -210,7 +234,7 @@ class EmbeddingLoss(nn.Module):
         if column_log_probability is not None:
             hyper = {**hyper, "column_log_probability": self._of_columns(column_log_probability)}
         if isinstance(self.loss, PairLoss):
-            value = self._blocked(self.loss, queries, columns, hyper, distinct=ids is None and groups is None)
+            value = self._blocked(queries, columns, hyper, distinct=ids is None and groups is None)
         else:
             value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **hyper)
         if self.bank is not None and self.training and bank is None:
@@ -232,9 +256,9 @@ class EmbeddingLoss(nn.Module):
     def _of_columns(self, column_log_probability: Tensor) -> Tensor:
         """Of the columns of all processes, if the loss takes it."""
         if "column_log_probability" not in inspect.signature(self.loss).parameters:
-            name = getattr(self.loss, "__name__", type(self.loss).__name__)
             raise ValueError(
-                f"column_log_probability: expected none for {name}, got one; supcon, nt_xent and summed_softmax take it"
+                f"column_log_probability: expected none for {name_of(self.loss)}, got one; supcon, nt_xent and "
+                "summed_softmax take it"
             )
         return gather_rows(column_log_probability) if self.gather else column_log_probability
 
@@ -270,11 +294,10 @@ class EmbeddingLoss(nn.Module):
             raise ValueError("bank_ids: expected with a bank, got no bank")
         if self.gather:
             embeddings, labels = gather_rows(embeddings), gather_rows(labels)
-            ids = ids if ids is None else gather_rows(ids)
-            groups = groups if groups is None else gather_rows(groups)
+            ids, groups = (each if each is None else gather_rows(each) for each in (ids, groups))
         if ids is None:
-            new = torch.arange(len(embeddings), device=embeddings.device)
-            ids = new if self.bank is None else self.bank.new_ids(len(embeddings)).to(embeddings.device)
+            new = torch.arange(len(embeddings)) if self.bank is None else self.bank.new_ids(len(embeddings))
+            ids = new.to(embeddings.device)
         check_rows("ids", ids, embeddings)
         if groups is not None:
             check_rows("groups", groups, embeddings)
@@ -296,15 +319,12 @@ class EmbeddingLoss(nn.Module):
 
     def _is_separable(self) -> bool:
         """Whether blocks of rows can be computed apart, by what the loss and the miner declare."""
-        if "row-separable" not in self.facts and not self._has_batch_stats():
+        if "row-separable" not in self.facts and not has_batch_stats(self.loss):
             return False
         if self.miner is None:
             return True
         facts = miner_facts(self.miner)
         return "row-separable" in facts and "random" not in facts
-
-    def _has_batch_stats(self) -> bool:
-        return isinstance(self.loss, PairLoss) and self.loss.batch_stats is not None
 
     def _block_rows(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings) -> int:
         """Rows of a block; all of them where they depend on one another, or all is compiled."""
@@ -320,17 +340,11 @@ class EmbeddingLoss(nn.Module):
         return [*self.similarity.parameters(), *(each for each in self.hyper.values() if isinstance(each, Tensor))]
 
     def _blocked(
-        self,
-        loss: PairLoss,
-        queries: LabelledEmbeddings,
-        columns: LabelledEmbeddings,
-        hyper: dict[str, Any],
-        *,
-        distinct: bool,
+        self, queries: LabelledEmbeddings, columns: LabelledEmbeddings, hyper: dict[str, Any], *, distinct: bool
     ) -> Tensor:
         blocks = self._score_blocks(queries, columns, distinct=distinct)
         blocks = replace(blocks, size=self._block_rows(queries, columns))
-        return blocked_loss(loss, blocks, self.reduction, hyper)
+        return blocked_loss(self.loss, blocks, self.reduction, hyper)  # type: ignore[arg-type]  # a PairLoss
 
     def _score_blocks(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings, *, distinct: bool) -> ScoreBlocks:
         """Scores with relation and weight of a block of rows: from codes of labels and ids where these are classes."""
@@ -357,24 +371,19 @@ class EmbeddingLoss(nn.Module):
                 return torch.as_tensor(queries.apart(columns, part)).to(like.dtype)
 
         masks = known and (self.miner is None or bool(miner_facts(self.miner)))  # registered ones keep or drop a pair
-        return ScoreBlocks(
-            self.similarity,
-            queries.vectors,
-            columns.vectors,
-            relation,
-            weight,
-            masks,
-            self.miner,
-            size=max(1, b),
-        )
+        sides = queries.vectors, columns.vectors
+        return ScoreBlocks(self.similarity, *sides, relation, weight, masks, self.miner, size=max(1, b))
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""
-        name = getattr(self.loss, "__name__", type(self.loss).__name__)
-        settings = [name, *(f"{key}={value!r}" for key, value in self.hyper.items()), f"reduction={self.reduction!r}"]
+        settings = [
+            name_of(self.loss),
+            *(f"{key}={value!r}" for key, value in self.hyper.items()),
+            f"reduction={self.reduction!r}",
+        ]
         if self.miner is not None and not isinstance(self.miner, nn.Module):
             function, options = getattr(self.miner, "func", self.miner), getattr(self.miner, "keywords", {})
-            settings.append(f"miner={getattr(function, '__name__', type(function).__name__)}")
+            settings.append(f"miner={name_of(function)}")
             settings += [f"{key}={value!r}" for key, value in options.items()]
         return ", ".join(settings)
 

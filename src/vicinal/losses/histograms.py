@@ -10,7 +10,7 @@ from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.sorting import first_positives, sort_rows
 from vicinal.core.checks import check_between, check_integer, check_number
-from vicinal.losses.contract import PML, PairLoss, Pairs, RowTerms, pair_loss, prepare, row_products, row_terms
+from vicinal.losses.contract import PML, ROWS, PairLoss, Pairs, RowTerms, pair_loss, prepare, row_products, row_terms
 
 Histogram = tuple[Tensor, Tensor, Tensor]
 """Counts by edge ``[b, bins + 1]``, sums of gaps by bin ``[b, bins]``, and how many gaps are not 0 ``[b]``."""
@@ -228,9 +228,7 @@ def _check_bins(bins: int, low: float, high: float) -> None:
     check_between("high", high, low, float("inf"))
 
 
-@pair_loss(
-    "fast_ap", "row-separable", "soft-relation", family="histograms", paper="Cakir et al., CVPR 2019", verified=PML
-)
+@pair_loss("fast_ap", *ROWS, family="histograms", paper="Cakir et al., CVPR 2019", verified=PML)
 def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.0) -> RowTerms:
     r"""Average precision of a row from histograms of its scores.
 

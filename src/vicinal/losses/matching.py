@@ -1,7 +1,7 @@
 """Matching losses: convex losses of scores whose sensitivity along the score axis is that of a link."""
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,25 @@ from vicinal.losses.contract import check_domain, check_reduction, check_scores_
 from vicinal.losses.validity import PAPER, Domain, Verdict, check_link, check_scaling, limits, scaling_of_transform
 
 GOLDEN = "mpmath, 40 digits"
+
+
+class _OfTransform:
+    """A loss of a scaling that can also be made of the transform of scores that the scaling is the slope of."""
+
+    of_classes: ClassVar[bool] = False
+
+    @classmethod
+    def from_transform(
+        cls,
+        transform: str | Callable[[Tensor], Tensor],
+        gamma: float = 1.0,
+        *,
+        reduction: str = "mean",
+        domain: Domain | None = None,
+    ) -> Self:
+        """The loss of a score transform f = e^Q, by name or as a function: see :func:`scaling_of_transform`."""
+        scaling = scaling_of_transform(transform, gamma, domain=domain, classes=cls.of_classes)
+        return cls(scaling, gamma, reduction=reduction, domain=domain)  # type: ignore[call-arg]
 
 
 @register("loss", "matching", "elementwise", "convex", family="matching", paper=PAPER, verified=GOLDEN)
@@ -75,7 +94,7 @@ class MatchingLoss(nn.Module):
 
 
 @register("loss", "composite_sigmoid", "elementwise", "convex", family="matching", paper=PAPER, verified=GOLDEN)
-class CompositeSigmoidMatchingLoss(MatchingLoss):
+class CompositeSigmoidMatchingLoss(_OfTransform, MatchingLoss):
     r"""Matching loss of $h=q\,\sigma(Q/\gamma)$: selective, for two classes, whose score is that of one of them.
 
     Args:
@@ -96,19 +115,6 @@ class CompositeSigmoidMatchingLoss(MatchingLoss):
         link = CompositeSigmoid(scaling, gamma)
         link.is_monotone = True
         super().__init__(link, reduction=reduction, domain=domain)
-
-    @classmethod
-    def from_transform(
-        cls,
-        transform: str | Callable[[Tensor], Tensor],
-        gamma: float = 1.0,
-        *,
-        reduction: str = "mean",
-        domain: Domain | None = None,
-    ) -> Self:
-        """The loss of a score transform f = e^Q, by name or as a function: see :func:`scaling_of_transform`."""
-        scaling = scaling_of_transform(transform, gamma, domain=domain, classes=False)
-        return cls(scaling, gamma, reduction=reduction, domain=domain)
 
 
 @register("loss", "decomposed", "multi-class", "convex", family="matching", paper=PAPER, verified=GOLDEN)
@@ -139,7 +145,7 @@ class DecomposedMatchingLoss(MatchingLoss):
 
 
 @register("loss", "composite_softmax", "multi-class", "convex", family="matching", paper=PAPER, verified=GOLDEN)
-class CompositeSoftmaxMatchingLoss(nn.Module):
+class CompositeSoftmaxMatchingLoss(_OfTransform, nn.Module):
     r"""Matching loss of $h_k=q(z_k)\,p_k$, $p=\mathrm{softmax}(Q/\gamma)$: selective by score and by rank of the class.
 
     Args:
@@ -162,6 +168,8 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
     tensor(0.0668)
     """
 
+    of_classes = True
+
     def __init__(
         self,
         scaling: Curve,
@@ -177,19 +185,6 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         self.link = CompositeSoftmax(scaling, gamma, bias, class_bias)
         self.domain = domain
         self.reduction = check_reduction(reduction)
-
-    @classmethod
-    def from_transform(
-        cls,
-        transform: str | Callable[[Tensor], Tensor],
-        gamma: float = 1.0,
-        *,
-        reduction: str = "mean",
-        domain: Domain | None = None,
-    ) -> Self:
-        """The loss of a score transform f = e^Q, by name or as a function: see :func:`scaling_of_transform`."""
-        scaling = scaling_of_transform(transform, gamma, domain=domain, classes=True)
-        return cls(scaling, gamma, reduction=reduction, domain=domain)
 
     def forward(
         self, prediction: Tensor, target: Tensor, weight: Tensor | None = None, valid: Tensor | None = None

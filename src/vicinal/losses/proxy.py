@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp, softplus
 from vicinal.core.checks import check_between, check_integer, check_number
-from vicinal.losses.contract import PML, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
+from vicinal.losses.contract import PML, ROWS, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
 from vicinal.miners import within_fences
 from vicinal.miners.iqr_filter import check_reach
 
@@ -218,15 +218,7 @@ def proxy_nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     return row_terms(torch.where(related, every, 0.0) - torch.where(related, mass, 0.0), related)
 
 
-@pair_loss(
-    "proxy_anchor",
-    "row-separable",
-    "soft-relation",
-    "proxy-rows",
-    family="proxies",
-    paper="arXiv:2003.13911",
-    verified=PML,
-)
+@pair_loss("proxy_anchor", *ROWS, "proxy-rows", family="proxies", paper="arXiv:2003.13911", verified=PML)
 def proxy_anchor(pairs: Pairs, *, margin: float = 0.1, alpha: float = 32.0) -> tuple[RowTerms, RowTerms]:
     r"""Each proxy near the related rows of the batch and far from the others, the hardest first.
 
@@ -359,8 +351,7 @@ SCALE, REACH = 64.0, 1.5
 
 @pair_loss(
     "unpg",
-    "row-separable",
-    "soft-relation",
+    *ROWS,
     "proxies",
     "batch-scores",
     family="proxies",

@@ -12,7 +12,7 @@ from vicinal.blockwise.row_blocks import equal_codes
 from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.core.gathering import gather_rows
 from vicinal.losses.contract import PairLoss, check_reduction
-from vicinal.losses.embedding import Loss, resolve_loss, with_best
+from vicinal.losses.embedding import Loss, has_batch_stats, name_of, resolve_loss, with_best
 from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy import REACH, SCALE, log_sum_within
 from vicinal.losses.streaming import UNCUT, ScoreBlocks, blocked_loss
@@ -61,10 +61,8 @@ class ProxyLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.loss, self.facts = resolve_loss(loss)
-        self.num_classes, self.per_class = (
-            check_integer("num_classes", num_classes, 2),
-            check_integer("per_class", per_class),
-        )
+        self.num_classes = check_integer("num_classes", num_classes, 2)
+        self.per_class = check_integer("per_class", per_class)
         self.similarity = resolve_similarity(similarity)
         self.normalize, self.reduction = normalize, check_reduction(reduction)
         self.hyper = with_best(self.loss, self.similarity, hyper)
@@ -98,7 +96,7 @@ class ProxyLoss(nn.Module):
         tensors: tuple[Tensor, ...] = lengths
         settings: Callable[..., dict[str, Tensor]] = _lengths_of
         if "batch-scores" in self.facts:
-            tensors, settings = (self._negatives(embeddings, labels, hyper, size),), _negatives_of
+            tensors, settings = (self._negatives(embeddings, labels, hyper, size),), lambda _, all: {"negatives": all}
         if not isinstance(self.loss, PairLoss):
             every = slice(0, len(rows))
             further = {"reduction": self.reduction, **hyper, **settings(every, *tensors)}
@@ -110,8 +108,8 @@ class ProxyLoss(nn.Module):
 
     def _block_rows(self, rows: Tensor, columns: Tensor) -> int:
         """Rows of a block; all of them where settings are tensors, or a similarity is learned."""
-        has_stats = isinstance(self.loss, PairLoss) and self.loss.batch_stats is not None
-        if not ("row-separable" in self.facts or has_stats) or self._tuned() or torch.compiler.is_compiling():
+        separable = "row-separable" in self.facts or has_batch_stats(self.loss)
+        if not separable or self._tuned() or torch.compiler.is_compiling():
             return max(1, len(rows))
         return block_rows(len(rows), len(columns), rows.device, uncut=UNCUT)
 
@@ -163,17 +161,12 @@ class ProxyLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""
-        name = getattr(self.loss, "__name__", type(self.loss).__name__)
-        return f"{name}, num_classes={self.num_classes}, per_class={self.per_class}"
+        return f"{name_of(self.loss)}, num_classes={self.num_classes}, per_class={self.per_class}"
 
 
 def _lengths_of(part: slice, *lengths: Tensor) -> dict[str, Tensor]:
     """Setting of a block of rows: lengths of its embeddings, times those of the proxies if these are given."""
     return {"lengths": math.prod(lengths[1:], start=lengths[0][part])} if lengths else {}
-
-
-def _negatives_of(_: slice, negatives: Tensor) -> dict[str, Tensor]:
-    return {"negatives": negatives}
 
 
 def _shared(labels: Tensor) -> Tensor:

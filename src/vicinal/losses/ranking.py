@@ -10,21 +10,13 @@ from vicinal.blockwise.logsums import softplus
 from vicinal.blockwise.sorting import each_positive, mean_ranks, sort_rows
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer
-from vicinal.losses.contract import PAPER_CODE, PML, Pairs, RowTerms, pair_loss, row_products, row_terms
+from vicinal.losses.contract import PAPER_CODE, PML, ROWS, Pairs, RowTerms, pair_loss, row_products, row_terms
 from vicinal.masks.soft_topk import soft_topk_logs
 
 _RANKS = ("row-separable", "soft-relation", "score-shift-invariant")
 
 
-@pair_loss(
-    "smooth_ap",
-    "row-separable",
-    "soft-relation",
-    "score-shift-invariant",
-    family="ranks",
-    paper="arXiv:2007.12163",
-    verified=PML,
-)
+@pair_loss("smooth_ap", *ROWS, "score-shift-invariant", family="ranks", paper="arXiv:2007.12163", verified=PML)
 def smooth_ap(pairs: Pairs, *, temperature: float = 0.01) -> RowTerms:
     r"""Average precision of a row with smooth ranks.
 
@@ -105,15 +97,7 @@ def pnp(
     return row_terms((weight * costs).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-@pair_loss(
-    "soft_topk",
-    "row-separable",
-    "soft-relation",
-    "score-shift-invariant",
-    family="ranks",
-    paper="arXiv:2310.10636",
-    verified=PAPER_CODE,
-)
+@pair_loss("soft_topk", *ROWS, "score-shift-invariant", family="ranks", paper="arXiv:2310.10636", verified=PAPER_CODE)
 def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> RowTerms:
     r"""Related columns among a smooth choice of the k highest scores.
 
@@ -140,8 +124,7 @@ def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> RowT
 
 @pair_loss(
     "adore",
-    "row-separable",
-    "soft-relation",
+    *ROWS,
     "score-shift-invariant",
     family="ranks",
     paper="arXiv:2104.08051",

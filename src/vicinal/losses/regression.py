@@ -14,12 +14,7 @@ _ROWS = ("row-separable", "number-relation")
 
 
 @pair_loss(
-    "rank_n_contrast",
-    *_ROWS,
-    "score-shift-invariant",
-    family="regression",
-    paper="arXiv:2210.01189",
-    verified=NUMPY,
+    "rank_n_contrast", *_ROWS, "score-shift-invariant", family="regression", paper="arXiv:2210.01189", verified=NUMPY
 )
 def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> RowTerms:
     r"""Each column in a softmax against those whose labels, numbers, are at least as far.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between
-from vicinal.losses.contract import Pairs, RowTerms, pair_loss, row_products, row_terms, some
+from vicinal.losses.contract import ROWS, Pairs, RowTerms, pair_loss, row_products, row_terms, some
 
 Sets = Literal["rest", "classes"]
 CutForm = Literal["information", "correlation", "ratio"]
@@ -17,7 +17,7 @@ PAPER = "arXiv:2310.00165"
 VERIFIED = "released code up to its constants and masked zeros, value and gradient in float64"
 
 
-@pair_loss("facility_location", "row-separable", "soft-relation", family="setwise", paper=PAPER, verified=VERIFIED)
+@pair_loss("facility_location", *ROWS, family="setwise", paper=PAPER, verified=VERIFIED)
 def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "rest") -> RowTerms:
     r"""How well what is unrelated to a row represents it: the softly most similar unrelated column, to be low.
 
@@ -87,7 +87,7 @@ def _classes(relation: Tensor) -> Tensor:
     return first
 
 
-@pair_loss("graph_cut", "row-separable", "soft-relation", family="setwise", paper=PAPER, verified=VERIFIED)
+@pair_loss("graph_cut", *ROWS, family="setwise", paper=PAPER, verified=VERIFIED)
 def graph_cut(pairs: Pairs, *, balance: float = 0.5, form: CutForm = "information") -> RowTerms:
     r"""Similarity across classes, which should be low, against similarity within them.
 
@@ -140,15 +140,7 @@ def _check(ridge: float, offset: float, form: Form) -> None:
     check_choice("form", form, get_args(Form))
 
 
-@pair_loss(
-    "log_det",
-    "square",
-    "soft-relation",
-    "cosine-scores",
-    family="setwise",
-    paper=PAPER,
-    verified=VERIFIED,
-)
+@pair_loss("log_det", "square", "soft-relation", "cosine-scores", family="setwise", paper=PAPER, verified=VERIFIED)
 def log_det(pairs: Pairs, *, ridge: float = 0.5, offset: float = 0.0, form: Form = "correlation") -> RowTerms:
     r"""Volume that the classes span one by one beyond the volume that they span together.
 

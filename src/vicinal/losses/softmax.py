@@ -11,6 +11,7 @@ from vicinal.losses.contract import (
     NUMPY,
     PAPER_CODE,
     PML,
+    ROWS,
     Pairs,
     RowTerms,
     cross_entropy,
@@ -162,8 +163,7 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
 
 @pair_loss(
     "focal_nt_xent",
-    "row-separable",
-    "soft-relation",
+    *ROWS,
     "score-shift-invariant",
     "stopped-gradient",
     family="softmax over a row",
@@ -206,8 +206,7 @@ CODE = "values of the paper's code, value and gradient in float64"
 
 @pair_loss(
     "decoupled_softmax",
-    "row-separable",
-    "soft-relation",
+    *ROWS,
     "score-shift-invariant",
     family="softmax over a row",
     paper="arXiv:2310.10636",
@@ -237,8 +236,7 @@ def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
 
 @pair_loss(
     "summed_softmax",
-    "row-separable",
-    "soft-relation",
+    *ROWS,
     "score-shift-invariant",
     family="softmax over a row",
     paper="arXiv:2310.10636",
@@ -265,9 +263,7 @@ def summed_softmax(pairs: Pairs, *, temperature: float = 1.0, column_log_probabi
     return row_terms(mass * every - row_products(logits, pairs.positive), mass > 0)
 
 
-@pair_loss(
-    "amcl", "row-separable", "soft-relation", family="softmax over a row", paper="arXiv:2310.05615", verified=NUMPY
-)
+@pair_loss("amcl", *ROWS, family="softmax over a row", paper="arXiv:2310.05615", verified=NUMPY)
 def amcl(
     pairs: Pairs, *, temperature: float | Tensor = 0.1, dim: int | None = None, factor: float = 0.1
 ) -> tuple[RowTerms, ...]:

@@ -5,10 +5,11 @@ one of embeddings with a regularizer. Also here: which labels a loss takes, and 
 """
 
 import ast
+import contextlib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -23,7 +24,7 @@ from vicinal.links.parse import LinkGrammar
 from vicinal.losses.class_contract import ClassLoss
 from vicinal.losses.contract import own_settings
 from vicinal.losses.elsewhere import ELSEWHERE, TAUGHT, peer_hint, refusal
-from vicinal.losses.embedding import EmbeddingLoss
+from vicinal.losses.embedding import EmbeddingLoss, miner_name, plain_name
 from vicinal.losses.proxy_loss import ProxyLoss
 from vicinal.losses.regularizer_loss import RegularizerLoss, of_embeddings
 
@@ -156,8 +157,6 @@ _SENTENCE = re.compile(r"\w+: expected ")
 _EXPONENT = re.compile(r"\d\.?[eE]$")
 NEGATIVE_DISTANCES = ("rank_n_contrast", "log_ratio", "nlsh")
 """Losses made for negative distances: written as text they compare by l2, all others by cosine."""
-RENAMED_MINERS = {"whiskers": "iqr_filter"}
-"""Names in models that were saved before."""
 CRITERION = {
     "similarity": "how two embeddings are compared: cosine, l2, squared_l2, l1, dot or scaled_dot",
     "normalize": "scale embeddings to length 1 first",
@@ -272,11 +271,11 @@ def read_loss(text: str, miner: str | None = None) -> LossText:
     terms = []
     for part in _addends(text):
         each = _ADDEND.fullmatch(part)
-        name = each[3].replace("-", "_").lower() if each else ""
+        name = plain_name(each[3]) if each else ""
         if each and name in known:
             terms.append(_term(name, each[1], each[2], each[4]))
             continue
-        start = re.split(r"[:(]", part)[0].strip().replace("-", "_").lower()
+        start = plain_name(re.split(r"[:(]", part)[0])
         if name in ELSEWHERE or start in ELSEWHERE:
             raise ValueError(refusal(name if name in ELSEWHERE else start))
         if not main and start not in of_scores:
@@ -327,7 +326,7 @@ def _addends(text: str) -> list[str]:
 def _subtracted(text: str, place: int) -> bool:
     """Whether the minus at ``place`` is before a term of embeddings."""
     term = _LESS.match(text, place)
-    return term is not None and term[1].replace("-", "_").lower() in _term_names()
+    return term is not None and plain_name(term[1]) in _term_names()
 
 
 def _term_names() -> list[str]:
@@ -342,26 +341,30 @@ def _term(name: str, sign: str, factor: str | None, brackets: str | None) -> Ter
         miner = (miner, {})
     if miner is not None:
         miner = _checked_miner(*miner)
-    try:
+    with _written():
         weight = check_between("weight", 1.0 if factor is None else float(factor), 0, float("inf"))
         if sign and kind != "regularizer":
             raise ValueError(f"loss: expected {name} to be added, got it subtracted; only regularizers may be")
         term = Term(name, -weight if sign else weight, settings, miner)
         _try(term)
-    except TypeError as wrong:  # a setting of the wrong type is what the user wrote, not a fault of a program
+    return term
+
+
+@contextlib.contextmanager
+def _written() -> Iterator[None]:
+    """A setting of the wrong type is what the user wrote, not a fault of a program: a ValueError, not a TypeError."""
+    try:
+        yield
+    except TypeError as wrong:
         if not _SENTENCE.match(str(wrong)):
             raise
         raise ValueError(str(wrong)) from wrong
-    return term
 
 
 def _checked(name: str, settings: dict[str, Any], kind: str) -> dict[str, Any]:
     one = entry(kind, name)
-    also = [each for each in CRITERION if each != "per_class"]
-    if {"proxies", "proxy-rows"} & one.facts:
-        also = [each for each in CRITERION if each != "miner"]
-    if kind == "regularizer":
-        also = ["normalize"]
+    never = "miner" if {"proxies", "proxy-rows"} & one.facts else "per_class"
+    also = ["normalize"] if kind == "regularizer" else [each for each in CRITERION if each != never]
     check_names("loss", name, settings, [each for each in own_settings(one.factory) if each != "class_pairs"], also)
     check_choice("reduction", settings.get("reduction", "mean"), ("mean", "sum", "mean_nonzero"))
     if not isinstance(settings.get("normalize", True), bool):
@@ -372,8 +375,7 @@ def _checked(name: str, settings: dict[str, Any], kind: str) -> dict[str, Any]:
 def _checked_miner(name: str, settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     usable = {each.name: own_settings(each.factory) for each in entries("miner")}
     usable = {n: s for n, s in usable.items() if inspect.Parameter.empty not in {**s, "dim": 0}.values()}
-    name = name.replace("-", "_").lower().removesuffix("miner")
-    name = check_choice("miner", RENAMED_MINERS.get(name, name), usable)
+    name = check_choice("miner", miner_name(name), usable)
     check_names("miner", name, settings, [each for each in usable[name] if each != "generator"], [])
     return name, settings
 
@@ -397,15 +399,13 @@ def read_teacher_loss(text: str) -> Callable[..., torch.Tensor]:
     tensor(0.)
     """
     name, settings = _named(text)
-    name = check_choice("loss", name.strip().replace("-", "_").lower(), ("none", "matching", *TAUGHT))
+    name = check_choice("loss", plain_name(name), ("none", "matching", *TAUGHT))
     named = read_settings(name, f"({settings})", "teacher_loss")
     loss = entry("teacher_loss", name).factory
     check_names("loss", name, named, [each for each in own_settings(loss) if each != "duplicates"], [])
     chosen = functools.partial(loss, **named) if named else loss
-    try:
+    with _written():
         chosen(torch.zeros(2, 3), torch.zeros(2, 3))
-    except TypeError as wrong:
-        raise ValueError(str(wrong)) from wrong
     return chosen
 
 
@@ -478,7 +478,7 @@ def _of_predictions(text: str) -> nn.Module:
     name, settings = _named(text)
     known = {entry.name: entry.factory for entry in entries("loss")}
     classes = {entry.name for entry in entries("class_loss")}
-    loss = check_choice("loss", name.strip().replace("-", "_").lower(), {*known, *classes})
+    loss = check_choice("loss", plain_name(name), {*known, *classes})
     if loss in classes:
         return _of_classes(loss, settings)
     call = _CALLED.parse_call(loss, settings)
@@ -501,9 +501,6 @@ def _of_classes(name: str, text: str) -> ClassLoss:
     numbers = [p for p in numbers if not re.search("Tensor|Generator", str(p.annotation))]  # what can be written
     check_names("loss", name, settings, [p.name for p in numbers], ["reduction"])
     loss = ClassLoss(name, **settings)
-    try:
-        with seeded(), torch.no_grad():
-            loss(torch.eye(2), torch.eye(2))
-    except TypeError as wrong:
-        raise ValueError(str(wrong)) from wrong
+    with _written(), seeded(), torch.no_grad():
+        loss(torch.eye(2), torch.eye(2))
     return loss

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomputed
+from vicinal.blockwise.row_blocks import Score, inner_products, recomputed
 from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
 from vicinal.similarity import Cosine, Dot
 from vicinal.similarity.products import l2_normalize
@@ -111,11 +111,11 @@ def blocked_loss(
             pairs = blocks.pairs(score(sides[0], sides[1]), whole, counting=counting)
             return loss(pairs, reduction=reduction, **hyper, **row_settings(whole, *setting_tensors))
 
-        def terms_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[RowTerms, ...]:
+        def terms_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Tensor, ...]:
+            """Totals, numbers and counts of one kind of terms after the other."""
             settings = row_settings(part, *tensors[: len(setting_tensors)])
-            return loss.terms(
-                blocks.pairs(scores, part, tensors[len(setting_tensors) :], counting=counting), **hyper, **settings
-            )
+            pairs = blocks.pairs(scores, part, tensors[len(setting_tensors) :], counting=counting)
+            return tuple(value for each in loss.terms(pairs, **hyper, **settings) for value in each)
 
         def stats_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Tensor, ...]:
             pairs = blocks.pairs(scores, part, counting=counting)
@@ -124,13 +124,5 @@ def blocked_loss(
         tensors = (*sides, *setting_tensors)
         if loss.batch_stats is not None:
             tensors = (*tensors, *recomputed(score, stats_of, blocks.size, *tensors))
-        return _reduced(recomputed(score, _flat(terms_of), blocks.size, *tensors), reduction)
-
-
-def _flat(terms_of: Callable[..., tuple[RowTerms, ...]]) -> Values:
-    """Totals, numbers and counts of one kind of terms after the other."""
-    return lambda *tensors: tuple(value for each in terms_of(*tensors) for value in each)
-
-
-def _reduced(values: tuple[Tensor, ...], reduction: str) -> Tensor:
-    return reduce_terms(tuple(RowTerms(*values[i : i + 3]) for i in range(0, len(values), 3)), reduction)
+        values = recomputed(score, terms_of, blocks.size, *tensors)
+        return reduce_terms(tuple(RowTerms(*values[i : i + 3]) for i in range(0, len(values), 3)), reduction)

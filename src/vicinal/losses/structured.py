@@ -10,7 +10,7 @@ from torch import Tensor
 from vicinal.blockwise.logsums import log_sum_exp, softplus
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_number
-from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, Spread, pair_loss, row_products, row_terms, some
+from vicinal.losses.contract import NUMPY, PML, ROWS, Pairs, RowTerms, Spread, pair_loss, row_products, row_terms, some
 from vicinal.losses.proxy import shifted_cosine
 
 
@@ -64,14 +64,7 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
     return pairs.related_terms(terms)
 
 
-@pair_loss(
-    "generalized_lifted_structure",
-    "row-separable",
-    "soft-relation",
-    family="structured rows",
-    paper="arXiv:1703.07737",
-    verified=PML,
-)
+@pair_loss("generalized_lifted_structure", *ROWS, family="structured rows", paper="arXiv:1703.07737", verified=PML)
 def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
     r"""The least similar related column above the most similar unrelated one, both softly.
 
@@ -85,23 +78,12 @@ def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTer
     tensor(0.5000)
     """
     check_number("margin", margin)
-    related = _or_zero(pairs.log_sum_exp(-pairs.scores, pairs.positive))
+    related = torch.where(some(pairs.positive), pairs.log_sum_exp(-pairs.scores, pairs.positive), 0.0)
     unrelated = torch.where(some(pairs.negative), pairs.log_sum_exp(pairs.scores, pairs.negative) + margin, 0.0)
     return row_terms((related + unrelated).relu(), some(pairs.weight))
 
 
-def _or_zero(values: Tensor) -> Tensor:
-    return torch.where(values > -torch.inf, values, 0.0)
-
-
-@pair_loss(
-    "multi_similarity",
-    "row-separable",
-    "soft-relation",
-    family="structured rows",
-    paper="arXiv:1904.06627",
-    verified=PML,
-)
+@pair_loss("multi_similarity", *ROWS, family="structured rows", paper="arXiv:1904.06627", verified=PML)
 def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> RowTerms:
     r"""The least similar related and the most similar unrelated columns of a row, each softly.
 
@@ -125,15 +107,7 @@ def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, ba
     return row_terms(related + unrelated, some(pairs.weight))
 
 
-@pair_loss(
-    "circle",
-    "row-separable",
-    "soft-relation",
-    "stopped-gradient",
-    family="structured rows",
-    paper="arXiv:2002.10857",
-    verified=PML,
-)
+@pair_loss("circle", *ROWS, "stopped-gradient", family="structured rows", paper="arXiv:2002.10857", verified=PML)
 def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> RowTerms:
     r"""Related pairs up, unrelated pairs down, each the more strongly the further it has to go.
 
@@ -160,13 +134,7 @@ def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> RowTerm
 
 
 @pair_loss(
-    "tuplet_margin",
-    "row-separable",
-    "soft-relation",
-    "cosine-scores",
-    family="structured rows",
-    paper="Yu and Tao, ICCV 2019",
-    verified=PML,
+    "tuplet_margin", *ROWS, "cosine-scores", family="structured rows", paper="Yu and Tao, ICCV 2019", verified=PML
 )
 def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) -> RowTerms:
     r"""Each related column above all unrelated ones of its row, with a slack of angle.
@@ -298,9 +266,7 @@ FORMS: dict[str, Callable[[], PairForm]] = {
 """The members of the family that have a name, with their defaults."""
 
 
-@pair_loss(
-    "metrix", "row-separable", "soft-relation", family="structured rows", paper="arXiv:2106.04990", verified=NUMPY
-)
+@pair_loss("metrix", *ROWS, family="structured rows", paper="arXiv:2106.04990", verified=NUMPY)
 def metrix(pairs: Pairs, *, form: str | PairForm = "multi_similarity") -> RowTerms:
     r"""Many pair losses in one form, for mixed columns that are partly related.
 

@@ -10,20 +10,12 @@ from vicinal.blockwise.logsums import softplus
 from vicinal.blockwise.sorting import each_positive, most_positives
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer, check_number
-from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, pair_loss, pair_terms
+from vicinal.losses.contract import NUMPY, PML, ROWS, Pairs, RowTerms, pair_loss, pair_terms
 
 Triplets = Literal["all", "hard", "semi-hard", "batch-hard"]
 
 
-@pair_loss(
-    "triplet",
-    "row-separable",
-    "soft-relation",
-    "score-shift-invariant",
-    family="triplets",
-    paper="arXiv:1503.03832",
-    verified=PML,
-)
+@pair_loss("triplet", *ROWS, "score-shift-invariant", family="triplets", paper="arXiv:1503.03832", verified=PML)
 def triplet(
     pairs: Pairs,
     *,
@@ -176,8 +168,7 @@ Weighting = Literal["equal", "softmax"]
 
 @pair_loss(
     "ngame",
-    "row-separable",
-    "soft-relation",
+    *ROWS,
     family="triplets",
     paper="arXiv:2207.04452",
     verified="released code, value and gradient in float64, but for its softmax over k and its ties",

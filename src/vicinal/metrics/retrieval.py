@@ -1,5 +1,7 @@
 """Measures of retrieval by rank: their names, their formulas, and functions of a matrix of scores."""
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -88,23 +90,12 @@ def _one(name: str) -> Named:
     return Named(name, formula, check_integer("k", int(cutoff)) if cutoff else None)
 
 
-Formula = Callable[[Tensor, Tensor, int | None], Tensor]
+Formula = Callable[..., Tensor]
+"""``(ranks [b, R], count [b], *, k) -> [b]`` of the ranks of related columns, of which each row has ``count``."""
 
 
-def _precision(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
-    return (ranks <= (k or 1)).sum(dim=1, dtype=ranks.dtype) / (k or 1)
-
-
-def _hit(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
-    return (ranks <= (k or 1)).any(dim=1).to(ranks.dtype)
-
-
-def _recall(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
-    return (ranks <= (k or 1)).sum(dim=1) / count
-
-
-def _r_precision(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
-    return (ranks <= count[:, None]).sum(dim=1) / count
+def _recall(ranks: Tensor, count: Tensor, *, k: int = 1) -> Tensor:
+    return (ranks <= k).sum(dim=1) / count
 
 
 def _precisions(ranks: Tensor) -> Tensor:
@@ -112,23 +103,12 @@ def _precisions(ranks: Tensor) -> Tensor:
     return torch.arange(1, ranks.shape[1] + 1, device=ranks.device) / ranks
 
 
-def _map_at_r(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
-    return torch.where(ranks <= count[:, None], _precisions(ranks), 0.0).sum(dim=1) / count
-
-
-def _average_precision(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+def _average_precision(ranks: Tensor, count: Tensor, *, k: int | None = None) -> Tensor:
     counted = ranks if k is None else torch.where(ranks <= k, ranks, torch.inf)
     return _precisions(counted).sum(dim=1) / count
 
 
-def _reciprocal_rank(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
-    if ranks.shape[1] == 0:
-        return torch.zeros_like(count)
-    first = ranks[:, 0]
-    return (1 / first if k is None else torch.where(first <= k, 1 / first, 0.0)).clone()
-
-
-def _ndcg(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+def _ndcg(ranks: Tensor, count: Tensor, *, k: int | None = None) -> Tensor:
     last = ranks.shape[1] if k is None else min(k, ranks.shape[1])
     counted = ranks if k is None else torch.where(ranks <= k, ranks, torch.inf)
     places = torch.arange(1, last + 1, device=ranks.device, dtype=ranks.dtype)
@@ -136,16 +116,8 @@ def _ndcg(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
     return (1 / (counted + 1).log2()).sum(dim=1) / ideal[count.clamp(max=last).long()]
 
 
-FORMULAS: dict[str, Formula] = {
-    "precision_at_k": _precision,
-    "hit_at_k": _hit,
-    "recall_at_k": _recall,
-    "r_precision": _r_precision,
-    "map_at_r": _map_at_r,
-    "average_precision": _average_precision,
-    "reciprocal_rank": _reciprocal_rank,
-    "ndcg": _ndcg,
-}
+FORMULAS: dict[str, Formula] = {"recall_at_k": _recall, "average_precision": _average_precision, "ndcg": _ndcg}
+"""Of all metrics by name; :func:`rank_metric` adds those that are nothing but a formula."""
 
 
 def from_ranks(formula: str, ranks: Tensor, *, k: int | None = None, empty: float = math.nan) -> Tensor:
@@ -161,7 +133,8 @@ def from_ranks(formula: str, ranks: Tensor, *, k: int | None = None, empty: floa
 def value_of(formula: str, ranks: Tensor, count: Tensor, *, k: int | None, empty: float) -> Tensor:
     """As :func:`from_ranks` where ranks too far to matter were replaced by inf: ``count [b]`` is given."""
     count = count.to(ranks.dtype)
-    return torch.where(count > 0, FORMULAS[formula](ranks, count, k), empty).to(ranks.dtype)
+    cutoff = {} if k is None else {"k": k}
+    return torch.where(count > 0, FORMULAS[formula](ranks, count, **cutoff), empty).to(ranks.dtype)
 
 
 Gain = Literal["linear", "exponential"]
@@ -244,50 +217,67 @@ _FACTS = ("bounded", "permutation-invariant", "score-shift-invariant", "score-sc
 _CHECKED = "numpy in float64; ir_measures and ranx (stored values)"
 
 
-@register("metric", "precision_at_k", *_FACTS, family="retrieval", verified=_CHECKED)
-def precision_at_k(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
-    *,
-    k: int = 1,
-    ties: Ties = "worst",
-    empty: float = math.nan,
-) -> Tensor:
+def rank_metric(name: str, *, verified: str = _CHECKED, **entry: str) -> Callable[[Formula], Callable[..., Tensor]]:
+    """Make and register a metric of a formula of ranks.
+
+    The metric is ``f(scores, relation, weight=None, *, k, ties="worst", empty=nan)``, with ``k`` where the formula has
+    it, of ``scores [b, N]``, ``relation [b, N]`` and ``weight [b, N]`` or None; ``ties`` is the order of equal scores,
+    ``empty`` the value of a query without related columns. It raises TypeError or ValueError for other shapes or a bad
+    ``k``.
+
+    Args:
+        name: how users name it.
+        verified: what it was checked against.
+        entry: its paper.
+    """
+
+    def make(formula: Formula) -> Callable[..., Tensor]:
+        cutoff = inspect.signature(formula).parameters.get("k")
+        least_one = cutoff is not None and cutoff.default is not None
+
+        @functools.wraps(formula)
+        def metric(
+            scores: Tensor,
+            relation: Tensor,
+            weight: Tensor | None = None,
+            *,
+            ties: Ties = "worst",
+            empty: float = math.nan,
+            **cut: int | None,
+        ) -> Tensor:
+            checked = {one: check_integer(one, k) for one, k in cut.items() if least_one or k is not None}
+            return from_ranks(name, related_ranks(scores, relation, weight, ties=ties), **checked, empty=empty)
+
+        *common, ties, empty, _ = inspect.signature(metric, follow_wrapped=False).parameters.values()
+        parameters = [*common, *([] if cutoff is None else [cutoff]), ties, empty]
+        vars(metric)["__signature__"] = inspect.Signature(parameters, return_annotation=Tensor)
+        FORMULAS[name] = formula
+        return register("metric", name, *_FACTS, family="retrieval", verified=verified, **entry)(metric)
+
+    return make
+
+
+@rank_metric("precision_at_k")
+def precision_at_k(ranks: Tensor, count: Tensor, *, k: int = 1) -> Tensor:
     r"""Share of the first ``k`` columns that are related, $|\{m : r_{im} \le k\}| / k$.
 
     Args:
-        scores: ``[b, N]``.
-        relation: ``[b, N]``.
-        weight: ``[b, N]`` or None.
+        ranks: ``scores``, ``relation``, ``weight``, ``ties`` and ``empty``; see :func:`rank_metric`.
+        count: of the related columns.
         k: how many columns count, >= 1.
-        ties: order of equal scores.
-        empty: value of a query without related columns.
 
     Returns:
         ``[b]`` in [0, 1].
-
-    Raises:
-        TypeError, ValueError: for inputs of other shapes or a bad ``k``.
 
     >>> import torch
     >>> precision_at_k(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[1, 0, 1]]), k=2)
     tensor([0.5000], dtype=torch.float64)
     """
-    k = check_integer("k", k)
-    return from_ranks("precision_at_k", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
+    return (ranks <= k).sum(dim=1, dtype=ranks.dtype) / k
 
 
-@register("metric", "hit_at_k", *_FACTS, family="retrieval", verified=_CHECKED)
-def hit_at_k(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
-    *,
-    k: int = 1,
-    ties: Ties = "worst",
-    empty: float = math.nan,
-) -> Tensor:
+@rank_metric("hit_at_k")
+def hit_at_k(ranks: Tensor, count: Tensor, *, k: int = 1) -> Tensor:
     r"""1 if any of the first ``k`` columns is related, else 0; papers on metric learning call it recall@k.
 
     Arguments, result and errors as :func:`precision_at_k`.
@@ -296,8 +286,7 @@ def hit_at_k(
     >>> hit_at_k(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0, 1, 1]]), k=2)
     tensor([1.], dtype=torch.float64)
     """
-    k = check_integer("k", k)
-    return from_ranks("hit_at_k", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
+    return (ranks <= k).any(dim=1).to(ranks.dtype)
 
 
 def _seen_often(
@@ -342,15 +331,8 @@ def recall_at_k(
     return from_ranks("recall_at_k", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 
-@register("metric", "r_precision", *_FACTS, family="retrieval", verified=_CHECKED)
-def r_precision(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
-    *,
-    ties: Ties = "worst",
-    empty: float = math.nan,
-) -> Tensor:
+@rank_metric("r_precision")
+def r_precision(ranks: Tensor, count: Tensor) -> Tensor:
     r"""Precision at as many columns as are related, $|\{m : r_{im} \le R_i\}| / R_i$.
 
     Arguments, result and errors as :func:`precision_at_k`.
@@ -359,25 +341,11 @@ def r_precision(
     >>> r_precision(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[1, 0, 1]]))
     tensor([0.5000], dtype=torch.float64)
     """
-    return from_ranks("r_precision", related_ranks(scores, relation, weight, ties=ties), empty=empty)
+    return (ranks <= count[:, None]).sum(dim=1) / count
 
 
-@register(
-    "metric",
-    "map_at_r",
-    *_FACTS,
-    family="retrieval",
-    paper="arXiv:2003.08505",
-    verified="numpy in float64; pytorch-metric-learning",
-)
-def map_at_r(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
-    *,
-    ties: Ties = "worst",
-    empty: float = math.nan,
-) -> Tensor:
+@rank_metric("map_at_r", paper="arXiv:2003.08505", verified="numpy in float64; pytorch-metric-learning")
+def map_at_r(ranks: Tensor, count: Tensor) -> Tensor:
     r"""Average precision over the first $R_i$ ranks, $\frac{1}{R_i} \sum_{m : r_{im} \le R_i} m / r_{im}$.
 
     Arguments, result and errors as :func:`precision_at_k`.
@@ -386,7 +354,7 @@ def map_at_r(
     >>> map_at_r(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0, 1, 1]]))
     tensor([0.2500], dtype=torch.float64)
     """
-    return from_ranks("map_at_r", related_ranks(scores, relation, weight, ties=ties), empty=empty)
+    return torch.where(ranks <= count[:, None], _precisions(ranks), 0.0).sum(dim=1) / count
 
 
 @register("metric", "average_precision", *_FACTS, family="retrieval", verified=_CHECKED + "; scikit-learn")
@@ -419,16 +387,8 @@ def average_precision(
     return from_ranks("average_precision", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 
-@register("metric", "reciprocal_rank", *_FACTS, family="retrieval", verified=_CHECKED)
-def reciprocal_rank(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
-    *,
-    k: int | None = None,
-    ties: Ties = "worst",
-    empty: float = math.nan,
-) -> Tensor:
+@rank_metric("reciprocal_rank")
+def reciprocal_rank(ranks: Tensor, count: Tensor, *, k: int | None = None) -> Tensor:
     r"""One over the rank of the first related column, $1 / r_{i1}$; 0 if that is beyond the cutoff ``k``.
 
     Its mean over queries is MRR. Other arguments, result and errors as :func:`precision_at_k`.
@@ -437,5 +397,7 @@ def reciprocal_rank(
     >>> reciprocal_rank(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0, 1, 1]]))
     tensor([0.5000], dtype=torch.float64)
     """
-    k = None if k is None else check_integer("k", k)
-    return from_ranks("reciprocal_rank", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
+    if ranks.shape[1] == 0:
+        return torch.zeros_like(count)
+    first = ranks[:, 0]
+    return (1 / first if k is None else torch.where(first <= k, 1 / first, 0.0)).clone()

@@ -16,12 +16,7 @@ _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
 @pair_miner(
-    "multi_similarity",
-    *_FACTS,
-    "score-shift-invariant",
-    family="single pairs",
-    paper="arXiv:1904.06627",
-    verified=_PML,
+    "multi_similarity", *_FACTS, "score-shift-invariant", family="single pairs", paper="arXiv:1904.06627", verified=_PML
 )
 def multi_similarity(pairs: ScoredPairs, *, epsilon: float = 0.1) -> Tensor:
     r"""Pairs that are hard, with a slack, next to the other side of their query.

@@ -145,13 +145,7 @@ _BITS = 24
 """Of a random number of float32."""
 
 
-@register(
-    "miner",
-    "uniform_histogram",
-    "random",
-    family="sampled at random",
-    verified="numpy in float64",
-)
+@register("miner", "uniform_histogram", "random", family="sampled at random", verified="numpy in float64")
 @torch.no_grad()
 def uniform_histogram(
     scores: Tensor,

@@ -118,17 +118,13 @@ def worth_checking(suspects: Sequence[Suspect]) -> list[Suspect]:
 _WORTH = 0.5
 
 
-def _equal_rows(rows: Sequence[Any]) -> str:
-    """The first rows of a group of copies, as an equation."""
-    return " = ".join([*map(str, rows[:4]), *["..."] * (len(rows) > 4)])
-
-
 def audit_findings(record: AuditRecord) -> list[str]:
     """The findings as sentences, the most important first."""
     sentences = []
     crossing = [copies for copies in record.copies if copies.across]
     if crossing:
-        rows = ", ".join(_equal_rows(copies.rows) for copies in crossing[:3])
+        equal = [[*map(str, copies.rows[:4]), *["..."] * (len(copies.rows) > 4)] for copies in crossing[:3]]
+        rows = ", ".join(map(" = ".join, equal))
         count = len(crossing)
         sentences.append(
             f"{count} group{'s' if count > 1 else ''} of copies {'contain' if count > 1 else 'contains'} both new rows "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vicinal.core.files import replace_text
 from vicinal.report.page import cells, learning, map_of
 from vicinal.report.records import Cell
-from vicinal.report.text import clean, metric_name, number, one_line
+from vicinal.report.text import clean, metric_name, number, one_line, score_table
 from vicinal.report.theme import Picture, rendered, shown
 
 
@@ -87,12 +87,8 @@ def score_rows(record: LearnRecord) -> list[list[str]]:
     >>> score_rows(record)
     [['', 'MAP@R'], ['this model', '0.500 (0.400 to 0.600)']]
     """
-    measures = list(dict.fromkeys(measure for values in record.scores.values() for measure in values))
-    lines = [["", *map(metric_name, measures)]]
-    for method, values in record.scores.items():
-        name = "this model" if method == "model" else one_line(method, 60)
-        lines.append([name, *(_estimate(values[measure]) if measure in values else "" for measure in measures)])
-    return lines
+    names = {method: "this model" if method == "model" else one_line(method, 60) for method in record.scores}
+    return score_table({names[method]: values for method, values in record.scores.items()}, _estimate)
 
 
 def _estimate(value: tuple[float, float, float]) -> str:

@@ -9,6 +9,7 @@ from vicinal.core import entries, nearest
 from vicinal.core.registry import Entry
 from vicinal.losses.contract import own_settings
 from vicinal.losses.elsewhere import ELSEWHERE
+from vicinal.losses.embedding import plain_name
 from vicinal.losses.spec import NEGATIVE_DISTANCES
 from vicinal.report.tex import plain
 
@@ -100,7 +101,8 @@ def method_sheets(kind: str) -> list[MethodSheet]:
     """
     registered = entries(_REGISTERED.get(kind, "sampler"))
     if kind in ("pairs", "proxies"):
-        registered = tuple(entry for entry in registered if (kind == "proxies") == _has_proxies(entry))
+        of_proxies = {"proxies", "proxy-rows"}
+        registered = tuple(one for one in registered if (kind == "proxies") == (not of_proxies.isdisjoint(one.facts)))
     return [_sheet(kind, entry) for entry in registered]
 
 
@@ -110,19 +112,15 @@ def find_sheets(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> list[Method
     Raises:
         ValueError: if there is none; the message names the closest.
     """
-    plain_name = name.strip().replace("-", "_").lower()
+    method = plain_name(name)
     sheets = [sheet for kind in kinds for sheet in method_sheets(kind)]
-    matching = [sheet for sheet in sheets if sheet.name == plain_name]
+    matching = [sheet for sheet in sheets if sheet.name == method]
     if not matching:
-        hint = nearest(plain_name, [sheet.name for sheet in sheets])
+        hint = nearest(method, [sheet.name for sheet in sheets])
         raise ValueError(
             f"name: expected a loss, miner or sampler ('vicinal losses --kind all' lists them), got {name!r}{hint}"
         )
     return matching
-
-
-def _has_proxies(entry: Entry) -> bool:
-    return bool({"proxies", "proxy-rows"} & entry.facts)
 
 
 def _sheet(kind: str, entry: Entry) -> MethodSheet:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.core import check_choice
-from vicinal.report.text import metric_name, number
+from vicinal.report.text import metric_name, number, score_table
 
 Cell = str | bytes
 """A cell for a page: text, or the bytes of an image (png, jpeg, gif, webp) or a sound (wav, flac, mp3, ogg)."""
@@ -232,9 +232,7 @@ class ShownRecord:
 
     def _lines(self) -> list[list[str]]:
         each = self.scores if "model" in self.scores else {"model": self.scores, **getattr(self, "baselines", {})}
-        metrics = list(dict.fromkeys(metric for scores in each.values() for metric in scores))
-        rows = [[name, *(number(scores[m]) if m in scores else "" for m in metrics)] for name, scores in each.items()]
-        return [["", *map(metric_name, metrics)], *rows]
+        return score_table(each, number)
 
     def __repr__(self) -> str:
         heads, *rows = self._lines()

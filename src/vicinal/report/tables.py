@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
 from vicinal.report.records import AuditRecord, CompareRecord, Doubted, FitRecord, Verdict
-from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, signed_percent
+from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, score_table, signed_percent
 
 RAW = " (raw features)"
 """How names of baselines end that learn from the features before any training."""
@@ -35,12 +36,9 @@ def fit_table(record: FitRecord | AuditRecord) -> list[list[str]]:
     [['', 'MSE'], ['this model', '0.025'], ['mean of the training rows', '0.1']]
     """
     each = record.scores if isinstance(record, FitRecord) else {"model": record.scores, **record.baselines}
-    metrics = list(dict.fromkeys(metric for scores in each.values() for metric in scores))
-    rows = [["", *map(metric_name, metrics)]]
-    for method in sorted(each, key=lambda name: name != "model"):
-        scores = each[method]
-        rows.append([method_name(method, record), *(number(scores[m]) if m in scores else "" for m in metrics)])
-    return rows
+    heads, *rows = score_table(each, number)
+    ordered = sorted(rows, key=lambda row: row[0] != "model")
+    return [heads, *([method_name(method, record), *cells] for method, *cells in ordered)]
 
 
 CLASS_HEADINGS = ["class", "rows", "said", "threshold", "precision", "recall", "F1", "average precision"]
@@ -106,7 +104,7 @@ def verdict_sentence(record: FitRecord) -> str:
     numbers, typical = record.task == "regression", verdict.typical
     name = "Median absolute error" if numbers else "Micro F1" if record.several else "Accuracy"
     where = "test rows" if record.split_sizes.get("test", 1) else "rows, out of fold"
-    shown = _shown_number if numbers else _shown_share
+    shown: Callable[[float], str] = partial(number, digits=3) if numbers else _shown_share
     doubt = f" (95 % CI {_span(typical, shown)})" if math.isfinite(typical.low) else ""
     few = "" if math.isfinite(typical.low) else ": too few rows to say how sure this is"
     said = [f"{name} {shown(typical.value)}{doubt} on {verdict.rows:,} {where}{few}."]
@@ -154,10 +152,6 @@ def _beside(record: FitRecord, verdict: Verdict, change: Doubted) -> str:
     behind = change.value < 0 if record.several else change.value > 0
     clear = change.low > 0 or change.high < 0
     return f"{said} (CI {ends}{f': {best} is better' if clear and behind else '' if clear else ': not significant'})."
-
-
-def _shown_number(value: float) -> str:
-    return number(value, 3)
 
 
 def _shown_share(value: float) -> str:

@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,19 @@ def metric_name(metric: str) -> str:
     return _METRICS.get(metric.lower(), one_line(metric, 30))
 
 
+def score_table(
+    each: Mapping[str, Mapping[str, Any]], shown: Callable[[Any], str], named: Callable[[str], str] = metric_name
+) -> list[list[str]]:
+    """Scores by method and metric as rows of text, the header first; "" where a method lacks a metric.
+
+    >>> score_table({"model": {"mse": 1.0, "r2": 0.5}, "mean": {"mse": 2.0}}, number)
+    [['', 'MSE', 'R2'], ['model', '1', '0.5'], ['mean', '2', '']]
+    """
+    metrics = list(dict.fromkeys(metric for scores in each.values() for metric in scores))
+    rows = [[name, *(shown(scores[m]) if m in scores else "" for m in metrics)] for name, scores in each.items()]
+    return [["", *map(named, metrics)], *rows]
+
+
 def clean(value: object) -> str:
     r"""``value`` as text that can be written anywhere: without control characters and lone surrogates.
 
@@ -46,11 +59,7 @@ def clean(value: object) -> str:
     'a�b�'
     """
     text = str(value).replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    return "".join("\ufffd" if _is_control(c) else c for c in text)
-
-
-def _is_control(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t"
+    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" else c for c in text)
 
 
 def one_line(value: object, limit: int = 60) -> str:

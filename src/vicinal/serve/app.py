@@ -294,11 +294,8 @@ def _check_token(request: Request) -> None:
         raise Refused(403, f"token: expected the server to have one in {TOKEN}, got none, so nothing can be changed")
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not hmac.compare_digest(value.strip().encode(), token.encode()):
-        raise Refused(
-            401,
-            "token: expected the right one, as Authorization: Bearer TOKEN, got none or another",
-            {"WWW-Authenticate": "Bearer"},
-        )
+        sentence = "token: expected the right one, as Authorization: Bearer TOKEN, got none or another"
+        raise Refused(401, sentence, {"WWW-Authenticate": "Bearer"})
 
 
 async def _content(request: Request) -> bytes:

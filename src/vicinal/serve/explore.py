@@ -1,7 +1,7 @@
 """``vicinal explore``: the page of one model."""
 
 from vicinal.serve.closed import ClosedPage
-from vicinal.workflows.explore import CHANGES, LOOKS, Explorer
+from vicinal.workflows.explore import CHANGES, LOOKS
 
 
 class ExplorePage(ClosedPage):
@@ -14,9 +14,6 @@ class ExplorePage(ClosedPage):
 
     name = "explore"
     questions = (*LOOKS, "queries", "query", *CHANGES, "changed")
-
-    def __init__(self, explorer: Explorer, port: int = 0) -> None:
-        super().__init__(explorer, port)
 
     def refresh(self) -> None:
         """Take over what others have changed."""

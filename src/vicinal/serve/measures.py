@@ -1,6 +1,7 @@
 """Counters of a server for Prometheus, summed over its processes."""
 
 import os
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -20,20 +21,14 @@ class Measures:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        add_up = self._registry
-        self.requests = Counter(
-            "vicinal_requests", "Requests by endpoint and status.", ["endpoint", "status"], registry=add_up
-        )
-        self.seconds = Histogram(
-            "vicinal_request_seconds", "Time to answer.", ["endpoint"], buckets=_SECONDS, registry=add_up
-        )
-        self.rows = Gauge(
-            "vicinal_bank_rows", "Rows of the bank.", ["model"], multiprocess_mode="mostrecent", registry=add_up
-        )
+        named: dict[str, Any] = {"namespace": "vicinal", "registry": self._registry}
+        newest: dict[str, Any] = {"multiprocess_mode": "mostrecent", **named}
+        self.requests = Counter("requests", "Requests by endpoint and status.", ["endpoint", "status"], **named)
+        self.seconds = Histogram("request_seconds", "Time to answer.", ["endpoint"], buckets=_SECONDS, **named)
+        self.rows = Gauge("bank_rows", "Rows of the bank.", ["model"], **newest)
         words = "Sum of errors of predictions of rows whose labels came back."
-        self.errors = Counter("vicinal_label_error", words, ["model", "source"], registry=add_up)
-        words = "Rows whose labels came back."
-        self.labelled = Counter("vicinal_labels", words, ["model", "source"], registry=add_up)
+        self.errors = Counter("label_error", words, ["model", "source"], **named)
+        self.labelled = Counter("labels", "Rows whose labels came back.", ["model", "source"], **named)
 
     def text(self) -> bytes:
         """The counters of all processes, in the text format of Prometheus."""

@@ -5,6 +5,7 @@ import binascii
 import contextlib
 import json
 import math
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -302,13 +303,8 @@ def _element(one: Any, at: str, kind: str | None) -> Any:
 
 
 def _finite(value: Any, at: str) -> Any:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            finite = math.isfinite(float(value))
-        except OverflowError:
-            finite = False
-        if not finite:
-            raise ValueError(f"{at} a finite number, got {short(value)}")
+    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+        raise ValueError(f"{at} a finite number, got {short(value)}")
     return value
 
 

@@ -1,7 +1,6 @@
 """``vicinal embed``, ``add``, ``relabel`` and ``forget``: vectors of rows, and changes of a fitted model's bank."""
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -11,9 +10,10 @@ import pandas as pd
 import torch
 
 from vicinal.core import check_choice, counted, replaced_file, short
-from vicinal.core.checks import local_path, short_text
+from vicinal.core.checks import local_path, short_text, unwarned
 from vicinal.core.folders import read_sums
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids, spelled
+from vicinal.core.progress import Log
 from vicinal.data import TableForm, read_table, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import read_weights, without_weightless
@@ -27,8 +27,6 @@ from vicinal.workflows.predict import exact_columns, features_of, read_rows, sep
 from vicinal.workflows.receipts import Receipt, write_receipt
 from vicinal.workflows.recommend import add_clicks, forget_users, is_recommender
 from vicinal.workflows.refit import forget_deeply
-
-Log = Callable[[str], None]
 
 AUTO = "auto"
 """In place of a column of weights: the weight that predicts the added rows best."""
@@ -454,8 +452,7 @@ def embed_table(
     model = load_model(folder, **opening)
     frame = read_rows(model, source, root, log)
     ids = _cells(frame, model.notes_.get("id")) or frame.index.tolist()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentityWarning)
+    with unwarned(IdentityWarning):
         vectors = model.embed(features_of(model, frame, log)).astype(np.float32)
     if kind == "milvus":
         _to_milvus(model, uri, collection, ids, vectors)

@@ -1,7 +1,6 @@
 """``vicinal compare``: heads, and k-NN on their embeddings, over seeded splits of tables, as in the paper."""
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -12,8 +11,10 @@ import numpy as np
 import torch
 
 from vicinal.core import CalibrationWarning, check_choice
-from vicinal.core.checks import check_integer
+from vicinal.core.arrays import Array
+from vicinal.core.checks import check_integer, unwarned
 from vicinal.core.files import clear_target, resolved
+from vicinal.core.progress import Log
 from vicinal.data import Split
 from vicinal.data.duplicates import table_fingerprint
 from vicinal.data.splits import load_splits, save_splits
@@ -47,9 +48,6 @@ from vicinal.workflows.opening import (
 
 HEADS = ("dense", "dense+knn", "nona", "nona+knn")
 """What can be compared: a head, or k-NN on the embeddings trained for that head."""
-
-Log = Callable[[str], None]
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -252,8 +250,7 @@ class _Fit:
             model.encoder_choices_ = table_choices(model, opened, split)
             tuned = untuned_baselines(model, opened, split)
             return {one.name: _scaled_scores(model, opened, split, one.prediction, one.thresholds) for one in tuned}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CalibrationWarning)  # of intervals, which are not compared
+        with unwarned(CalibrationWarning):  # of intervals, which are not compared
             fit_split(model, opened, split)
         return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in self.names}
 

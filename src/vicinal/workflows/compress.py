@@ -1,13 +1,13 @@
 """``vicinal compress``: a smaller model folder beside the old one, and what it costs in error."""
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vicinal.core.checks import short_text
+from vicinal.core.checks import short_text, unwarned
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import Log
 from vicinal.core.seeding import seeded
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator, load_model
@@ -21,8 +21,6 @@ from vicinal.estimators.saving import save_model
 from vicinal.training.rows import spread
 from vicinal.workflows.measuring import TIMED, seconds_of
 from vicinal.workflows.opening import rows_of_the_table
-
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -104,20 +102,13 @@ def compress_model(
     now, before = (calibrating_rows(one.fitted_) for one in (again, model))
     if rows is not None and now < before:
         log(f"{now:,} rows calibrate intervals and sets now, {before:,} before")
-    measured = [
-        Weighed(
-            _bytes(path),
-            _seconds(one, one.bank_ if rows is None else model.bank_),
-            _error(one, held_out=rows is not None),
-        )
-        for path, one in ((folder, model), (out, again))
-    ]
+    measured = []
+    for path, one in ((folder, model), (out, again)):
+        size = sum(each.stat().st_size for each in path.rglob("*") if each.is_file() and each.name not in PAGES)
+        seconds = _seconds(one, one.bank_ if rows is None else model.bank_)
+        measured.append(Weighed(size, seconds, _error(one, held_out=rows is not None)))
     count = calibrating_rows(model.fitted_) if rows is None else len(model.calibration_)
     return Compressed(out, measured[0], measured[1], cuts, _error_name(model), count)
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in PAGES)
 
 
 def _error_name(model: BankedEstimator) -> str:
@@ -146,8 +137,7 @@ def _seconds(model: BankedEstimator, bank: Bank) -> float:
     rows = bank.store.rows_at(at)
     queries = EmbeddedRows(rows, bank.store.vectors_at(at))
     whole = set(model.kinds_.values()) <= set(PLAIN) and hasattr(model, "feature_names_in_")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentityWarning)
+    with unwarned(IdentityWarning):
         if isinstance(model, EmbeddingLearner):
             k = min(10, len(model.bank_))
             return seconds_of(model, lambda: model.kneighbors(rows if whole else queries, k)) / len(at)

@@ -1,6 +1,6 @@
 """``vicinal demo``: the default on a small real table, reasons in words, and a wrong label that is found and mended."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from vicinal.core.progress import Log
 from vicinal.data import Split, cars_table
 from vicinal.estimators import load_model
 from vicinal.report.tables import verdict_sentence
@@ -18,8 +19,6 @@ from vicinal.workflows.measured import Measured, Measurements
 from vicinal.workflows.measuring import measure
 from vicinal.workflows.opening import TableJob, fit_split, make_estimator, open_table
 from vicinal.workflows.verdict import Covering, verdict
-
-Log = Callable[[str], None]
 
 FOLDS = 5
 """Fits whose test rows together are all cars: a single fifth of them would leave open which model is better."""

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from vicinal.clustering import Discovery, discover_groups
+from vicinal.core.arrays import Array
 from vicinal.core.checks import check_between, check_integer, short_text
 from vicinal.core.identity import canonical_ids
+from vicinal.core.progress import Log
 from vicinal.data import read_table, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.sources import table_name
@@ -31,9 +33,6 @@ from vicinal.training.rows import spread
 from vicinal.workflows.opening import made_with
 from vicinal.workflows.predict import features_of, read_rows, who_of
 from vicinal.workflows.showing import shown_cells
-
-Log = Callable[[str], None]
-Array = np.ndarray[Any, Any]
 
 NEAREST = 5
 """Nearest bank rows, whose mean distance is the strangeness of a row."""

@@ -2,7 +2,6 @@
 
 import itertools
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +13,11 @@ import torch
 from sklearn.base import clone
 
 from vicinal.core import short
-from vicinal.core.checks import check_between
+from vicinal.core.arrays import Array
+from vicinal.core.checks import check_between, unwarned
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import Log
 from vicinal.data import LeakWarning, Split
 from vicinal.data.cells import missing_cells
 from vicinal.data.sources import table_name
@@ -35,9 +36,6 @@ from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.measuring import TIMED, predict_test, seconds_of
 from vicinal.workflows.opening import OpenTable, TableJob, rows_of_the_table
 from vicinal.workflows.predict import features_of, read_rows
-
-Log = Callable[[str], None]
-Array = np.ndarray[Any, Any]
 
 FEWEST = 10
 """Fewest rows to measure on that the model has not seen."""
@@ -248,9 +246,7 @@ class _Lesson:
             student.loss = Teacher(self.predictions, shares, self.vectors, loss, similarity=self.similarity)
         groups = None if self.groups is None else self.groups[:count]
         frame, labels, ids = self.frame.iloc[:count], self.labels[:count], self.ids[:count]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IdentityWarning)
-            warnings.simplefilter("ignore", LeakWarning)
+        with unwarned(IdentityWarning, LeakWarning):
             student.fit(frame, labels, ids=ids, groups=groups, validation=self._validation(student, count))
         student.loss = None  # it has done its work, and does not go into the folder
         if count > self.labelled:
@@ -274,8 +270,7 @@ def _lesson(teacher: BankedEstimator, table: Table, split: Split, more: pd.DataF
     groups = part.groups if grouped else None
     classes = teacher.fitted_.codec.classes
     predict = teacher.predict_proba if len(classes) else teacher.predict
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentityWarning)
+    with unwarned(IdentityWarning):
         said = [predict(known, ids=part.ids, groups=groups)]
         said += [predict(more[columns])] if len(more) else []
     labels, frame = part.target, known

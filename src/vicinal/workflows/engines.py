@@ -13,9 +13,8 @@ import pandas as pd
 from vicinal.core import check_choice
 from vicinal.core.checks import check_integer, optional_import, short_text
 from vicinal.core.folders import CHANGES, SUMS, sha256
+from vicinal.core.progress import Log
 from vicinal.workflows.predict import AnswerSettings, answer_rows, load_predictor, made_rows
-
-Log = Callable[[str], None]
 
 ENGINES = ("ray",)
 """Engines that predict batches outside this process."""

@@ -1,21 +1,23 @@
 """``vicinal evaluate``: audit a saved model on labelled rows: errors, coverage, hubs, suspicious labels, and copies."""
 
-import contextlib
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import skew
 from torch import Tensor
 
 from vicinal.calibration import conformal_quantile
 from vicinal.core import ColumnWarning, short
-from vicinal.core.checks import check_integer
+from vicinal.core.arrays import Array
+from vicinal.core.checks import check_integer, unwarned
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import Log
 from vicinal.data import find_duplicates
 from vicinal.data.sources import table_name
 from vicinal.data.table import Table, check_column, prepare_table, without_weightless
@@ -55,8 +57,6 @@ from vicinal.workflows.measuring import (
 from vicinal.workflows.opening import made_with
 from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows, separator_of
 
-Log = Callable[[str], None]
-Array = np.ndarray[Any, Any]
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Coverages of the intervals that are checked."""
 
@@ -172,7 +172,7 @@ def audit_table(
         coverage=[] if classes else _coverage(model, fresh),
         class_sets=_class_sets(model, fresh, ours),
         hubs=_hubs(model, seen),
-        hubness=_skewness(seen.served),
+        hubness=float(skew(seen.served)) if seen.served.std() else 0.0,
         unused=float((seen.served == 0).mean()),
         neighbors=min(FIRST, len(model.bank_)),
         suspects=_suspects(model, table, features, seen, parts)[:suspects],
@@ -207,13 +207,8 @@ def audit_targets(
     return [audit_table(folder, source, target=name, **settings) for name in chosen]
 
 
-@contextlib.contextmanager
-def _said_once() -> Iterator[None]:
-    """While the same rows are predicted again: their unknown cells were named, and findings count their copies."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ColumnWarning)
-        warnings.simplefilter("ignore", IdentityWarning)
-        yield
+_said_once = partial(unwarned, ColumnWarning, IdentityWarning)
+"""While the same rows are predicted again: their unknown cells were named, and findings count their copies."""
 
 
 def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[Any]:
@@ -226,10 +221,8 @@ def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[A
 
 @_said_once()
 def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
-    bounds: dict[float, Array] = {}
-    for level in LEVELS:
-        if model.calibrates(level):
-            bounds[level] = model.predict_interval(fresh.frame, level, groups=fresh.groups)
+    levels = [level for level in LEVELS if model.calibrates(level)]
+    bounds = {level: model.predict_interval(fresh.frame, level, groups=fresh.groups) for level in levels}
     return list(coverage_curve(fresh.target, bounds, weights=fresh.weights)) if bounds else []
 
 
@@ -252,11 +245,8 @@ def _in_time(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, 
         at = (times >= period.start) & (times <= period.end)
         wider = None if excess is None or at.sum() < _TIMES else conformal_quantile(excess[at], SETS)
         periods.append({**asdict(period), "start": _moment(period.start), "end": _moment(period.end), "width": wider})
-    drift = {}
-    for what, values in (("error", errors), ("coverage", inside)):
-        change = None if values is None else find_drift(values, times)
-        if change is not None:
-            drift[what] = {**asdict(change), "since": _moment(change.since)}
+    changes = {"error": find_drift(errors, times), "coverage": None if inside is None else find_drift(inside, times)}
+    drift = {what: {**asdict(one), "since": _moment(one.since)} for what, one in changes.items() if one is not None}
     return {"periods": periods, "drift": drift}
 
 
@@ -329,13 +319,21 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table, ours: M
     }
 
 
-def _hubs(model: BankedEstimator, seen: BankUse, most: int = 10) -> list[Hub]:
+def _hubs(model: BankedEstimator, seen: BankUse) -> list[Hub]:
     bank, hubs = model.bank_, []
-    for place in np.lexsort((-seen.weight, -seen.served))[:most]:
-        label, shown = model.fitted_.codec.named(bank.labels[place].tolist()), _shown(bank.rows.iloc[place])
-        label = shown_label(label) if isinstance(label, tuple) else label
+    for place in np.lexsort((-seen.weight, -seen.served))[:_HUBS]:
+        label, shown = _label(model.fitted_.codec.named(bank.labels[place].tolist())), _shown(bank.rows.iloc[place])
         hubs.append(Hub(bank.ids[place], label, int(seen.served[place]), float(seen.weight[place]), shown))
     return hubs
+
+
+_HUBS = 10
+"""Bank rows that are listed."""
+
+
+def _label(label: Any) -> Any:
+    """A label for a record: a number or a class as it is, several classes as a text."""
+    return shown_label(label) if isinstance(label, tuple) else label
 
 
 def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) -> tuple[list[Baseline], list[str]]:
@@ -414,12 +412,6 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
 def _shown(row: "pd.Series[Any]") -> str:
     cells = [f"{name}: {cell_text(value)[:60]}" for name, value in row.items() if not isinstance(value, bytes | dict)]
     return "; ".join(cells)[:200]
-
-
-def _skewness(counts: Array) -> float:
-    centered = counts - counts.mean()
-    deviation = float(np.sqrt((centered**2).mean()))
-    return float((centered**3).mean() / deviation**3) if deviation else 0.0
 
 
 def labelled_rows(
@@ -537,15 +529,11 @@ def _says_much(table: Table, name: str, kind: str) -> bool:
     return kind in ("image", "audio") or bool(cells.astype(str).str.len().median() > SHORT)
 
 
-def near_embeddings(
-    table: Table,
-    vectors: Tensor,
-    parts: Sequence[Part],
-    known: Sequence[Copies],
-    *,
-    share: float = 0.01,
-    most: int = 20,
-) -> list[Copies]:
+_NEAR, _PAIRS = 0.01, 20
+"""Share of the median distance from new rows to their nearest seen row up to which two are near copies; most pairs."""
+
+
+def near_embeddings(table: Table, vectors: Tensor, parts: Sequence[Part], known: Sequence[Copies]) -> list[Copies]:
     """New rows that lie unusually near a row that the model has seen, and are not known copies.
 
     Args:
@@ -553,15 +541,12 @@ def near_embeddings(
         vectors: ``[n, d]``, their embeddings.
         parts: part of each row ``[n]``.
         known: copies of equal content.
-        share: of the median distance from new rows to their nearest seen row; up to it, two rows are near copies.
-        most: number of pairs to return, at most, nearest first.
     """
     new = np.array([part == "new" for part in parts])
-    seen = np.flatnonzero(~new)
-    if not new.any() or not len(seen):
+    fresh, seen = np.flatnonzero(new), np.flatnonzero(~new)
+    if not len(fresh) or not len(seen):
         return []
     distance, place = [], []
-    fresh = np.flatnonzero(new)
     for start in range(0, len(fresh), 512):
         block = fresh[start : start + 512]
         near = torch.cdist(vectors[block], vectors[seen]).min(dim=1)
@@ -571,7 +556,7 @@ def near_embeddings(
     listed = {frozenset((a, b)) for group in known for a in group.rows for b in group.rows}
     copies: list[Copies] = []
     for query in np.argsort(gaps, kind="stable"):
-        if gaps[query] > share * np.median(gaps) or len(copies) == most:
+        if gaps[query] > _NEAR * np.median(gaps) or len(copies) == _PAIRS:
             break
         pair = np.array([fresh[query], others[query]])
         if frozenset(table.ids[pair].tolist()) not in listed:
@@ -584,6 +569,6 @@ def _copies(table: Table, what: str, rows: np.ndarray, parts: Sequence[Part], di
         what,
         table.ids[rows].tolist(),
         [parts[row] for row in rows],
-        [shown_label(label) if isinstance(label, tuple) else label for label in table.target[rows].tolist()],
+        list(map(_label, table.target[rows].tolist())),
         distance,
     )

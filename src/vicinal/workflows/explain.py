@@ -1,7 +1,6 @@
 """``vicinal explain``: a prediction, the bank rows behind it, and its uncertainty."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ import pandas as pd
 from torch import Tensor
 
 from vicinal.core import ExtrapolationWarning, replaced_file
-from vicinal.core.checks import check_between, check_integer, short_text
+from vicinal.core.checks import check_between, check_integer, short_text, unwarned
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import Log
 from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.calibrating import check_calibrates
 from vicinal.estimators.explanation import Explanation
@@ -28,7 +28,7 @@ from vicinal.report.text import one_line
 from vicinal.report.theme import sheet, style, written
 from vicinal.training.rows import spread
 from vicinal.workflows.predict import load_predictor, of_target, own_rows_note, read_rows, who_of, with_aim
-from vicinal.workflows.search import Log, json_row, read_row
+from vicinal.workflows.search import json_row, read_row
 
 _MEANT = 4096
 """Most bank rows whose mean stands for an average row."""
@@ -130,9 +130,7 @@ class Explainer:
         rows, empty = query_table(self.model, frame)
         if empty:
             self.log(f"left empty: {', '.join(short_text(name) for name in empty[:8])}")
-        with warnings.catch_warnings():  # it is said next
-            warnings.simplefilter("ignore", IdentityWarning)
-            warnings.simplefilter("ignore", ExtrapolationWarning)
+        with unwarned(IdentityWarning, ExtrapolationWarning):  # it is said next
             embedded = self.model.query_rows(rows, **who, look=not self.include_own)
         for sentence in filter(None, (embedded.sentence(), own_rows_note(self.model, embedded))):
             self.log(sentence)
@@ -142,8 +140,7 @@ class Explainer:
         self, names: list[Any], rows: EmbeddedRows, identity: dict[str, Any], labels: Sequence[Any]
     ) -> list[Explained]:
         model = self.model
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IdentityWarning)
+        with unwarned(IdentityWarning):
             explained = model.explain(rows, self.k, **identity)
             bounds, chances = self._bounds(rows, identity), self._chances(rows, identity)
             nearest = model.kneighbors(rows, 1, **identity)[0][:, 0].tolist()

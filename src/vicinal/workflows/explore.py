@@ -3,7 +3,6 @@
 import copy
 import csv
 import io
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import pandas as pd
 import torch
 
 from vicinal.core import check_choice, short
+from vicinal.core.arrays import Array
+from vicinal.core.checks import unwarned
 from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.explanation import Explanation
@@ -105,8 +106,8 @@ class Explorer:
         self.table = None if table is None else TableRows(self.model, table, root, most, log)
         self.changes: list[dict[str, Any]] = []
         self._undo: list[tuple[dict[str, Any], Callable[[], object]]] = []
-        self._said: tuple[Any, *tuple[np.ndarray[Any, Any], ...]] | None = None
-        self._plane: tuple[object, np.ndarray[Any, Any]] | None = None
+        self._said: tuple[Any, *tuple[Array, ...]] | None = None
+        self._plane: tuple[object, Array] | None = None
         self._said_of_table: tuple[Any, list[Any]] | None = None
         self._frame: tuple[object, pd.DataFrame] | None = None
 
@@ -388,7 +389,7 @@ class Explorer:
         except ValueError as wrong:
             raise ValueError(f"label: expected a number, got {short(text)}") from wrong
 
-    def _points(self) -> np.ndarray[Any, Any]:
+    def _points(self) -> Array:
         """Rows of the bank, then of the table, on their principal plane; computed again when the bank's rows change."""
         model = self.model
         if self._plane is None or self._plane[0] is not model.bank_.state:
@@ -413,8 +414,7 @@ class Explorer:
 
     def _explained(self, rows: EmbeddedRows, ids: Any, groups: Any, without: Sequence[str]) -> dict[str, Any]:
         model = self._without(without) if without else self.model
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IdentityWarning)
+        with unwarned(IdentityWarning):
             one: Explanation = model.explain(rows, self.k, ids=ids, groups=groups)[0]
         return {
             "prediction": one.prediction,
@@ -471,16 +471,16 @@ class Explorer:
         cells = page_cells(self.model, table.frame.iloc[place].to_dict())
         return {"place": place, "title": table.titles[place], "label": table.labels[place], "cells": cells}
 
-    def _named(self, said: np.ndarray[Any, Any]) -> list[Any]:
+    def _named(self, said: Array) -> list[Any]:
         """Predictions as numbers, or as names of the most probable classes."""
         classes = self.model.fitted_.codec.classes
         return [str(classes[place]) for place in said.argmax(1)] if len(classes) else list(said.tolist())
 
-    def _scaled(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _scaled(self, values: Array) -> Array:
         """Numbers on the model's label scale."""
         return self.model.target_transform_.forward(torch.tensor(values, dtype=torch.float64)).numpy()
 
-    def _doubts(self, *, fresh: bool = False) -> dict[str, np.ndarray[Any, Any]]:
+    def _doubts(self, *, fresh: bool = False) -> dict[str, Array]:
         """Positions ``at``, predictions ``said``, ``error``, ``score``, ``ratio`` and ``chance`` by the current labels.
 
         Args:
@@ -507,7 +507,7 @@ class Explorer:
         return {"at": at, "said": named, "error": error, "score": class_suspicion(places, said), **wrong}
 
     @torch.no_grad()
-    def _left_out(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def _left_out(self) -> tuple[Array, Array, Array]:
         """Ids of the rows whose labels are checked, predictions without themselves, and their mean with a ridge's."""
         model, bank = self.model, self.model.bank_
         most = max(_LEAST, min(_DOUBTED, _PAIRS // len(bank)))
@@ -526,7 +526,7 @@ class Explorer:
                 blended = (guess + other) / 2
         return bank.ids[at.numpy()], guess, blended
 
-    def _by_ridge(self, at: torch.Tensor) -> np.ndarray[Any, Any]:
+    def _by_ridge(self, at: torch.Tensor) -> Array:
         """Predictions of these rows by a ridge regression on the embeddings of the others, in label units."""
         bank, classes = self.model.bank_, self.model.fitted_.codec.classes
         vectors, labels = bank.vectors[at].double().numpy(), bank.labels[at].numpy()
@@ -542,7 +542,7 @@ class Explorer:
         return np.asarray(guess / guess.sum(1, keepdims=True))
 
 
-def _met(cells: "pd.Series[Any]", kind: str, value: float | str) -> np.ndarray[Any, Any]:
+def _met(cells: "pd.Series[Any]", kind: str, value: float | str) -> Array:
     """Which cells meet one condition; a gap meets none."""
     if kind in ("from", "to"):
         if isinstance(value, str):
@@ -554,7 +554,7 @@ def _met(cells: "pd.Series[Any]", kind: str, value: float | str) -> np.ndarray[A
     return np.asarray(met & cells.notna())
 
 
-def _typical(errors: np.ndarray[Any, Any]) -> float:
+def _typical(errors: Array) -> float:
     return float(np.median(np.abs(errors)))
 
 

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import short
-from vicinal.core.checks import ExtrapolationWarning
+from vicinal.core.checks import ExtrapolationWarning, unwarned
 from vicinal.core.identity import canonical_ids
 from vicinal.encoders.media import read_cell
 from vicinal.estimators.banked import BankedEstimator
@@ -102,8 +101,7 @@ class TableRows:
     def _rows(self, model: BankedEstimator, frame: pd.DataFrame) -> EmbeddedRows:
         """The first rows; those of a group of the bank by the fold that left it out."""
         groups = {role: names[: len(frame)] for role, names in self.who.items() if role == "groups"}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)
+        with unwarned(ExtrapolationWarning):
             return model.query_rows(frame, **groups, look=False)
 
     def _is_embedded_by(self, model: BankedEstimator, rows: EmbeddedRows) -> bool:

@@ -280,15 +280,17 @@ class _Bags(nn.Module):
         return (self.table[slots.clamp(min=0)] * weights[:, :, None]).sum(dim=1)
 
 
+def _of_texts(column: str, parts: str, **meanings: str) -> tuple[GraphInput, ...]:
+    """Whole numbers for each of the ``parts`` of a text, by what they mean."""
+    shape = ("rows", f"{column}.{parts}")
+    return tuple(GraphInput(f"{column}.{one}", (column,), shape, "int64", meaning) for one, meaning in meanings.items())
+
+
 @_piece.register
 def _bags(part: NgramEncoder) -> _Piece:
     (column,) = part.columns
-    meanings = "buckets of the text's n-grams, 0 behind the last", "how often each is there, 0 behind the last"
-    shape = ("rows", f"{column}.ngrams")
-    inputs = tuple(
-        GraphInput(f"{column}.{name}", (column,), shape, "int64", meaning)
-        for name, meaning in zip(("buckets", "counts"), meanings, strict=True)
-    )
+    buckets, counts = "buckets of the text's n-grams, 0 behind the last", "how often each is there, 0 behind the last"
+    inputs = _of_texts(column, "ngrams", buckets=buckets, counts=counts)
 
     def read(frame: pd.DataFrame, root: Path | None) -> tuple[Tensor, ...]:
         settings = {name: getattr(part, name) for name in ("sizes", "pairs", "buckets", "fold_case")}
@@ -314,14 +316,8 @@ class _Tokens(nn.Module):
 @_piece.register
 def _tokens(part: TextEncoder) -> _Piece:
     (column,) = part.columns
-    meanings = (
-        f"tokens of the text, {part.longest()} at most, by the tokenizer of {part.name}",
-        "1 where there is a token",
-    )
-    inputs = tuple(
-        GraphInput(f"{column}.{name}", (column,), ("rows", f"{column}.tokens"), "int64", meaning)
-        for name, meaning in zip(("ids", "mask"), meanings, strict=True)
-    )
+    tokens = f"tokens of the text, {part.longest()} at most, by the tokenizer of {part.name}"
+    inputs = _of_texts(column, "tokens", ids=tokens, mask="1 where there is a token")
 
     def read(frame: pd.DataFrame, root: Path | None) -> tuple[Tensor, ...]:
         values, lengths = part.prepare(frame).padded(torch.arange(len(frame)))

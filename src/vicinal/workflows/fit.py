@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from vicinal.core.folders import check_replaceable, staged_folder
-from vicinal.core.progress import logged, report
+from vicinal.core.progress import Log, logged, report
 from vicinal.data import Split, duplicates_across, find_duplicates
 from vicinal.data.duplicates import table_fingerprint
 from vicinal.data.splits import no_test, save_splits
@@ -44,7 +44,6 @@ from vicinal.workflows.measuring import (
     out_of_fold_scores,
 )
 from vicinal.workflows.opening import (
-    Log,
     OpenTable,
     TableJob,
     draw_splits,

@@ -111,14 +111,9 @@ def _codes(model: BankedEstimator, frames: list[pd.DataFrame]) -> Codes:
             codes.append(pd.factorize(np.concatenate(numbers))[0])
             continue
         cells = [cell for column in columns for cell in column.tolist()]
-        codes.append(pd.factorize(np.array([_cell_key(cell, kind) for cell in cells], dtype=object))[0])
+        keys = [None if is_gap(one) else str(level_of(one) if kind == "category" else one) for one in cells]
+        codes.append(pd.factorize(np.array(keys, dtype=object))[0])
     return np.unique(np.stack(codes), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def _cell_key(cell: Any, kind: str) -> str | None:
-    if is_gap(cell):
-        return None
-    return str(level_of(cell) if kind == "category" else cell)
 
 
 def _labels(model: BankedEstimator, table: Table, ids: Ids) -> list[Any]:

@@ -2,8 +2,7 @@
 
 import json
 import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,11 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_choice, short
-from vicinal.core.checks import check_between
+from vicinal.core.arrays import Array
+from vicinal.core.checks import check_between, unwarned
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import Log
 from vicinal.core.seeding import seeded
 from vicinal.data import LeakWarning, Table, prepare_table
 from vicinal.data.cells import missing_cells
@@ -42,9 +43,6 @@ from vicinal.workflows.measuring import kept_vectors, untrained_encoder
 from vicinal.workflows.opening import ReadJob, columns_to_learn, made_with, read_source, rows_of_the_table
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
-
-Log = Callable[[str], None]
-Array = np.ndarray[Any, Any]
 
 QUERIES = 8
 """Test rows that a report shows with their hits."""
@@ -137,9 +135,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
             log("taking up the run that was interrupted")
         cache = None if work.folder is None else work.folder / CACHE
         model.set_params(**{"cache_dir": cache, **settings, "checkpoint_dir": work.folder})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LeakWarning)  # a column that tells the class is what is looked for here
-            warnings.simplefilter("ignore", IdentityWarning)
+        with unwarned(LeakWarning, IdentityWarning):  # a column that tells the class is what is looked for here
             model.fit(**opened.take(train))
         log("measuring on the test rows")
         record = _measured(job, opened, model, test)

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from vicinal.core.arrays import Array
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.evaluation import classification_scores, ranking_scores, regression_scores, scores_by_class, several_scores
 from vicinal.evaluation.scores import f1_parts, several_hot, several_log_loss
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 
 from vicinal.core import counted, listed
+from vicinal.core.arrays import Array
 from vicinal.core.checks import short_text
 from vicinal.core.seeding import seeded
 from vicinal.data import Split, Table
@@ -35,8 +36,6 @@ from vicinal.evaluation.scores import several_hot
 from vicinal.evaluation.tuned import CLASSES, NUMBERS, SEVERAL, TRIED, tuned_baselines
 from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.opening import OpenTable, TableJob
-
-Array = np.ndarray[Any, Any]
 
 
 def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measurements:
@@ -85,7 +84,9 @@ def _measured(
     methods = {"model": measured_of(model, predicted, rows.target, rows.weights, **known)}
     for name, one in {**others, **{f"{one.name} (raw features)": one for one in tuned}}.items():
         methods[name] = measured_of(model, one.prediction, rows.target, rows.weights, one.thresholds, **known)
-    notes = [*notes, *_weighted(job), *baseline_notes(tuned, count), *threshold_notes(model)]
+    if job.weight is not None:
+        notes = [*notes, f"Rows count by {short_text(job.weight)}, in errors, too; k-NN predicts without weights."]
+    notes = [*notes, *baseline_notes(tuned, count), *threshold_notes(model)]
     return Measurements(methods, {name: one.scores for name, one in methods.items()}, notes)
 
 
@@ -113,13 +114,6 @@ def threshold_notes(model: BankedEstimator) -> list[str]:
         f"Thresholds of F1 are those of the highest F1 on {rows:,} rows held out, each class's drawn to that of all "
         "classes together the more, the fewer rows have it."
     ]
-
-
-def _weighted(job: TableJob) -> list[str]:
-    """A note on weights, if there are any."""
-    if job.weight is None:
-        return []
-    return [f"Rows count by {short_text(job.weight)}, in errors, too; k-NN predicts without weights."]
 
 
 def unknown_classes(model: BankedEstimator, target: Array) -> list[str]:
@@ -325,10 +319,5 @@ def seconds_of(model: BankedEstimator, ask: Callable[[], Any]) -> float:
 
 
 def _settings_of(baseline: Baseline) -> str:
-    return (
-        ", ".join(
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in baseline.settings.items()
-        )
-        or "as it is"
-    )
+    each = [(name, f"{value:g}" if isinstance(value, float) else value) for name, value in baseline.settings.items()]
+    return ", ".join(f"{name} {value}" for name, value in each) or "as it is"

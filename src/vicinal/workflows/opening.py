@@ -3,7 +3,7 @@
 import contextlib
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,9 +13,10 @@ import pandas as pd
 import torch
 
 from vicinal.core import CellWarning, ColumnWarning, check_choice, short
-from vicinal.core.checks import short_text
+from vicinal.core.arrays import Array
+from vicinal.core.checks import short_text, unwarned
 from vicinal.core.identity import IdentityWarning
-from vicinal.core.progress import report
+from vicinal.core.progress import Log, report
 from vicinal.data import (
     CHUNK_WORDS,
     LeakWarning,
@@ -49,15 +50,11 @@ from vicinal.estimators.queries import ranked_rows
 from vicinal.estimators.target_transform import check_positive
 from vicinal.version import __version__
 
-Log = Callable[[str], None]
-Array = np.ndarray[Any, Any]
-
 
 @contextlib.contextmanager
 def rows_of_the_table() -> Iterator[None]:
     """While a model is measured on rows of the table that it was fitted on: their columns have been described."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ColumnWarning)
+    with unwarned(ColumnWarning):
         warnings.simplefilter("default", CellWarning)  # these are said where the table is read, once
         yield
 
@@ -372,9 +369,7 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
     frame = part.frame[list(opened.kinds)]
     if part.attribute is not None and part.attribute.name not in frame:
         frame = frame.assign(**{str(part.attribute.name): part.attribute})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
-        warnings.simplefilter("ignore", LeakWarning)  # open_table has named them
+    with unwarned(IdentityWarning, LeakWarning):  # the job says what groups_sentence gives; open_table has named leaks
         targets = {name: values[rows] for name, values in opened.targets.items()}
         y = pd.DataFrame(targets) if opened.also else part.target
         known = {"ids": part.ids, "groups": part.groups, "validation": validation, "times": part.times}

@@ -1,8 +1,7 @@
 """``vicinal predict``: predictions of a saved model for the rows of a table, with neighbors and intervals."""
 
 import re
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -11,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core import CellWarning, ColumnError, ExtrapolationWarning, check_choice, counted, listed, nearest, short
-from vicinal.core.checks import short_text
+from vicinal.core.checks import short_text, unwarned
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import Log
 from vicinal.data import read_cells, split_texts
 from vicinal.data.cells import as_numbers
 from vicinal.data.sets import join_columns
@@ -28,8 +28,6 @@ from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.saving import OpenSettings, shown_cell
-
-Log = Callable[[str], None]
 
 _SHOWN = 3
 """Elements of most effect in a line of a table; records have all."""
@@ -222,9 +220,7 @@ def answer_rows(
     features = features_of(model, frame, log)
     who = who_of(model, frame)
     _log_unknown(model, who, log)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentityWarning)  # it was said
-        warnings.simplefilter("ignore", ExtrapolationWarning)  # it is said next
+    with unwarned(IdentityWarning, ExtrapolationWarning):  # the one was said, the other is next
         rows = model.query_rows(features, **who, look=not settings.get("include_own"))
         for sentence in filter(None, (rows.sentence(), too_late(model, frame), own_rows_note(model, rows))):
             log(sentence)
@@ -363,8 +359,7 @@ def too_late(model: BankedEstimator, frame: pd.DataFrame) -> str:
     if time is None or time not in frame.columns or not forecasts:
         return ""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CellWarning)  # a time that is missing is not late
+        with unwarned(CellWarning):  # a time that is missing is not late
             cells = model.form_.of_columns([time]).read(frame[[time]])[time]
     except ColumnError:  # times that are no feature need not be there to predict
         return ""

@@ -1,7 +1,6 @@
 """Receipts of forgotten rows: from which files they went, that predictions do without them, and what may know them."""
 
 import copy
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from vicinal.core import counted, listed, replaced_file, short
-from vicinal.core.checks import short_text
+from vicinal.core.checks import short_text, unwarned
 from vicinal.core.folders import read_sums
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.untrusted import Saved, read_saved
@@ -119,8 +118,7 @@ def difference_without_history(model: BankedEstimator) -> tuple[int, float]:
         if len(bank):
             setattr(other, name, bank.take(np.arange(len(bank))))  # in this order, which decides between equal rows
     queries = EmbeddedRows(model.bank_.store.rows_at(at), model.bank_.store.vectors_at(at))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentityWarning)
+    with unwarned(IdentityWarning):
         one, another = (_said(each, queries) for each in (model, other))
     is_number = not hasattr(model, "classes_") or isinstance(model, EmbeddingLearner)
     labels = one if isinstance(model, EmbeddingLearner) else model.bank_.labels.numpy()

@@ -1,6 +1,6 @@
 """``vicinal recommend``: a table of clicks goes in; a recommender, its recommendations and a short report come out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,10 @@ import pandas as pd
 
 from vicinal.core import counted, files, listed, short
 from vicinal.core.folders import check_replaceable, kind_of, staged_folder
+from vicinal.core.progress import Log
 from vicinal.data import read_table, write_table
 from vicinal.data.sources import table_name
 from vicinal.estimators.recommend import Reasons, Recommender
-
-Log = Callable[[str], None]
 
 RECOMMENDED, REPORT = "recommendations.csv", "report.md"
 

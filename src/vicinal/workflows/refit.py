@@ -1,7 +1,7 @@
 """``vicinal refit``: fit a model's settings again on all current rows, and replace the model unless that is worse."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +12,10 @@ import pandas as pd
 from sklearn.base import clone
 
 from vicinal.core import short
+from vicinal.core.arrays import Array
 from vicinal.core.checks import ECHO, short_text
 from vicinal.core.folders import read_whole
+from vicinal.core.progress import Log
 from vicinal.data import Split, duplicates_across, find_duplicates
 from vicinal.data.sources import table_name
 from vicinal.data.splits import no_test
@@ -39,9 +41,6 @@ from vicinal.workflows.measuring import (
 from vicinal.workflows.opening import OpenTable, TableJob, fit_split, further_targets, rows_of_the_table
 from vicinal.workflows.predict import load_predictor, of_target, read_rows
 from vicinal.workflows.resuming import CACHE, working_folder
-
-Log = Callable[[str], None]
-Array = np.ndarray[Any, Any]
 
 FEWEST = 10
 """Fewest rows to compare two models on."""
@@ -226,20 +225,13 @@ def _labels(model: BankedEstimator) -> "pd.Series[Any]":
 # The rows.
 
 
-def _added_ids(folder: Path) -> list[Any]:
-    """Ids of rows added since the folder was written, which no training has seen."""
-    changes = read_whole(folder, read_changes)[0]
-    return [name for change in changes if change.what == "add" for name in change.ids]
-
-
 def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
     """All rows of the bank, with their current labels."""
     bank, notes = old.bank_, old.notes_
     frame = bank.rows
     frame.index = pd.Index(bank.ids if bank.ids.dtype == np.int64 else np.arange(len(bank)))
-    numbers = (
-        None if old.targets_ is None else pd.DataFrame(bank.labels.numpy(), pd.Index(bank.ids), list(old.targets_))
-    )
+    several = None if old.targets_ is None else list(old.targets_)
+    numbers = None if several is None else pd.DataFrame(bank.labels.numpy(), pd.Index(bank.ids), several)
     first = _labels(old).to_numpy() if numbers is None else numbers.iloc[:, 0].to_numpy()
     target = old.form_.columns.get(str(notes.get("target")))
     if target is not None and target.kind == "duration":  # its cells are read anew, and numbers are of no unit there
@@ -251,7 +243,7 @@ def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
     table = labelled_table(old, frame, str(notes.get("name") or "the bank"), lambda line: None)
     table = _with_weights(old, table)
     parts = np.where(old.calibration_.has(table.ids), "held out", "bank").astype(object)
-    return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), [], numbers)
+    return _Rows(table, parts, _unseen(table, parts, folder), [], numbers)
 
 
 def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None, log: Log) -> _Rows:
@@ -281,7 +273,7 @@ def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None
     left = len(old.bank_) - int((parts != "new").sum())
     if left:
         notes.append(f"{left} rows of the old bank are not in the table, nor in the new model.")
-    return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), notes, numbers)
+    return _Rows(table, parts, _unseen(table, parts, folder), notes, numbers)
 
 
 def _with_weights(old: BankedEstimator, table: Table) -> Table:
@@ -319,8 +311,10 @@ def _with_corrections(
     return replace(table, target=target), numbers, count
 
 
-def _unseen(table: Table, parts: Array, added: Sequence[Any]) -> Array:
-    """Whether each row, and all of its group, was never trained on or held out."""
+def _unseen(table: Table, parts: Array, folder: Path) -> Array:
+    """Whether each row, and all of its group, is new to all training: nowhere in the folder, or added since its fit."""
+    changes = read_whole(folder, read_changes)[0]
+    added = [name for change in changes if change.what == "add" for name in change.ids]
     unseen: Array = (parts == "new") | np.isin(table.ids.astype(str), np.array(added, dtype=str))
     return unseen & ~np.isin(table.clusters, table.clusters[~unseen])
 
@@ -439,17 +433,8 @@ def _compared(
         replace(one, scores={"model": one.scores["model"], "the model before": before} | one.scores)
         for one, before in zip(measured, former, strict=True)
     ]
-    outcome = Refit(
-        replaced=False,
-        scores=scores,
-        error=error,
-        change=change,
-        doubt=doubt,
-        basis=basis,
-        rows=sizes,
-        notes=notes,
-    )
-    return outcome, measured
+    replaced = False
+    return Refit(replaced, scores, error, change, doubt, basis, sizes, notes), measured
 
 
 def _columns(measured: Sequence[Measurements]) -> Array:

@@ -70,9 +70,11 @@ def working_folder(out: Path | None, work: str = "fit", mark: str = CHECKPOINT) 
     new_folders = [above for above in folder.parents if not above.is_dir()]
     lock = _locked(folder)
     if lock is None:
-        place = "file" if work == "predict" else "folder"
+        place, owner = "file" if work == "predict" else "folder", "(unknown)"
+        with contextlib.suppress(FileNotFoundError):  # it has just begun, or just ended
+            owner = (folder / _OWNER).read_text(encoding="ascii").strip()
         raise ValueError(
-            f"out: expected a {place} that no other run writes, got {out}, which process {_owner(folder)} {work}s; "
+            f"out: expected a {place} that no other run writes, got {out}, which process {owner} {work}s; "
             "wait for it, stop it, or choose another --out"
         )
     (folder / _OWNER).write_text(f"{os.getpid()}\n", encoding="ascii")
@@ -104,10 +106,3 @@ def _locked(folder: Path) -> FileLock | None:
         files.make_parents(folder / _LOCK)
         with contextlib.suppress(FileNotFoundError):  # another run has just ended, and its folder is gone
             return files.hold(folder / _LOCK)
-
-
-def _owner(folder: Path) -> str:
-    try:
-        return (folder / _OWNER).read_text(encoding="ascii").strip()
-    except FileNotFoundError:  # it has just begun, or just ended
-        return "(unknown)"

@@ -1,7 +1,7 @@
 """``vicinal search``: the bank rows of a model most similar to a text, a row, or each row of a table."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -12,6 +12,7 @@ import pandas as pd
 from vicinal.core import check_choice, short
 from vicinal.core.checks import check_integer, short_text
 from vicinal.core.folders import kind_of
+from vicinal.core.progress import Log
 from vicinal.data import read_table
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.matching import RowMatcher
@@ -19,8 +20,6 @@ from vicinal.estimators.refined_search import Refinement, refined_search
 from vicinal.estimators.saving import OpenSettings, shown_cell
 from vicinal.estimators.search import Hit, hit_table, query_table, rows_of
 from vicinal.workflows.predict import read_rows
-
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -71,21 +71,24 @@ def _shown(folder: Path) -> dict[str, Any]:
     sizes = {
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }
-    written = datetime.fromtimestamp((folder / MARKERS[kind]).stat().st_mtime, UTC).isoformat(timespec="seconds")
-    shown = {"model": _model, "matcher": _matcher, "recommender": _recommender}[kind](folder)
-    return {
-        "model": str(folder),
-        "kind": kind,
-        "written": written,
-        **shown,
-        "bytes": sum(sizes.values()),
-        "files": sizes,
-    }
+    settings = folder / MARKERS[kind]
+    written = datetime.fromtimestamp(settings.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    if kind == "matcher":
+        shown = matcher_facts(read_settings(settings, MatcherSettings, "a matcher", newest=MATCHER_VERSION))
+    elif kind == "recommender":
+        shown = recommender_facts(read_settings(settings, RecommenderSettings, "a recommender", newest=1))
+    else:
+        shown = _model(folder)
+    of_folder = {"bytes": sum(sizes.values()), "files": sizes}
+    return {"model": str(folder), "kind": kind, "written": written, **shown, **of_folder}
 
 
 def _model(folder: Path) -> dict[str, Any]:
     config = read_settings(folder / MARKERS["model"], ModelSettings, "a vicinal model", newest=2)
-    bank, held_out = (_bank(place) for place in (folder, folder / _HELD_OUT))
+    banks = [place / MARKERS["bank"] for place in (folder, folder / _HELD_OUT)]
+    for one in banks:
+        check_inside(one.parent, one.name)
+    bank, held_out = (read_settings(one, _Rows, "a bank", newest=1) for one in banks)
     facts = model_facts(config, bank.rows, held_out.rows)
     return {**facts, "dim": bank.dim, "storage": bank.storage, "journal": _journal(folder / CHANGES)}
 
@@ -98,22 +101,6 @@ def _journal(path: Path) -> dict[str, int] | None:
     with open_regular(path) as file:
         records = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
     return {"bytes": path.stat().st_size, "records": records}
-
-
-def _bank(folder: Path) -> _Rows:
-    check_inside(folder, MARKERS["bank"])
-    return read_settings(folder / MARKERS["bank"], _Rows, "a bank", newest=1)
-
-
-def _matcher(folder: Path) -> dict[str, Any]:
-    return matcher_facts(
-        read_settings(folder / MARKERS["matcher"], MatcherSettings, "a matcher", newest=MATCHER_VERSION)
-    )
-
-
-def _recommender(folder: Path) -> dict[str, Any]:
-    name = MARKERS["recommender"]
-    return recommender_facts(read_settings(folder / name, RecommenderSettings, "a recommender", newest=1))
 
 
 def size_words(size: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vicinal.core.arrays import Array
 from vicinal.data import (
     Table,
 )
@@ -14,12 +15,9 @@ from vicinal.encoders.images import contact_sheet
 from vicinal.encoders.kinds import elements_of
 from vicinal.encoders.media import read_cell
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.explanation import Explanation
 from vicinal.report.records import NeighborPanel
 from vicinal.report.text import cell_text
 from vicinal.workflows.measured import Measured, MeasuredSeveral
-
-Array = np.ndarray[Any, Any]
 
 
 def neighbor_panels(
@@ -33,30 +31,16 @@ def neighbor_panels(
     positions = test[list(chosen.values())]
     part = table.select(positions)
     explained = model.explain(part.frame[columns], k, ids=part.ids, groups=part.groups)
-    panels = []
-    for row, (title, explanation) in enumerate(zip(chosen, explained, strict=True)):
-        shown = {name: part.frame[name].iloc[row] for name in columns}
-        said = str(measured.shown[chosen[title]]) if isinstance(measured, MeasuredSeveral) else ""
-        known = part.target[row], table.root, str(part.ids[row]), said
-        panels.append(_panel(model, title, explanation, shown, *known))
-    return panels
-
-
-def _panel(
-    model: BankedEstimator,
-    title: str,
-    explanation: Explanation,
-    row: dict[str, Any],
-    target: Any,
-    root: Path | None,
-    identity: str,
-    said: str,
-) -> NeighborPanel:
     images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
     kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
-    return replace(explanation, query=row).panel(
-        title, lambda cells: shown_cells(cells, kinds, root), target=target, row_id=identity, said=said
-    )
+    panels = []
+    for row, (title, explanation) in enumerate(zip(chosen, explained, strict=True)):
+        query = {name: part.frame[name].iloc[row] for name in columns}
+        said = str(measured.shown[chosen[title]]) if isinstance(measured, MeasuredSeveral) else ""
+        known: dict[str, Any] = {"target": part.target[row], "row_id": str(part.ids[row]), "said": said}
+        shown = replace(explanation, query=query).panel(title, lambda row: shown_cells(row, kinds, table.root), **known)
+        panels.append(shown)
+    return panels
 
 
 _SHOWN = 6

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from vicinal.core import replaced_file
 from vicinal.core.files import remove_tree
-from vicinal.core.progress import report
+from vicinal.core.progress import Log, report
 from vicinal.data.sources import root_of
 from vicinal.data.streaming import row_count, stream_table, table_checksum
 from vicinal.data.writing import storable, write_frames
@@ -31,8 +31,6 @@ from vicinal.workflows.predict import (
     ranks_within,
 )
 from vicinal.workflows.resuming import WorkingFolder, working_folder
-
-Log = Callable[[str], None]
 
 BATCH = 1 << 13
 """Rows predicted at a time; a multiple of the library's block sizes, so that batches do not change predictions."""

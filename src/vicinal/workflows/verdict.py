@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.calibration import clopper_pearson
+from vicinal.core.arrays import Array
 from vicinal.data import Split
 from vicinal.encoders.numeric import is_dates, to_numbers
 from vicinal.estimators.banked import BankedEstimator
@@ -25,7 +26,6 @@ from vicinal.workflows.measured import Measured, MeasuredClasses, MeasuredSevera
 from vicinal.workflows.opening import OpenTable
 from vicinal.workflows.showing import shown_cells
 
-Array = np.ndarray[Any, Any]
 LEVELS = (0.5, 0.8, 0.9)
 """Coverages of the intervals that a fit checks."""
 
