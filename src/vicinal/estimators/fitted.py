@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 import torch
+from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from vicinal.blockwise import policy
@@ -403,9 +404,8 @@ class FittedModel:
 
         With ``of_all`` errors of rows that are each predicted from all others, see :meth:`error_of_all`.
         """
-        (errors, mass), (others, _) = (
-            one.errors_of_all() if of_all else one.held_out_errors() for one in (self, other)
-        )
+        each = [one.errors_of_all() if of_all else one.held_out_errors() for one in (self, other)]
+        (errors, mass), (others, _) = each
         gains, share = others - errors, mass / mass.sum()
         gain = (gains * share).sum()
         spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
@@ -482,6 +482,15 @@ class FittedModel:
         return float(high - low)
 
 
+class Unfitted:
+    """What stands in the place of ``fitted_`` until a fit sets it."""
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        if estimator is None:
+            return self  # of the class
+        raise NotFittedError(f"{owner.__name__}: expected a fitted one, got one that is not fitted yet; call fit")
+
+
 class Part(Generic[T]):
     """An attribute of an estimator that is a part of its fitted model, as scikit-learn names what a fit has left.
 
@@ -498,9 +507,7 @@ class Part(Generic[T]):
     def __get__(self, estimator: Any, owner: type) -> T:
         if estimator is None:
             return self  # type: ignore[return-value]  # of the class
-        fitted = vars(estimator).get("fitted_")
-        if fitted is None:
-            raise AttributeError(f"{owner.__name__}: expected a fitted one, got one without {self.name}; call fit")
+        fitted = estimator.fitted_
         part: T = getattr(fitted.codec if self.of_codec else fitted, self.name)
         if self.name == "classes" and not len(fitted.codec.classes):
             raise AttributeError(f"{owner.__name__}: expected one of classes, got one of numbers")

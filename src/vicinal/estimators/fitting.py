@@ -229,7 +229,7 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
         job.rows.groups,
         classes=codec.kind == "classes",
         several=codec.multilabel,
-        rows=len(job.rows.frame),
+        rows=len(job.rows),
         lengths=own_lengths(encoder),
         wide=wide,
         untrained=untrained,
@@ -343,7 +343,7 @@ def with_banks(
     """The model of a trained network; all rows stand in the first bank, those held out in the second, too."""
     network.eval()
     rows, settings = job.rows, job.settings
-    everything = np.arange(len(rows.frame))  # rows held out, too: an id keeps each from its own label
+    everything = np.arange(len(rows))  # rows held out, too: an id keeps each from its own label
     bank, held_out = (
         filled_bank(network, RowSubset(inputs, torch.from_numpy(at)), rows, at, device_of(settings, len(at)))
         for at in (everything, rows.held_out.validation)
@@ -413,7 +413,7 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
     classes = codec.kind == "classes"
     encoder.settle(job.seen)
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
-    k = settings["max_neighbors"] or kernel_neighbors(len(rows.frame))
+    k = settings["max_neighbors"] or kernel_neighbors(len(rows))
     by = settings | {"metric": "kernel", "max_neighbors": k}
     may = classes or settings["readout"] != "rows"  # of numbers these are few
     whole = WHOLE if may and settings["max_neighbors"] is None and index is None else 0
@@ -446,7 +446,7 @@ def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: f
         return model
     # the trend adjusts the labels of the rows that it was fitted to, so each of these is embedded by the trend of the
     # folds without it; rows beyond the first MOST_ROWS are in no fold (-1): no trend has seen them
-    at, folds = spread(len(rows.frame), MOST_ROWS), np.full(len(rows.frame), -1)
+    at, folds = spread(len(rows), MOST_ROWS), np.full(len(rows), -1)
     some = rows.of(at.numpy())["groups"]
     folds[at.numpy()] = make_folds(Draw(len(at), job.seed, some), FOLDS).folds
     mass = model.bank.mass[at]
@@ -472,7 +472,7 @@ def fit_trees(job: FitJob, reach: float = math.inf) -> FittedModel:
     encoder.settle(job.seen)
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
     codes = labels.argmax(dim=1).numpy() if classes else None
-    folds = make_folds(Draw(len(rows.frame), job.seed, rows.groups, codes), FOLDS).folds
+    folds = make_folds(Draw(len(rows), job.seed, rows.groups, codes), FOLDS).folds
     job = replace(job, rows=replace(rows, held_out=replace(rows.held_out, folds=folds)))
     reader = LinearColumns(encoder)
     check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))

@@ -161,10 +161,8 @@ def _ordered(
     depth = max(k, by.calls) if by.rerank is not None else k
     codes = model.bank_.store.group_codes
     largest = 1 if codes is None or groups is None else int(torch.unique(codes, return_counts=True)[1].max())
-    near = (
-        max(depth, min(2 * depth + 20, len(model.bank_) - largest)) if by.words else depth
-    )  # a group finds no row of it
-    hits: list[list[Hit]] = search_rows(model, vectors, near, ids, groups)
+    most = min(2 * depth + 20, len(model.bank_) - largest) if by.words else depth  # a group finds no row of it
+    hits: list[list[Hit]] = search_rows(model, vectors, max(depth, most), ids, groups)
     if not by.words and by.rerank is None:
         return hits
     texts = joined_texts(table, text_columns(model))
