@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -210,10 +211,9 @@ def _trained(model: BankedEstimator) -> Tensor:
 
 def _thinner_table(model: BankedEstimator, keep: float) -> Iterator[tuple[BankedEstimator, Cut]]:
     """Models with a thinner table of n-grams, each by another weighting."""
-    tables = [
-        (place, part) for place, part in enumerate(model.table_encoder.encoders) if isinstance(part, NgramEncoder)
-    ]
-    for place, part in tables[:1] if len(tables) == 1 and tables[0][1].rank is None else []:
+    parts = model.table_encoder.encoders
+    tables = [(place, part) for place, part in enumerate(parts) if isinstance(part, NgramEncoder)]
+    for place, part in tables if len(tables) == 1 and tables[0][1].rank is None else []:
         weight = part.table.weight.detach()
         rank = _rank(keep, *weight.shape)
         if rank < 1:
@@ -256,9 +256,8 @@ def _thinner_first_layer(model: BankedEstimator, keep: float) -> Iterator[tuple[
 
 def _with_factors(old: MemberProjectors, factors: LowRank) -> MemberProjectors:
     rank, members = factors.left.shape[1], old.members
-    new = MemberProjectors(
-        old.in_dim, old.sizes, old.dropout, members=members, final_tanh=old.final_tanh, rank=rank
-    ).to(factors.left)
+    like: dict[str, Any] = {"members": members, "final_tanh": old.final_tanh, "rank": rank}
+    new = MemberProjectors(old.in_dim, old.sizes, old.dropout, **like).to(factors.left)
     state = {name: value for name, value in old.state_dict().items() if name in new.state_dict()}
     bias = factors.bias if factors.bias is not None else torch.zeros(members * old.sizes[0])
     state |= {

@@ -316,14 +316,13 @@ def fit_network(
         by = replace(by, max_epochs=epochs, folder=None)
     kriging = make_kriging(settings) if settings["readout"] != "auto" or _may_choose(codec, settings) else None
     check_index(settings["index"], network.width)
-    codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
+    folds = None if held_out.folds is None else torch.from_numpy(held_out.folds)
     ends = codec.label_ends()
     criterion = make_criterion(settings, ends, **kind, by_row=rows.weighted)
     targets = make_targets(criterion, scaled, train_rows, settings["loss"], ends, codec.transform)
-    parts = []
-    for at in (train_rows, torch.from_numpy(held_out.validation)):
-        known, of_folds = (None if one is None else one[at] for one in (codes, folds))
-        parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds, rows.mass_of(at, torch.float32)))
+    every = Rows(inputs, targets, torch.arange(len(rows)), rows.group_codes(), folds)
+    places = train_rows, torch.from_numpy(held_out.validation)
+    parts = [replace(every.take(at), weights=rows.mass_of(at, torch.float32)) for at in places]
     added = make_added(settings, ends, codec.class_count, multilabel=codec.multilabel)
     fair = make_fair(settings, rows.attribute, numbers=codec.kind == "numbers", multilabel=codec.multilabel)
     history = train(

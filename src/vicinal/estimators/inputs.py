@@ -447,9 +447,8 @@ class EmbeddedRows:
         if not self.excess:
             return ""
         beyond = torch.stack([far > 0 for far in self.excess.values()])
-        columns = [
-            f"{short(name)} ({count})" for name, count in zip(self.excess, beyond.sum(dim=1).tolist(), strict=True)
-        ]
+        counts = zip(self.excess, beyond.sum(dim=1).tolist(), strict=True)
+        columns = [f"{short(name)} ({count})" for name, count in counts]
         rows = int(beyond.any(dim=0).sum())
         more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
         return (

@@ -180,7 +180,8 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     if isinstance(settings["random_state"], int):
         check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
     check_readout(settings, classes=classes)
-    _check_transform(settings, classes=classes)
+    if classes and (name := settings["target_transform"]) not in ("none", "auto"):
+        raise ValueError(f"target_transform: expected 'none' for classes, which are no numbers, got {short(name)}")
     if isinstance(settings["simplex"], str):
         check_choice("simplex", settings["simplex"], ["auto", *(entry.name for entry in entries("simplex"))])
     resolve_similarity(settings["similarity"])
@@ -190,12 +191,6 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     if settings["dropout"] != 0:
         check_between("dropout", settings["dropout"], 0, 1)
     layer_sizes(settings["hidden"])
-
-
-def _check_transform(settings: dict[str, Any], *, classes: bool) -> None:
-    name = settings["target_transform"]
-    if classes and name not in ("none", "auto"):
-        raise ValueError(f"target_transform: expected 'none' for classes, which are no numbers, got {short(name)}")
 
 
 def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:

@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core.folders import check_sums
-from vicinal.core.untrusted import (
-    check_inside,
-    read_tensors,
-    tensor_header,
-)
+from vicinal.core.untrusted import check_inside, read_tensors, tensor_header
 from vicinal.encoders import TableEncoder
 from vicinal.encoders.blend_projector import BlendProjector
 from vicinal.encoders.stacked_projector import StackedProjector
@@ -19,12 +15,7 @@ from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.encoders.tree_projector import TreeProjector
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.kernel_metric import empty_trend_network, make_kernel_network
-from vicinal.estimators.network import (
-    NEIGHBORS,
-    make_kriging,
-    make_network,
-    similarity_network,
-)
+from vicinal.estimators.network import NEIGHBORS, make_kriging, make_network, similarity_network
 from vicinal.estimators.saved_config import SavedConfig, check_encoder_columns
 from vicinal.heads import Comparables, Kriging
 from vicinal.heads.blend import Blend

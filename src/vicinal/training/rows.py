@@ -155,11 +155,10 @@ class RowBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         # a generator: Lightning makes the iterator of a resumed run's first epoch before it sets the epoch
+        ends: Any = len(self)
         if self.seed is None:
-            ends = [self.batch_size * (i + 1) for i in range(len(self) - 1)]  # a rest that is too short joins the last
-            blocks = list(self._order(self.rows).tensor_split(ends)) if self.rows else []
-        else:
-            blocks = list(self._order(self.rows).tensor_split(len(self)))
+            ends = [self.batch_size * (i + 1) for i in range(ends - 1)]  # a rest that is too short joins the last
+        blocks = list(self._order(self.rows).tensor_split(ends)) if self.rows else []
         if self.processes > 1:
             blocks = [block.tensor_split(self.processes)[process_rank()] for block in blocks]
         yield from (block.tolist() for block in blocks)
