@@ -45,7 +45,7 @@ from vicinal.estimators.kernel_metric import (
 )
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.metric_choice import metrics_to_try
-from vicinal.estimators.network import make_kriging, make_network, training_settings
+from vicinal.estimators.network import activation_of, make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import boosted_network, trend_head
@@ -307,9 +307,9 @@ def fit_network(
     train_rows = torch.from_numpy(held_out.train)
     inputs = prepared(settings, job.encoder, rows.frame)
     scaled = codec.scaled(rows.labels)
-    kind = {"multilabel": codec.multilabel, "numbers": codec.targets is not None}
     begin = codec.start(scaled[train_rows], rows.mass_of(train_rows))
-    network = make_network(settings, job.encoder, job.encoder.dim, begin, **kind)
+    activation = activation_of(codec.classes.tolist(), multilabel=codec.multilabel)
+    network = make_network(settings, job.encoder, begin, activation)
     by = training_settings(settings, job.seed)
     if start is not None:
         network.start_at(start)
@@ -318,7 +318,8 @@ def fit_network(
     check_index(settings["index"], network.width)
     folds = None if held_out.folds is None else torch.from_numpy(held_out.folds)
     ends = codec.label_ends()
-    criterion = make_criterion(settings, ends, **kind, by_row=rows.weighted)
+    several = {"multilabel": codec.multilabel, "numbers": codec.targets is not None}
+    criterion = make_criterion(settings, ends, **several, by_row=rows.weighted)
     targets = make_targets(criterion, scaled, train_rows, settings["loss"], ends, codec.transform)
     every = Rows(inputs, targets, torch.arange(len(rows)), rows.group_codes(), folds)
     places = train_rows, torch.from_numpy(held_out.validation)
