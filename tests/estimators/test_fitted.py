@@ -60,7 +60,7 @@ def test_honest_errors_are_computed_once_for_a_readout(monkeypatch):
     honest = type(model.fitted_).honest_predictions
     monkeypatch.setattr(type(model.fitted_), "honest_predictions", lambda one: (asked.append(1), honest(one))[1])
     first = model.fitted_.honest_error()
-    model.fitted_.computed.errors = None
+    model.fitted_.computed.answers.clear()
     assert model.fitted_.honest_error() == model.fitted_.honest_error() == first
     assert len(asked) == 1
     model.calibration_.remove(model.calibration_.ids[:5])

@@ -14,7 +14,7 @@ from vicinal.core.seeding import usual_settings
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.calibrating import as_shares
 from vicinal.estimators.class_sets import class_sets, class_thresholds, threshold_of_answers
-from vicinal.estimators.fitted import Part
+from vicinal.estimators.fitted import Part, once
 from vicinal.estimators.forces import RowForces, row_forces
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.intervals import intervals_of
@@ -518,6 +518,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         identity = self._prediction_identity(len(rows.vectors), ids, groups)
         return intervals_of(self.fitted_, rows.vectors, identity, coverages, rows.farthest())
 
+    @once
     def of_target(self, name: str) -> "NeighborRegressor":
         """This model for one of several targets alone: what it predicts, explains, promises and is measured by.
 
@@ -534,13 +535,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.targets_ is None:
             raise ValueError("of_target: expected a model of several targets, got one of a single target")
         place = list(self.targets_).index(check_choice("name", name, self.targets_))
-        models = self.fitted_.computed.targets
-        if name not in models:
-            model = copy.copy(self)
-            model.fitted_ = self.fitted_.of_target(place)
-            models[name] = model
-        one: NeighborRegressor = models[name]
-        return one
+        model = copy.copy(self)
+        model.fitted_ = self.fitted_.of_target(place)
+        return model
 
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
         codec = NumberCodec.of(y, settings_of(self)["target_transform"])
