@@ -63,16 +63,16 @@ def once(answer: Callable[P, T]) -> Callable[P, T]:
     """A function of a fitted model, or of an estimator that has one, whose answers are kept until its rows change."""
 
     @wraps(answer)
-    def kept(*asked: P.args, **named: P.kwargs) -> T:
-        model: Any = asked[0]
-        key = answer.__module__, answer.__qualname__, *asked[1:], *named.items()
+    def answer_once(*arguments: P.args, **named: P.kwargs) -> T:
+        model: Any = arguments[0]
+        key = answer.__module__, answer.__qualname__, *arguments[1:], *named.items()
         answers = (model if isinstance(model, FittedModel) else model.fitted_).computed.answers  # of rows as they are
         if key not in answers:
-            answers[key] = answer(*asked, **named)
+            answers[key] = answer(*arguments, **named)
         known: T = answers[key]
         return known
 
-    return kept
+    return answer_once
 
 
 @dataclass(frozen=True, eq=False)

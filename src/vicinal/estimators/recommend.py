@@ -490,8 +490,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             ValueError: as :meth:`fit`; the model is unchanged.
         """
         read = None if clicks is None else self._read_clicks(clicks)
-        given = [(name, table) for name, table in (("item", items), ("user", users)) if table is not None]
-        tables = [(name, *self._read_columns(name, table)) for name, table in given]
+        sides = [(name, table) for name, table in (("item", items), ("user", users)) if table is not None]
+        tables = [(name, *self._read_columns(name, table)) for name, table in sides]
         for name, _, rows in tables:
             if self._side(name).rows is None:
                 raise ValueError(

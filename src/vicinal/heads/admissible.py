@@ -54,6 +54,10 @@ class Identity(NamedTuple):
         """Which bank rows each query may attend to ``[b, N]``: see :func:`admissible`."""
         return admissible((queries, rows), *self[:4])
 
+    def by_name(self) -> dict[str, Tensor | None]:
+        """Its fields, as heads take them."""
+        return self._asdict()
+
     def keys(self, queries: int, rows: int) -> list[tuple[Tensor, Tensor]]:
         """The pairs (of queries, of bank) that there are, checked.
 

@@ -100,7 +100,7 @@ class NeighborModule(LightningModule):
         """The mean of the members' losses, each of the rows that it does not leave out."""
         weight = batch.get("weights")
         who = own_bank(batch["ids"], batch.get("groups"), weight)
-        prediction, valid = members.training_predictions(embeddings, labels, batch["folds"], **who._asdict())
+        prediction, valid = members.training_predictions(embeddings, labels, batch["folds"], **who.by_name())
         each = zip(prediction.unbind(-1), valid.unbind(-1), strict=True)
         losses = [
             self._error(one[mine], labels[mine], None if weight is None else weight[mine])
@@ -163,7 +163,7 @@ class NeighborModule(LightningModule):
             places = active.nonzero()[:1, 0]
             queries = embeddings[places]
         predict = getattr(self.network.head, "each", self.network.head)  # members are trained each by its own error
-        prediction: Tensor = predict(queries, embeddings, labels, **of_queries_in(places, who._asdict()))
+        prediction: Tensor = predict(queries, embeddings, labels, **of_queries_in(places, who.by_name()))
         return self._all(prediction[: int(mine.sum())])
 
     def _error(self, prediction: Tensor, labels: Tensor, weight: Tensor | None, groups: Tensor | None = None) -> Tensor:
