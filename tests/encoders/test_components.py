@@ -26,11 +26,10 @@ def test_equals_the_svd_of_numpy(n):
     assert got[:, 0].std(correction=0).item() == pytest.approx(1)
 
 
-def test_plain_parts_pass_and_names_follow():
+def test_plain_parts_pass():
     x = random(20, 9)
     components = Components([2, 6, 1], [True, False, True], 3).fit(x)
     assert components.dim == 6
-    assert components.names(["a", "text", "b"]) == ["a", "a", "text", "text", "text", "b"]
     got = components(x.float())
     assert got.dtype == torch.float64
     torch.testing.assert_close(got[:, [0, 1, 5]], x[:, [0, 1, 8]].float().double(), rtol=0, atol=0)
@@ -88,7 +87,6 @@ def test_state_and_gradients():
         (lambda: Components([2], [False]).fit(random(0, 2)), "features: expected finite .* got no rows"),
         (lambda: Components([2], [False]).fit(random(3, 2) / 0), "features: expected finite .* got others"),
         (lambda: Components([2], [False])(random(3, 4)), r"features: expected \[n, 2\], got \(3, 4\)"),
-        (lambda: Components([2], [False]).names(["a", "b"]), "columns: expected the names of 1 parts, got 2"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, sentence):

@@ -1,6 +1,7 @@
 """The value that a fit leaves behind: what is computed of its rows holds until they change, whoever changes them."""
 
 import copy
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -48,6 +49,9 @@ def test_a_single_target_is_asked_for_again_once_rows_change():
     model = NeighborRegressor(metric="kernel").fit(x, np.c_[y, -y])
     one = model.of_target("y1")
     assert model.of_target("y1") is one
+    np.testing.assert_allclose(model.of_target(name="y1").predict(x), -model.of_target(name="y0").predict(x))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.of_target("y1").predict(x), one.predict(x))
     model.forget([3])
     assert model.of_target("y1") is not one
     assert len(model.of_target("y1").bank_) == 199
@@ -60,7 +64,7 @@ def test_honest_errors_are_computed_once_for_a_readout(monkeypatch):
     honest = type(model.fitted_).honest_predictions
     monkeypatch.setattr(type(model.fitted_), "honest_predictions", lambda one: (asked.append(1), honest(one))[1])
     first = model.fitted_.honest_error()
-    model.fitted_.computed.errors = None
+    model.fitted_.computed.answers.clear()
     assert model.fitted_.honest_error() == model.fitted_.honest_error() == first
     assert len(asked) == 1
     model.calibration_.remove(model.calibration_.ids[:5])

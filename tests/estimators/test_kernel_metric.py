@@ -56,7 +56,7 @@ def test_intervals_of_several_coverages_are_those_of_each(model):
     fresh = houses(30, seed=9)[0]
     together = model.predict_intervals(fresh, (0.5, 0.9))
     for coverage, ends in together.items():
-        model.fitted_.computed.margins.clear()  # calibrated again, for this coverage alone
+        model.fitted_.computed.answers.clear()  # calibrated again, for this coverage alone
         np.testing.assert_array_equal(ends, model.predict_interval(fresh, coverage))
     with pytest.raises(ValueError, match=r"^coverage: expected a number between 0 and 1, got 1"):
         model.predict_intervals(fresh, (0.5, 1.0))

@@ -84,7 +84,7 @@ def test_a_promise_shows_fewer_hits_and_holds_on_new_rows(shop):
     before = [hit.label == classes[500 + row] for row, some in enumerate(plain) for hit in some]
     assert np.mean(before) < 0.9 < np.mean(right)
     model.forget(model.bank_.ids[:1])  # what was computed of other rows does not stay
-    assert not model.fitted_.computed.searches
+    assert not model.fitted_.computed.answers
 
 
 def test_a_promise_of_a_learner_goes_by_the_share_of_hits_of_a_class():

@@ -1,7 +1,6 @@
 """Level-set boosting: predictions whose every level is right on average, for every group that a learner can see."""
 
 import copy
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,8 @@ from numpy.typing import ArrayLike
 from vicinal.calibration.checks import Floats, check_matrix, check_vector
 from vicinal.core.checks import check_between, check_integer
 
-
-@dataclass(frozen=True)
-class _Round:
-    """One round: the learner fitted on each level that held enough rows, by the level's number."""
-
-    learners: dict[int, Any] = field(default_factory=dict)
+_Round = dict[int, Any]
+"""The learner fitted on each level that held enough rows, by the level's number."""
 
 
 class LevelSetBoosting:
@@ -144,11 +139,8 @@ class LevelSetBoosting:
         self, validation: tuple[ArrayLike, ArrayLike, ArrayLike | None], width: int
     ) -> tuple[Floats, Floats, Floats]:
         rows = check_matrix("validation features", validation[0], columns=width)
-        return (
-            rows,
-            check_vector("validation labels", validation[1], size=len(rows)),
-            self._started(rows, validation[2]),
-        )
+        truth = check_vector("validation labels", validation[1], size=len(rows))
+        return rows, truth, self._started(rows, validation[2])
 
     def _copy(self) -> Any:
         from sklearn.base import clone
@@ -167,12 +159,12 @@ class LevelSetBoosting:
             mine = level == number
             if mine.sum() > self.least:
                 learners[int(number)] = self._copy().fit(rows[mine], truth[mine])
-        return _Round(learners)
+        return learners
 
     def _moved(self, step: _Round, rows: Floats, current: Floats) -> Floats:
         level = self._level(current)
         moved = np.asarray(self.grid[level], dtype=np.float64)
-        for number, learner in step.learners.items():
+        for number, learner in step.items():
             mine = level == number
             if mine.any():
                 moved[mine] = (1 - self.rate) * moved[mine] + self.rate * learner.predict(rows[mine])

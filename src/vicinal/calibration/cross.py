@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vicinal.blockwise.blocks import row_slices
 from vicinal.calibration.checks import Floats, check_matrix, check_vector
 from vicinal.calibration.classes import METHODS, class_scores
 from vicinal.calibration.groups import group_mass
@@ -64,9 +65,7 @@ def cross_conformal_interval(
     lows, highs, misses, codes, mass, least = _checked(low, high, scores, folds, coverage, weights, groups)
     units = np.ones_like(lows) if unit is None else check_matrix("unit", unit, rows=len(lows), columns=lows.shape[1])
     ends = np.empty((len(lows), 2))
-    step = max(1, _NUMBERS // len(misses))
-    for start in range(0, len(lows), step):
-        part = slice(start, start + step)
+    for part in row_slices(len(lows), max(1, _NUMBERS // len(misses))):
         margin = units[part][:, codes] * misses  # [b, n]
         ends[part, 0] = -_quantiles(margin - lows[part][:, codes], mass, least)
         ends[part, 1] = _quantiles(highs[part][:, codes] + margin, mass, least)

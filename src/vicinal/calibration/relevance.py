@@ -99,9 +99,7 @@ def stratified_share(
     [0.95, 0.842, 0.971]
     """
     check_between("level", level, 0, 1)
-    members, seen, right = (
-        check_vector(name, each) for name, each in (("sizes", sizes), ("trials", trials), ("hits", hits))
-    )
+    members, seen, right = check_vector("sizes", sizes), check_vector("trials", trials), check_vector("hits", hits)
     if members.sum() <= 0 or not len(members) == len(seen) == len(right) or (right > seen).any() or (right < 0).any():
         raise ValueError(
             f"hits: expected counts [h] from 0 to those of trials [h], of sizes [h] that sum to 1 or more, got "
@@ -243,9 +241,8 @@ class RelevanceFilter(nn.Module):
         with torch.no_grad():
             chances = self(queries, scores).double().cpu().numpy()
         truth = relevant.cpu().numpy()
-        self.threshold = (
-            best_f1(chances, truth) if precision is None else precision_threshold(chances, truth, precision)
-        )
+        best = best_f1(chances, truth) if precision is None else precision_threshold(chances, truth, precision)
+        self.threshold = best
         return self
 
     @torch.no_grad()

@@ -22,7 +22,7 @@ import datetime
 import numbers
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
@@ -48,6 +48,33 @@ _UNSEEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 """Characters that nobody sees: controls but white space, and Default_Ignorable_Code_Point of Unicode 16."""
+
+
+class Grouped(Sized):
+    """Rows that may have groups and weights; whether they have is asked here, and nowhere below.
+
+    Attributes:
+        groups: ``[n]``, or None.
+        weights: ``[n]``, or None.
+    """
+
+    groups: Any
+    weights: Any
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have groups."""
+        return self.groups is not None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None
+
+    @property
+    def clusters(self) -> Any:
+        """Of what group each row is ``[n]``: of rows without groups their own numbers."""
+        return np.arange(len(self)) if self.groups is None else self.groups
 
 
 def spelled(text: str, *, loose: bool = False) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vicinal.core import listed, nearest, short
 from vicinal.core.checks import short_text
-from vicinal.core.identity import as_texts, canonical_ids, differ, first_repeat
+from vicinal.core.identity import Grouped, as_texts, canonical_ids, differ, first_repeat
 from vicinal.data.cells import as_numbers, as_times, missing_cells
 from vicinal.data.form import Log, TableForm
 from vicinal.data.target import Target, Task, read_target
@@ -35,7 +35,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(Grouped):
     """A table with the roles of its columns; all arrays have one entry for each of the ``n`` rows used.
 
     Attributes:
@@ -98,21 +98,6 @@ class Table:
     def mass(self) -> NDArray[np.float64]:
         """How much each row counts ``[n]``: its weight, or 1."""
         return np.ones(len(self)) if self.weights is None else self.weights
-
-    @property
-    def weighted(self) -> bool:
-        """Whether rows have weights."""
-        return self.weights is not None
-
-    @property
-    def grouped(self) -> bool:
-        """Whether rows have groups."""
-        return self.groups is not None
-
-    @property
-    def clusters(self) -> NDArray[Any]:
-        """Of what group each row is ``[n]``: a text, or of rows without groups their own numbers."""
-        return np.arange(len(self)) if self.groups is None else self.groups
 
     @property
     def dropped_counts(self) -> dict[str, int]:

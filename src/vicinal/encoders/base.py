@@ -136,7 +136,6 @@ class ColumnEncoder(nn.Module, abc.ABC):
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """What a linear baseline is given: by default the vectors, in float64 ``[n, dim]``."""
-        del frame
         return embed(self, inputs).double().numpy()
 
     @property
@@ -160,7 +159,6 @@ class ColumnEncoder(nn.Module, abc.ABC):
 
     def settle(self, frame: pd.DataFrame) -> Self:
         """Hold it, with weights that suit the rows of a fit where it has none that were trained; gives itself."""
-        del frame
         return self.hold()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -207,7 +207,6 @@ class CategoryEncoder(ColumnEncoder):
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """The slot of each cell, int64 ``[n, columns]``; -1 for none."""
-        del root
         self._check_fitted()
         self.check_frame(frame)
         slots = np.empty((len(frame), len(self.columns)), dtype=np.int64)

@@ -126,7 +126,6 @@ class SquareImages(ColumnEncoder):
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """The pixels of the image at a sixteenth of 16 x 16 places, from 0 to 1: ``[n, 768]``."""
-        del frame
         parts = [
             nn.functional.adaptive_avg_pool2d(inputs.select(rows).double() / 255, min(16, self.side)).flatten(1)
             for rows in torch.split(torch.arange(len(inputs)), 256)
@@ -240,7 +239,6 @@ class AudioCNN(ColumnEncoder):
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """Mean and deviation over time of each band: ``[n, 2 * bands]``."""
-        del frame
         rows = []
         for row in range(len(inputs)):
             values = inputs.select(torch.tensor([row]))["values"][0].double()  # [frames, bands]

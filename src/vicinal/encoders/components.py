@@ -1,6 +1,6 @@
 """Wide parts of a table's encoded rows, such as those of texts, reduced to their leading principal components."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import torch
@@ -33,9 +33,9 @@ class Components(nn.Module):
 
     >>> rows = torch.tensor([[7.0, 1.0, 2.0], [8.0, -1.0, -2.0]])
     >>> components = Components([1, 2], [True, False], most=1).fit(rows)
-    >>> components(rows), components.names(["age", "title"])
-    (tensor([[ 7.,  1.],
-            [ 8., -1.]], dtype=torch.float64), ['age', 'title'])
+    >>> components(rows)
+    tensor([[ 7.,  1.],
+            [ 8., -1.]], dtype=torch.float64)
     """
 
     def __init__(self, widths: Sequence[int], plain: Sequence[bool], most: int = 30) -> None:
@@ -44,9 +44,8 @@ class Components(nn.Module):
         self.plain, self.most = list(plain), check_integer("most", most)
         if not len(self.plain) == len(self.widths) > 0:
             raise ValueError(f"plain: expected one flag for each of 1 or more parts, got {len(plain)} of {len(widths)}")
-        self.sizes = [
-            width if passes else min(width, self.most) for width, passes in zip(self.widths, self.plain, strict=True)
-        ]
+        parts = zip(self.widths, self.plain, strict=True)
+        self.sizes = [width if passes else min(width, self.most) for width, passes in parts]
         self.dim = sum(self.sizes)
         for part, (width, size) in enumerate(zip(self.widths, self.sizes, strict=True)):
             if not self.plain[part]:
@@ -84,33 +83,17 @@ class Components(nn.Module):
         ]
         return torch.cat(parts, dim=1)
 
-    def names(self, columns: Sequence[str]) -> list[str]:
-        """For each entry of the output the name of its part.
-
-        Args:
-            columns: the name of each part.
-
-        Raises:
-            ValueError: for another number of names than there are parts.
-        """
-        if len(columns) != len(self.sizes):
-            raise ValueError(f"columns: expected the names of {len(self.sizes)} parts, got {len(columns)}")
-        return [column for column, size in zip(columns, self.sizes, strict=True) for _ in range(size)]
-
     def reduced(self) -> list[bool]:
         """Whether each entry of the output is a component ``[dim]``."""
-        return [not passes for passes, size in self._by_part() for _ in range(size)]
+        return [not passes for passes, size in zip(self.plain, self.sizes, strict=True) for _ in range(size)]
 
     def parts(self) -> list[int]:
         """Numbers ``[dim]`` of the entries of the output from 0 on: components of one part have the same."""
         numbers, count = list[int](), 0
-        for passes, size in self._by_part():
+        for passes, size in zip(self.plain, self.sizes, strict=True):
             numbers += range(count, count + size) if passes else [count] * size
             count += size if passes else 1
         return numbers
-
-    def _by_part(self) -> Iterable[tuple[bool, int]]:
-        return zip(self.plain, self.sizes, strict=True)
 
     def _check(self, features: Tensor) -> None:
         if features.ndim != 2 or features.shape[1] != sum(self.widths):

@@ -196,8 +196,8 @@ class TrendProjector(nn.Module):
         if folds is not None:
             slopes = torch.where((folds < 0)[:, None, None], slopes, self.slopes[folds.clamp(min=0)])
         added = line[:, :, None] * slopes[:, :p]  # [b, p, T]
-        bent = (pieces[:, :, None] * slopes[:, p:]).unflatten(1, (-1, BINS)).sum(dim=2) if pieces.shape[1] else None
-        if bent is not None:
+        if pieces.shape[1]:
+            bent = (pieces[:, :, None] * slopes[:, p:]).unflatten(1, (-1, BINS)).sum(dim=2)
             added = added.index_add(1, torch.tensor(self.kernel.numbers), bent)
         return torch.cat([near, added.transpose(1, 2).flatten(1)], dim=1)
 

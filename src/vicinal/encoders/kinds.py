@@ -209,11 +209,9 @@ def _list_kind(present: "pd.Series[Any]", name: str, empty: int) -> ColumnKind:
         number = False
     if number and len(lengths) == 1 and lengths != {0}:
         return ColumnKind("vector", f"lists of {lengths.pop()} numbers")
-    return (
-        ColumnKind(None, "left out: some cells are lists, some are not")
-        if -1 in lengths
-        else set_kind(present, name, empty)
-    )
+    if -1 in lengths:
+        return ColumnKind(None, "left out: some cells are lists, some are not")
+    return set_kind(present, name, empty)
 
 
 def set_kind(series: "pd.Series[Any]", name: str, empty: int = 0) -> ColumnKind:

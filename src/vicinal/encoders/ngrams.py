@@ -238,7 +238,6 @@ class NgramEncoder(ColumnEncoder):
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> BagInputs:
         """Hash the n-grams of each text, and keep those that have a vector."""
-        del root
         return self._bags(frame, self.slots.cpu())
 
     def _bags(self, frame: pd.DataFrame, slots: Tensor) -> BagInputs:
@@ -261,7 +260,6 @@ class NgramEncoder(ColumnEncoder):
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> scipy.sparse.csr_matrix:
         """Counts in all buckets, each text scaled to length 1: sparse ``[n, buckets]``."""
-        del inputs
         bags = self._bags(frame, torch.arange(self.buckets, dtype=torch.int32))
         parts = (bags.weights.double().numpy(), bags.values.numpy(), bags.offsets.numpy())
         return scipy.sparse.csr_matrix(parts, shape=(len(frame), self.buckets))

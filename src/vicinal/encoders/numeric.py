@@ -410,7 +410,6 @@ class NumberEncoder(StandardEncoder):
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize; infinite or non-numeric cells are refused."""
-        del root
         self.check_fitted()
         values = self._read(frame)
         missing = np.isnan(values)
@@ -506,7 +505,6 @@ class VectorEncoder(StandardEncoder):
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize."""
-        del root
         standard, excess = self.standardized(self._read(frame))
         return RowInputs(torch.from_numpy(standard), _where_any(excess.max(axis=1, keepdims=True)))
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from vicinal.core import register, short
 from vicinal.encoders.base import ColumnEncoder, Features, SavedEncoder, embed
-from vicinal.encoders.inputs import EmbeddedInputs, Inputs, JoinedInputs
+from vicinal.encoders.inputs import Inputs, JoinedInputs
 from vicinal.encoders.names import PAIR, check_encoder, encoder_from_config, make_encoder
-from vicinal.encoders.pretrained import PretrainedEncoder
+from vicinal.encoders.pretrained import PretrainedEncoder, as_published
 
 
 class SavedPair(SavedEncoder):
@@ -90,7 +90,10 @@ class PairEncoder(ColumnEncoder):
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """``[b, 4 d]``."""
-        return self.compared(*(self._side(batch[side]) for side in ("0", "1")))
+        sides = batch["0"], batch["1"]
+        have_states = [isinstance(side, Mapping) and "states" in side for side in sides]
+        each = zip(sides, have_states, strict=True)
+        return self.compared(*(self.one.onward(side) if onward else self.one(side) for side, onward in each))
 
     @staticmethod
     def compared(first: Tensor, second: Tensor) -> Tensor:
@@ -105,10 +108,7 @@ class PairEncoder(ColumnEncoder):
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """Those of the published weights, before any training."""
-        if self.frozen or isinstance(inputs, EmbeddedInputs):
-            return super().features(frame, inputs)
-        fresh = type(self).from_config({**self.config(), "tune": "none"})
-        return embed(fresh.to(next(self.parameters()).device), inputs).double().numpy()
+        return embed(as_published(self, inputs), inputs).double().numpy()
 
     def config(self) -> dict[str, Any]:
         """Settings of the pair, and of the encoder of both columns."""
@@ -122,9 +122,7 @@ class PairEncoder(ColumnEncoder):
         known = {"encoder": name.removeprefix(PAIR), "columns": config["columns"][:1], "tune": config["tune"]}
         if name.removeprefix(PAIR).partition(":")[1]:
             known["kind"] = config["kind"]
-        one = encoder_from_config({**config["one"], **known})
-        if not isinstance(one, PretrainedEncoder):
-            raise ValueError(f"encoder: expected a pretrained one after {PAIR!r}, got {name!r}")
+        one: Any = encoder_from_config({**config["one"], **known})
         return cls(config["columns"], name, config["kind"], config["tune"], one=one)
 
     def hold(self) -> Self:
@@ -135,8 +133,3 @@ class PairEncoder(ColumnEncoder):
     def remade_keys(self) -> set[str]:
         """Those of the published weights that were left as they are."""
         return {f"one.{key}" for key in self.one.remade_keys()}
-
-    def _side(self, batch: Any) -> Tensor:
-        has_states = isinstance(batch, Mapping) and "states" in batch
-        vectors: Tensor = self.one.onward(batch) if has_states else self.one(batch)
-        return vectors

@@ -187,9 +187,8 @@ class PretrainedEncoder(ColumnEncoder):
             first = with_states is None
             if with_states is None:
                 offsets = nn.functional.pad(self.places(inputs, state).cumsum(0), (1, 0))
-                with_states = StateInputs(
-                    inputs, RaggedInputs(_float16_rows(int(offsets[-1]), state.shape[2:]), offsets)
-                )
+                rows16 = _float16_rows(int(offsets[-1]), state.shape[2:])
+                with_states = StateInputs(inputs, RaggedInputs(rows16, offsets))
             positions, lengths = with_states.states.take(rows)
             values = state[torch.arange(state.shape[1]) < lengths[:, None]].half()
             with_states.states.values[positions] = values
@@ -269,11 +268,15 @@ class PretrainedEncoder(ColumnEncoder):
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """Embeddings by the published weights, before any training."""
-        if self.frozen or isinstance(inputs, EmbeddedInputs):
-            return super().features(frame, inputs)
-        fresh = type(self).from_config({**self.config(), "tune": "none"})
-        fresh.to(next(self.parameters()).device)
-        return embed(fresh, inputs).double().numpy()
+        return embed(as_published(self, inputs), inputs).double().numpy()
+
+
+def as_published(encoder: ColumnEncoder, inputs: Inputs) -> ColumnEncoder:
+    """The encoder with its published weights; itself where it is frozen, or ``inputs`` are embeddings already."""
+    if encoder.frozen or isinstance(inputs, EmbeddedInputs):
+        return encoder
+    device = next(encoder.parameters()).device
+    return encoder.from_config({**encoder.config(), "tune": "none"}).to(device)
 
 
 def _tensors(module: nn.Module) -> Iterator[Any]:

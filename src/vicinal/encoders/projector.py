@@ -173,10 +173,8 @@ class MemberProjectors(nn.Module):
             return nn.functional.dropout(hidden, self.dropout)
         # torch draws a number an entry, in 1.4 times the time; a share of 1/65536 is fine enough for what is dropped
         words = torch.empty(-(-hidden.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)  # 4 draws a word
-        draws, dropped = (
-            words.view(torch.int16)[: hidden.numel()].view(hidden.shape),
-            min(round(self.dropout * 65536), 65535),
-        )
+        draws = words.view(torch.int16)[: hidden.numel()].view(hidden.shape)
+        dropped = min(round(self.dropout * 65536), 65535)
         return hidden * (draws >= dropped - 32768).to(hidden.dtype).mul_(65536 / (65536 - dropped))
 
     def extra_repr(self) -> str:

@@ -216,14 +216,7 @@ class SetColumnEncoder(ColumnEncoder):
         """Settings of the set encoder, and of the encoder of the elements."""
         elements = self._fitted()[0].config()
         del elements["columns"]
-        return {
-            "encoder": self.name,
-            "columns": self.columns,
-            "kind": "set",
-            "element_kind": self.element_kind,
-            "dim": self._dim,
-            "elements": elements,
-        }
+        return super().config() | {"dim": self._dim, "elements": elements}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -69,7 +69,6 @@ class TextEncoder(PretrainedEncoder):
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RaggedInputs:
         """Cut texts into tokens: rows of different lengths."""
-        del root
         texts = to_texts(self.cells(frame), self.columns[0])
         rows = self.tokens(texts) if texts else []
         return ragged((torch.tensor(row, dtype=torch.int32) for row in rows), torch.zeros(0, dtype=torch.int32))

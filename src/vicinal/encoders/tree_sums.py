@@ -60,11 +60,7 @@ class TreeSums:
         for at in reversed(self._levels):
             below = self._children[at]
             self._height[at] = np.where(below >= 0, self._height[below.clip(min=0)] + 1, 0).max(axis=1)
-        column, decision, threshold = (
-            _joined(trees, "column"),
-            _joined(trees, "decisions"),
-            _joined(trees, "thresholds"),
-        )
+        column, decision, threshold = (_joined(trees, name) for name in ("column", "decisions", "thresholds"))
         self._cut, self._way, self._size, self._start = np.zeros((4, len(column)), dtype=np.int64)
         by_set = decision & BY_CATEGORY > 0
         self._read_numbers(column << 4 | decision, threshold, np.flatnonzero(~by_set))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.blocks import row_slices
 from vicinal.calibration import ErrorSize
 from vicinal.calibration.checks import Floats
 from vicinal.estimators.base import NeighborEstimator
@@ -96,21 +97,16 @@ def attended(model: FittedModel, queries: Tensor, query_identity: dict[str, Any]
             yield Attended(*top, model.predict_embedded(some, keys))
         return
     for part, part_identity in model.query_blocks(queries, identity):  # few enough rows for all weights at once
-        yield _of_all(model, part, part_identity, k)
-
-
-def _meant(model: FittedModel, said: Tensor) -> Tensor:
-    """Which of the outputs of a trend an explanation is about ``[b]``: the predicted class, of numbers the only one."""
-    if model.codec.kind != "classes":
-        return torch.zeros(len(said), dtype=torch.int64)
-    return model.in_label_units(said).argmax(dim=1)
+        weights = model.bank_weights(part, part_identity)
+        best, prediction = weights.topk(k, dim=-1), model.summed_over_all(weights)
+        below = _share_below(model, weights, model.bank_labels(), prediction)
+        yield Attended(best.values, best.indices, prediction, (weights > 0).sum(dim=1), None, below)
 
 
 def _of_few(model: FittedModel, head: Kriging, queries: Tensor, local: KrigingWeights, k: int) -> Attended:
     """Of queries ``[b, d]`` by a head that has weights for a few rows only."""
     prediction = model.summed(local)
-    below: Tensor | None = None
-    shared: Tensor | None = None
+    below = shared = trend = None
     if model.codec.transform.by_rows:
         weights, values = model.weighted_values(local)  # that sum to 1, as a link or a quantile needs them
         below = _share_below(model, weights, values, prediction)
@@ -119,20 +115,13 @@ def _of_few(model: FittedModel, head: Kriging, queries: Tensor, local: KrigingWe
             shared = even.moves[:, 0] - local.moves[:, 0]
             local = even
     top = local.strongest(k)
-    trend: TrendParts | None = None
     if adjusts(head):
-        near, meant = model.bank.vectors[top.positions.clamp(min=0)], _meant(model, prediction)
+        near, meant = model.bank.vectors[top.positions.clamp(min=0)], torch.zeros(len(queries), dtype=torch.int64)
+        if model.codec.kind == "classes":  # a number is the only output of a trend, of classes the predicted one counts
+            meant = model.in_label_units(prediction).argmax(dim=1)
         slack = 1 - local.weights.sum(dim=1)
         trend = _trend_parts(head.trend_terms(queries, near, top.shares), slack, meant, shared)
     return Attended(*top[:2], prediction, (local.weights != 0).sum(dim=1), trend, below)
-
-
-def _of_all(model: FittedModel, queries: Tensor, identity: Mapping[str, Tensor | None], k: int) -> Attended:
-    """Of queries ``[b, d]`` by the weights of all rows."""
-    weights = model.bank_weights(queries, identity)
-    best, prediction = weights.topk(k, dim=-1), model.summed_over_all(weights)
-    below = _share_below(model, weights, model.bank_labels(), prediction)
-    return Attended(best.values, best.indices, prediction, (weights > 0).sum(dim=1), None, below)
 
 
 def _share_below(model: FittedModel, weights: Tensor, values: Tensor, prediction: Tensor) -> Tensor | None:
@@ -287,17 +276,15 @@ def _nearest_by_index(
     """The same by any similarity of this library."""
     store = model.bank_.store
     index = ExactIndex(store.dim, model.fitted_similarity(), bank=store)
-    for start in range(0, len(queries), _QUERIES):
-        end = start + _QUERIES
-        part = queries[start:end]
-        part_identity = {name: None if v is None else v[start:end] for name, v in query_identity.items()}
-        hidden = store.hidden_keys(**part_identity) if any(v is not None for v in part_identity.values()) else None
-        at = store.positions_of_keys(index.search(part.float(), k, exclude=hidden).ids)
+    for at in row_slices(len(queries), _QUERIES):
+        part, who = queries[at], {name: None if v is None else v[at] for name, v in query_identity.items()}
+        hidden = store.hidden_keys(**who) if any(v is not None for v in who.values()) else None
+        places = store.positions_of_keys(index.search(part.float(), k, exclude=hidden).ids)
         lines = torch.arange(len(part)).repeat_interleave(k)
-        rows = store.vectors_at(at.clamp(min=0).flatten()).double()
-        scores = score(part.double()[lines], rows).reshape(at.shape).masked_fill(at < 0, -torch.inf)
+        rows = store.vectors_at(places.clamp(min=0).flatten()).double()
+        scores = score(part.double()[lines], rows).reshape(places.shape).masked_fill(places < 0, -torch.inf)
         best = scores.sort(dim=1, descending=True, stable=True)
-        yield best.values, at.gather(1, best.indices)
+        yield best.values, places.gather(1, best.indices)
 
 
 def _nearest_of_all(

@@ -15,6 +15,7 @@ from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
 from vicinal.core import nearest, short
+from vicinal.core.identity import Grouped
 from vicinal.estimators.inputs import Ids, LabelledRows
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.heads import Kriging
@@ -40,7 +41,7 @@ _SHOWN = 10_000
 """Ids among which the nearest to one that is not there is looked for."""
 
 
-class Bank:
+class Bank(Grouped):
     """Rows that can be attended to, in the words of the estimators, over a :class:`vicinal.index.NeighborBank`.
 
     Adding and removing rows changes it in place. Removing moves the last rows into the gaps, so positions change; ids
@@ -155,24 +156,14 @@ class Bank:
         return self.store.weights
 
     @property
-    def weighted(self) -> bool:
-        """Whether rows have weights."""
-        return self.weights is not None
+    def grouped(self) -> bool:
+        """Whether rows have groups."""
+        return self.store.group_codes is not None
 
     @property
     def mass(self) -> Tensor:
         """``[N]`` float64: how many equal rows each counts as, 1 where nothing else was said."""
         return torch.ones(len(self), dtype=torch.float64) if self.weights is None else self.weights
-
-    @property
-    def clusters(self) -> Ids:
-        """Of what group each row is ``[N]``: a name, or of rows without groups their own numbers."""
-        return np.arange(len(self)) if self.groups is None else self.groups
-
-    @property
-    def grouped(self) -> bool:
-        """Whether rows have groups."""
-        return self.store.group_codes is not None
 
     def who(self, at: Tensor) -> dict[str, Ids | None]:
         """Ids and groups of the rows at these positions, as queries of a bank have them."""

@@ -111,7 +111,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         Raises:
             ValueError: if a row has fewer than ``n_neighbors`` bank rows of other ids and groups.
         """
-        check_is_fitted(self, "bank_")
         k = check_integer("n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors)
         if X is None:
             if ids is not None:
@@ -142,7 +141,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         Raises:
             ValueError: if rows were held out in place of folds.
         """
-        check_is_fitted(self, "bank_")
         model = self.fitted_
         model.fold_members()
         positions = model.fold_positions()
@@ -179,7 +177,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         Raises:
             ValueError: for several targets; say ``of_target(name).explain(...)``.
         """
-        check_is_fitted(self, "bank_")
         targets = self.fitted_.codec.targets
         if targets is not None:
             raise ValueError(
@@ -271,7 +268,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         Raises:
             ValueError: of a network, which knows no columns.
         """
-        check_is_fitted(self, "bank_")
         return importance_of(self.fitted_)
 
     def summary(self) -> "Summary":
@@ -288,8 +284,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         """
         from vicinal.report.summary import summary
 
-        check_is_fitted(self, "bank_")
-
         return summary(facts_of(self))
 
     def leaderboard(self) -> pd.DataFrame:
@@ -304,7 +298,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         >>> NeighborRegressor(metric="kernel").fit(x, np.sin(x[:, 0])).leaderboard()["metric"].tolist()
         ['kernel']
         """
-        check_is_fitted(self, "bank_")
         return leaderboard(self.fitted_.trials)
 
     def _html_repr(self) -> str:
@@ -370,7 +363,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
     @torch.no_grad()
     def shift_of(self, X: Any, y: Any = None) -> tuple[Shift, Adaptation | None]:
         """How rows have shifted, and the adaptation to them, which is not made: see :meth:`adapt`."""
-        check_is_fitted(self, "bank_")
         if X is None:
             return Shift(0, "none"), None
         for wrong, reason in (
@@ -491,7 +483,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             ValueError: for an id that no row has, a label that the model cannot have, or one with which no row can be
                 predicted.
         """
-        check_is_fitted(self, "bank_")
         names = canonical_ids("ids", ids, distinct=True)
         before, former = self.fitted_, labels_of(self.fitted_, names)
         after = with_labels(before, names, y)
@@ -680,7 +671,6 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         >>> bool(model.forget([7], deep=True).predict([[0.7]]) == other.predict([[0.7]]))
         True
         """
-        check_is_fitted(self, "bank_")
         gone = np.asarray(pd.unique(canonical_ids("ids", ids)))
         check_known(self.bank_, self.calibration_, gone)
         if self.bank_.has(gone).sum() == len(self.bank_):

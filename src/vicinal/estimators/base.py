@@ -23,7 +23,7 @@ from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, build_table_enc
 from vicinal.encoders.table import TableInputs
 from vicinal.estimators.bank import embedded
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
-from vicinal.estimators.fitted import BankPart, FittedModel, Part, check_finite
+from vicinal.estimators.fitted import BankPart, FittedModel, Part, Unfitted, check_finite
 from vicinal.estimators.fitting import FitJob, device_of, fit_on_scale, prepared, with_index
 from vicinal.estimators.inputs import (
     Draw,
@@ -109,7 +109,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
 
     columns: Mapping[str, Kind] | None
     form: TableForm | None
-    fitted_: FittedModel
+    fitted_: FittedModel = Unfitted()  # type: ignore[assignment]  # until a fit sets it
     network_ = Part[NeighborNetwork]("network")
     bank_ = BankPart("bank")
     calibration_ = BankPart("held_out")
@@ -190,8 +190,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             held_out = self._held_out(encoder, draw)
             values = torch.from_numpy(labels.astype(np.float64))
             unit = 1.0 if weights is None else float(weights.mean())
-            even = weights is None or bool((weights == weights[0]).all())
-            relative = None if even or weights is None else weights / unit
+            relative = None if weights is None or (weights == weights[0]).all() else weights / unit
             attribute = None if self.fair is None else fair_groups(x, self.fair)
             rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
             self.changes_ = Changes()
@@ -327,9 +326,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         rows = self._embedded_rows(x, dtype)
         return rows.frame, rows.vectors
 
-    def _embedded_rows(
-        self, x: Any, dtype: torch.dtype = torch.float64, ids: Any = None, groups: Any = None
-    ) -> EmbeddedRows:
+    def _embedded_rows(self, x: Any, dtype: torch.dtype, ids: Any = None, groups: Any = None) -> EmbeddedRows:
         """The same, with how far cells lie beyond the fit; rows that are known by the fold that left them out."""
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
@@ -342,17 +339,16 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         check_finite("embeddings", vectors)
         return EmbeddedRows(frame, vectors, self.table_encoder.excess(inputs))
 
-    def _folds_of(self, rows: int, ids: Any = None, groups: Any = None) -> Tensor | None:
+    def _folds_of(self, rows: int, ids: Any, groups: Any) -> Tensor | None:
         """The folds ``[n]`` that left out rows of the bank, or rows of their groups; -1 of others; None: no folds."""
         bank, folds = self.bank_, self.bank_.folds
         if not self.network_.cross_fitted or folds is None:
             return None
-        known = torch.full((rows,), -1)
-        codes = bank.codes_of(None if groups is None else canonical_ids("groups", groups, rows))
+        who, known = self.identity_of(rows, ids, groups), torch.full((rows,), -1)
+        codes, keys = bank.codes_of(who["groups"]), bank.keys_of(who["ids"])
         if codes is not None and bank.store.group_codes is not None:
             of_groups = {code: fold for code, fold in zip(bank.store.group_codes.tolist(), folds.tolist(), strict=True)}
             known = torch.tensor([of_groups.get(code, -1) for code in codes.tolist()])
-        keys = bank.keys_of(None if ids is None else canonical_ids("ids", ids, rows))
         return known if keys is None else torch.where(keys >= 0, folds[keys.clamp(min=0)], known)
 
     @usual_settings()
@@ -368,7 +364,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             groups: theirs.
             look: whether to look for such rows.
         """
-        rows = self._embedded_rows(X, ids=ids, groups=groups)
+        rows = self._embedded_rows(X, torch.float64, ids, groups)
         if isinstance(X, EmbeddedRows):
             return rows
         if rows.excess:
@@ -400,10 +396,8 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         """Ids and groups of queries ``[n]``, checked: groups only of a model that was fitted with groups."""
         if groups is not None and not self.bank_.grouped:
             raise ValueError("groups: expected none, as the model was fitted without groups, got some")
-        return {
-            "ids": None if ids is None else canonical_ids("ids", ids, rows),
-            "groups": None if groups is None else canonical_ids("groups", groups, rows),
-        }
+        each = {"ids": ids, "groups": groups}
+        return {name: None if one is None else canonical_ids(name, one, rows) for name, one in each.items()}
 
     def _prediction_identity(self, rows: int, ids: Any = None, groups: Any = None) -> dict[str, Any]:
         """The same for a prediction, with a warning of missing groups."""

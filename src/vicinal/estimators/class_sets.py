@@ -14,7 +14,7 @@ from vicinal.estimators.calibrating import (
     promises,
     rows_that_calibrate,
 )
-from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.fitted import FittedModel, once
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.out_of_fold import MOST, Who, fold_predictions
 
@@ -49,25 +49,20 @@ def class_sets(model: FittedModel, queries: Tensor, who: Who, coverage: float, m
     return cross_conformal_sets(shares, as_shares(known), labels, codes, coverage, **settings)
 
 
+@once
 def class_thresholds(model: FittedModel) -> Ids:
     """The probability at which each of several classes is predicted: see :attr:`NeighborClassifier.thresholds_`."""
-    computed = model.computed
-    if computed.thresholds is None:
-        chosen = np.full(len(model.codec.classes), 0.5)
-        if calibrating_rows(model):
-            known, truth, weights, _ = calibrating_shares(model)
-            chosen = f1_thresholds(known.double().numpy(), truth.numpy(), weights)
-        computed.thresholds = chosen
-    return computed.thresholds
+    if not calibrating_rows(model):
+        return np.full(len(model.codec.classes), 0.5)
+    known, truth, weights, _ = calibrating_shares(model)
+    return f1_thresholds(known.double().numpy(), truth.numpy(), weights)
 
 
+@once
 def threshold_of_answers(model: FittedModel, abstain: float) -> float:
     """The probability from which rows are answered: see :meth:`NeighborClassifier.answering_threshold`."""
-    thresholds = model.computed.answer_thresholds
-    if abstain not in thresholds:
-        said, truth, weights, groups = calibrating_shares(model)
-        at = drawn_rows(len(truth), weights, groups)  # the bound is binomial: each row once, and one of each group
-        shares = as_shares(said)[at]
-        wrong = shares.argmax(axis=1) != truth.numpy()[at]
-        thresholds[abstain] = answering_threshold(shares.max(axis=1, initial=0.0), wrong, abstain)
-    return thresholds[abstain]
+    said, truth, weights, groups = calibrating_shares(model)
+    at = drawn_rows(len(truth), weights, groups)  # the bound is binomial: each row once, and one of each group
+    shares = as_shares(said)[at]
+    wrong = shares.argmax(axis=1) != truth.numpy()[at]
+    return answering_threshold(shares.max(axis=1, initial=0.0), wrong, abstain)

@@ -121,8 +121,8 @@ class ColumnKernel:
         self.explained = max(0.0, 1 - best)
         return self
 
-    def with_rates(self, other: "ColumnKernel") -> Self:
-        """With the rates and the noise of another kernel of the same columns; gives itself."""
+    def with_rates(self, other: Any) -> Self:
+        """With the rates and the noise of another kernel of the same columns, or a saved one; gives itself."""
         self.rates, self.noise, self.explained = dict(other.rates), other.noise, other.explained
         return self
 

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,11 +69,20 @@ def compressed(model: BankedEstimator, keep: float, variance: float | None = Non
     check_between("keep", keep, 0, 1)
     if variance is not None:
         check_between("variance", variance, 0, 1)
-    _check(model)
+    similarity = "l2" if weighs_locally(model.network_.head) else str(model.similarity)
+    _check(
+        model,
+        (
+            model.metric_ == "kernel",
+            "has a trained network, got one with a kernel, which is as short as its columns are many; rows= (--rows "
+            "0.1) keeps fewer rows",
+        ),
+        (similarity not in _ROTATED, f"compares by {', '.join(_ROTATED)}, got {similarity!r}"),
+    )
     small, cuts = copy.deepcopy(model), []
-    projector = model.network_.projector
+    projector = small.network_.projector
     if isinstance(projector, PrincipalProjector):
-        cuts.append(_shorter_learned(small, keep, variance))
+        cuts.append(_shorter_learned(small, projector, keep, variance))
     elif set(model.kinds_.values()) <= set(PLAIN):
         for step in (_thinner_table, _thinner_first_layer):
             tried = list(step(small, keep))
@@ -82,8 +92,9 @@ def compressed(model: BankedEstimator, keep: float, variance: float | None = Non
     else:
         size = sum(value.numel() for value in projector.parameters())
         cuts.append(Cut("first layer", size, size, "left, as the bank keeps no images, sounds, vectors or sets"))
+    projector = small.network_.projector  # another one if its first layer is two now
     if isinstance(projector, MemberProjectors):
-        cuts.append(_shorter_members(small, keep, variance))
+        cuts.append(_shorter_members(small, projector, keep, variance))
     return small, cuts
 
 
@@ -105,14 +116,8 @@ def fewer_rows(model: BankedEstimator, share: float) -> tuple[BankedEstimator, C
         ValueError: for another model, in one sentence.
     """
     check_between("rows", share, 0, 1)
-    for wrong, sentence in (
-        (not hasattr(model, "predict"), "predicts, got one of similarity"),
-        (not model.network_.head.uses_bank, "predicts from neighbors, got one with head='dense'"),
-        (model.index is not None, f"has no index, got {model.index!r}; load it with index=None"),
-        (not len(model.calibration_), "held rows out, to measure on, got one without"),
-    ):
-        if wrong:
-            raise ValueError(f"model: expected one that {sentence}")
+    of_similarity = not hasattr(model, "predict"), "predicts, got one of similarity"
+    _check(model, of_similarity, (not len(model.calibration_), "held rows out, to measure on, got one without"))
     bank, named = model.bank_, hasattr(model, "classes_") and not model.multilabel_
     first = sorted(set(bank.labels.tolist())) if named else []
     size = min(len(bank), max(round(share * len(bank)), _ROUNDS, len(first)))
@@ -160,17 +165,12 @@ def _with_rows(model: BankedEstimator, at: Tensor) -> BankedEstimator:
     return small
 
 
-def _check(model: BankedEstimator) -> None:
-    similarity = "l2" if weighs_locally(model.network_.head) else str(model.similarity)
+def _check(model: BankedEstimator, *further: tuple[bool, str]) -> None:
+    """Raise ValueError for a model without a bank, with an index, or of which one of ``further`` is true."""
     for wrong, sentence in (
         (not model.network_.head.uses_bank, "predicts from neighbors, got one with head='dense'"),
-        (
-            model.metric_ == "kernel",
-            "has a trained network, got one with a kernel, which is as short as its columns are many; rows= (--rows "
-            "0.1) keeps fewer rows",
-        ),
         (model.index is not None, f"has no index, got {model.index!r}; load it with index=None"),
-        (similarity not in _ROTATED, f"compares by {', '.join(_ROTATED)}, got {similarity!r}"),
+        *further,
     ):
         if wrong:
             raise ValueError(f"model: expected one that {sentence}")
@@ -210,10 +210,9 @@ def _trained(model: BankedEstimator) -> Tensor:
 
 def _thinner_table(model: BankedEstimator, keep: float) -> Iterator[tuple[BankedEstimator, Cut]]:
     """Models with a thinner table of n-grams, each by another weighting."""
-    tables = [
-        (place, part) for place, part in enumerate(model.table_encoder.encoders) if isinstance(part, NgramEncoder)
-    ]
-    for place, part in tables[:1] if len(tables) == 1 and tables[0][1].rank is None else []:
+    parts = model.table_encoder.encoders
+    tables = [(place, part) for place, part in enumerate(parts) if isinstance(part, NgramEncoder)]
+    for place, part in tables if len(tables) == 1 and tables[0][1].rank is None else []:
         weight = part.table.weight.detach()
         rank = _rank(keep, *weight.shape)
         if rank < 1:
@@ -256,9 +255,8 @@ def _thinner_first_layer(model: BankedEstimator, keep: float) -> Iterator[tuple[
 
 def _with_factors(old: MemberProjectors, factors: LowRank) -> MemberProjectors:
     rank, members = factors.left.shape[1], old.members
-    new = MemberProjectors(
-        old.in_dim, old.sizes, old.dropout, members=members, final_tanh=old.final_tanh, rank=rank
-    ).to(factors.left)
+    like: dict[str, Any] = {"members": members, "final_tanh": old.final_tanh, "rank": rank}
+    new = MemberProjectors(old.in_dim, old.sizes, old.dropout, **like).to(factors.left)
     state = {name: value for name, value in old.state_dict().items() if name in new.state_dict()}
     bias = factors.bias if factors.bias is not None else torch.zeros(members * old.sizes[0])
     state |= {
@@ -279,11 +277,9 @@ def _width(parts: Tensor, keep: float, variance: float | None) -> int:
     return max(pca_dimension(parts[:, member], share=variance) for member in range(parts.shape[1]))
 
 
-def _shorter_members(model: BankedEstimator, keep: float, variance: float | None) -> Cut:
-    """Cut each member's vectors to their principal components, in projector, head and bank."""
-    projector, head, vectors = model.network_.projector, model.network_.head, model.bank_.vectors
-    if not isinstance(projector, MemberProjectors):
-        raise TypeError(f"projector: expected MemberProjectors, got {type(projector).__name__}")
+def _shorter_members(model: BankedEstimator, projector: MemberProjectors, keep: float, variance: float | None) -> Cut:
+    """Cut each member's vectors to their principal components, in the model's projector, head and bank."""
+    head, vectors = model.network_.head, model.bank_.vectors
     width, members = projector.sizes[-1], projector.members
     parts = vectors.double().reshape(-1, members, width)
     size = _width(parts, keep, variance)
@@ -329,11 +325,9 @@ def _turn_mask(mask: SoftStep, turn: Tensor, rest: Tensor) -> None:
     mask.projection, mask.dim = new, turn.shape[1]
 
 
-def _shorter_learned(model: BankedEstimator, keep: float, variance: float | None) -> Cut:
+def _shorter_learned(model: BankedEstimator, projector: PrincipalProjector, keep: float, variance: float | None) -> Cut:
     """Cut the vectors of a learned similarity, and its projector, to their principal components."""
-    projector, vectors = model.network_.projector, model.bank_.vectors
-    if not isinstance(projector, PrincipalProjector):
-        raise TypeError(f"projector: expected a PrincipalProjector, got {type(projector).__name__}")
+    vectors = model.bank_.vectors
     size = _width(vectors.double()[:, None], keep, variance)
     turn = low_rank(vectors.double(), size).right.T
     before = vectors.numel() + projector.weight.numel()

@@ -229,15 +229,13 @@ class Explanation:
         """
         least = min(_FEW, 0.1 * max((abs(n.weight) for n in self.neighbors), default=0.0))
         listed = tuple(n for n in self.neighbors if abs(n.weight) >= least)
-        weight, added = (
-            sum(getattr(n, name) for n in self.neighbors[len(listed) :]) for name in ("weight", "contribution")
-        )
+        rest = self.neighbors[len(listed) :]
         return replace(
             self,
             neighbors=listed,
-            other_weight=self.other_weight + weight,
-            other_contribution=self.other_contribution + added,
-            other_count=self.other_count + len(self.neighbors) - len(listed),
+            other_weight=self.other_weight + sum(n.weight for n in rest),
+            other_contribution=self.other_contribution + sum(n.contribution for n in rest),
+            other_count=self.other_count + len(rest),
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -324,9 +322,8 @@ def _label(value: Any) -> float | str:
 
 def _labels(neighbor: Neighbor) -> str:
     """The label of a row, and the adjusted one."""
-    return (
-        f"{_short(neighbor.label)} -> {_short(neighbor.adjusted)}" if neighbor.adjustments else _short(neighbor.label)
-    )
+    label = _short(neighbor.label)
+    return f"{label} -> {_short(neighbor.adjusted)}" if neighbor.adjustments else label
 
 
 def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:

@@ -2,20 +2,20 @@
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar
+from functools import wraps
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import torch
+from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from vicinal.blockwise import policy
 from vicinal.blockwise.blocks import query_rows
-from vicinal.calibration import ErrorSize
 from vicinal.estimators.adaptation import Adaptation, Forecasts
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
-from vicinal.estimators.inputs import Ids
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.readout import LARGE, MOST, local_means, local_weights
 from vicinal.estimators.target_transform import TargetTransform
@@ -32,6 +32,7 @@ from vicinal.training.likelihood import TableKernel
 from vicinal.training.rows import spread
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
@@ -43,35 +44,35 @@ class Computed:
 
     Attributes:
         state: of the rows and the readout it was computed of.
-        margins: of intervals, by coverage.
-        sizes: of errors, and by how much each calibrating row is missed, by coverage; 0 where it is the same for all.
-        thresholds: at which each class is predicted.
         folds: models of the members that leave out each fold, over the rows of the others.
-        answer_thresholds: probabilities from which classes are predicted at all, by the promised error rate.
-        targets: estimators of single targets.
-        errors: of honest predictions, and the weights of their rows.
         left_out: predictions of rows spread over the bank, each from all others, and where they stand.
-        held_out: the same of rows held out.
-        usual: mean label, on the scale of the transform, or the share of each class.
-        searches: words of the rows, and cuts of what is found.
+        answers: of functions that are asked :func:`once`, by their name and what they were asked for.
     """
 
     state: tuple[object, ...]
-    margins: dict[float, float] = field(default_factory=dict)
-    sizes: dict[float, tuple[ErrorSize, Tensor]] = field(default_factory=dict)
-    thresholds: Ids | None = None
-    answer_thresholds: dict[float, float] = field(default_factory=dict)
-    targets: dict[str, Any] = field(default_factory=dict)
     folds: dict[int, Any] = field(default_factory=dict)
-    errors: tuple[Tensor, Tensor] | None = None
     left_out: tuple[Tensor, Bank, Tensor] | None = None
-    held_out: tuple[Tensor, Bank, Tensor] | None = None
-    usual: Tensor | None = None
-    searches: dict[str, Any] = field(default_factory=dict)
+    answers: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: what is as large as the bank is computed again."""
         return vars(self) | {"folds": {}}
+
+
+def once(answer: Callable[P, T]) -> Callable[P, T]:
+    """A function of a fitted model, or of an estimator that has one, whose answers are kept until its rows change."""
+
+    @wraps(answer)
+    def answer_once(*arguments: P.args, **named: P.kwargs) -> T:
+        model: Any = arguments[0]
+        key = answer.__module__, answer.__qualname__, *arguments[1:], *named.items()
+        answers = (model if isinstance(model, FittedModel) else model.fitted_).computed.answers  # of rows as they are
+        if key not in answers:
+            answers[key] = answer(*arguments, **named)
+        known: T = answers[key]
+        return known
+
+    return answer_once
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,17 +181,15 @@ class FittedModel:
         """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
         return self.codec.as_predicted(self.bank.labels)
 
+    @once
     def usual(self) -> Tensor:
         """What all rows predict with equal weights, on the scale of the transform: a number, or shares ``[K]``."""
-        computed, mass = self.computed, self.bank.mass
-        if computed.usual is None:
-            if self.codec.kind == "classes" and self.bank.labels.ndim == 1:
-                count = self.bank.labels.long().bincount(mass, minlength=len(self.codec.classes))
-            else:
-                labels = self.bank.labels
-                count = mass @ (labels if self.codec.kind == "classes" else self.codec.transform.forward(labels))
-            computed.usual = count / mass.sum()
-        return computed.usual
+        labels, mass = self.bank.labels, self.bank.mass
+        if self.codec.kind == "classes" and labels.ndim == 1:
+            count = labels.long().bincount(mass, minlength=len(self.codec.classes))
+        else:
+            count = mass @ (labels if self.codec.kind == "classes" else self.codec.transform.forward(labels))
+        return count / mass.sum()
 
     def read_out_by(self, transform: TargetTransform) -> Self:
         """The same weights of rows, read out by another transform."""
@@ -367,12 +366,10 @@ class FittedModel:
             return self.out_of_fold(at), bank, at
         return self.all_left_out() if self.network.cross_fitted else self.held_out_predictions()
 
+    @once
     def held_out_predictions(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of rows held out, 1,024 at most, of which bank, and where they stand."""
-        computed = self.computed
-        if computed.held_out is None:
-            computed.held_out = self.left_out(self.held_out, spread(len(self.held_out), MOST))
-        return computed.held_out
+        return self.left_out(self.held_out, spread(len(self.held_out), MOST))
 
     @torch.no_grad()
     def left_out(self, rows: Bank, at: Tensor) -> tuple[Tensor, Bank, Tensor]:
@@ -380,12 +377,10 @@ class FittedModel:
         return self.predict_embedded(rows.vectors[at].double(), self.bank.identity(**rows.who(at))), rows, at
 
     @property
+    @once
     def honest_errors(self) -> tuple[Tensor, Tensor]:
         """Errors ``[b]`` of these predictions, as training sees labels, and the weights ``[b]`` of their rows."""
-        computed = self.computed
-        if computed.errors is None:
-            computed.errors = self._errors_of(*self.honest_predictions())
-        return computed.errors
+        return self._errors_of(*self.honest_predictions())
 
     def honest_error(self) -> float:
         """Their weighted mean: readouts are chosen by it, and kernels against networks."""
@@ -403,9 +398,8 @@ class FittedModel:
 
         With ``of_all`` errors of rows that are each predicted from all others, see :meth:`error_of_all`.
         """
-        (errors, mass), (others, _) = (
-            one.errors_of_all() if of_all else one.held_out_errors() for one in (self, other)
-        )
+        each = [one.errors_of_all() if of_all else one.held_out_errors() for one in (self, other)]
+        (errors, mass), (others, _) = each
         gains, share = others - errors, mass / mass.sum()
         gain = (gains * share).sum()
         spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
@@ -482,6 +476,15 @@ class FittedModel:
         return float(high - low)
 
 
+class Unfitted:
+    """What stands in the place of ``fitted_`` until a fit sets it."""
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        if estimator is None:
+            return self  # of the class
+        raise NotFittedError(f"{owner.__name__}: expected a fitted one, got one that is not fitted yet; call fit")
+
+
 class Part(Generic[T]):
     """An attribute of an estimator that is a part of its fitted model, as scikit-learn names what a fit has left.
 
@@ -498,9 +501,7 @@ class Part(Generic[T]):
     def __get__(self, estimator: Any, owner: type) -> T:
         if estimator is None:
             return self  # type: ignore[return-value]  # of the class
-        fitted = vars(estimator).get("fitted_")
-        if fitted is None:
-            raise AttributeError(f"{owner.__name__}: expected a fitted one, got one without {self.name}; call fit")
+        fitted = estimator.fitted_
         part: T = getattr(fitted.codec if self.of_codec else fitted, self.name)
         if self.name == "classes" and not len(fitted.codec.classes):
             raise AttributeError(f"{owner.__name__}: expected one of classes, got one of numbers")

@@ -45,7 +45,7 @@ from vicinal.estimators.kernel_metric import (
 )
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.metric_choice import metrics_to_try
-from vicinal.estimators.network import make_kriging, make_network, training_settings
+from vicinal.estimators.network import activation_of, make_kriging, make_network, training_settings
 from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import boosted_network, trend_head
@@ -229,7 +229,7 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
         job.rows.groups,
         classes=codec.kind == "classes",
         several=codec.multilabel,
-        rows=len(job.rows.frame),
+        rows=len(job.rows),
         lengths=own_lengths(encoder),
         wide=wide,
         untrained=untrained,
@@ -307,23 +307,23 @@ def fit_network(
     train_rows = torch.from_numpy(held_out.train)
     inputs = prepared(settings, job.encoder, rows.frame)
     scaled = codec.scaled(rows.labels)
-    kind = {"multilabel": codec.multilabel, "numbers": codec.targets is not None}
     begin = codec.start(scaled[train_rows], rows.mass_of(train_rows))
-    network = make_network(settings, job.encoder, job.encoder.dim, begin, **kind)
+    activation = activation_of(codec.classes.tolist(), multilabel=codec.multilabel)
+    network = make_network(settings, job.encoder, begin, activation)
     by = training_settings(settings, job.seed)
     if start is not None:
         network.start_at(start)
         by = replace(by, max_epochs=epochs, folder=None)
     kriging = make_kriging(settings) if settings["readout"] != "auto" or _may_choose(codec, settings) else None
     check_index(settings["index"], network.width)
-    codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
+    folds = None if held_out.folds is None else torch.from_numpy(held_out.folds)
     ends = codec.label_ends()
-    criterion = make_criterion(settings, ends, **kind, by_row=rows.weighted)
+    several = {"multilabel": codec.multilabel, "numbers": codec.targets is not None}
+    criterion = make_criterion(settings, ends, **several, by_row=rows.weighted)
     targets = make_targets(criterion, scaled, train_rows, settings["loss"], ends, codec.transform)
-    parts = []
-    for at in (train_rows, torch.from_numpy(held_out.validation)):
-        known, of_folds = (None if one is None else one[at] for one in (codes, folds))
-        parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds, rows.mass_of(at, torch.float32)))
+    every = Rows(inputs, targets, torch.arange(len(rows)), rows.group_codes(), folds)
+    places = train_rows, torch.from_numpy(held_out.validation)
+    parts = [replace(every.take(at), weights=rows.mass_of(at, torch.float32)) for at in places]
     added = make_added(settings, ends, codec.class_count, multilabel=codec.multilabel)
     fair = make_fair(settings, rows.attribute, numbers=codec.kind == "numbers", multilabel=codec.multilabel)
     history = train(
@@ -343,7 +343,7 @@ def with_banks(
     """The model of a trained network; all rows stand in the first bank, those held out in the second, too."""
     network.eval()
     rows, settings = job.rows, job.settings
-    everything = np.arange(len(rows.frame))  # rows held out, too: an id keeps each from its own label
+    everything = np.arange(len(rows))  # rows held out, too: an id keeps each from its own label
     bank, held_out = (
         filled_bank(network, RowSubset(inputs, torch.from_numpy(at)), rows, at, device_of(settings, len(at)))
         for at in (everything, rows.held_out.validation)
@@ -413,7 +413,7 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
     classes = codec.kind == "classes"
     encoder.settle(job.seen)
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
-    k = settings["max_neighbors"] or kernel_neighbors(len(rows.frame))
+    k = settings["max_neighbors"] or kernel_neighbors(len(rows))
     by = settings | {"metric": "kernel", "max_neighbors": k}
     may = classes or settings["readout"] != "rows"  # of numbers these are few
     whole = WHOLE if may and settings["max_neighbors"] is None and index is None else 0
@@ -446,7 +446,7 @@ def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: f
         return model
     # the trend adjusts the labels of the rows that it was fitted to, so each of these is embedded by the trend of the
     # folds without it; rows beyond the first MOST_ROWS are in no fold (-1): no trend has seen them
-    at, folds = spread(len(rows.frame), MOST_ROWS), np.full(len(rows.frame), -1)
+    at, folds = spread(len(rows), MOST_ROWS), np.full(len(rows), -1)
     some = rows.of(at.numpy())["groups"]
     folds[at.numpy()] = make_folds(Draw(len(at), job.seed, some), FOLDS).folds
     mass = model.bank.mass[at]
@@ -472,7 +472,7 @@ def fit_trees(job: FitJob, reach: float = math.inf) -> FittedModel:
     encoder.settle(job.seen)
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
     codes = labels.argmax(dim=1).numpy() if classes else None
-    folds = make_folds(Draw(len(rows.frame), job.seed, rows.groups, codes), FOLDS).folds
+    folds = make_folds(Draw(len(rows), job.seed, rows.groups, codes), FOLDS).folds
     job = replace(job, rows=replace(rows, held_out=replace(rows.held_out, folds=folds)))
     reader = LinearColumns(encoder)
     check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))

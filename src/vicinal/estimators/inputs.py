@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vicinal.core import ColumnWarning, counted, short
 from vicinal.core.checks import check_between, short_text, warn_caller
+from vicinal.core.identity import Grouped
 from vicinal.core.untrusted import machine_memory
 from vicinal.data import TableForm
 from vicinal.data.attributes import attribute_groups
@@ -446,9 +447,8 @@ class EmbeddedRows:
         if not self.excess:
             return ""
         beyond = torch.stack([far > 0 for far in self.excess.values()])
-        columns = [
-            f"{short(name)} ({count})" for name, count in zip(self.excess, beyond.sum(dim=1).tolist(), strict=True)
-        ]
+        counts = zip(self.excess, beyond.sum(dim=1).tolist(), strict=True)
+        columns = [f"{short(name)} ({count})" for name, count in counts]
         rows = int(beyond.any(dim=0).sum())
         more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
         return (
@@ -459,7 +459,7 @@ class EmbeddedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledRows:
+class LabelledRows(Grouped):
     """What a fit is of: a table, ``labels [n]`` float64, ``ids [n]``, ``groups [n]`` or None, and what is held out.
 
     ``weights [n]``, of mean 1, say how many equal rows each counts as; None: one.
@@ -474,20 +474,8 @@ class LabelledRows:
     weights: Ids | None = None
     attribute: Tensor | None = None
 
-    @property
-    def grouped(self) -> bool:
-        """Whether rows have groups."""
-        return self.groups is not None
-
-    @property
-    def clusters(self) -> Ids:
-        """Of what group each row is ``[n]``: its own where there are none."""
-        return np.arange(len(self.frame)) if self.groups is None else self.groups
-
-    @property
-    def weighted(self) -> bool:
-        """Whether weights differ."""
-        return self.weights is not None
+    def __len__(self) -> int:
+        return len(self.frame)
 
     def weights_of(self, at: Tensor) -> Tensor | None:
         """Weights of the rows at these positions, if those of all rows differ."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from vicinal.calibration import ErrorSize, conformal_quantile, cross_conformal_interval, range_scores
 from vicinal.estimators.attention import error_size, range_features, range_of
 from vicinal.estimators.calibrating import SHIFTED, adapted_mass, promises, rows_that_calibrate
-from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.fitted import FittedModel, once
 from vicinal.estimators.forecasts import by_log, widened
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.out_of_fold import MOST, Who
@@ -116,34 +116,32 @@ def _in_units(model: FittedModel, ends: Tensor) -> np.ndarray[Any, Any]:
     return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
 
 
+@once
 def margin(model: FittedModel, coverage: float) -> float:
     """By how much ranges are widened, from at most 4,096 rows; the same until the rows change."""
     _, at, _, codes = rows_that_calibrate(model)
     if len(at) == 0:
         raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-    margins = model.computed.margins
-    if coverage not in margins:
-        misses, mass = sized_misses(model, coverage)[1], adapted_mass(model)
-        margins[coverage] = conformal_margin(misses, coverage, mass, codes)
-    return margins[coverage]
+    return conformal_margin(sized_misses(model, coverage)[1], coverage, adapted_mass(model), codes)
 
 
 def sized_misses(model: FittedModel, coverage: float) -> tuple[ErrorSize, Tensor]:
     """The usual size of errors, and by how much the range of each calibrating row misses its label ``[n]``."""
+    return _sized_misses(model, 0.0 if weighs_locally(model.network.head) else coverage)  # one range for all coverages
+
+
+@once
+def _sized_misses(model: FittedModel, coverage: float) -> tuple[ErrorSize, Tensor]:
     rows, at, who, _ = rows_that_calibrate(model)
-    computed = model.computed
-    level = 0.0 if weighs_locally(model.network.head) else coverage  # whose range is that of all coverages
-    if level not in computed.sizes:
-        labels = model.codec.transform.base.forward(rows.labels[at])
-        low, high, unit = range_of(model, rows.vectors[at].double(), who, coverage)
-        # few rows are held out, and a size is learned from pairs of them: all rows of a kernel tell it with less noise
-        if model.metric == "kernel" and rows is not model.bank:
-            size, sizes = _sizes_by_all(model, rows.ids[at.numpy()], range_features(low, high, unit), coverage)
-        else:
-            size = error_size(labels, low, high, unit)
-            sizes = size.left_out
-        computed.sizes[level] = size, torch.maximum(low - labels, labels - high) / unit / torch.from_numpy(sizes)
-    return computed.sizes[level]
+    labels = model.codec.transform.base.forward(rows.labels[at])
+    low, high, unit = range_of(model, rows.vectors[at].double(), who, coverage)
+    # few rows are held out, and a size is learned from pairs of them: all rows of a kernel tell it with less noise
+    if model.metric == "kernel" and rows is not model.bank:
+        size, sizes = _sizes_by_all(model, rows.ids[at.numpy()], range_features(low, high, unit), coverage)
+    else:
+        size = error_size(labels, low, high, unit)
+        sizes = size.left_out
+    return size, torch.maximum(low - labels, labels - high) / unit / torch.from_numpy(sizes)
 
 
 def _sizes_by_all(model: FittedModel, ids: Ids, features: Ids, coverage: float) -> tuple[ErrorSize, Ids]:

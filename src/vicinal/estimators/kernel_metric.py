@@ -110,10 +110,8 @@ def make_kernel_network(
         share_lengths: False for folders from before wide vectors were components, whose entries had a length each.
     """
     parts = list(_parts(encoder))
-    plain, widths = (
-        [not (share_lengths and shared) or classes for _, shared, _ in parts],
-        [len(of) for of, _, _ in parts],
-    )
+    widths = [len(of) for of, _, _ in parts]
+    plain = [not (share_lengths and shared) or classes for _, shared, _ in parts]
     components = None if all(plain) else Components(widths, plain, _COMPONENTS)
     numbers, width = list[int](), 0
     for (_, _, places), size in zip(parts, widths if components is None else components.sizes, strict=True):

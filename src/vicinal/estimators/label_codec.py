@@ -67,7 +67,7 @@ class LabelCodec:
 
     def scaled(self, labels: Tensor) -> Tensor:
         """Labels of the bank as training takes them: on [0, 1] by the range of the training rows, or one-hot."""
-        return labels
+        return self.as_predicted(labels)
 
     def label_ends(self) -> tuple[Any, Any] | None:
         """What training has scaled to 0 and 1, on the scale of the transform; None of classes."""
@@ -310,10 +310,6 @@ class ClassCodec(LabelCodec):
     def as_predicted(self, labels: Tensor) -> Tensor:
         """One-hot, or 0 and 1 of several classes, ``[N, K]``, float64."""
         return labels.double() if self.multilabel else one_hot(labels.long(), len(self.classes)).double()
-
-    def scaled(self, labels: Tensor) -> Tensor:
-        """The same."""
-        return self.as_predicted(labels)
 
     def start(self, scaled: Tensor, weights: Tensor | None = None) -> Tensor:
         """The logarithm of each class's share, or the log odds of each."""

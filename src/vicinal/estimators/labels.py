@@ -244,9 +244,8 @@ def _numbered(cells: Ids) -> Ids:
     """
     values = [int(cell) if isinstance(cell, Decimal) and _is_whole(cell) else cell for cell in cells.tolist()]
     exact = all(isinstance(value, numbers.Integral) for value in values)
-    most = (
-        np.iinfo(np.int64).max if exact else 2 ** (np.finfo(cells.dtype).nmant + 1 if cells.dtype.kind == "f" else 53)
-    )
+    digits = np.finfo(cells.dtype).nmant + 1 if cells.dtype.kind == "f" else 53
+    most = np.iinfo(np.int64).max if exact else 2**digits
     for row, value in enumerate(values):
         if value != value or value in (np.inf, -np.inf):
             raise ValueError(f"y: expected finite numbers, got {value} in row {row}; input contains NaN or infinity")

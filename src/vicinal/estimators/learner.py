@@ -194,19 +194,14 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         with torch.no_grad():
             parts = projector.parts(features, [part.dim for part in encoder.encoders])
         hits = search_rows(self, parts.sum(dim=1), check_integer("k", k), ids, groups)
-        names = [", ".join(part.columns) for part in encoder.encoders]
+        names, store = [", ".join(part.columns) for part in encoder.encoders], self.bank_.store
         for some, part in zip(hits, parts, strict=True):
             for place, hit in enumerate(some):
-                shares = (part @ self._vector(hit.id)).tolist()
+                vector = store.vectors_at(store.positions([hit.id]))[0].double()
+                shares = (part @ nn.functional.normalize(vector, dim=0)).tolist()
                 some[place] = replace(hit, shares=dict(zip(names, shares, strict=True)))
-        cells: list[dict[str, Any]] = frame.to_dict("records")  # type: ignore[assignment]
-        hits.queries = cells
+        hits.queries = frame.to_dict("records")  # type: ignore[assignment]
         return hits
-
-    def _vector(self, name: Any) -> Tensor:
-        store = self.bank_.store
-        vector = store.vectors_at(store.positions([name]))[0].double()
-        return nn.functional.normalize(vector, dim=0)
 
     # What a fit does in its own way.
 
@@ -325,27 +320,21 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         from vicinal.losses.spec import read_loss
         from vicinal.training.similarity import SimilarityGoal
 
-        labels = parts[0].labels
-        width = network.width
-        count = labels.shape[1] if labels.ndim == 2 else 0
-        if labels.ndim == 1 and self.labels_ == "classes":
-            count = int(labels.max()) + 1
-        criteria = [
-            (term.weight, term.make(num_classes=count or None, dim=width))
-            for term in read_loss(self.trained_by, self.miner).terms
-        ]
+        labels, width = parts[0].labels, network.width
+        count = labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1 if self.labels_ == "classes" else None
+        terms = read_loss(self.trained_by, self.miner).terms
+        criteria = [(term.weight, term.make(num_classes=count, dim=width)) for term in terms]
         if self.memory and parts[0].grouped:
             raise ValueError("memory: expected 0 with groups, which earlier batches are not kept apart by, got more")
-        if self.memory and not any(isinstance(criterion, EmbeddingLoss) for _, criterion in criteria):
+        of_pairs = [criterion for _, criterion in criteria if isinstance(criterion, EmbeddingLoss)]
+        if self.memory and not of_pairs:
             raise ValueError(
                 f"memory: expected 0 for {self.trained_by}, which compares rows with proxies, got {self.memory}; add a "
                 "loss of pairs, as '+ supcon', or leave memory out"
             )
-        if self.memory:
-            for _, criterion in criteria:
-                if isinstance(criterion, EmbeddingLoss):
-                    shape = tuple(labels.shape[1:])
-                    criterion.bank = CrossBatchBank(self.memory, width, label_shape=shape, label_dtype=labels.dtype)
+        known: dict[str, Any] = {"label_shape": tuple(labels.shape[1:]), "label_dtype": labels.dtype}
+        for criterion in of_pairs if self.memory else ():
+            criterion.bank = CrossBatchBank(self.memory, width, **known)
         return SimilarityGoal(criteria, self._judge(parts[1].groups), self._batches(network, parts[0]))
 
     def _batches(self, network: NeighborNetwork, rows: Rows) -> "BatchSampler | None":

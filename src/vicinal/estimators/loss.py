@@ -31,16 +31,12 @@ class InLabelUnits(nn.Module):
         return value
 
 
-class OfLists(nn.Module):
+class OfLists(InLabelUnits):
     """A loss of lists, for rows of several queries, whose labels training has scaled to [0, 1]."""
 
     of_lists = True
 
-    def __init__(self, loss: nn.Module, low: float, high: float) -> None:
-        super().__init__()
-        self.loss, self.low, self.high = loss, low, high
-
-    def forward(self, prediction: torch.Tensor, labels: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+    def forward(self, prediction: torch.Tensor, labels: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """``[]`` from ``[b]``, ``[b]`` and the query of each row ``[b]``."""
         places, valid = list_places(queries)
         scores, grades = (self.low + (self.high - self.low) * one[places] for one in (prediction, labels))

@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import check_between, check_integer
@@ -15,7 +14,7 @@ from vicinal.core.seeding import usual_settings
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.calibrating import as_shares
 from vicinal.estimators.class_sets import class_sets, class_thresholds, threshold_of_answers
-from vicinal.estimators.fitted import Part
+from vicinal.estimators.fitted import Part, once
 from vicinal.estimators.forces import RowForces, row_forces
 from vicinal.estimators.inputs import Ids, as_series
 from vicinal.estimators.intervals import intervals_of
@@ -244,8 +243,6 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         Raises:
             ValueError: naming what was expected and what was found.
         """
-        if y is None:
-            raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
         if queries is not None and groups is not None:
             raise ValueError("groups: expected none with queries, which are the groups, got both")
         if queries is not None:
@@ -407,7 +404,6 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         >>> bool(low < middle < high), bool(model.predict([[3.0]], link="exp")[0] > model.predict([[3.0]])[0])
         (True, True)
         """
-        check_is_fitted(self, "bank_")
         named = [name for name, value in (("link", link), ("cost", cost), ("quantile", quantile)) if value is not None]
         if len(named) != 1:
             raise ValueError(f"link: expected one of link, cost and quantile, got {listed(named) or 'none of them'}")
@@ -501,10 +497,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of variance explained, R², for labels as :meth:`fit` takes them; of several targets the mean."""
-        check_is_fitted(self, "bank_")
         codec = self.fitted_.codec
-        known = codec.read(y) if isinstance(codec, NumberCodec) else y
-        return float(super().score(X, known, sample_weight))
+        return float(super().score(X, codec.read(y) if isinstance(codec, NumberCodec) else y, sample_weight))
 
     @usual_settings()
     def predict_intervals(
@@ -524,6 +518,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         identity = self._prediction_identity(len(rows.vectors), ids, groups)
         return intervals_of(self.fitted_, rows.vectors, identity, coverages, rows.farthest())
 
+    @once
     def of_target(self, name: str) -> "NeighborRegressor":
         """This model for one of several targets alone: what it predicts, explains, promises and is measured by.
 
@@ -537,17 +532,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         >>> model.predict(x[:3]).shape, model.of_target("y1").predict_interval(x[:3]).shape
         ((3, 2), (3, 2))
         """
-        check_is_fitted(self, "bank_")
         if self.targets_ is None:
             raise ValueError("of_target: expected a model of several targets, got one of a single target")
         place = list(self.targets_).index(check_choice("name", name, self.targets_))
-        models = self.fitted_.computed.targets
-        if name not in models:
-            model = copy.copy(self)
-            model.fitted_ = self.fitted_.of_target(place)
-            models[name] = model
-        one: NeighborRegressor = models[name]
-        return one
+        model = copy.copy(self)
+        model.fitted_ = self.fitted_.of_target(place)
+        return model
 
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
         codec = NumberCodec.of(y, settings_of(self)["target_transform"])

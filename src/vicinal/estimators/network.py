@@ -1,7 +1,8 @@
 """From an estimator's settings to the parts of its network."""
 
+from collections.abc import Sized
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,6 +13,7 @@ from vicinal.encoders import MemberProjectors, PrincipalProjector, TableEncoder
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.plan import read_plan
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
+from vicinal.heads.dense import Activation
 from vicinal.masks import RankStep, RejectingStep, SoftStep, TopK
 from vicinal.settings import LARGEST_SIZE, NeighborSettings
 from vicinal.similarity.base import resolve_similarity
@@ -41,20 +43,17 @@ def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
     return step
 
 
-def make_head(
-    settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool = False, numbers: bool = False
-) -> nn.Module:
+def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor, activation: Activation = "none") -> nn.Module:
     """The head that ``head`` names, or ``members`` of them side by side.
 
     Args:
         settings: the estimator's parameters.
         dim: width of the embeddings of one member.
-        start: mean label ``[]``, or log of the class shares ``[K]``: where the bias of a dense head starts.
-        multilabel: whether rows have several classes; ``start`` is then the log odds of each.
-        numbers: whether rows have several numbers; ``start`` is then the mean of each.
+        start: where the bias of a dense head starts: see :meth:`vicinal.estimators.label_codec.LabelCodec.start`.
+        activation: of a dense head, "none" of numbers.
     """
     members = check_integer("members", settings["members"])
-    heads = [_one_head(settings, dim, start, multilabel=multilabel, numbers=numbers) for _ in range(members)]
+    heads = [_one_head(settings, dim, start, activation) for _ in range(members)]
     return heads[0] if members == 1 else Ensemble(heads)
 
 
@@ -126,37 +125,31 @@ def make_kriging(settings: dict[str, Any], linear: int = 0, whole_up_to: int = 0
     return Kriging(k, convex=not signed, linear=linear, whole_up_to=whole_up_to)
 
 
-def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool, numbers: bool) -> nn.Module:
-    if settings["head"] == "nona":
-        simplex = settings["simplex"]
-        if simplex == "auto":
-            simplex = "entmax15" if numbers or start.ndim == 0 else "softmax"
-        head: nn.Module = NONA(settings["similarity"], make_mask(settings, dim), simplex)
-        return head
-    if start.ndim == 0:
-        return Dense(dim, bias=start)
-    activation: Literal["none", "sigmoid", "softmax"] = "none" if numbers else "sigmoid" if multilabel else "softmax"
-    return Dense(dim, outputs=len(start), activation=activation, bias=start)
+def activation_of(classes: Sized | None, *, multilabel: bool) -> Activation:
+    """Of a dense head that predicts these classes, several a row if ``multilabel``; None or no class: of numbers."""
+    return "none" if not classes else "sigmoid" if multilabel else "softmax"
+
+
+def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor, activation: Activation) -> nn.Module:
+    if settings["head"] != "nona":
+        return Dense(dim, len(start) if start.ndim else None, activation, bias=start)
+    simplex = settings["simplex"]
+    if simplex == "auto":
+        simplex = "entmax15" if activation == "none" else "softmax"
+    head: nn.Module = NONA(settings["similarity"], make_mask(settings, dim), simplex)
+    return head
 
 
 def make_network(
-    settings: dict[str, Any],
-    encoder: nn.Module,
-    dim: int,
-    start: torch.Tensor,
-    *,
-    multilabel: bool = False,
-    numbers: bool = False,
+    settings: dict[str, Any], encoder: TableEncoder, start: torch.Tensor, activation: Activation
 ) -> NeighborNetwork:
-    """Encoder (``dim`` wide), projector and head; random weights come from torch's current generator."""
+    """Encoder, projector and head; random weights come from torch's current generator."""
     sizes = layer_sizes(settings["hidden"])
     dropout = check_number("dropout", settings["dropout"])
     members = check_integer("members", settings["members"])
     tanh, rank = settings["final_tanh"], settings.get("rank")
-    projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=tanh, rank=rank)
-    return NeighborNetwork(
-        encoder, projector, make_head(settings, sizes[-1], start, multilabel=multilabel, numbers=numbers)
-    )
+    projector = MemberProjectors(encoder.dim, sizes, dropout, members=members, final_tanh=tanh, rank=rank)
+    return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start, activation))
 
 
 def similarity_network(encoder: TableEncoder, dim: int) -> NeighborNetwork:
@@ -180,7 +173,8 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     if isinstance(settings["random_state"], int):
         check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
     check_readout(settings, classes=classes)
-    _check_transform(settings, classes=classes)
+    if classes and (name := settings["target_transform"]) not in ("none", "auto"):
+        raise ValueError(f"target_transform: expected 'none' for classes, which are no numbers, got {short(name)}")
     if isinstance(settings["simplex"], str):
         check_choice("simplex", settings["simplex"], ["auto", *(entry.name for entry in entries("simplex"))])
     resolve_similarity(settings["similarity"])
@@ -190,12 +184,6 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     if settings["dropout"] != 0:
         check_between("dropout", settings["dropout"], 0, 1)
     layer_sizes(settings["hidden"])
-
-
-def _check_transform(settings: dict[str, Any], *, classes: bool) -> None:
-    name = settings["target_transform"]
-    if classes and name not in ("none", "auto"):
-        raise ValueError(f"target_transform: expected 'none' for classes, which are no numbers, got {short(name)}")
 
 
 def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:

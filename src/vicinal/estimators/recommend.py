@@ -190,17 +190,9 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def _read_clicks(self, clicks: Any) -> tuple[Ids, Ids, Ids]:
         """Users, items and values of the rows of a table."""
-        frame = as_table("clicks", clicks)
-        if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
-            raise ValueError(f"clicks: expected a table of at least one click, got {_rows(frame)}")
-        frame = frame.rename(columns=str)
-        names = [str(name) for name in frame.columns]
-        for role, column in (
-            ("user", self.user),
-            ("item", self.item),
-            *([("value", self.value)] if self.value else []),
-        ):
-            check_column(role, str(column), names)
+        frame = _read_table("click", clicks)
+        for role in ("user", "item", *["value"] * bool(self.value)):
+            check_column(role, str(getattr(self, role)), list(frame.columns))
         labels = frame.index.tolist()
         who, what = (canonical_ids(name, frame[name], labels=labels) for name in (self.user, self.item))
         if self.value is None:
@@ -240,10 +232,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         if self.clicks_.nnz < _FEW:
             self.notes_.append("too few clicks to hold some out: nothing was measured")
             return confidences[-1], ridges[min(1, len(ridges) - 1)]
-        seen, later = (
-            sparse.csr_array((entries.data[part], (entries.row[part], entries.col[part])), shape=entries.shape)
-            for part in (~hidden, hidden)
-        )
+        data, places, shape = entries.data, np.stack([entries.row, entries.col]), entries.shape
+        seen, later = (sparse.csr_array((data[at], tuple(places[:, at])), shape=shape) for at in (~hidden, hidden))
         users = draw.permutation(np.flatnonzero(np.diff(later.indptr)))[:_USERS]
         results = []
         for confidence in confidences:
@@ -266,10 +256,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             self._extend(name, *columns)
             side, clicked = self._side(name), self._clicked(name)
             if lacking := int((clicked & ~side.described).sum()):
-                count = (
-                    int(np.isin(self.clicks_.indices, np.flatnonzero(~side.described)).sum()) if name == "item" else 0
-                )
-                of_clicks = f", {counted(count, 'click')} in all" if count else ""
+                lost = np.isin(self.clicks_.indices, np.flatnonzero(~side.described)) & (name == "item")
+                of_clicks = f", {counted(int(lost.sum()), 'click')} in all" if lost.any() else ""
                 self.notes_.append(
                     f"{counted(lacking, name)} of the clicks without a row in the table of {name}s{of_clicks}: "
                     "known by clicks alone"
@@ -284,7 +272,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             if not kernel.columns:
                 self.notes_.append(f"columns of {name}s: none that can be compared")
                 continue
-            vectors = self.vectors_ if name == "item" else self.user_vectors(np.arange(len(self.users_)))
+            vectors = self.vectors_ if name == "item" else self.user_vectors()
             self.kernels_[name] = kernel.fit(vectors[bank].numpy(), self.random_state)
             if name == "item":
                 self._place_new()
@@ -297,11 +285,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def _read_columns(self, name: str, table: Any) -> tuple[Ids, pd.DataFrame]:
         """Ids and columns of a table of items or users."""
-        frame = as_table(f"{name}s", table)
-        column = self.item if name == "item" else self.user
-        if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
-            raise ValueError(f"{name}s: expected a table of at least one row, got {_rows(frame)}")
-        frame = frame.rename(columns=str)
+        frame, column = _read_table(name, table), self.item if name == "item" else self.user
         if column not in frame:
             raise ValueError(
                 f"{name}s: expected the column {column!r} of the clicks, got a table of {listed(frame.columns, 400)}"
@@ -347,9 +331,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         others = np.setdiff1d(np.flatnonzero(~self.trained_), new)
         others = others[np.diff(self.clicks_.tocsc().indptr)[others] > 0]
         if len(others):
-            people = self.user_vectors(np.arange(len(self.users_)))
             clicks = sparse.csr_array(self.clicks_[:, others].T)
-            self.vectors_[others] = self._folded(clicks, people, self.settings_)
+            self.vectors_[others] = self._folded(clicks, self.user_vectors(), self.settings_)
 
     def _measure_new(self, bank: Ids) -> None:
         """Recall on a tenth of the items, hidden from factors and kernel, of each user's clicks among them."""
@@ -378,10 +361,10 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         """Items whose clicks, or lack of them, make a user's vector."""
         return np.flatnonzero(self.trained_ | (np.diff(self.clicks_.tocsc().indptr) > 0))
 
-    def user_vectors(self, places: Ids) -> Tensor:
-        """Vectors of users with clicks; 0 of others."""
-        active = self._active()
-        return self._folded(sparse.csr_array(self.clicks_[places][:, active]), self.vectors_[active], self.settings_)
+    def user_vectors(self, places: Ids | None = None) -> Tensor:
+        """Vectors of users with clicks; 0 of others. None: of all users."""
+        active, clicks = self._active(), self.clicks_ if places is None else self.clicks_[places]
+        return self._folded(sparse.csr_array(clicks[:, active]), self.vectors_[active], self.settings_)
 
     def recommend(self, users: Iterable[Any] | None = None, k: int = 10, *, among: str = "all") -> pd.DataFrame:
         """The best items for each user among those that the user has not clicked.
@@ -417,7 +400,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             columns = {"user": names[start + row], "rank": rank + 1, "item": self.items_.ids[what]}
             shown = {"score": scores[row, what], "by": np.where(is_new, "new item", by[row])}
             parts.append(pd.DataFrame(columns | shown))
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(_COLUMNS))
+        return pd.concat(parts or [pd.DataFrame(columns=["user", "rank", "item", "score", "by"])], ignore_index=True)
 
     def _scores(self, places: Ids) -> tuple[Ids, Ids]:
         """Scores of all items ``[b, n]``, and what they are by ``[b]``, for users at ``places``, -1: unknown."""
@@ -427,8 +410,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         by = np.where(clicked, "clicks", "popularity").astype(object)
         alike = np.flatnonzero(~clicked & (places >= 0) & self.users_.described[known])
         if len(alike) and "user" in self.kernels_:
-            people = self.user_vectors(np.arange(len(self.users_))).numpy()
-            vectors[alike] = torch.from_numpy(self._near("user", places[alike]).mean(people))
+            near = self._near("user", places[alike])
+            vectors[alike] = torch.from_numpy(near.mean(self.user_vectors().numpy()))
             by[alike] = "users alike"
         scores = (vectors @ self.vectors_.T).numpy()
         scores[by == "popularity"] = np.diff(self.clicks_.tocsc().indptr) / max(int(self._clicked("user").sum()), 1)
@@ -449,20 +432,15 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         place, at = int(self.users_.positions([user])[0]), self.items_.position(item)
         scores, by = self._scores(np.array([place]))
         score, reason = float(scores[0, at]), str(by[0])
-        clicks = pd.DataFrame({"item": [], "share": []})
-        neighbors, others = (
-            pd.DataFrame({"item": [], "weight": [], "share": []}),
-            pd.DataFrame({"user": [], "share": []}),
-        )
+        clicks, others = pd.DataFrame({"item": [], "share": []}), pd.DataFrame({"user": [], "share": []})
+        neighbors = pd.DataFrame({"item": [], "weight": [], "share": []})
         if reason == "clicks":
             clicks = self._click_shares(place, at)
             if not self.trained_[at] and self.items_.described[at]:
-                reason, neighbors = (
-                    "new item",
-                    _ranked("item", self.items_, self._near("item", np.array([at])), scores[0]),
-                )
+                near = self._near("item", np.array([at]))
+                reason, neighbors = "new item", _ranked("item", self.items_, near, scores[0])
         elif reason == "users alike":
-            of_people = (self.user_vectors(np.arange(len(self.users_))) @ self.vectors_[at]).numpy()
+            of_people = (self.user_vectors() @ self.vectors_[at]).numpy()
             neighbors = _ranked("user", self.users_, self._near("user", np.array([place])), of_people)
         if people and by[0] == "clicks" and self.trained_[at]:
             others = self._people(place, at, score)
@@ -487,15 +465,14 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         """Shares of the users who clicked an item in a score of it, and what they lack to it."""
         from vicinal.evaluation import nuclear_representers  # scikit-learn, which predictions need not import
 
-        everybody = self.user_vectors(np.arange(len(self.users_)))
+        everybody = self.user_vectors()
         clicks = self.clicks_[:, [at]].toarray()[:, 0] / self.unit_
         confidence, ridge = self.settings_
         weight = np.where(clicks > 0, confidence * clicks, 1.0)
         slopes = weight * ((everybody @ self.vectors_[at]).numpy() - (clicks > 0))
         factors, every = (everybody.numpy(), self.vectors_.numpy()), np.arange(len(slopes))
-        shares = (
-            nuclear_representers(factors, every, np.full(len(slopes), at), slopes, pairs=[[place, at]])[1][0] / ridge
-        )
+        pulls = nuclear_representers(factors, every, np.full(len(slopes), at), slopes, pairs=[[place, at]])[1]
+        shares = pulls[0] / ridge
         who = np.flatnonzero((clicks > 0) & (every != place))
         who = who[np.argsort(-shares[who], kind="stable")]
         names = [*self.users_.ids[who].tolist(), None]
@@ -513,21 +490,15 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             ValueError: as :meth:`fit`; the model is unchanged.
         """
         read = None if clicks is None else self._read_clicks(clicks)
-        tables = [
-            (name, *self._read_columns(name, t)) for name, t in (("item", items), ("user", users)) if t is not None
-        ]
+        sides = [(name, table) for name, table in (("item", items), ("user", users)) if table is not None]
+        tables = [(name, *self._read_columns(name, table)) for name, table in sides]
         for name, _, rows in tables:
-            side = self._side(name)
-            if side.rows is None:
+            if self._side(name).rows is None:
                 raise ValueError(
                     f"{name}s: expected none, as the model was fitted without columns of {name}s, got a table"
                 )
-            missing = (
-                [column for column in self.kernels_[name].columns if column not in rows]
-                if name in self.kernels_
-                else []
-            )
-            if missing:
+            read_by_kernel = self.kernels_[name].columns if name in self.kernels_ else ()
+            if missing := [column for column in read_by_kernel if column not in rows]:
                 raise ValueError(
                     f"{name}s: expected the columns of the fit, got a table without {listed(missing, 200)}"
                 )
@@ -607,9 +578,6 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         return model
 
 
-_COLUMNS = ("user", "rank", "item", "score", "by")
-
-
 def _recall(scores: Tensor, seen: Any, later: Any) -> float:
     """Mean recall of the clicks to come among the first 20 items that users have not clicked yet."""
     total, rows = 0.0, scores.shape[0]
@@ -630,5 +598,10 @@ def _ranked(name: str, side: Side, near: NearRows, scores: Ids) -> pd.DataFrame:
     return pd.DataFrame({name: side.ids[places[order]], "weight": weights[order], "share": shares[order]})
 
 
-def _rows(table: Any) -> str:
-    return "none" if isinstance(table, pd.DataFrame) else short(table)
+def _read_table(name: str, table: Any) -> pd.DataFrame:
+    """A table of clicks, items or users with a row at least; its columns have texts as names."""
+    frame = as_table(f"{name}s", table)
+    if not isinstance(frame, pd.DataFrame) or len(frame) == 0:
+        one, got = "click" if name == "click" else "row", "none" if isinstance(frame, pd.DataFrame) else short(frame)
+        raise ValueError(f"{name}s: expected a table of at least one {one}, got {got}")
+    return frame.rename(columns=str)

@@ -103,16 +103,8 @@ def write_recommender(stage: Path, model: Any) -> None:
 
 def recommender_settings(model: Any) -> SavedRecommender:
     """What ``recommender.json`` holds of a recommender."""
-    kernels = {
-        name: {
-            "columns": kernel.columns,
-            "form": kernel.form,
-            "rates": kernel.rates,
-            "noise": kernel.noise,
-            "explained": kernel.explained,
-        }
-        for name, kernel in model.kernels_.items()
-    }
+    fields = SavedKernel.model_fields
+    kernels = {name: {each: getattr(kernel, each) for each in fields} for name, kernel in model.kernels_.items()}
     settings = {
         "version": VERSION,
         "vicinal": __version__,
@@ -207,6 +199,4 @@ def _kernel(saved: SavedKernel, side: Side) -> ColumnKernel:
     """A kernel over one row, until its rows are put under it."""
     if side.rows is None or not set(saved.columns) <= set(side.rows.columns) or set(saved.rates) != set(saved.columns):
         raise ValueError(f"{SIDES[side.name]}: expected the columns that {CONFIG} names, got others")
-    kernel = ColumnKernel(side.rows[list(saved.columns)], saved.columns, None, saved.form)
-    kernel.rates, kernel.noise, kernel.explained = dict(saved.rates), saved.noise, saved.explained
-    return kernel
+    return ColumnKernel(side.rows[list(saved.columns)], saved.columns, None, saved.form).with_rates(saved)

@@ -20,6 +20,7 @@ from vicinal.core.identity import IdentityWarning
 from vicinal.data.cells import missing_cells
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.elements import element_counts
+from vicinal.estimators.fitted import once
 from vicinal.estimators.search import Hit, hits_at, search_rows
 from vicinal.index.base import Hits
 from vicinal.index.lexical import LexicalIndex, Terms, beside, fuse
@@ -34,7 +35,7 @@ _FEWEST, _VOTES = 20, 10
 """Rows held out by which a threshold is chosen, and hits of which the share of a class is one, at least."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Refinement:
     """How candidates are found and ordered, and which of them are shown.
 
@@ -161,10 +162,8 @@ def _ordered(
     depth = max(k, by.calls) if by.rerank is not None else k
     codes = model.bank_.store.group_codes
     largest = 1 if codes is None or groups is None else int(torch.unique(codes, return_counts=True)[1].max())
-    near = (
-        max(depth, min(2 * depth + 20, len(model.bank_) - largest)) if by.words else depth
-    )  # a group finds no row of it
-    hits: list[list[Hit]] = search_rows(model, vectors, near, ids, groups)
+    most = min(2 * depth + 20, len(model.bank_) - largest) if by.words else depth  # a group finds no row of it
+    hits: list[list[Hit]] = search_rows(model, vectors, max(depth, most), ids, groups)
     if not by.words and by.rerank is None:
         return hits
     texts = joined_texts(table, text_columns(model))
@@ -202,17 +201,19 @@ class _Words:
         return self.index.search(beside([one.unit(one.counts(texts)) for one in self.terms]), k, exclude=exclude)
 
 
+@once
+def _words(model: NeighborEstimator) -> _Words:
+    return _Words.of(joined_texts(model.bank_.rows, text_columns(model)))
+
+
 def _with_words(
     model: NeighborEstimator, texts: Sequence[str], hits: list[list[Hit]], depth: int, ids: Any, groups: Any
 ) -> list[list[Hit]]:
     """The fusion of hits by vectors and by words; scores are sums of reciprocal ranks."""
-    bank, computed = model.bank_, model.fitted_.computed
-    if "words" not in computed.searches:
-        computed.searches["words"] = _Words.of(joined_texts(bank.rows, text_columns(model)))
-    identity = model.identity_of(len(texts), ids, groups)
+    bank, identity = model.bank_, model.identity_of(len(texts), ids, groups)
     themselves = None if identity["ids"] is None else bank.store.positions(identity["ids"])
     codes, most = bank.codes_of(identity["groups"]), min(len(bank), 2 * depth + 20)
-    words = computed.searches["words"].search(texts, most, themselves)
+    words = _words(model).search(texts, most, themselves)
     if codes is not None and bank.store.group_codes is not None:  # nor rows of the query's group
         same = bank.store.group_codes[words.ids.clamp(min=0)] == codes[:, None]
         words = Hits(words.ids.masked_fill(same, -1), words.scores)
@@ -272,15 +273,12 @@ def _chances(
     return [(one * each).amax(1).tolist() if len(each) else [] for one, each in zip(shares, classes, strict=True)]
 
 
+@once
 def _threshold(model: NeighborEstimator, k: int, by: Refinement) -> float:
     """The least chance of a hit for a promise, chosen by rows held out; once for each way to search.
 
     Of each of these rows, as a query, one hit is drawn, so that the pairs do not hang together.
     """
-    key, computed = f"{k} {by.words} {by.calls} {by.precision} {id(by.rerank)}", model.fitted_.computed
-    if key in computed.searches:
-        known: float = computed.searches[key][0]
-        return known
     judges = model.calibration_
     if len(judges) < _FEWEST:
         count = max(_FEWEST, math.ceil(math.log(0.05) / math.log(float(by.precision or 0))))  # all of them right
@@ -298,8 +296,6 @@ def _threshold(model: NeighborEstimator, k: int, by: Refinement) -> float:
             pairs.append((some[at], bool(_same(labels[at], truth, several=truth.ndim == 1))))
     try:
         likely, right = np.array(pairs, dtype=float).reshape(-1, 2).T
-        least = precision_threshold(likely, right, float(by.precision or 0))
+        return precision_threshold(likely, right, float(by.precision or 0))
     except ValueError as error:
         raise ValueError(f"{error} (a pair is a row held out and one of its hits)") from None
-    computed.searches[key] = least, by.rerank  # which its id must outlive
-    return least

@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core.folders import check_sums
-from vicinal.core.untrusted import (
-    check_inside,
-    read_tensors,
-    tensor_header,
-)
+from vicinal.core.untrusted import check_inside, read_tensors, tensor_header
 from vicinal.encoders import TableEncoder
 from vicinal.encoders.blend_projector import BlendProjector
 from vicinal.encoders.stacked_projector import StackedProjector
@@ -19,12 +15,7 @@ from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.encoders.tree_projector import TreeProjector
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.kernel_metric import empty_trend_network, make_kernel_network
-from vicinal.estimators.network import (
-    NEIGHBORS,
-    make_kriging,
-    make_network,
-    similarity_network,
-)
+from vicinal.estimators.network import NEIGHBORS, activation_of, make_kriging, make_network, similarity_network
 from vicinal.estimators.saved_config import SavedConfig, check_encoder_columns
 from vicinal.heads import Comparables, Kriging
 from vicinal.heads.blend import Blend
@@ -113,10 +104,10 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
     gain = tensor_header(path).get("projector.gain")
     if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
         raise ValueError(f"{path.name}: expected the weights of {config.parameters.members} members, got others")
-    outputs, several = config.classes or config.targets, config.targets is not None
+    outputs = config.classes or config.targets
     start = torch.zeros(()) if outputs is None else torch.zeros(len(outputs))
     with torch.device("meta"):
-        network = make_network(settings, encoder, encoder.dim, start, multilabel=config.multilabel, numbers=several)
+        network = make_network(settings, encoder, start, activation_of(config.classes, multilabel=config.multilabel))
         attention = network.head
         if config.reads_by_kriging:
             network.head = make_kriging(settings) or network.head

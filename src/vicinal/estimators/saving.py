@@ -10,17 +10,12 @@ import numpy as np
 import pandas as pd
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from vicinal.core import entry, short
 from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.core.seeding import seeded
-from vicinal.core.untrusted import (
-    LARGEST_SETTINGS,
-    check_inside,
-    read_settings,
-)
+from vicinal.core.untrusted import LARGEST_SETTINGS, check_inside, read_settings
 from vicinal.data import TableForm
 from vicinal.data.column_form import ColumnForm
 from vicinal.encoders import thumbnail
@@ -293,7 +288,9 @@ def saved_values(model: NeighborEstimator, notes: dict[str, Any]) -> dict[str, A
         "transform": codec.transform.model_dump(),
         "form": model.form_.model_dump(exclude_defaults=True),
         "label_form": codec.form.model_dump(exclude_defaults=True),
-        "label_range": _ends(codec.ends) if isinstance(codec, NumberCodec) else None,
+        "label_range": tuple(np.asarray(end).tolist() for end in codec.ends)
+        if isinstance(codec, NumberCodec)
+        else None,
         "train_error": model.history_.train_error,
         "validation_error": model.history_.validation_error,
         "best_epoch": model.history_.best_epoch,
@@ -326,11 +323,6 @@ def facts_of(model: NeighborEstimator) -> dict[str, Any]:
 
     values = json.dumps(saved_values(model, getattr(model, "notes_", {})), default=short)
     return model_facts(ModelSettings.model_validate_json(values), len(model.bank_), len(model.calibration_))
-
-
-def _ends(label_range: tuple[Any, Any] | None) -> Any:
-    """The range of labels as JSON has it."""
-    return label_range and tuple(ends.tolist() if isinstance(ends, Tensor) else ends for ends in label_range)
 
 
 def task_of(model: NeighborEstimator) -> str:

@@ -104,10 +104,8 @@ class Shift:
             lines.append(f"  and {len(self.columns) - 8} more")
         if self.kind == "classes":
             moved = sorted(self.shares, key=lambda one: -abs(one[2] - one[1]))[:8]
-            lines.append(
-                "Estimated class shares: " + ", ".join(f"{short_text(n, 30)} {a:.0%} -> {b:.0%}" for n, a, b in moved)
-            )
-            lines.append("Probabilities now use these shares.")
+            shares = ", ".join(f"{short_text(n, 30)} {a:.0%} -> {b:.0%}" for n, a, b in moved)
+            lines += [f"Estimated class shares: {shares}", "Probabilities now use these shares."]
         else:
             lines.append("Predictions stay: labels are taken to depend on the columns as before.")
         after = f"; {self.error_after:.3g} after" if self.kind == "classes" else ""
@@ -199,11 +197,9 @@ def shift_of_labelled(labels: Floats, said: Floats, ends: Floats) -> tuple[Shift
     check_new_rows(len(labels))
     low, high = ends.T
     misses = np.abs(labels - (low + high) / 2) / np.maximum((high - low) / 2, 1e-12)
-    squared_error = float(np.mean((said - labels) ** 2))
-    covered = int((misses <= 1).sum())
-    shift = Shift(
-        len(misses), "none", (), 0.0, "mean squared error", squared_error, squared_error, covered / len(misses)
-    )
+    error, covered = float(np.mean((said - labels) ** 2)), int((misses <= 1).sum())
+    known: dict[str, Any] = {"error": "mean squared error", "error_before": error, "error_after": error}
+    shift = Shift(len(misses), "none", covered_before=covered / len(misses), **known)
     if binomtest(covered, len(misses), SHIFTED).pvalue >= LEVEL:
         return shift, None
     adaptation = Adaptation(rows=len(misses), misses=misses.tolist())
@@ -269,10 +265,8 @@ def _category_test(name: str, old: "pd.Series[Any]", new: "pd.Series[Any]") -> S
     shares = counts / counts.sum(axis=1, keepdims=True)
     p = float(chi2_contingency(counts).pvalue) if counts.shape[1] > 1 else 1.0
     most = int(np.abs(shares[1] - shares[0]).argmax())
-    level = str(common[most]) if most < len(common) else "other"
-    return ShiftedColumn(
-        short_text(name, 40), p, f"{short_text(level, 30)} {shares[0, most]:.0%} -> {shares[1, most]:.0%}"
-    )
+    level = short_text(str(common[most]) if most < len(common) else "other", 30)
+    return ShiftedColumn(short_text(name, 40), p, f"{level} {shares[0, most]:.0%} -> {shares[1, most]:.0%}")
 
 
 def numbers_of(old: pd.DataFrame, new: pd.DataFrame, kinds: dict[str, Any]) -> tuple[Floats, Floats]:

@@ -128,7 +128,6 @@ def _estimate(
     *,
     intervals: bool,
     seed: int,
-    resamples: int = 1000,
 ) -> Estimate:
     """Sum of ``tops`` over sum of ``bottoms``, and its percentiles over draws of clusters with replacement."""
     if not len(tops):
@@ -138,10 +137,8 @@ def _estimate(
         return Estimate(value, float("nan"), float("nan"))
     top, bottom = np.bincount(clusters, tops), np.bincount(clusters, bottoms)
     random = np.random.default_rng(seed)
-    drawn = []
-    for _ in range(resamples):
-        some = random.integers(0, len(top), len(top))
-        drawn.append(top[some].sum() / max(bottom[some].sum(), 1e-300))
+    draws = (random.integers(0, len(top), len(top)) for _ in range(1000))
+    drawn = [top[some].sum() / max(bottom[some].sum(), 1e-300) for some in draws]
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Estimate(value, float(low), float(high))
 

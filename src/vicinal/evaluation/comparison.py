@@ -118,9 +118,8 @@ def answers(runs: Sequence[Run], metric: str) -> list[str]:
         best, after = ordered[:2]
         beside = summarize([run for run in runs if run.dataset == dataset], metric, reference=after.method)
         ahead = next(cell for cell in beside if cell.method == best.method)
-        gap = (
-            f"{100 * (best.mean - after.mean):.1f} points" if higher else f"{abs(ahead.change):.1%}".replace("%", " %")
-        )
+        points = f"{100 * (best.mean - after.mean):.1f} points"
+        gap = points if higher else f"{abs(ahead.change):.1%}".replace("%", " %")
         chance = "< 0.001" if ahead.p_value < 0.001 else f"= {ahead.p_value:.3f}"
         clear = "" if ahead.p_value < 0.05 else ": not significant"
         doubt = f"p {chance} over {ahead.splits} splits{clear}"

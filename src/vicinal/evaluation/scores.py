@@ -63,10 +63,7 @@ def classification_scores(
     >>> scores["accuracy"], round(scores["log_loss"], 6)  # the second row costs log 2
     (0.5, 0.346574)
     """
-    p = np.asarray(probabilities, dtype=np.float64)
-    if p.shape != (len(truth), len(classes)) or not len(truth):
-        raise ValueError(f"probabilities: expected shape {(len(truth), len(classes))}, got {p.shape}")
-    _check_finite("probabilities", p)
+    p = _finite_shares(truth, probabilities, classes)
     total = p.sum(1)
     if p.min() < -1e-6 or np.abs(total - 1).max() > 1e-3:
         row = int(np.argmax(np.maximum(np.abs(total - 1), -p.min(1))))
@@ -198,10 +195,7 @@ def scores_by_class(
 
 def check_several(truth: Sequence[Any] | NDArray[Any], probabilities: ArrayLike, classes: Sequence[Any]) -> Any:
     """Probabilities of several classes ``[n, K]``, each in [0, 1]; see :func:`several_scores`."""
-    p = np.asarray(probabilities, dtype=np.float64)
-    if p.shape != (len(truth), len(classes)) or not p.size:
-        raise ValueError(f"probabilities: expected shape {(len(truth), len(classes))}, got {p.shape}")
-    _check_finite("probabilities", p)
+    p = _finite_shares(truth, probabilities, classes)
     if p.min() < -1e-6 or p.max() > 1 + 1e-6:
         row = int(np.argmax((p < -1e-6).any(1) | (p > 1 + 1e-6).any(1)))
         raise ValueError(f"probabilities: expected numbers from 0 to 1, got {p[row].tolist()} in row {row}")
@@ -219,6 +213,14 @@ def relative_weights(rows: int, weights: ArrayLike | None = None) -> NDArray[np.
         raise ValueError(f"weights: expected {rows} finite numbers above 0, got others")
     relative: NDArray[np.float64] = mass / mass.mean()
     return relative
+
+
+def _finite_shares(truth: Sequence[Any] | NDArray[Any], probabilities: ArrayLike, classes: Sequence[Any]) -> Any:
+    p = np.asarray(probabilities, dtype=np.float64)
+    if p.shape != (len(truth), len(classes)) or not p.size:
+        raise ValueError(f"probabilities: expected shape {(len(truth), len(classes))}, got {p.shape}")
+    _check_finite("probabilities", p)
+    return p
 
 
 def _check_finite(name: str, values: NDArray[np.float64]) -> None:

@@ -276,13 +276,9 @@ def _run_fit(fit: Fit, names: Sequence[str], dataset: str, number: int, split: S
             check_choice("metric", metric, HIGHER_IS_BETTER)
     sizes = (len(split.train), len(split.validation), len(split.test))
     return [
-        Run(dataset, number, int(split.seed), name, _floats(metrics), seconds, rows, sizes)
-        for name, metrics in scores.items()
+        Run(dataset, number, int(split.seed), name, {m: float(v) for m, v in each.items()}, seconds, rows, sizes)
+        for name, each in scores.items()
     ]
-
-
-def _floats(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(value) for name, value in metrics.items()}
 
 
 def _check_rows(store: RunStore, run: Run, rows: str) -> None:

@@ -1,5 +1,6 @@
 """Which labels are probably wrong: a mixture of labels that fit their predictions, and of labels of other rows."""
 
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,10 +166,8 @@ def _mixture(
     for freedom, start in starts:
         one = _least(right, start, freedom)
         two = _least(lambda at, f: np.logaddexp(*parts(at, f)), [*one.x, -1.0], freedom)
-        alone, both = (
-            min(alone, (one.fun, freedom, one.x), key=_first),
-            min(both, (two.fun, freedom, two.x), key=_first),
-        )
+        alone = min(alone, (one.fun, freedom, one.x), key=itemgetter(0))
+        both = min(both, (two.fun, freedom, two.x), key=itemgetter(0))
     share, freedoms = MOST_WRONG * special.expit(both[2][-1]), {alone[1], both[1]}
     is_clear = 2 * (alone[0] - both[0]) > 2 * np.log(len(other)) and share < 0.95 * MOST_WRONG
     if not is_clear:
@@ -177,10 +176,6 @@ def _mixture(
     wrong, fitting = parts(both[2], both[1])
     ratio, chance = other - right(both[2][:-1], both[1]), np.exp(wrong - np.logaddexp(wrong, fitting))
     return WrongLabels(ratio, chance, float(share)), (alone[0], both[0]), freedoms
-
-
-def _first(one: tuple[float, float, Floats]) -> float:
-    return one[0]
 
 
 def _running_scale(error: Floats, guess: Floats) -> Floats:

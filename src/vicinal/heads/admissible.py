@@ -54,6 +54,10 @@ class Identity(NamedTuple):
         """Which bank rows each query may attend to ``[b, N]``: see :func:`admissible`."""
         return admissible((queries, rows), *self[:4])
 
+    def by_name(self) -> dict[str, Tensor | None]:
+        """Its fields, as heads take them."""
+        return self._asdict()
+
     def keys(self, queries: int, rows: int) -> list[tuple[Tensor, Tensor]]:
         """The pairs (of queries, of bank) that there are, checked.
 
@@ -67,8 +71,13 @@ class Identity(NamedTuple):
         return [(q, x) for q, x in pairs if q is not None and x is not None]
 
 
-def of_queries_in(part: slice, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an :class:`Identity` for the queries in a slice."""
+def own_bank(ids: Tensor, groups: Tensor | None, weight: Tensor | None) -> Identity:
+    """Of rows ``[n]`` that are their own bank."""
+    return Identity(ids, ids, groups, groups, weight)
+
+
+def of_queries_in(part: slice | Tensor, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an :class:`Identity` for the queries in a slice, or at places."""
     return {name: v if v is None or name.startswith("bank") else v[part] for name, v in identity.items()}
 
 

@@ -2,12 +2,13 @@
 
 import copy
 from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from vicinal.core.checks import check_between
-from vicinal.heads.admissible import Identity
+from vicinal.heads.admissible import Identity, IdentityArguments
 from vicinal.heads.comparables import Comparables, TrendTerms
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.whole_bank import WholeBank
@@ -74,21 +75,14 @@ class Blend(Comparables):
             if isinstance(one, Comparables):
                 one.rescale(factor, offset)
 
-    def local_weights(
-        self,
-        queries: Tensor,
-        bank: Tensor,
-        *,
-        bank_weight: Tensor | None = None,
-        **identity: Tensor | None,
-    ) -> KrigingWeights:
+    def local_weights(self, queries: Tensor, bank: Tensor, **identity: Unpack[IdentityArguments]) -> KrigingWeights:
         """See :meth:`Kriging.local_weights`."""
-        each = list[KrigingWeights]()
+        who, each = Identity(**identity), list[KrigingWeights]()
         for head, some, rows in zip(self.members(), self.parts(queries), self.parts(bank), strict=True):
             if head.by_one_inverse(len(bank)):
-                each.append(WholeBank(head, rows, bank_weight).weights_of(some, Identity(**identity)))
+                each.append(WholeBank(head, rows, who.bank_weight).weights_of(some, who))
             else:
-                each.append(head.local_weights(some, rows, bank_weight=bank_weight, **identity))
+                each.append(head.local_weights(some, rows, **identity))
         return self.mean_of(*each)
 
     def mean_of(self, one: KrigingWeights, two: KrigingWeights) -> KrigingWeights:
@@ -129,9 +123,8 @@ class Blend(Comparables):
         if shares is None:
             raise ValueError("shares: expected those of the weights, got None")
         each = zip(self.members(), self.parts(queries), self.parts(rows), (shares, 1 - shares), strict=True)
-        known = [
-            (head.trend_terms(some, near, None), a) for head, some, near, a in each if isinstance(head, Comparables)
-        ]
+        trended = [(head, some, near, a) for head, some, near, a in each if isinstance(head, Comparables)]
+        known = [(head.trend_terms(some, near, None), a) for head, some, near, a in trended]
         return TrendTerms(
             torch.stack([terms.base * a[:, -1:] for terms, a in known]).sum(dim=0),
             torch.cat([terms.columns * a[:, -1, None, None] for terms, a in known], dim=-1),

@@ -11,6 +11,7 @@ from vicinal.core.checks import check_integer
 from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging import Kriging
 from vicinal.heads.members import Ensemble, alike_members, stacked_weights
+from vicinal.heads.nona import mean_label
 
 
 class FoldMembers:
@@ -158,9 +159,7 @@ class FoldMembers:
         if alike and not alike[0].streams(parts[0], parts[0], weight):
             whole = (allowed | ~valid[:, :, None]).flatten(0, 1)  # rows that mean nothing see all, so that none is NaN
             weights = stacked_weights(alike, list(parts), list(parts), whole, weight)
-            dtype = torch.promote_types(weights.dtype, labels.dtype)
-            with torch.autocast(embeddings.device.type, enabled=False):
-                return (weights.to(dtype) @ labels.to(dtype)).movedim(0, -1), valid.T
+            return mean_label(weights, labels).movedim(0, -1), valid.T
         predictions = []
         for head, part, rows, mine in zip(self.head.heads, parts, seen, valid, strict=True):
             known = {n: v if v is None else v[mine if n.startswith("query") else rows] for n, v in identity.items()}

@@ -17,7 +17,7 @@ from vicinal.blockwise.resolution import Resolution
 from vicinal.core.checks import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, check_bank_weight, check_some, warn_of_own_bank
 from vicinal.heads.intervals import check_levels
-from vicinal.heads.nona import NONA
+from vicinal.heads.nona import NONA, heaviest, mean_label
 from vicinal.index.pairs import pair_score
 from vicinal.masks import SoftStep, softmax
 from vicinal.masks.softstep import parameters_from_logits
@@ -114,10 +114,7 @@ class Ensemble(nn.Module):
             check_some(allowed, len(bank))
             whole = None if allowed is None else allowed.repeat(len(alike), 1)
             both = [part for _, part, _ in parts], [rows for _, _, rows in parts]
-            weights = stacked_weights(alike, *both, whole, weight)
-            dtype = torch.promote_types(weights.dtype, labels.dtype)
-            with torch.autocast(queries.device.type, enabled=False):
-                return (weights.to(dtype) @ labels.to(dtype)).movedim(0, -1)
+            return mean_label(stacked_weights(alike, *both, whole, weight), labels).movedim(0, -1)
         return torch.stack([head(part, rows, labels, **identity) for head, part, rows in parts], dim=-1)
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
@@ -139,9 +136,7 @@ class Ensemble(nn.Module):
 
         The mean of all members is needed before rows can be ranked, so this holds ``[b, N]`` weights.
         """
-        k = min(check_integer("k", k), bank.shape[0])
-        best = self.weights(queries, bank, **identity).topk(k, dim=-1)
-        return best.values, best.indices.masked_fill(best.values == 0, -1)
+        return heaviest(self.weights(queries, bank, **identity), k)
 
 
 def alike_members(heads: Sequence[nn.Module]) -> list[NONA]:

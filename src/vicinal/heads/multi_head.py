@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vicinal.core import register
 from vicinal.core.checks import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, warn_of_own_bank
-from vicinal.heads.nona import NONA
+from vicinal.heads.nona import NONA, heaviest, mean_label
 from vicinal.masks.simplex import SimplexMap
 from vicinal.similarity.mapped import Mapped
 
@@ -68,13 +68,10 @@ class MultiHead(nn.Module):
     @torch.no_grad()
     def top_weights(self, queries: Tensor, bank: Tensor, k: int, **identity: Tensor | None) -> tuple[Tensor, Tensor]:
         """The ``k`` bank rows of highest mean weight: see :meth:`NONA.top_weights`."""
-        best = self.weights(queries, bank, **identity).topk(min(check_integer("k", k), len(bank)), dim=-1)
-        return best.values, best.indices.masked_fill(best.values == 0, -1)
+        return heaviest(self.weights(queries, bank, **identity), k)
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
         """Weighted mean of the labels, ``[b]`` or ``[b, T]``: see :meth:`NONA.forward`."""
         check_matrices(queries, bank)
         check_labels(labels, len(bank))
-        weights = self.weights(queries, bank, **identity)
-        dtype = torch.promote_types(weights.dtype, labels.dtype)
-        return weights.to(dtype) @ labels.to(dtype)
+        return mean_label(self.weights(queries, bank, **identity), labels)

@@ -215,14 +215,13 @@ class NONA(nn.Module):
         who = Identity(**identity)
         check_matrices(queries, bank)
         warn_of_own_bank(self, queries, bank, *who[:4])
-        k = min(check_integer("k", k), bank.shape[0])
+        check_integer("k", k)
         if self.streams(queries, bank, who.bank_weight) and len(queries):
             attention = self.attention(queries, bank, who)
-            nearest = lowest_rows(attention.scores, attention.exclusion, k)
+            nearest = lowest_rows(attention.scores, attention.exclusion, min(k, len(bank)))
             weights = self.evaluated(attention, queries).weights_of(nearest.values)
             return weights, nearest.positions.masked_fill(weights == 0, -1)
-        best = self.weights(queries, bank, **identity).topk(k, dim=-1)
-        return best.values, best.indices.masked_fill(best.values == 0, -1)
+        return heaviest(self.weights(queries, bank, **identity), k)
 
     def forward(
         self,
@@ -249,10 +248,7 @@ class NONA(nn.Module):
         warn_of_own_bank(self, queries, bank, *who[:4])
         if self.streams(queries, bank, who.bank_weight):
             return self._streamed(queries, bank, labels, who)
-        weights = self.weights(queries, bank, **identity)
-        dtype = torch.promote_types(weights.dtype, labels.dtype)
-        with torch.autocast(queries.device.type, enabled=False):
-            return weights.to(dtype) @ labels.to(dtype)
+        return mean_label(self.weights(queries, bank, **identity), labels)
 
     def _streamed(self, queries: Tensor, bank: Tensor, labels: Tensor, identity: Identity) -> Tensor:
         attention = self.attention(queries, bank, identity)
@@ -300,6 +296,19 @@ class NONA(nn.Module):
                 learned = [value.expand(len(queries), 1) for value in self.mask.step_parameters(queries)]
                 numbers = torch.cat(learned, dim=1).to(scores.dtype)  # a0, b0, t, t / (1 - t)
             return attention.evaluate(labels, numbers)
+
+
+def mean_label(weights: Tensor, labels: Tensor) -> Tensor:
+    """Means ``[..., b]`` or ``[..., b, T]`` of labels ``[N]`` or ``[N, T]`` by weights ``[..., b, N]``."""
+    dtype = torch.promote_types(weights.dtype, labels.dtype)
+    with torch.autocast(weights.device.type, enabled=False):
+        return weights.to(dtype) @ labels.to(dtype)
+
+
+def heaviest(weights: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The ``k`` highest of weights ``[b, N]``, all if there are fewer, and their places, -1 where the weight is 0."""
+    best = weights.topk(min(check_integer("k", k), weights.shape[1]), dim=-1)
+    return best.values, best.indices.masked_fill(best.values == 0, -1)
 
 
 class _StreamedStep(NamedTuple):

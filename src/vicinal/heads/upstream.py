@@ -135,8 +135,8 @@ class Refined(nn.Module):
     def refine(self, queries: Tensor, bank: Tensor, **identity: Tensor | None) -> tuple[Tensor, Tensor]:
         """Queries ``[b, d]`` and bank ``[N, d]`` behind the block; bank rows without ids are each their own."""
         check_matrices(queries, bank)
-        warn_of_own_bank(self, queries, bank, *Identity(**identity)[:4])
         keys = Identity(**identity)
+        warn_of_own_bank(self, queries, bank, *keys[:4])
         ids = torch.arange(len(bank), device=bank.device) if keys.bank_ids is None else keys.bank_ids
         among = admissible((len(bank), len(bank)), ids, ids, keys.bank_groups, keys.bank_groups)
         allowed = keys.allowed(len(queries), len(bank))

@@ -128,9 +128,8 @@ def _state_of(generator: Any) -> Any:
     """A state as what a checkpoint may hold, tensors and plain values: those that are not torch's are text of JSON."""
     if isinstance(generator, torch.Generator):
         return generator.get_state()
-    return _as_text(
-        generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.getstate()
-    )
+    of_numpy = isinstance(generator, np.random.Generator)
+    return _as_text(generator.bit_generator.state if of_numpy else generator.getstate())
 
 
 def _set_state_of(generator: Any, state: Any) -> None:

@@ -13,11 +13,13 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from vicinal.core.progress import report, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder
 from vicinal.encoders.table import TableInputs
+from vicinal.samplers import BatchSampler
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, GoOn, WholeCheckpoints, last_checkpoint
 from vicinal.training.fold_epochs import FoldEpochs
@@ -87,10 +89,8 @@ class _Record(Checkpoint):
         if not errors:
             report("training", done, None, "epochs")
             return
-        best = errors.index(min(errors))
-        last = min(most, best + 1 + self.patience)
-        note = f"epochs (max. {most}), error {errors[-1]:.3g}"
-        report("training", done, last, note)
+        last = min(most, errors.index(min(errors)) + 1 + self.patience)
+        report("training", done, last, f"epochs (max. {most}), error {errors[-1]:.3g}")
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._begun = time.perf_counter()
@@ -176,14 +176,13 @@ def train(
     """
     history = TrainingHistory()
     processes = processes_of(settings)
-    by_fold = _check_folds(train_rows, validation_rows, processes)
-    validation_rows = validation_rows or _by_fold(train_rows)
+    validation_rows = _validation_rows(train_rows, validation_rows, processes)
     lists = bool(getattr(criterion, "of_lists", False))
     if lists and processes.count > 1:
         raise ValueError(f"devices: expected one process for a loss of lists, got {processes.count}")
     validation_rows = validation_rows if goal else validation_rows.spread(STOPPING_ROWS, whole=lists)
     folds = []
-    if by_fold and validation_rows.folds is not None:
+    if validation_rows.folds is not None:
         folds = [FoldEpochs(validation_rows.folds.bincount(validation_rows.weights))]
     with ExitStack() as stack:
         stack.enter_context(seeded(settings.seed))  # before what sets warnings and threads of the process
@@ -200,17 +199,10 @@ def train(
         going_on = settings.folder is not None or processes.count > 1
         record = _Record(history, settings.patience, reach, folder if going_on else None)
         trainer = _trainer(settings, processes, folder, [*folds, *([GoOn()] if going_on else []), record])
+        known: Any = {"processes": processes.count, "lists": lists}
         loaders = (
-            loader(
-                train_rows,
-                settings.batch_size,
-                settings.seed,
-                processes.count,
-                _whole_groups(train_rows, settings.batch_size, settings.seed, lists=lists)
-                if goal is None
-                else goal.batches,
-            ),
-            loader(validation_rows, 256, None, processes.count, _whole_groups(validation_rows, 256, None, lists=lists)),
+            _loader(train_rows, settings.batch_size, settings.seed, goal.batches if goal else None, **known),
+            _loader(validation_rows, 256, None, None, **known),
         )
         try:
             with errors_of_processes():
@@ -233,19 +225,28 @@ def train(
     return history
 
 
-def _whole_groups(rows: Rows, batch_size: int, seed: int | None, *, lists: bool) -> GroupBatches | None:
-    """Batches of whole groups for a loss of lists; None for others."""
-    return GroupBatches(rows.clusters, batch_size, seed) if lists and rows.grouped else None
+def _loader(
+    rows: Rows, size: int, seed: int | None, batches: BatchSampler | None, *, processes: int, lists: bool
+) -> DataLoader[Any]:
+    """See :func:`loader`; batches of whole groups for a loss of lists."""
+    whole = GroupBatches(rows.clusters, size, seed) if lists and rows.grouped else batches
+    return loader(rows, size, seed, processes, whole)
 
 
-def _check_folds(train_rows: Rows, validation_rows: Rows | None, processes: Processes) -> bool:
-    """Whether members are folds; ValueError where that cannot be."""
+def _validation_rows(train_rows: Rows, validation_rows: Rows | None, processes: Processes) -> Rows:
+    """These, or where members are folds the training rows, those of a fold together, so that a batch is of few folds.
+
+    Raises:
+        ValueError: for both or neither, or folds in several processes.
+    """
     if (train_rows.folds is None) == (validation_rows is None):
         got = "neither" if validation_rows is None else "both"
         raise ValueError(f"validation_rows: expected these or folds of the training rows, got {got}")
     if train_rows.folds is not None and processes.count > 1:
         raise ValueError("devices: expected one process to train members as folds, got more; hold rows out")
-    return train_rows.folds is not None
+    if validation_rows is not None or train_rows.folds is None:
+        return validation_rows or train_rows
+    return train_rows.take(train_rows.folds.argsort(stable=True))
 
 
 def _with_states(encoder: nn.Module, train_rows: Rows, validation_rows: Rows) -> tuple[Rows, Rows]:
@@ -262,13 +263,6 @@ def _with_states(encoder: nn.Module, train_rows: Rows, validation_rows: Rows) ->
 
     first, second = (replace(rows, inputs=with_states(rows.inputs)) for rows in (train_rows, validation_rows))
     return first, second
-
-
-def _by_fold(rows: Rows) -> Rows:
-    """The same rows, those of a fold together, so that a batch is of few folds."""
-    if rows.folds is None:
-        return rows
-    return rows.take(rows.folds.argsort(stable=True))
 
 
 def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, callbacks: list[Callback]) -> Trainer:

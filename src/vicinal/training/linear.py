@@ -118,9 +118,8 @@ def logistic_folds(columns: Tensor, labels: Tensor, folds: Tensor, *, weights: T
     for number, one in enumerate(STRENGTHS, start=1):
         report("slopes", number, len(STRENGTHS), "variances of slopes (or fewer)")
         lines = fitted(some, one, models)
-        losses = torch.nn.functional.cross_entropy(
-            lines.predicted(columns[some], folds[some]), codes[some], reduction="none"
-        )
+        said = lines.predicted(columns[some], folds[some])
+        losses = torch.nn.functional.cross_entropy(said, codes[some], reduction="none")
         tried.append(float((losses * mass[some]).sum() / mass[some].sum()))
         if tried[-1] == min(tried):
             best, strength = lines, one

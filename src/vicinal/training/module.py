@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vicinal.core.gathering import gather_rows, process_rank
 from vicinal.encoders import PretrainedEncoder
-from vicinal.heads import admissible
+from vicinal.heads.admissible import Identity, of_queries_in, own_bank
 from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import has_members
 from vicinal.training.added import AddedLosses
@@ -76,15 +76,16 @@ class NeighborModule(LightningModule):
         local, ids, groups = self._embedded(batch), batch["ids"], batch.get("groups")
         labels = batch["labels"].to(local.dtype)
         if self.fold_members is not None:
-            return self._folds_step(local, labels, batch)
+            return self._folds_step(self.fold_members, local, labels, batch)
         embeddings, all_labels, all_ids = self._all(local), self._all(labels), self._all(ids)
         all_groups, weight = (None if one is None else self._all(one) for one in (groups, batch.get("weights")))
-        allowed = admissible((len(all_ids), len(all_ids)), all_ids, all_ids, all_groups, all_groups)
+        who = own_bank(all_ids, all_groups, weight)
+        allowed = who.allowed(len(all_ids), len(all_ids))
         active = torch.ones_like(all_ids, dtype=torch.bool) if allowed is None else allowed.any(dim=-1)
         # 0 with a graph: a batch in which no row has a neighbor still takes a step, as the other processes do
         loss = embeddings.sum() * 0.0
         if bool(active.any()):
-            prediction = self._predicted(local, embeddings, all_labels, (all_ids, all_groups, weight), active)
+            prediction = self._predicted(local, embeddings, all_labels, who, active)
             counted, lists = (None if one is None else one[active] for one in (weight, all_groups))
             loss = loss + self._error(prediction, all_labels[active], counted, lists)
             loss = loss + self._unfairness(prediction, all_labels[active], all_ids[active])
@@ -95,21 +96,11 @@ class NeighborModule(LightningModule):
             loss = loss + added
         return loss + self._every_parameter() if self.together else loss
 
-    def _folds_step(self, embeddings: Tensor, labels: Tensor, batch: dict[str, Any]) -> Tensor:
+    def _folds_step(self, members: FoldMembers, embeddings: Tensor, labels: Tensor, batch: dict[str, Any]) -> Tensor:
         """The mean of the members' losses, each of the rows that it does not leave out."""
-        ids, groups, weight = batch["ids"], batch.get("groups"), batch.get("weights")
-        if self.fold_members is None:
-            raise RuntimeError("folds: expected rows with folds")
-        prediction, valid = self.fold_members.training_predictions(
-            embeddings,
-            labels,
-            batch["folds"],
-            query_ids=ids,
-            bank_ids=ids,
-            query_groups=groups,
-            bank_groups=groups,
-            bank_weight=weight,
-        )
+        weight = batch.get("weights")
+        who = own_bank(batch["ids"], batch.get("groups"), weight)
+        prediction, valid = members.training_predictions(embeddings, labels, batch["folds"], **who.by_name())
         each = zip(prediction.unbind(-1), valid.unbind(-1), strict=True)
         losses = [
             self._error(one[mine], labels[mine], None if weight is None else weight[mine])
@@ -151,7 +142,7 @@ class NeighborModule(LightningModule):
         local: Tensor,
         embeddings: Tensor,
         labels: Tensor,
-        identity: tuple[Tensor, Tensor | None, Tensor | None],
+        who: Identity,
         active: Tensor,
     ) -> Tensor:
         """Predictions of all rows that are ``active [b]``, each made by the process that has embedded the row.
@@ -160,28 +151,19 @@ class NeighborModule(LightningModule):
             local: embeddings of this process' rows.
             embeddings: those of all processes ``[b, d]``.
             labels: of all.
-            identity: ids, groups and weights of all.
+            who: ids, groups and weights of all.
             active: which rows have neighbors; there is one.
         """
-        ids, groups, weight = identity
-        start = int(self._first_row(local))
+        start = 0  # where the rows of this process begin among those of all
+        if self.together:
+            start = int(gather_rows(torch.tensor([len(local)], device=local.device))[: process_rank()].sum())
         mine = active[start : start + len(local)]
         queries, places = local[mine], torch.arange(len(active), device=active.device)[start : start + len(local)][mine]
         if len(queries) == 0:  # all processes have to do the same, so this one asks for somebody else, and tells nobody
             places = active.nonzero()[:1, 0]
             queries = embeddings[places]
-        query_ids, query_groups = (None if one is None else one[places] for one in (ids, groups))
         predict = getattr(self.network.head, "each", self.network.head)  # members are trained each by its own error
-        prediction: Tensor = predict(
-            queries,
-            embeddings,
-            labels,
-            query_ids=query_ids,
-            bank_ids=ids,
-            query_groups=query_groups,
-            bank_groups=groups,
-            bank_weight=weight,
-        )
+        prediction: Tensor = predict(queries, embeddings, labels, **of_queries_in(places, who.by_name()))
         return self._all(prediction[: int(mine.sum())])
 
     def _error(self, prediction: Tensor, labels: Tensor, weight: Tensor | None, groups: Tensor | None = None) -> Tensor:
@@ -203,13 +185,6 @@ class NeighborModule(LightningModule):
         if prediction.ndim > labels.ndim:
             return torch.stack([self.fair(one, labels, ids) for one in prediction.unbind(-1)]).mean()
         return cast(Tensor, self.fair(prediction, labels, ids))
-
-    def _first_row(self, local: Tensor) -> Tensor:
-        """Where the rows of this process begin among those of all."""
-        if not self.together:
-            return torch.zeros((), dtype=torch.int64)
-        counts = gather_rows(torch.tensor([len(local)], device=local.device))
-        return counts[: process_rank()].sum()
 
     def setup(self, stage: str) -> None:
         """With several processes, synchronize batch norms and seed each process."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from vicinal.core.gathering import process_rank
+from vicinal.core.identity import Grouped
 
 if TYPE_CHECKING:  # scikit-learn's clusters come with the samplers, and take a while to import
     from vicinal.samplers import BatchSampler
@@ -52,7 +53,7 @@ class RowSubset:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Grouped):
     """Prepared rows with their labels and identity.
 
     Attributes:
@@ -73,21 +74,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @property
-    def grouped(self) -> bool:
-        """Whether rows have groups."""
-        return self.groups is not None
-
-    @property
-    def weighted(self) -> bool:
-        """Whether rows have weights."""
-        return self.weights is not None
-
-    @property
-    def clusters(self) -> Tensor:
-        """Of what group each row is ``[n]``: its own where there are none."""
-        return torch.arange(len(self)) if self.groups is None else self.groups
 
     def spread(self, most: int, *, whole: bool = False) -> "Rows":
         """At most ``most`` of the rows, spread evenly over their order; with ``whole`` groups, about as many."""
@@ -169,11 +155,10 @@ class RowBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         # a generator: Lightning makes the iterator of a resumed run's first epoch before it sets the epoch
+        ends: Any = len(self)
         if self.seed is None:
-            ends = [self.batch_size * (i + 1) for i in range(len(self) - 1)]  # a rest that is too short joins the last
-            blocks = list(self._order(self.rows).tensor_split(ends)) if self.rows else []
-        else:
-            blocks = list(self._order(self.rows).tensor_split(len(self)))
+            ends = [self.batch_size * (i + 1) for i in range(ends - 1)]  # a rest that is too short joins the last
+        blocks = list(self._order(self.rows).tensor_split(ends)) if self.rows else []
         if self.processes > 1:
             blocks = [block.tensor_split(self.processes)[process_rank()] for block in blocks]
         yield from (block.tolist() for block in blocks)
