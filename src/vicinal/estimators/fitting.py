@@ -404,36 +404,56 @@ def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]
 def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = None) -> FittedModel:
     """Learn a kernel, by the likelihood of the rows that are not held out, and fill the bank.
 
+    Of classes that of least log-loss, which has one length for all columns, or that of the likelihood of one-hot
+    labels, with a length for each, where its log-loss is lower by more than so many lengths explain.
+
     Args:
         job: whose encoder is fitted.
         most: how many rows the likelihood is of, at most.
         start: see :func:`vicinal.training.likelihood.fit_kernel`.
     """
+    encoder, settings = job.encoder, job.settings
+    encoder.settle(job.seen)
+    inputs = prepared(settings, encoder, job.rows.frame)
+    if job.codec.kind != "classes":
+        return _learned_kernel(job, inputs, most, start)
+    model, lengths = _learned_kernel(job, inputs, by_loss=True), own_lengths(encoder)
+    if lengths and may_be_kernel(settings, lengths) and time_left() > 0:
+        likely = _learned_kernel(job, inputs, FIRST_ROWS[0])
+        model = likely if likely.error_of_all() < model.error_of_all() else model
+    return model
+
+
+def _learned_kernel(
+    job: FitJob, inputs: RowInputs, most: int = MOST_ROWS, start: TableKernel | None = None, *, by_loss: bool = False
+) -> FittedModel:
+    """A kernel that was learned by the likelihood, or by the log-loss of classes, of prepared rows."""
     rows, codec, encoder, settings = job.rows, job.codec, job.encoder, job.settings
     classes = codec.kind == "classes"
-    encoder.settle(job.seen)
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
     k = settings["max_neighbors"] or kernel_neighbors(len(rows))
     by = settings | {"metric": "kernel", "max_neighbors": k}
     may = classes or settings["readout"] != "rows"  # of numbers these are few
     whole = WHOLE if may and settings["max_neighbors"] is None and index is None else 0
-    network = make_kernel_network(by, encoder, classes=classes, whole_up_to=whole)
+    network = make_kernel_network(by, encoder, classes=by_loss, whole_up_to=whole)
     check_index(index, network.width)
-    inputs, codes = prepared(settings, encoder, rows.frame), rows.group_codes()
+    codes = rows.group_codes()
     known = None if codes is None else codes[train]
     labels = codec.scaled(rows.labels) if classes else codec.transform.forward(rows.labels)
     learning, learned = (network, RowSubset(inputs, train), labels[train], known), None
     options: dict[str, Any] = {"seed": job.seed, "weights": rows.weights_of(train)}
-    if classes:
+    if by_loss:
         fit_class_network(*learning, **options)
     else:
         learned = fit_kernel_network(*learning, **options, most=most, start=start)
     model = with_banks(network, inputs, job, TrainingHistory([], []), "kernel")
     model = _with_scale(model) if classes else model
     if learned is not None:
-        model = replace(model, learned=learned, optimism=kernel_optimism(network, min(most, len(train))))
-    if learned is not None and settings["readout"] in ("auto", "comparables"):
-        model = _with_trend(model, job, inputs, float(learned.log_amplitude.exp()))
+        loss = model.error_of_all() if classes else None
+        optimism = kernel_optimism(network, min(most, len(train)), loss)
+        model = model.with_facts(learned=learned, optimism=optimism)
+        if not classes and settings["readout"] in ("auto", "comparables"):
+            model = _with_trend(model, job, inputs, float(learned.log_amplitude.exp()))
     unit = model.codec.unit() ** 2
     history = TrainingHistory([weighted_mean(*model.errors_of_all()) / unit], [model.honest_error() / unit])
     return model.with_facts(history=history)
@@ -493,7 +513,7 @@ def _with_scale(model: FittedModel) -> FittedModel:
     """The model with the scale of scores of classes, from rows that are each predicted from the others."""
     scores, bank, at = model.left_out(model.bank, spread(len(model.bank), _CALIBRATED))
     known = model.bank_labels()[at], bank.mass[at]
-    if model.metric == "kernel":
+    if model.metric == "kernel" and not model.network.projector.linear:
         fitted, scale = calibrate_scores(scores, *known), dict[str, Any](name="softmax")
     else:
         shares = scores.double().clamp(min=0)

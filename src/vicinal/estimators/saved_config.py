@@ -197,9 +197,9 @@ class SavedConfig(Saved):
     @model_validator(mode="after")
     def _agree_on_transform(self) -> Self:
         name, ends = self.transform.base.name, self.label_range[0] if self.label_range else 1.0
-        scores = {"kernel": "softmax", "trees": "power"}.get(self.fitted_metric) if self.classes is not None else None
-        by_scores = scores is not None
-        if (name if name in ("softmax", "power") else None) != scores:
+        scores = {"kernel": {"softmax", "power"}, "trees": {"power"}}.get(str(self.fitted_metric), set())
+        by_scores = bool(scores) and self.classes is not None
+        if by_scores != (name in ("softmax", "power")) or (by_scores and name not in scores):
             raise ValueError("probabilities of scores that the metric has not, or scores without probabilities")
         if len(self.transform.biases) > len(self.classes or ()):
             raise ValueError("probabilities of more classes than there are")

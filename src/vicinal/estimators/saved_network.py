@@ -118,9 +118,8 @@ def _empty_kernel(
     path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any], folds: int | None
 ) -> NeighborNetwork:
     """The network of a kernel, with a trend of so many folds; its head is that of all rows."""
-    by_scores = bool(config.classes)
     names = [name for name in tensor_header(path) if name.startswith("projector.") and ".trees." not in name]
-    known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": by_scores}
+    known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": config.transform.name == "softmax"}
     known["share_lengths"] = any(name.endswith(".scale") for name in names)
     network = make_kernel_network(settings | {"metric": "kernel"}, encoder, **known)
     return network if folds is None else empty_trend_network(network, folds, len(config.targets or "1"))

@@ -63,8 +63,9 @@ class Calibration(NamedTuple):
 def calibrate_scores(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Calibration:
     r"""Slope a and biases b of least $-\frac1n \sum_{ik} t_{ik} \ln p_{ik}$ for $p_{ik} \propto e^{a s_{ik} + b_k}$.
 
-    The targets $t_{ik} = (n y_{ik} + 1) / (n + K)$ are those of Platt: they keep the slope finite if the scores
-    separate all classes. $b^\top b / 2n$ is added, so that classes without rows get a bias, too.
+    The targets $t_{ik} = (n y_{ik} + 1/K) / (n + 1)$ keep the slope finite if the scores separate all classes, as Platt
+    has it with a row more of each class: one in all does, as with K more few rows that are told apart were believed too
+    little. $b^\top b / 2n$ is added, so that classes without rows get a bias, too.
 
     Args:
         scores: ``[n, K]``, each predicted without its own row.

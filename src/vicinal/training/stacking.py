@@ -75,7 +75,7 @@ def stack_scores(
     count, n, classes = sources.shape
     sources, labels = sources.double(), labels.double()
     mass = torch.full((n,), 1 / n, dtype=torch.float64) if weights is None else weights.double() / weights.sum()
-    targets = (n * labels + 1) / (n + classes)
+    targets = (n * labels + 1 / classes) / (n + 1)
     frequencies, aims = mass @ targets, torch.einsum("n,nk,snk->s", mass, targets, sources)
 
     def value_and_grad(values: object) -> tuple[float, object]:
