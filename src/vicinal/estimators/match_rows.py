@@ -200,7 +200,7 @@ def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
     """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
     form, read = TableForm.of(_judged(frame)), {}
     for name, one in form.columns.items():
-        if one.kind in ("parts", "scale"):  # numbers among words, and words, are compared as texts
+        if one.kind in ("parts", "scale", "list"):  # numbers among words, and words, are compared as texts
             continue
         cells, typed = one.read(frame[name]), frame[name]
         odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))
