@@ -22,8 +22,7 @@ from vicinal.encoders.kinds import is_list
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.pair_features import normal_text, shown_text
 from vicinal.linkage.block_keys import Hashes, mixed, text_hashes
-
-Ids = np.ndarray[Any, Any]
+from vicinal.linkage.columns import Ids
 
 SIDES, _NAMED_TABLES = ("left", "right"), ("the left table", "the right one")
 """Names of the two tables, in files and in sentences."""

@@ -15,9 +15,7 @@ from vicinal.core.identity import spelled
 from vicinal.data.spelling import GAPS
 from vicinal.index.base import Hits
 from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, presence, without_marks
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ids = np.ndarray[Any, Any]
+from vicinal.linkage.columns import Floats, Ids
 
 MISSING = -1.0
 """In the place of a likeness where a cell is empty; likenesses are from 0 to 1."""
