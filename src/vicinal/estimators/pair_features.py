@@ -202,14 +202,14 @@ class PairFeatures:
         features = np.full((len(pairs), len(_CODES)), MISSING)
         for row, (one, other) in enumerate(pairs.tolist()):
             (ours, our_text), (theirs, their_text) = sides[0][one], sides[1][other]
-            found = {code: weight for code, weight in ours.items() if code in their_text}
-            found |= {code: weight for code, weight in theirs.items() if code in our_text}
+            within = {code: weight for code, weight in ours.items() if code in their_text}
+            within |= {code: weight for code, weight in theirs.items() if code in our_text}
             if ours and theirs:
-                shares = [sum(found.get(code, 0.0) for code in has) / sum(has.values()) for has in (ours, theirs)]
+                shares = [sum(within.get(code, 0.0) for code in has) / sum(has.values()) for has in (ours, theirs)]
                 features[row, 0] = min(shares)
             if ours or theirs:
-                features[row, 1] = max(found.values(), default=0.0)
-            alike = [OSA.normalized_similarity(*both) for both in product(ours.keys() - found, theirs.keys() - found)]
+                features[row, 1] = max(within.values(), default=0.0)
+            alike = [OSA.normalized_similarity(*both) for both in product(ours.keys() - within, theirs.keys() - within)]
             features[row, 2] = max(alike, default=MISSING)
         return list(features.T)
 
