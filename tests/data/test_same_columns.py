@@ -116,7 +116,7 @@ def test_numbers_of_one_measure_are_paired_where_no_other_is_distributed_like_th
     assert singles(left, right) == {"worth": "eur", "big": "size", "from": "a"}
     twice = singles(left, right.assign(to=days[2].round()))
     assert not {"from", "to"} & {*twice}  # either may be meant
-    assert "worth" not in singles(left.rename(columns={"eur": "year"}), right.rename(columns={"worth": "price"}))
+    assert "price" not in singles(left.rename(columns={"eur": "year"}), right.rename(columns={"worth": "price"}))
     flags = pd.DataFrame({"member": random.integers(0, 2, 300)})
     assert singles(flags, pd.DataFrame({"paid": random.integers(0, 2, 300)})) == {}  # few values are anything
 
