@@ -101,3 +101,29 @@ def test_numbers_of_parts_are_the_same_with_and_without_marks():
     left = pd.DataFrame({"no": numbers, "text": [f"bolt {n % 9} steel" for n in range(60)]})
     right = pd.DataFrame({"teil": [each.replace("-", "").upper() for each in numbers], "x": left["text"]})
     assert singles(left, right) == {"teil": "no", "x": "text"}
+
+
+def test_numbers_of_one_measure_are_paired_where_no_other_is_distributed_like_them():
+    random = np.random.default_rng(0)
+    stays, sizes, days = (
+        random.lognormal(4, 1, (2, 300)),
+        random.normal(60, 9, (2, 300)),
+        random.uniform(0, 90, (3, 300)),
+    )
+    left = pd.DataFrame({"eur": stays[0].round(2), "size": sizes[0].round(), "a": days[0].round()})
+    right = pd.DataFrame({"worth": [f"{each:.2f} USD" for each in stays[1]], "big": [f"{n:.0f} cm" for n in sizes[1]]})
+    right["from"] = days[1].round()
+    assert singles(left, right) == {"worth": "eur", "big": "size", "from": "a"}
+    twice = singles(left, right.assign(to=days[2].round()))
+    assert not {"from", "to"} & {*twice}  # either may be meant
+    assert "price" not in singles(left.rename(columns={"eur": "year"}), right.rename(columns={"worth": "price"}))
+    flags = pd.DataFrame({"member": random.integers(0, 2, 300)})
+    assert singles(flags, pd.DataFrame({"paid": random.integers(0, 2, 300)})) == {}  # few values are anything
+
+
+def test_lists_are_compared_by_their_words_whatever_stands_between():
+    words = [f"{one}{other}" for one in "abcdef" for other in "xyz"]
+    random = np.random.default_rng(0)
+    rows = [[words[place] for place in random.permutation(18)[:4]] for _ in range(60)]
+    left = pd.DataFrame({"ingredients": [", ".join(row) for row in rows]})
+    assert singles(left, pd.DataFrame({"needs": [" ; ".join(row) for row in rows[::-1]]})) == {"needs": "ingredients"}

@@ -481,7 +481,7 @@ def edited(folder, change):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda config: config.update(version=9), "expected format version 2, got 9"),
+        (lambda config: config.update(version=9), "expected format version 3, got 9"),
         (lambda config: config.update(rows=[5, 5]), "expected"),
         (lambda config: config.update(texts=["name", "other"]), "expected"),
         (lambda config: config.update(threshold=2.0), "expected valid settings"),
@@ -590,6 +590,26 @@ def test_features_have_names_and_stay_within_their_range(fitted):
     assert len(set(names)) == len(names)
     assert (np.abs(features) <= 1 + 1e-6).all()
     assert isinstance(model.tables_.features, PairFeatures)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("lamp kx-fa132", "new kxfa132 lamp", (1, True, -1)),  # marks within a code
+        ("lamp xrs-9645", "xrs 9645 lamp", (1, True, -1)),  # one code is two words
+        ("lamp 81024", "lamp abc81024", (0, True, -1)),  # ours is a part of theirs, which ours has not
+        ("lamp 81034", "lamp 81024", (0, False, 0.8)),  # a letter is another
+        ("lamp 81034", "lamp", (-1, False, -1)),
+        ("lamp", "lamp 12", (-1, -1, -1)),  # short ones are sizes
+    ],
+)
+def test_codes_are_found_anywhere_in_the_other_row(left, right, expected):
+    tables = [pd.DataFrame({"name": [text, "chair xy-77"]}) for text in (left, right)]
+    features = PairFeatures(["name"], [])
+    least, rarest, near = np.concatenate(features._codes(*features.fit(tables), np.array([[0, 0]])))
+    assert least == pytest.approx(expected[0])
+    assert (rarest > 0.5) == expected[1] if expected[1] != -1 else rarest == -1
+    assert near == pytest.approx(expected[2])
 
 
 def test_a_pair_is_compared_with_the_best_other_of_each_row():

@@ -14,6 +14,8 @@ from vicinal.core.identity import spelled, without_accents
 from vicinal.data.form import TableForm
 from vicinal.data.spelling import GAPS
 
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
 _ROWS = 20_000
 """Rows of a table that are looked at, at most."""
 
@@ -38,6 +40,9 @@ _LONG, _SHAPE = 6, 0.5
 
 _CODE = re.compile(r"(?=.*[0-9])(?=.*[a-z])[0-9a-z]+([-/][0-9a-z]+)*")
 """Letters and digits, with or without marks between them: a number of a part."""
+
+_ALIKE = 0.85
+"""Least similarity of the distributions of numbers, 1 less the statistic of Kolmogorov and Smirnov, of one measure."""
 
 _APART = 0.7
 """Difference of the shares of cells with letters from which on two columns are not the same."""
@@ -101,7 +106,7 @@ class _Column:
         shape: how many of its cells have each number of digits, where they are keys of digits.
         lettered: share of its cells that have letters.
         is_date: whether it holds dates.
-        is_number: whether it holds numbers.
+        numbers: its numbers, in order; of keys and other columns none.
         plain: its name without marks.
         meanings: of its name, places among the words of one meaning.
     """
@@ -110,7 +115,7 @@ class _Column:
     shape: Counter[int]
     lettered: float
     is_date: bool
-    is_number: bool
+    numbers: Floats
     plain: str
     meanings: frozenset[int]
 
@@ -120,6 +125,7 @@ def same_columns(left: pd.DataFrame, right: pd.DataFrame) -> dict[tuple[str, ...
 
     Columns of one name are left as they are. Of the others those are paired first whose names differ in case and marks
     alone, and then those that together have most words in common, and names of one meaning in several languages.
+    Numbers are also paired by their distribution, where it is like that of one column alone.
     Last, a column is paired with two of the other table, if these have more in common with it than one of them.
 
     >>> left = pd.DataFrame({"First Name": ["Ann", "Bo"], "E-Mail": ["a@b.de", "c@d.de"]})
@@ -136,6 +142,9 @@ def same_columns(left: pd.DataFrame, right: pd.DataFrame) -> dict[tuple[str, ...
     columns = [name for name in there if name not in same.values()]
     if rows and columns:
         likeness = np.array([[_likeness(here[one], there[other]) for other in columns] for one in rows])
+        measures = np.array([[_one_measure(here[one], there[other]) for other in columns] for one in rows])
+        only = (measures.sum(axis=0) == 1) & (measures.sum(axis=1, keepdims=True) == 1)
+        likeness = np.maximum(likeness, _SHAPE * (measures & only))
         for row, column in zip(*linear_sum_assignment(-likeness), strict=True):
             if likeness[row, column] >= _LEAST:
                 same[rows[row]] = columns[column]
@@ -216,7 +225,7 @@ def _columns(table: pd.DataFrame) -> dict[str, _Column]:
     forms = TableForm.of(some).columns
     columns = {}
     for name in some.columns:
-        cells = forms[name].read(some[name]) if name in forms else some[name]
+        cells = forms[name].read(some[name]) if name in forms and forms[name].kind != "list" else some[name]
         columns[name] = _column(str(name), cells.dropna())
     return columns
 
@@ -245,7 +254,8 @@ def _column(name: str, cells: "pd.Series[Any]") -> _Column:
     known = {place for place in known if place >= _GENERAL} or known
     shape = Counter(map(len, digits)) if is_key else Counter[int]()
     plain = re.sub(r"[\W_]+", "", spelled(name, loose=True))
-    return _Column(Counter(words), shape, lettered, is_date, is_number, plain, frozenset(known))
+    numbers = np.sort(cells.to_numpy(np.float64)) if is_number and not is_key else np.zeros(0)
+    return _Column(Counter(words), shape, lettered, is_date, numbers, plain, frozenset(known))
 
 
 def _common(one: Counter[str], other: Counter[str]) -> float:
@@ -266,7 +276,7 @@ def _likeness(one: _Column, other: _Column) -> float:
     if one.is_date != other.is_date or abs(one.lettered - other.lettered) > _APART:
         return 0.0
     words = one.words, other.words
-    if one.is_number and other.is_number:  # small ones are in common by chance
+    if len(one.numbers) and len(other.numbers):  # small ones are in common by chance
         words = _large(one.words), _large(other.words)
     common = max(_common(*words), _SHAPE * _shared(one.shape, other.shape))
     if one.is_date:  # few years may be all there are
@@ -276,3 +286,13 @@ def _likeness(one: _Column, other: _Column) -> float:
     names = one.plain, other.plain
     is_part = min(map(len, names)) >= _LETTERS and (names[0] in names[1] or names[1] in names[0])
     return common + _PART * is_part
+
+
+def _one_measure(one: _Column, other: _Column) -> bool:
+    """Whether numbers are distributed alike, and their names may mean the same."""
+    sides, values = (one.numbers, other.numbers), np.union1d(one.numbers, other.numbers)
+    few = min(len(np.unique(side)) for side in sides) < _SHARED
+    if few or (one.meanings and other.meanings and one.meanings.isdisjoint(other.meanings)):
+        return False
+    shares = [np.searchsorted(side, values, "right") / len(side) for side in sides]
+    return bool(1 - np.abs(shares[0] - shares[1]).max() >= _ALIKE)

@@ -10,8 +10,9 @@ import torch
 from vicinal.core import listed, short
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.linking import connected
-from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_rows import MatchTable
 from vicinal.estimators.match_tables import MatchedTables
+from vicinal.linkage.columns import Ids
 
 _CLOSED = 20
 """Rows that labels make one thing, up to which each two of them are learned from."""

@@ -1,12 +1,9 @@
 """From probable pairs to links: each row in one at most, or clusters and what contradicts them."""
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse
 
-Ids = np.ndarray[Any, Any]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from vicinal.linkage.columns import Floats, Ids
 
 _LEAST = 1e-9
 """Probabilities are at least this, and at most 1 less this, before their log odds are taken."""

@@ -26,11 +26,10 @@ from vicinal.estimators.linking import (
 from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_rows import Ids
 from vicinal.estimators.match_tables import MatchedTables
 from vicinal.estimators.pair_explanation import PairExplanation, PairExplanations, explained_cells
-from vicinal.estimators.pair_features import Floats
 from vicinal.index.lexical import fuse
+from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import partners
 from vicinal.metrics import candidate_recall
 

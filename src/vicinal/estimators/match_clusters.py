@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from vicinal.data.nearest_metric import nearest_metric
-from vicinal.estimators.linking import Floats, Ids, log_odds
+from vicinal.estimators.linking import log_odds
+from vicinal.linkage.columns import Floats, Ids
 
 LARGEST = 200
 """Rows of a component that is cut, at most."""

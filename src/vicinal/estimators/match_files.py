@@ -32,15 +32,15 @@ from vicinal.encoders.names import reaches_out
 from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_rows import SIDES, Ids, MatchColumns, MatchTable
+from vicinal.estimators.match_rows import SIDES, MatchColumns, MatchTable
 from vicinal.estimators.match_tables import MatchedTables
-from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_refinement import Refinement
 from vicinal.estimators.pair_scorers import BoostedPairs
 from vicinal.estimators.saved_config import SavedTableEncoder
 from vicinal.estimators.saving import shown_cell
 from vicinal.index.lexical import BUCKETS
+from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.fellegi_sunter import MatchWeights
 from vicinal.version import __version__
 

@@ -12,11 +12,10 @@ from vicinal.calibration import best_f1, precision_threshold
 from vicinal.estimators.labelled_pairs import pairs_to_learn_from, positions_of
 from vicinal.estimators.linking import log_odds
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_rows import Ids
 from vicinal.estimators.match_tables import Log, MatchedTables, installed_encoders
-from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_scorers import BoostedPairs
+from vicinal.linkage.columns import Floats, Ids
 
 SHARE = 0.25
 """Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know which pairs

@@ -8,12 +8,10 @@ import numpy as np
 from vicinal.core import listed
 from vicinal.estimators.match_clusters import drawn_wedges
 from vicinal.estimators.match_model import MOST, LinkageModel, places_of
-from vicinal.estimators.match_rows import Ids
 from vicinal.estimators.match_tables import Log, MatchedTables
-from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_refinement import LEARNED, Refinement
 from vicinal.index.lexical import codes
-from vicinal.linkage.columns import CodedColumn, Kind
+from vicinal.linkage.columns import CodedColumn, Floats, Ids, Kind
 from vicinal.linkage.competition import Competition
 from vicinal.linkage.fellegi_sunter import Estimate, MatchWeights, Patterns, estimate
 

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core.threads import in_threads
-from vicinal.estimators.match_rows import Ids
 from vicinal.estimators.match_tables import MatchedTables
-from vicinal.estimators.pair_features import ROW, Floats
+from vicinal.estimators.pair_features import ROW
 from vicinal.estimators.pair_refinement import Refinement
-from vicinal.linkage.columns import CodedColumn, Kind
+from vicinal.linkage.columns import CodedColumn, Floats, Ids, Kind
 from vicinal.linkage.competition import Competition
 from vicinal.linkage.fellegi_sunter import MatchWeights, Patterns
 from vicinal.linkage.levels import LEVELS, comparison_levels, cosine_levels

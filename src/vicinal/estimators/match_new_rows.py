@@ -10,13 +10,13 @@ import torch
 
 from vicinal.data.spelling import GAPS
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_rows import MatchTable
 from vicinal.estimators.match_tables import KEYS, MatchedTables
-from vicinal.estimators.pair_features import Floats, normal_text
+from vicinal.estimators.pair_features import normal_text
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.blocking import block_index
 from vicinal.linkage.cell_forms import compared_cell
-from vicinal.linkage.columns import CodedColumn
+from vicinal.linkage.columns import CodedColumn, Floats, Ids
 from vicinal.linkage.competition import Competition
 
 STRONGEST = 50

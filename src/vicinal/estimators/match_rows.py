@@ -22,8 +22,7 @@ from vicinal.encoders.kinds import is_list
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.pair_features import normal_text, shown_text
 from vicinal.linkage.block_keys import Hashes, mixed, text_hashes
-
-Ids = np.ndarray[Any, Any]
+from vicinal.linkage.columns import Ids
 
 SIDES, _NAMED_TABLES = ("left", "right"), ("the left table", "the right one")
 """Names of the two tables, in files and in sentences."""
@@ -200,7 +199,7 @@ def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
     """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
     form, read = TableForm.of(_judged(frame)), {}
     for name, one in form.columns.items():
-        if one.kind in ("parts", "scale"):  # numbers among words, and words, are compared as texts
+        if one.kind in ("parts", "scale", "list"):  # numbers among words, and words, are compared as texts
             continue
         cells, typed = one.read(frame[name]), frame[name]
         odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))

@@ -23,8 +23,8 @@ from vicinal.core.threads import in_threads, pieces
 from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder
 from vicinal.encoders.minilm import MINILM
-from vicinal.estimators.match_rows import Ids, MatchColumns, MatchTable
-from vicinal.estimators.pair_features import ROW, Floats, PairFeatures, Rivals, Side, shown_text
+from vicinal.estimators.match_rows import MatchColumns, MatchTable
+from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side, shown_text
 from vicinal.estimators.pair_reader import pair_texts
 from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
 from vicinal.index.lexical import LexicalIndex, Sparse, fuse, presence
@@ -32,7 +32,7 @@ from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.block_recall import estimated_recall
 from vicinal.linkage.block_rules import choose_rules
 from vicinal.linkage.blocking import blocked_pairs
-from vicinal.linkage.columns import CodedColumn
+from vicinal.linkage.columns import CodedColumn, Floats, Ids
 from vicinal.linkage.columns import Kind as KindOfCells
 from vicinal.similarity.products import l2_normalize
 from vicinal.version import __version__

@@ -32,11 +32,11 @@ from vicinal.estimators.match_files import MatchJournal, matcher_settings, read_
 from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_new_rows import NewRows
-from vicinal.estimators.match_rows import SIDES, Ids, MatchColumns, MatchTable, read_tables
+from vicinal.estimators.match_rows import SIDES, MatchColumns, MatchTable, read_tables
 from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index, installed_encoders
-from vicinal.estimators.pair_features import Floats
 from vicinal.estimators.pair_reader import check_reader
 from vicinal.estimators.plan import read_plan
+from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import partners
 from vicinal.metrics import link_quality
 

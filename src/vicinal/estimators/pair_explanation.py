@@ -7,10 +7,11 @@ import pandas as pd
 
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_model import DIGITS, VECTORS
-from vicinal.estimators.match_rows import Ids, MatchTable
+from vicinal.estimators.match_rows import MatchTable
 from vicinal.estimators.match_tables import MatchedTables
-from vicinal.estimators.pair_features import Floats, normal_text, shown_text
+from vicinal.estimators.pair_features import normal_text, shown_text
 from vicinal.index.lexical import codes
+from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.compared import CellComparison, ComparedPair
 
 _ALIKE = 0.5

@@ -2,23 +2,26 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from rapidfuzz.distance import OSA
 from torch import Tensor
 
 from vicinal.core.identity import spelled
 from vicinal.data.spelling import GAPS
 from vicinal.index.base import Hits
-from vicinal.index.lexical import Shared, Sparse, Terms, beside, presence
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ids = np.ndarray[Any, Any]
+from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, presence, without_marks
+from vicinal.linkage.columns import Floats, Ids
 
 MISSING = -1.0
 """In the place of a likeness where a cell is empty; likenesses are from 0 to 1."""
+
+_LONG = 4
+"""Letters of a code that is looked for within the other row, at least."""
 
 _ROW_TERMS = ("words", "letters", "codes")
 _LEXICAL = ("words", "letters")
@@ -157,15 +160,8 @@ class PairFeatures:
             names += [f"{column}: {kind} {what}" for kind in _LEXICAL for what in _SHARES]
             names.append(f"{column}: equal")
         names += [f"{column}: {what}" for column in self.numbers for what in ("nearness", "equal")]
-        names += [
-            "row: vectors",
-            *(
-                f"row: {what} above the best other of the {side}"
-                for what in ("vectors", "words")
-                for side in ("left", "right")
-            ),
-        ]
-        return names
+        sides = [f"row: {what} above the best other of the {side}" for what in _RIVALS for side in ("left", "right")]
+        return [*names, *_CODES, "row: vectors", *sides]
 
     def of(self, left: Side, right: Side, pairs: Ids, rivals: "Rivals") -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
@@ -188,11 +184,41 @@ class PairFeatures:
         if left.vectors is not None and right.vectors is not None:
             cosine = (left.vectors[torch.tensor(at)] * right.vectors[torch.tensor(to)]).sum(dim=1).double().numpy()
         common = np.asarray(left.lexical[at].multiply(right.lexical[to]).sum(axis=1), dtype=np.float64).ravel()
-        columns += [cosine, *rivals.ahead(pairs, cosine, common)]
+        columns += [*self._codes(left, right, pairs), cosine, *rivals.ahead(pairs, cosine, common)]
         return np.stack(columns, axis=1)
+
+    def _codes(self, left: Side, right: Side, pairs: Ids) -> list[Floats]:
+        """What :data:`_CODES` says: codes of one row anywhere in the other, whatever stands between their letters."""
+        terms = self.terms[ROW, "codes"]
+        top, sides = max(float(terms.weights.max()), 1e-9), []
+        for side, places in ((left, pairs[:, 0]), (right, pairs[:, 1])):
+            texts = {place: side.texts[ROW][place] for place in np.unique(places).tolist()}
+            long = {place: {code for code in codes(text) if len(code) >= _LONG} for place, text in texts.items()}
+            every = list(set().union(*long.values()))
+            roots = terms.of(every)
+            weights = np.asarray(roots.multiply(roots).sum(axis=1)).ravel() / top
+            rare = dict(zip(every, weights.tolist(), strict=True))
+            sides.append({at: ({c: rare[c] for c in long[at]}, without_marks(text)) for at, text in texts.items()})
+        features = np.full((len(pairs), len(_CODES)), MISSING)
+        for row, (one, other) in enumerate(pairs.tolist()):
+            (ours, our_text), (theirs, their_text) = sides[0][one], sides[1][other]
+            within = {code: weight for code, weight in ours.items() if code in their_text}
+            within |= {code: weight for code, weight in theirs.items() if code in our_text}
+            if ours and theirs:
+                shares = [sum(within.get(code, 0.0) for code in has) / sum(has.values()) for has in (ours, theirs)]
+                features[row, 0] = min(shares)
+            if ours or theirs:
+                features[row, 1] = max(within.values(), default=0.0)
+            alike = [OSA.normalized_similarity(*both) for both in product(ours.keys() - within, theirs.keys() - within)]
+            features[row, 2] = max(alike, default=MISSING)
+        return list(features.T)
 
 
 _SHARES = ("cosine", "least share", "greatest share")
+_RIVALS = ("vectors", "words")
+_CODES = ("row: codes within the other", "row: rarest code within the other", "row: nearest of other codes")
+"""The least share of the long codes of either row that the other has, also in parts of words or in several; the rarest
+of these; and how near each other those are that the other row has not: models of a series differ in a letter."""
 
 
 def _shares(shared: Shared) -> list[Floats]:

@@ -14,9 +14,7 @@ from vicinal.data import LeakWarning
 from vicinal.encoders.minilm import MINILM
 from vicinal.estimators.linking import log_odds
 from vicinal.estimators.plan import TuningPlan, read_plan
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ids = np.ndarray[Any, Any]
+from vicinal.linkage.columns import Floats, Ids
 
 WORDS = 48
 """Of a row that are read, at most: both rows have to fit into what an encoder reads (256 word pieces of MiniLM)."""

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from vicinal.estimators.pair_features import MISSING
-from vicinal.estimators.pair_scorers import DEPTH, BoostedPairs, Floats, Ids
+from vicinal.estimators.pair_scorers import DEPTH, BoostedPairs
+from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import Competition
 
 ROUNDS, TREES, LEAVES, RATE = 6, 60, 8, 0.1

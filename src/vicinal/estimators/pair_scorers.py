@@ -11,9 +11,7 @@ from torch import Tensor
 
 from vicinal.core.threads import pieces
 from vicinal.core.untrusted import read_tensors, tensor_header
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ids = np.ndarray[Any, Any]
+from vicinal.linkage.columns import Floats, Ids
 
 ROUNDS, DEPTH, RATE = 300, 4, 0.05
 """Trees, splits from root to leaf at most, and the share of each tree that is added."""

@@ -46,7 +46,16 @@ def codes(text: str) -> list[str]:
     >>> codes("Canon EOS-5D, 24-105mm lens")
     ['eos5d', '24105mm']
     """
-    return [word for word in (_CUT.sub("", code) for code in _CODE.findall(text.lower())) if len(word) > 1]
+    return [word for word in map(without_marks, _CODE.findall(text.lower())) if len(word) > 1]
+
+
+def without_marks(text: str) -> str:
+    """Letters and digits alone.
+
+    >>> without_marks("KX-FA 132")
+    'KXFA132'
+    """
+    return _CUT.sub("", text)
 
 
 def letters(word: str) -> list[str]:

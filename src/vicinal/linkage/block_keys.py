@@ -12,9 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vicinal.linkage.columns import CodedColumn
+from vicinal.linkage.columns import CodedColumn, Ids
 
-Ids = np.ndarray[Any, Any]
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 RAREST = 7

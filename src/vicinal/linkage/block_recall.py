@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vicinal.linkage.block_keys import Cells, Ids, Part, PartsRule, Rule
-from vicinal.linkage.blocking import Floats
+from vicinal.linkage.block_keys import Cells, Part, PartsRule, Rule
+from vicinal.linkage.columns import Floats, Ids
 
 _FEWEST = 20.0
 """Matches from which on their share is estimated."""

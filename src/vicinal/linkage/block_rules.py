@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 
 from vicinal.core.threads import in_threads
-from vicinal.linkage.block_keys import Cells, Ids, Part, PartsRule, Rule, TokensRule, parts_of
-from vicinal.linkage.columns import CodedColumn
+from vicinal.linkage.block_keys import Cells, Part, PartsRule, Rule, TokensRule, parts_of
+from vicinal.linkage.columns import CodedColumn, Ids
 
 MOST_RULES = 32
 """Rules, at the most: each is a bit of what is said of a pair."""

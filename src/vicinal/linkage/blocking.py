@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from vicinal.core.checks import check_integer
 from vicinal.core.threads import in_threads, pieces
-from vicinal.linkage.block_keys import Cells, Hashes, Ids, Rule, mixed, runs
+from vicinal.linkage.block_keys import Cells, Hashes, Rule, mixed, runs
 from vicinal.linkage.block_rules import choose_rules
-from vicinal.linkage.columns import CodedColumn
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from vicinal.linkage.columns import CodedColumn, Floats, Ids
 
 ROW_BITS = 28
 """Bits of a row's number beside those of its key: a table may have 268 million rows."""
