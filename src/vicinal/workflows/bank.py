@@ -124,8 +124,8 @@ def add_table(
         log(left)
     several = list(model.targets_ or ())
     if names is not None:
-        columns["target"] = columns["target"] or "label"
-        frame = _named_rows(frame, names, columns["id"], columns["target"], log)
+        column = columns["target"] = columns["target"] or "label"
+        frame = _named_rows(frame, names, columns["id"], column, log)
     if several:
         columns["target"] = None
     elif columns["target"] is None:
@@ -140,7 +140,7 @@ def add_table(
     model.notes_ = fitted  # the names are those of this table; the model's stay
     weights = AUTO if chosen else None if weight is None else read_weights(frame[weight])
     known: dict[str, Any] = {"ids": ids, "groups": groups, "sample_weight": weights}
-    log_repeated(model, frame, labels, ids, log)
+    log_repeated(model, frame, labels, log, named=columns["id"] in frame.columns)
     added = opened.add(features, labels, **known, new_classes=new_classes or names is not None)
     _finish(opened, added, epochs, log if chosen else None, log)
     numbers = f"the next numbers, from {added[0]} to {added[-1]}" if len(added) else ""

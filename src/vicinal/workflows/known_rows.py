@@ -83,13 +83,14 @@ def _by_content(model: BankedEstimator, table: Table) -> Ids:
 
 
 def log_repeated(
-    model: BankedEstimator, frame: pd.DataFrame, labels: Any, ids: Any, log: Callable[[str], None]
+    model: BankedEstimator, frame: pd.DataFrame, labels: Any, log: Callable[[str], None], *, named: bool
 ) -> None:
-    """Say how many rows without ids have the cells and the label of a row of the bank."""
-    if ids is None:
-        content = _contents(model, (frame, model.bank_.rows), (labels, model.labels_of(model.bank_.ids)))[1]
-        if count := int(np.isin(content[: len(frame)], content[len(frame) :]).sum()):
-            log(f"{count} of {counted(len(frame), 'row')} are in the bank already, label and all: they count twice now")
+    """Say how many rows have the cells and the label of a row of the bank, unless ids name them."""
+    if named:
+        return
+    content = _contents(model, (frame, model.bank_.rows), (labels, model.labels_of(model.bank_.ids)))[1]
+    if count := int(np.isin(content[: len(frame)], content[len(frame) :]).sum()):
+        log(f"{count} of {counted(len(frame), 'row')} are in the bank already, label and all: they count twice now")
 
 
 def _contents(model: BankedEstimator, frames: tuple[pd.DataFrame, ...], labels: tuple[Any, ...]) -> tuple[Codes, Codes]:
