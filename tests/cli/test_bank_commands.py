@@ -205,7 +205,7 @@ def test_a_refused_change_leaves_every_byte(folder, model, capsys):
             frame.assign(house=[load_model(model).bank_.ids[0], "n1", "n2", "n3"]),
             "expected ids that the bank has not yet",
         ),
-        (frame.drop(columns="house"), "expected one for each row, as the model was fitted with ids"),
+        (frame.drop(columns="house"), "--id: expected one of"),
     ):
         odd.to_csv(wrong, index=False)
         assert words in error(capsys, "add", model, wrong, "-q")
@@ -307,8 +307,12 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     known.loc[[name]].to_json(folder / "one.jsonl", orient="records", lines=True)
     ask = ["explain", folder / "model", "-k", "4", "--json", "-q"]
     ways = (["--id", name], ["--file", folder / "one.jsonl"], [folder / "one.jsonl"])
-    by_id, by_file, by_argument = (json.loads(printed(capsys, *ask, *way))[0] for way in ways)
+    ways += ([folder / "houses.csv", "--id", name],)  # so rows of the table are explained that the bank has not
+    by_id, by_file, by_argument, in_table = (json.loads(printed(capsys, *ask, *way))[0] for way in ways)
     assert by_argument == by_file
+    assert in_table["prediction"] == pytest.approx(by_file["prediction"])
+    lost = error(capsys, "explain", folder / "model", folder / "houses.csv", "--id", "h99", "-q")
+    assert lost.startswith("--id: expected rows of the table, got 'h99'; did you mean 'h")
     assert by_id["label"] == pytest.approx(known["price"][name])
     assert by_id["prediction"] == pytest.approx(by_file["prediction"], rel=1e-4)
     assert by_id["interval"] == pytest.approx(by_file["interval"], rel=1e-4)

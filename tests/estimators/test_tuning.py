@@ -178,6 +178,20 @@ def test_a_network_of_twice_the_squared_error_is_not_tuned(error, wins):
     assert may_win([])
 
 
+def test_classes_that_trees_tell_best_are_tuned_as_classes(folder, monkeypatch):
+    x, y = table()
+    settings = {"tune": "none", "metric": "trees"}
+    trees = model(folder, NeighborClassifier, **settings).fit(x, y > 0)
+    assert trees.target_transform_.name == "power"  # the scale of its scores, which is none of labels
+    monkeypatch.setattr(
+        TunedEstimator,
+        "_part",
+        lambda self, *_, **parts: parts.pop("plan") and model(folder, NeighborClassifier, **settings | parts),
+    )
+    auto = model(folder, NeighborClassifier, tune="auto")
+    assert auto._better(trees, PLAN, 0, x, y > 0, {}).classes_.tolist() == [False, True]
+
+
 @pytest.mark.slow
 def test_an_index_is_made_of_the_encoder_that_is_chosen(folder):
     x, y = table()

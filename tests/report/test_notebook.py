@@ -3,6 +3,7 @@
 import copy
 import math
 import re
+from importlib import resources
 
 import numpy as np
 import pandas as pd
@@ -255,3 +256,19 @@ def test_a_fitted_model_shows_what_was_tried_in_words_or_nothing(monkeypatch):
     none = model.leaderboard().iloc[:0]  # as of a learner
     monkeypatch.setattr(NeighborRegressor, "leaderboard", lambda self: none)
     assert "Tried" not in text_of(model._repr_html_())
+
+
+def test_words_are_legible_on_a_dark_page():
+    css = resources.files("vicinal.report").joinpath("templates/notebook.css").read_text()
+    ink, page = np.array([0xD5] * 3), np.array([0x38] * 3)  # of Colab, whose dark page has the least contrast
+
+    def luminance(color):
+        part = color / 255
+        return np.where(part <= 0.03928, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    muted = int(re.search(r"--muted: color-mix\(in srgb, currentColor (\d+)%", css)[1]) / 100
+    colors = [muted * ink + (1 - muted) * page]
+    for code, share in re.findall(r"--(?:good|bad): color-mix\(in srgb, #(\w{6}) (\d+)%, currentColor\)", css):
+        colors.append(np.array([*bytes.fromhex(code)]) * int(share) / 100 + ink * (1 - int(share) / 100))
+    assert len(colors) == 3
+    assert min((luminance(color) + 0.05) / (luminance(page) + 0.05) for color in colors) >= 4.5

@@ -323,6 +323,17 @@ def test_a_row_is_doubted_by_what_all_others_say_of_it(tmp_path):
     assert doubted[0]["chance"] == max(one["chance"] for one in doubted)
 
 
+def test_wrong_classes_are_found_where_trees_predict(tmp_path):
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"x": rng.normal(size=240), "town": rng.choice(["york", "bath"], 240)})
+    y = np.where(x["x"] + (x["town"] == "york") > 0.5, "up", "down")
+    wrong = rng.choice(240, 12, replace=False)
+    y[wrong] = np.where(y[wrong] == "up", "down", "up")
+    NeighborClassifier(metric="trees").fit(x, y).save(tmp_path / "m")
+    doubted = [one for one in Explorer(tmp_path / "m").suspects() if one["chance"] >= 0.5]  # of trees alone: none
+    assert len({one["id"] for one in doubted} & {*wrong.tolist()}) >= 6
+
+
 @pytest.fixture
 def priced(tmp_path):
     """A model of logarithms, one of whose prices is a tenth of what it should be."""

@@ -10,6 +10,7 @@ import pytest
 from vicinal.cli import run
 from vicinal.estimators import load_model
 from vicinal.workflows import audit_table
+from vicinal.workflows.bank import add_table
 from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.known_rows import known_rows
 
@@ -54,6 +55,18 @@ def case(request, tmp_path_factory):
     assert run(["fit", str(place / "t.csv"), *options]) == 0
     table = pd.read_csv(place / "t.csv", keep_default_na=False)
     return SimpleNamespace(kind=request.param, place=place, table=table, model=load_model(place / "m"))
+
+
+def test_rows_that_are_added_again_are_counted(case, tmp_path):
+    shutil.copytree(case.place / "m", tmp_path / "m")
+    again = case.table.iloc[[int(name) - 1 for name in case.model.bank_.ids[:3]]].reset_index(drop=True)
+    if case.kind == "numbers":  # of one the label is another
+        again["y"] = again["y"].astype(float) + np.array([0, 0, 9])
+    again.to_csv(tmp_path / "again.csv", index=False)
+    said = []
+    add_table(tmp_path / "m", tmp_path / "again.csv", log=said.append)
+    count = 2 if case.kind == "numbers" else 3
+    assert f"{count} of 3 rows are in the bank already, label and all: they count twice now" in said
 
 
 def looked_up(case, table, **settings):

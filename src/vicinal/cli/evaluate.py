@@ -38,7 +38,10 @@ def evaluate(
         str | None,
         typer.Option(help="Column of an attribute, for rates by group; default: that of the fit.", metavar="COL"),
     ] = None,
-    suspects: Annotated[int, typer.Option(help="Number of suspicious labels to list.")] = 50,
+    suspects: Annotated[
+        int | None,
+        typer.Option(help="Number of suspicious labels to list; default: 10, and 50 in the page and --json."),
+    ] = None,
     **options: Any,
 ) -> None:
     """Audit a model: errors by slice, coverage of intervals, hubs, suspicious labels, and copies of its rows."""
@@ -62,7 +65,7 @@ def evaluate(
             local_path("model", model),
             table_source("data", data, options["database"]),
             target=target,
-            suspects=suspects,
+            suspects=50 if suspects is None else suspects,
             time=time,
             weight=weight,
             fair=fair,
@@ -81,12 +84,12 @@ def evaluate(
     for record in records:
         if len(records) > 1:
             output.print(record.target_name, style="bold")
-        _print_audit(record, whole=options["verbose"])
+        _print_audit(record, most=_LISTED if suspects is None else suspects, whole=options["verbose"])
     for one in pages:
         output.print(f"page in {one}, all figures in {one.with_suffix('.json')}")
 
 
-def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
+def _print_audit(record: "AuditRecord", *, most: int, whole: bool) -> None:
     """Scores beside the best baseline, findings and suspects; with ``whole`` all baselines, classes and periods."""
     from vicinal.report.audit import (
         audit_findings,
@@ -119,15 +122,15 @@ def _print_audit(record: "AuditRecord", *, whole: bool) -> None:
         print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
     output.print(suspects_sentence(record.suspects))
     listed = record.suspects if whole else worth_checking(record.suspects)
-    headings, *lines = suspect_rows(listed[:_LISTED], several=record.several, letters=_LETTERS)
+    headings, *lines = suspect_rows(listed[:most], several=record.several, letters=_LETTERS)
     if lines:
         print_rows("", headings, lines, names=True)
-    if len(listed) > _LISTED:
-        output.print(f"{len(listed) - _LISTED} more; --json has all.")
+    if len(listed) > most:
+        output.print(f"{len(listed) - most} more; --suspects {len(listed)} lists all.")
 
 
 _LISTED = 10
-"""Suspects that are printed."""
+"""Suspects that are printed where nobody asks for a number."""
 
 _LETTERS = 16
 """Most letters of a label to show."""

@@ -38,7 +38,9 @@ def explain(
     *,
     row_id: Annotated[
         list[str] | None,
-        typer.Option("--id", help="Id of a row of the bank; of a matcher two, left and right.", metavar="ID"),
+        typer.Option(
+            "--id", help="Id of a row of the bank, or of DATA; of a matcher two, left and right.", metavar="ID"
+        ),
     ] = None,
     row: Annotated[
         str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
@@ -68,7 +70,7 @@ def explain(
 
     values = (("DATA", data), ("--file", file), ("--id", row_id), ("--row", row))
     chosen = [name for name, value in values if value is not None]
-    if len(chosen) != 1:
+    if len(chosen) != 1 and chosen not in (["DATA", "--id"], ["--file", "--id"]):
         raise ValueError(f"query: expected one of DATA, --id and --row, got {' and '.join(chosen) or 'none'}")
     file = file or data
     check_integer("-k", k)
@@ -99,7 +101,7 @@ def explain(
     if row is not None:
         rows = explainer.row(row)
     else:
-        rows = explainer.ids(row_id or []) if source is None else explainer.table(source)
+        rows = explainer.ids(row_id or []) if source is None else explainer.table(source, row_id or ())
     if drawing is not None:
         draw_reasons(rows, drawing)
     if options["as_json"]:

@@ -345,7 +345,7 @@ def check_known(bank: Bank, others: Bank, ids: Ids) -> None:
     lost = ids[~(bank.has(ids) | others.has(ids))].tolist()
     if lost:
         hint = nearest(str(lost[0]), map(str, bank.ids[:_SHOWN].tolist()))
-        got = f"{short(lost[0])} (test rows are only in the table){hint}"
+        got = f"{short(lost[0])} (of rows that are only in a table: `explain MODEL TABLE --id ID`){hint}"
         raise ValueError(f"ids: expected ids of rows that the model was given, got {got}")
 
 

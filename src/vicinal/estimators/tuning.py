@@ -143,9 +143,9 @@ class TunedEstimator(NeighborEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IdentityWarning)  # the first fit has said it
             warnings.simplefilter("ignore", LeakWarning)
-            scale = frozen.target_transform_.name  # errors compare on one scale; log-loss has but one
-            scale = "none" if scale == "softmax" else scale
-            parts = {"tune": plan.tune, "plan": plan, "target_transform": scale}
+            parts: dict[str, Any] = {"tune": plan.tune, "plan": plan}
+            if (codec := frozen.fitted_.codec).kind == "numbers":  # squared errors compare on one scale
+                parts["target_transform"] = codec.transform.base.name
             tuned = self._part(".", seed, **parts).fit(x, y, **labelled)
         before, after = frozen.honest_error(), tuned.honest_error()
         if after < before:

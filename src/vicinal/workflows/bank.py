@@ -23,6 +23,7 @@ from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.saving import OpenSettings
+from vicinal.workflows.known_rows import log_repeated
 from vicinal.workflows.predict import exact_columns, features_of, read_rows, separator_of
 from vicinal.workflows.receipts import Receipt, write_receipt
 from vicinal.workflows.recommend import add_clicks, forget_users, is_recommender
@@ -110,7 +111,7 @@ def add_table(
         role: model.notes_.get(role) if name is None else name
         for role, name in (("target", target), ("id", id), ("group", group))
     }
-    fitted, ids_named = model.notes_, id is not None
+    fitted = model.notes_
     model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
     frame = model.form_.read(read_rows(model, source, root, log), model.targets_ or [str(columns["target"])])
     weight = fitted.get("weight") if weight is None and fitted.get("weight") in frame.columns else weight
@@ -128,7 +129,7 @@ def add_table(
     elif columns["target"] is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
     for role, name in columns.items():
-        if name is not None and (role != "id" or ids_named or name in frame.columns):
+        if name is not None:
             check_choice(role, name, frame.columns)
     features = features_of(model, frame, log)
     labels = _numbers(model, frame) if several else _labels(model, _as_target(model, frame[columns["target"]], fitted))
@@ -137,6 +138,7 @@ def add_table(
     model.notes_ = fitted  # the names are those of this table; the model's stay
     weights = AUTO if chosen else None if weight is None else read_weights(frame[weight])
     known: dict[str, Any] = {"ids": ids, "groups": groups, "sample_weight": weights}
+    log_repeated(model, frame, labels, log, named=columns["id"] in frame.columns)
     added = opened.add(features, labels, **known, new_classes=new_classes or names is not None)
     _finish(opened, added, epochs, log if chosen else None, log)
     numbers = f"the next numbers, from {added[0]} to {added[-1]}" if len(added) else ""

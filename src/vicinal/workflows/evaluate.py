@@ -139,7 +139,7 @@ def audit_table(
             "give it the table it was fitted on, whose test rows are new to it, or other labelled rows"
         )
     log(f"measuring on {int(new.sum())} rows that the model has not seen")
-    features = _untrained_features(model, table)
+    features = untrained_features(model, table.frame, table.root)
     tuned, tuned_notes = _baselines(model, table, features, new)
     vectors = _vectors(model, table, new)
     seen = attend(model, table, vectors, parts)
@@ -399,14 +399,14 @@ def _suspects_of_several(
     return listed
 
 
-def _untrained_features(model: BankedEstimator, table: Table) -> Any:
+def untrained_features(model: BankedEstimator, frame: pd.DataFrame, root: Path | None = None) -> Any:
     """Features of the rows from encoders before any training, with statistics from the bank's rows.
 
     Vectors and sets keep their fitted encoders, since the bank does not have their whole cells.
     """
-    frame, rows = table.frame[list(model.kinds_)], model.bank_.rows[list(model.kinds_)]
+    frame, rows = frame[list(model.kinds_)], model.bank_.rows[list(model.kinds_)]
     encoder = untrained_encoder(model, model.kinds_, rows, ("vector", "set"))
-    return encoder.features(frame, kept_vectors(model, encoder, frame, table.root))
+    return encoder.features(frame, kept_vectors(model, encoder, frame, root))
 
 
 def _shown(row: "pd.Series[Any]") -> str:

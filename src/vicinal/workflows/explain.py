@@ -11,7 +11,7 @@ import pandas as pd
 from torch import Tensor
 
 from vicinal.core import ExtrapolationWarning, replaced_file
-from vicinal.core.checks import check_between, check_integer, short_text, unwarned
+from vicinal.core.checks import check_between, check_integer, nearest, short, short_text, unwarned
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import Log
 from vicinal.estimators.attention import nearest_rows
@@ -120,9 +120,14 @@ class Explainer:
         """Explain a row given as a JSON object; missing columns are left empty."""
         return self._of_frame(pd.DataFrame([read_row(text)]), [text])
 
-    def table(self, source: Any) -> list[Explained]:
-        """Explain the rows of a table, each without the bank rows of its own id or group."""
+    def table(self, source: Any, ids: Sequence[str] = ()) -> list[Explained]:
+        """Explain the rows of a table, or those with these ids, each without the bank rows of its own id or group."""
         frame = read_rows(self.model, source, self.root, self.log)
+        if ids:
+            names = [str(name) for name in who_of(self.model, frame).get("ids", frame.index.tolist())]
+            if lost := [name for name in ids if name not in names]:
+                raise ValueError(f"ids: expected rows of the table, got {short(lost[0])}{nearest(lost[0], names)}")
+            frame = frame.iloc[[names.index(name) for name in ids]]
         return self._of_frame(frame, frame.index.tolist())
 
     def _of_frame(self, frame: pd.DataFrame, names: list[Any]) -> list[Explained]:

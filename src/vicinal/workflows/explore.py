@@ -24,6 +24,7 @@ from vicinal.evaluation import left_out_predictions, suspicion, wrong_classes, w
 from vicinal.evaluation.audit import class_suspicion
 from vicinal.report.figures import principal_plane
 from vicinal.training.rows import spread
+from vicinal.workflows.evaluate import untrained_features
 from vicinal.workflows.explore_rows import TableRows, as_text, embedded_row, page_cells, sound_address
 from vicinal.workflows.search import read_row
 
@@ -160,8 +161,8 @@ class Explorer:
         mean square of these distances, on the scale that numbers are learned on (with logarithms, ratios count); for a
         class see :func:`vicinal.evaluation.audit.class_suspicion`. Where members are folds, each row is predicted by
         members that never saw it; else by the whole model without the row, but the encoder has seen its label. For
-        classes and networks the chance goes by the mean of that and of a ridge regression on the embeddings of the
-        other rows.
+        classes and networks the chance goes by the mean of that and of a ridge regression on the other rows: on their
+        embeddings, or for classes of plain columns on the features before training, as in `evaluate`.
         """
         doubt, bank = self._doubts(fresh=True), self.model.bank_
         best = np.argsort(-doubt["ratio"], kind="stable")[:n]
@@ -519,17 +520,20 @@ class Explorer:
             said = model.fitted_.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
         guess = model.fitted_.in_label_units(said).double().numpy()
         blended = guess
-        classed = hasattr(model, "classes_")  # numbers are best told by a kernel alone, and vectors of trees are leaves
-        if len(at) > 2 and (model.metric_ == "network" or (classed and model.metric_ == "kernel")):
-            other, labels = self._by_ridge(at), bank.labels[at].numpy()
+        classed = hasattr(model, "classes_")  # numbers are best told by a kernel or trees alone
+        untrained = set(model.kinds_.values()) <= {"number", "category"}  # as `evaluate` has it; others take long
+        if len(at) > 2 and (model.metric_ == "network" or (classed and (untrained or model.metric_ == "kernel"))):
+            vectors = bank.store.vectors_at(at).double().numpy()  # of trees these are leaves
+            vectors = untrained_features(model, bank.store.rows_at(at)) if untrained and classed else vectors
+            other, labels = self._by_ridge(at, vectors), bank.labels[at].numpy()
             if other.ndim > 1 or _typical(other - labels) < _ABLE * _typical(guess - labels):
                 blended = (guess + other) / 2
         return bank.ids[at.numpy()], guess, blended
 
-    def _by_ridge(self, at: torch.Tensor) -> Array:
-        """Predictions of these rows by a ridge regression on the embeddings of the others, in label units."""
+    def _by_ridge(self, at: torch.Tensor, vectors: Any) -> Array:
+        """Predictions of these rows by a ridge regression on the vectors of the others, in label units."""
         bank, classes = self.model.bank_, self.model.fitted_.codec.classes
-        vectors, labels = bank.vectors[at].double().numpy(), bank.labels[at].numpy()
+        labels = bank.labels[at].numpy()
         groups = bank.clusters[at.numpy()]
         groups = np.arange(len(groups)) if len(np.unique(groups)) < 2 else groups
         if not len(classes):
@@ -538,8 +542,7 @@ class Explorer:
             inside = torch.from_numpy(np.clip(guess, low, high))
             return np.asarray(self.model.target_transform_.inverse(inside).double().numpy())
         guess = left_out_predictions(vectors, np.eye(len(classes))[labels.astype(np.int64)], groups=groups)
-        guess = np.clip(guess, 1e-3, None)
-        return np.asarray(guess / guess.sum(1, keepdims=True))
+        return np.asarray(np.clip(guess, 1e-3, None))
 
 
 def _met(cells: "pd.Series[Any]", kind: str, value: float | str) -> Array:

@@ -1,11 +1,13 @@
 """Which rows of a table a model was given before: by their ids, or without a column of ids by what is in them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from vicinal.core import counted
 from vicinal.core.identity import canonical_ids
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table
@@ -63,9 +65,7 @@ def _by_content(model: BankedEstimator, table: Table) -> Ids:
     known_ids = known_ids[first]
     rows = pd.concat([bank.rows for bank in banks], ignore_index=True).iloc[first]
     n = len(table)
-    cells = _codes(model, [_shown(model, table.frame), rows])
-    labels = pd.factorize(np.concatenate([_label_keys(table.target), _label_keys(_labels(model, table, known_ids))]))[0]
-    content = np.unique(np.stack([cells, labels]), axis=1, return_inverse=True)[1].reshape(-1)
+    cells, content = _contents(model, (table.frame, rows), (table.target, _labels(model, table, known_ids)))
     home = pd.Index(known_ids.astype(str)).get_indexer(table.ids.astype(str))
     same = (home >= 0) & (content[:n] == content[n:][home])
     places = np.where(same, home, -1)
@@ -80,6 +80,24 @@ def _by_content(model: BankedEstimator, table: Table) -> Ids:
     places[corrected] = home[corrected]
     ids: Ids = np.where(places >= 0, known_ids[places], np.array(None))
     return ids
+
+
+def log_repeated(
+    model: BankedEstimator, frame: pd.DataFrame, labels: Any, log: Callable[[str], None], *, named: bool
+) -> None:
+    """Say how many rows have the cells and the label of a row of the bank, unless ids name them."""
+    if named:
+        return
+    content = _contents(model, (frame, model.bank_.rows), (labels, model.labels_of(model.bank_.ids)))[1]
+    if count := int(np.isin(content[: len(frame)], content[len(frame) :]).sum()):
+        log(f"{count} of {counted(len(frame), 'row')} are in the bank already, label and all: they count twice now")
+
+
+def _contents(model: BankedEstimator, frames: tuple[pd.DataFrame, ...], labels: tuple[Any, ...]) -> tuple[Codes, Codes]:
+    """A number for each row of all frames ``[n + m]``: the same for equal cells; the same for equal labels, too."""
+    cells = _codes(model, [_shown(model, frames[0]), *frames[1:]])
+    keys = pd.factorize(np.concatenate([*map(_label_keys, labels)]))[0]
+    return cells, np.unique(np.stack([cells, keys]), axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def _pair_up(content: Codes, rows: Codes, known_content: Codes, known: Codes) -> list[tuple[int, int]]:
