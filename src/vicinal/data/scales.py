@@ -22,7 +22,7 @@ _SCALES = (
     "neutral, neither likely nor unlikely; somewhat likely; likely; very likely",
     "never; rarely, seldom; sometimes, occasionally; often, frequently; usually, very often; always",
     "terrible; very bad, very poor; bad, poor; fair, average, ok, okay; good; very good; excellent, outstanding",
-    "very low; low; medium, moderate; high; very high",
+    "very low; low; medium, moderate; high; very high, critical",
     "not at all; a little, slightly, a bit; somewhat, moderately; quite a bit, very, a lot; extremely, very much",
     "none, normal; minimal, very mild; mild; moderate; severe; very severe, critical",
     "unimportant, not important, not at all important; slightly important; moderately important, neutral; important; "

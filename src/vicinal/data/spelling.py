@@ -80,23 +80,15 @@ MONEY = frozenset(_SIGNS.values()) - {"%"}
 _UNITS = (
     {"\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237},
     {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
-    {
-        "ms": 1e-3,
-        "s": 1.0,
-        "min": 60.0,
-        "h": 3600.0,
-        "day": 86400.0,
-        "week": 604800.0,
-        "month": 2629800.0,
-        "year": 31557600.0,
-    },
+    {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
+    | {"week": 604800.0, "month": 2629800.0, "year": 31557600.0},
     {"ml": 1e-3, "cl": 0.01, "l": 1.0, "gal": 3.785411784},
     {"wh": 1e-3, "kwh": 1.0, "mwh": 1e3, "gwh": 1e6},
-    {"w": 1e-3, "kw": 1.0},
+    {"w": 1e-3, "kw": 1.0, "hp": 0.745699872, "ps": 0.73549875},
     {"hz": 1e-6, "khz": 1e-3, "mhz": 1.0, "ghz": 1e3},
     {"m2": 1.0, "km2": 1e6, "ha": 1e4, "sqft": 0.09290304, "acre": 4046.8564224},
     {"km/h": 1.0, "mph": 1.609344, "m/s": 3.6},
-    {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6},
+    {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6, "kib": 1.024e-3, "mib": 1.048576, "gib": 1073.741824},
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
@@ -104,8 +96,8 @@ _UNITS = (
 MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | MONEY
 """Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
 
-_OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce"}
-"""Words after a number that turn its sign, beside those that do not: 500.00 Dr is -500.00 Cr."""
+_OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce", "s": "n", "w": "e"}
+"""Words after a number that turn its sign, beside those that do not: 500.00 Dr is -500.00 Cr, and 33.5S is -33.5N."""
 
 _ZERO = {"\u00b0f": 32.0}
 """What a unit calls zero of its base unit, where that is not 0."""
@@ -120,7 +112,19 @@ _SAME = {
         **{"mcg": "\u03bcg", "ug": "\u03bcg", "sqm": "m2", "qm": "m2", "ft2": "sqft", "kph": "km/h", "kmh": "km/h"},
     },
     **{"mos": "month", "mth": "month", "mths": "month", "yrs": "year", "wks": "week"},
-    **{"mo": "month", "yr": "year", "y": "year", "liter": "l", "litre": "l", "gram": "g", "lbs": "lb", "hrs": "h"},
+    **{"percent": "%", "pct": "%", "prozent": "%", "bhp": "hp", "sqfeet": "sqft", "sqfoot": "sqft", "sqmeter": "m2"},
+    **{
+        "mo": "month",
+        "yr": "year",
+        "y": "year",
+        "y/o": "year",
+        "yo": "year",
+        "liter": "l",
+        "litre": "l",
+        "gram": "g",
+        "lbs": "lb",
+        "hrs": "h",
+    },
     **{"lac": "lakh", "cr": "crore", "st": "th", "nd": "th", "rd": "th"},
     **{"thousand": "k", "tsd": "k", "million": "mn", "mio": "mn", "billion": "bn", "mrd": "bn"},
 }
@@ -128,7 +132,7 @@ _SAME = {
 
 _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
-_QUALIFIED = r"(?:[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)"
+_QUALIFIED = r"(?:#(?=[1-9])|[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)"
 _NUMBER = re.compile(
     rf"{_QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
@@ -142,6 +146,12 @@ _PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}),?\s*(?P<more>[0-9]+(
 _FRACTION = re.compile(
     r"(?<![\w/.,])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|3|4|8|16|32|64)(?![\w/.,])"
 )
+_WORDED = (
+    (re.compile(r"\bsq(?:uare|\.)? ?(?=f(?:ee|oo)?t|m)"), "sq"),  # sq. ft.
+    (re.compile(r"(?<=\w) old$"), ""),
+    (re.compile(r"\bper cent$"), "percent"),
+)
+"""Units of two words, as one."""
 _POWER = re.compile(r" ?[x\u00d7*\u00b7\u22c5] ?10\^([-+]?[0-9]{1,2})$")
 _ON_ACCOUNT = re.compile(r"(?<=,[0-9]{2}) ([sh])$")  # as German banks write debit and credit
 _STARS = re.compile(r"(?=.*[\u2605\u2b50\u2606])(?P<full>[\u2605\u2b50]*)(?P<half>\.5)?[\u2606\u2729]*")
@@ -162,6 +172,7 @@ _SPACES = str.maketrans(
 )
 # and what nobody sees, but not the joiners U+200C and U+200D, which Persian, Hindi and emojis are written with
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\u00ad\u200b\u200e\u200f\u2060\ufeff]")
+_BROKEN = re.compile("[\u00c2-\u00c5\u00ce-\u00d1\u00e2][^a-zA-Z0-9 ]")
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
 _TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
@@ -172,6 +183,8 @@ def plain_text(cell: str) -> str:
 
     >>> plain_text("re\u200bd"), len(plain_text("\u0645\u06cc\u200c\u0634"))  # a joiner of Persian words stays
     ('red', 4)
+    >>> plain_text("K\u00c3\u00b6ln"), plain_text("12\u00c2\u00a0\u00e2\u201a\u00ac")
+    ('K\xf6ln', '12 \u20ac')
     >>> plain_text(" \u22121\u202f234 "), plain_text("<td><b>12&nbsp;&euro;</b></td>"), plain_text("12<br>345")
     ('-1 234', '12 \u20ac', '12<br>345')
     """
@@ -182,18 +195,18 @@ def plain_text(cell: str) -> str:
     if "&" in cell:
         cell = html.unescape(cell)
     if not cell.isascii():
+        cell = _unbroken(cell) if _BROKEN.search(cell) else cell
         cell = unicodedata.normalize("NFKC", _RAISED.sub("^", cell).translate(_SPACES)).translate(_SPACES)
         cell = _DIGIT.sub(lambda sign: str(unicodedata.decimal(sign[0])), cell)
     return " ".join(cell.split())
 
 
-def is_gap(cell: str) -> bool:
-    """Whether a text says that a value is missing.
-
-    >>> is_gap("N/A"), is_gap(" "), is_gap("0")
-    (True, True, False)
-    """
-    return cell.strip().casefold() in GAPS
+def _unbroken(cell: str) -> str:
+    """A text in UTF-8 that was taken for one of Windows or ISO, as it was written; another text as it is."""
+    for encoding in ("cp1252", "latin-1"):
+        with contextlib.suppress(UnicodeError):
+            return cell.encode(encoding).decode()
+    return cell
 
 
 @dataclass(frozen=True)
@@ -204,9 +217,10 @@ class Number:
     comma: float | None
     sign: str = ""
 
-    def value(self, decimal: str) -> float | None:
-        """The number, where ``decimal`` comes before the decimals."""
-        return self.point if decimal == "." else self.comma
+    def value(self, decimal: str, *, either: bool = False) -> float | None:
+        """The number, where ``decimal`` comes before the decimals, or ``either`` mark if it is none then."""
+        some, other = (self.point, self.comma) if decimal == "." else (self.comma, self.point)
+        return other if some is None and either else some
 
     @property
     def is_open(self) -> bool:
@@ -232,19 +246,22 @@ def number_of(text: str) -> Number | None:
         plain = _POWER.sub(r"e\1", plain)
     elif "," in plain:
         plain = _ON_ACCOUNT.sub(lambda part: {"s": " soll", "h": " haben"}[part[1]], plain)
+    for words, unit in _WORDED if " " in plain else ():
+        plain = words.sub(unit, plain)
     match = _NUMBER.fullmatch(_MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", plain)))
     if match is None:
         return _in_parts(plain) or _of_signs(plain)
     part = match.groupdict()
     money = [part[name] for name in ("before", "after", "last") if part[name]]
-    signs = [part[name] for name in ("minus", "inner", "trailing") if part[name]] + ["-"] * (part["open"] is not None)
+    unit = "" if part["word"] is None else _unit_of(part["word"])
+    in_brackets = part["open"] is not None and (not unit or is_unit(unit))  # (10 reviews) are not -10
+    signs = [part[name] for name in ("minus", "inner", "trailing") if part[name]] + ["-"] * in_brackets
     if len(money) > 1 or len(signs) > 1 or (part["open"] is None) != (part["close"] is None):
         return None
     if part["word"] and part["digits"][-1] in ".,":  # 12.png is a file
         return None
     digits, power = part["digits"].strip(), part["power"] or ""
     factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(_unit_of(part["scale"] or ""), 1.0)
-    unit = "" if part["word"] is None else _unit_of(part["word"])
     unit = "mn" if unit == "m" and "M" in text else unit
     if (money and unit and unit not in _SCALES) or (unit and digits[-1] in ".,"):  # 12.jpg
         return None
@@ -338,8 +355,8 @@ def is_unit(sign: str) -> bool:
 def common_unit(units: Sequence[str]) -> str | None:
     """The unit that a column is read in, given those of its cells, "" of plain numbers; None if they do not fit.
 
-    >>> [common_unit(units) for units in (["kg", "", "lb"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"], ["m", "year"])]
-    ['kg', '', None, 'ad', 'year']
+    >>> [common_unit(units) for units in (["kg", "", "lb"], ["k", "mn"], ["$", "%"], ["bc", "ad"], ["m", "year"], "sn")]
+    ['kg', '', None, 'ad', 'year', 'n']
     """
     some = Counter(unit for unit in units if unit)
     if not some:
@@ -348,7 +365,8 @@ def common_unit(units: Sequence[str]) -> str | None:
         return next(iter(some)) if set(some) in ({"m"}, {"b"}) else ""
     length = "m" if some.keys().isdisjoint({"year", "month", "week"}) else ""  # m is also a length, or a month
     base = next(unit for unit, _ in some.most_common() if unit == length or unit not in _SCALES)
-    base = _OPPOSITE.get(base, base)
+    turned = _OPPOSITE.get(base, base)
+    base = turned if turned in some or not is_unit(base) else base  # 5 s are seconds, unless some are N
     return base if all(converted(1.0, unit, base) is not None for unit in some) else None
 
 
@@ -470,7 +488,7 @@ _ORDINAL = r"(?:\.|st|nd|rd|th|er)?"
 _DATES = tuple(
     re.compile(_WEEKDAY + form + _TIME)
     for form in (
-        r"(?P<year>[0-9]{4})(?P<mark>[-/]|(?P<dot>\. ?))(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})(?(dot)\.?)",
+        r"(?P<year>[0-9]{4})(?P<mark>[-/_]|(?P<dot>\. ?))(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})(?(dot)\.?)",
         r"(?P<first>[0-9]{1,2})(?P<mark>[-/]|\. ?)(?P<other>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})",
         r"(?P<first>[0-9]{1,2})(?P<mark>/)(?P<other>[0-9]{1,2})/(?P<short>[0-9]{2})",
         r"(?P<first>[0-9]{2})(?P<mark>[-.])(?P<other>[0-9]{2})(?P=mark)(?P<short>[0-9]{2})",  # 3.4.21 may be a version
@@ -559,6 +577,36 @@ def month_of(text: str) -> "Day | None":
         return None
     moment = datetime.datetime(int(_full_year(year) if len(year) == 2 else year), month, 1)
     return Day(moment, moment, short=len(year) == 2)
+
+
+_SEASON = re.compile(r"(?:fy ?)?((?:18|19|20)[0-9]{2})[-/]((?:[0-9]{2}){1,2})|fy ?([0-9]{2}|20[0-9]{2})")
+_YEAR_FIRST = re.compile(r"(?P<short>[0-9]{2})(?P<mark>[-./])(?P<month>[0-9]{2})(?P=mark)(?P<day>[0-9]{2})" + _TIME)
+_DOTTED = re.compile(r"(?P<day>[0-9]{1,2})(?P<mark>[-.])(?P<month>[0-9]{1,2})(?P=mark)(?P<short>[0-9]{2})" + _TIME)
+
+
+def season_of(text: str) -> "Day | None":
+    """The first day of the first year of a text such as 1998-99, 2004/2005 or FY24; or None.
+
+    >>> season_of("1999/00").day_first, season_of("1998-11"), season_of("FY24").month_first
+    (datetime.datetime(1999, 1, 1, 0, 0), None, datetime.datetime(2024, 1, 1, 0, 0))
+    """
+    match = _SEASON.fullmatch(text.casefold())
+    year = int(match[1] or (match[3] if len(match[3]) == 4 else _full_year(match[3]))) if match else 0
+    if match is None or (match[2] and int(match[2]) % 100 != (year + 1) % 100):
+        return None
+    return Day(datetime.datetime(year, 1, 1), datetime.datetime(year, 1, 1))
+
+
+def year_first_of(text: str) -> "Day | None":
+    """The day in a text such as 24-01-31, where its column shows that the year comes first; or None."""
+    match = _YEAR_FIRST.fullmatch(text.casefold())
+    return None if match is None else _day(match.groupdict())
+
+
+def dotted_of(text: str) -> "Day | None":
+    """The day in a text such as 3.4.21, where its column shows that it is no version; or None."""
+    match = _DOTTED.fullmatch(text.casefold())
+    return None if match is None else _day(match.groupdict())
 
 
 def year_day_of(text: str) -> "Day | None":
