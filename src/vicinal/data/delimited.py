@@ -186,7 +186,9 @@ def delimited_pieces(path: Path, size: int | None, ids: Collection[str], log: Lo
             what = "that repeat the header or are drawn" if again.sum() > 1 else "that repeats the header or is drawn"
             log(f"{path.name}: skipped {counted(int(again.sum()), 'line')} {what}")
             piece = piece[~again]
-        rows, left_out = without_totals(piece.apply(_text_cells), start=start, end=later is None)
+        cells = piece.apply(_text_cells)
+        cells = cells[cells.notna().any(axis=1)] if cells.shape[1] > 1 else cells  # lines of commas alone
+        rows, left_out = without_totals(cells, start=start, end=later is None)
         if left_out:
             log(f"{path.name}: skipped {left_out}")
         yield rows.assign(**{name: exact_text(rows[name].fillna("")) for name in ids if name in rows})

@@ -15,7 +15,7 @@ import chardet
 from vicinal.core import short
 from vicinal.data.spelling import number_of, plain_text
 
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "~": "tildes", "^": "carets"}
 """Possible delimiters of cells, and their names."""
 
 _SPREADSHEET = "open it in a spreadsheet program and save it as CSV, or pandas.read_excel('NAME').to_csv('table.csv')"

@@ -275,6 +275,8 @@ def _rows_inside(text: str) -> list[Any]:
     ([{'a': 1}], [{'a': 1}, {'a': 2}])
     >>> _rows_inside('{"a": {"0": 1, "1": 2}}'), _rows_inside('{"a": [1, 2]}'), _rows_inside('{"a": 1}')
     ([{'a': 1}, {'a': 2}], [{'a': 1}, {'a': 2}], [])
+    >>> _rows_inside('{"x": {"a": 1}, "y": {"a": 2}}')
+    [{'a': 1}, {'a': 2}]
     >>> _rows_inside('{"data": {"rows": [{"a": 1}], "count": 1}}')
     [{'a': 1}]
     """
@@ -293,7 +295,10 @@ def _rows_inside(text: str) -> list[Any]:
         return [
             dict(zip(map(str, whole["columns"]), row, strict=False)) for row in whole["data"] if isinstance(row, list)
         ]
-    columns = [list(part.values()) if isinstance(part, dict) else part for part in whole.values()]
+    inner = [list(part) for part in parts if isinstance(part, dict)]
+    if len(inner) == len(parts) > len(inner[0]) and not any(map(str.isdecimal, inner[0])):  # rows by their names
+        return parts
+    columns = [list(part.values()) if isinstance(part, dict) else part for part in parts]
     if columns and all(isinstance(part, list) and len(part) == len(columns[0]) > 1 for part in columns):
         return [dict(zip(whole, row, strict=True)) for row in zip(*columns, strict=True)]
     return []
