@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from vicinal.core import short
 from vicinal.core.checks import short_text
-from vicinal.data.spelling import day_of, plain_text
+from vicinal.data.date_spelling import day_of
+from vicinal.data.spelling import plain_text
 from vicinal.encoders.numeric import as_float
 
 WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})

@@ -15,28 +15,30 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import ColumnError, listed, short
 from vicinal.core.untrusted import Saved
+from vicinal.data.date_spelling import (
+    STOPWATCH,
+    day_of,
+    dotted_of,
+    duration_of,
+    month_of,
+    season_of,
+    serial_of,
+    year_day_of,
+    year_first_of,
+)
 from vicinal.data.scales import MOST_STEPS, range_of, step_of
 from vicinal.data.spelling import (
     GAPS,
     LONGEST_PART,
     MONEY,
     MOST_PARTS,
-    STOPWATCH,
     SURE_GAPS,
     as_truth,
     converted,
-    day_of,
-    dotted_of,
-    duration_of,
-    month_of,
     number_of,
     parts_of,
     plain_text,
-    season_of,
-    serial_of,
     words_beside,
-    year_day_of,
-    year_first_of,
 )
 from vicinal.encoders.base import refuse
 from vicinal.encoders.category import spelling_of

@@ -23,8 +23,9 @@ from vicinal.data.column_form import (
     days_of,
     is_number,
 )
+from vicinal.data.date_spelling import Day, day_of, month_of, serial_of, year_day_of
 from vicinal.data.placeholders import AT_ONCE, OFTEN
-from vicinal.data.spelling import Day, day_of, month_of, plain_text, serial_of, year_day_of
+from vicinal.data.spelling import plain_text
 
 MOST_ODD, FEWEST_READ = 0.05, 10
 """Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""

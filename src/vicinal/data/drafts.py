@@ -33,21 +33,18 @@ from vicinal.data.date_drafts import (
     partial_form,
     whole_days,
 )
+from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, month_of, year_day_of
 from vicinal.data.placeholders import OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
     GAPS,
     MEASURES,
     MONEY,
-    STOPWATCH,
     SURE_GAPS,
     Number,
     common_unit,
     converted,
-    day_of,
-    duration_of,
     is_unit,
-    month_of,
     number_of,
     parts_decimal,
     parts_of,
@@ -55,7 +52,6 @@ from vicinal.data.spelling import (
     truth_pair,
     truths_agree,
     words_beside,
-    year_day_of,
 )
 from vicinal.encoders.base import Kind
 from vicinal.encoders.category import spelling_of
@@ -419,9 +415,9 @@ def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnFo
 def _abbreviations(words: Iterable[str]) -> dict[str, str]:
     """The words of up to three letters that begin just one longer word each, if several do: m of male, f of female."""
     longer = [word for word in words if len(word) > 3]
-    whole = {word: [each for each in longer if each.startswith(word)] for word in words if word.isalpha()}
-    found = {word: each[0] for word, each in whole.items() if len(word) <= 3 and len(each) == 1}
-    return found if len(set(found.values())) > 1 else {}
+    begun = {word: [each for each in longer if each.startswith(word)] for word in words if word.isalpha()}
+    whole = {word: each[0] for word, each in begun.items() if len(word) <= 3 and len(each) == 1}
+    return whole if len(set(whole.values())) > 1 else {}
 
 
 def _usual_case(word: str) -> bool:

@@ -52,15 +52,9 @@ _SCALES = (
 _STEPS = [
     {word: step for step, words in enumerate(scale.split("; ")) for word in words.split(", ")} for scale in _SCALES
 ]
-_NO_ANSWER = {
-    "don't know",
-    "do not know",
-    "not sure",
-    "no opinion",
-    "no answer",
-    "wei\u00df nicht",
-    "prefer not to answer",
-}
+_NO_ANSWER = set(
+    ["don't know", "do not know", "not sure", "no opinion", "no answer", "weiß nicht", "prefer not to answer"]
+)
 _RANGE = re.compile(
     r"(?:between|from|von|de|entre)? ?(?P<low>[^a-z]*[0-9].*?) ?(?:-|~|\.\.+|\b(?:to|bis|and|und|\u00e0|a|et|y)\b) ?"
     r"(?P<high>\S.*)"

@@ -3,7 +3,6 @@
 import datetime
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from vicinal.core import ColumnError, register, short
 from vicinal.core.checks import check_integer, short_text
+from vicinal.core.identity import spelled, without_accents
 from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 
@@ -26,8 +26,8 @@ OTHER, MISSING = "other", "missing"
 NAMES, NAMES_ROOM = 1 << 14, 8 << 20
 """Most categories of a column whose names are remembered, and most bytes of those without a slot, of all columns."""
 
-_BETWEEN = re.compile(r"[\s_.\u0300-\u036f-]+")
-"""Marks between the letters of a word, and accents."""
+_BETWEEN = re.compile(r"[\s_.-]+")
+"""Marks between the letters of a word."""
 
 _PLAIN = {str, int, float, bool, type(None)}
 """Types whose cells, if equal and of the same type, are the same category."""
@@ -64,8 +64,8 @@ def spelling_of(word: str) -> str:
     >>> [spelling_of(word) for word in ("Full-Time", " full_time.", "K\u00f6ln", "B-12", "A+")]
     ['fulltime', 'fulltime', 'koln', 'b-12', 'a+']
     """
-    small = " ".join(word.casefold().split())
-    letters = _BETWEEN.sub("", unicodedata.normalize("NFKD", small))
+    small = spelled(word, loose=True)
+    letters = without_accents(_BETWEEN.sub("", small))
     return letters if letters.isalpha() else small
 
 
