@@ -51,7 +51,7 @@ class Delimited:
         header = next(bare.pieces(header=None, nrows=1)).iloc[0].map(_unescaped)
         names = [str(cell) for cell in header]
         if max(Counter(names).values(), default=0) > MOST_OF_A_NAME:  # all rows in one line
-            check_names(path, [name.strip() for name in names if name.strip()])
+            check_names(path.name, [name.strip() for name in names if name.strip()])
         return replace(bare, names=full_names(names, above), header=[name.strip() for name in names], above=above)
 
     def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:

@@ -31,6 +31,8 @@ _TRUTHS = (
 TRUTHS = tuple((pair.partition("/")[0], pair.partition("/")[2]) for pair in _TRUTHS.split())
 """Pairs of words for false and true, in lower case; single letters count only where a column has both."""
 
+_TRUTH = {word: word == pair[1] for pair in (*TRUTHS, ("0", "1"), ("0.0", "1.0")) for word in pair}
+
 _SIGNS = {
     **dict.fromkeys(("$", "us$", "usd"), "$"),
     **dict.fromkeys(("€", "eur", "euro"), "€"),
@@ -385,11 +387,7 @@ def as_truth(word: str) -> bool | None:
     >>> as_truth("Yes"), as_truth("F"), as_truth("1.0"), as_truth("maybe")
     (True, False, True, None)
     """
-    word = word.strip().casefold()
-    for false, true in (*TRUTHS, ("0", "1"), ("0.0", "1.0")):
-        if word in (false, true):
-            return word == true
-    return None
+    return _TRUTH.get(word.strip().casefold())
 
 
 _PART = re.compile(

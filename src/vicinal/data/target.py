@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vicinal.core import check_choice, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import as_texts, canonical_ids
-from vicinal.data.cells import as_numbers, missing_cells
+from vicinal.data.cells import as_numbers, missing_cells, refuse_cells
 from vicinal.data.spelling import number_of, plain_text
 
 Task = Literal["regression", "classification"]
@@ -93,7 +93,7 @@ def read_target(
     if task is not None and task != inferred:
         inferred, reason = ("regression" if task == "regression" else "classification"), "as asked for"
     if inferred == "regression":
-        _check_numbers(name, present, numbers)
+        _check_numbers(present, numbers)
         values: NDArray[np.float64] | NDArray[np.object_] = numbers
         classes = None
     else:
@@ -180,20 +180,14 @@ def _check_cells(name: str, column: pd.Series) -> None:
             )
 
 
-def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> None:
+def _check_numbers(present: pd.Series, numbers: NDArray[np.float64]) -> None:
     """Refuse the first cell that is not a number, not finite, or too large to be squared."""
     most = f"a number of at most {LARGEST:g}"
     wrongs = np.isnan(numbers), np.isinf(numbers), np.abs(numbers) > LARGEST
     for wrong, kind in zip(wrongs, ("a number", "a finite number", most), strict=True):
         if wrong.any():
             wrong = wrong & no_number if (no_number := _no_numbers(present)).any() else wrong
-            place = int(np.argmax(wrong))
-            more = f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
-            cell = present.iloc[place]
-            raise ValueError(
-                f"row {short_text(present.index[place])}, column {name}: expected {kind}, got {short(cell)}{more}; "
-                "correct it, or leave it empty to drop the row"
-            )
+            refuse_cells(present, wrong, kind, "; correct it, or leave it empty to drop the row")
 
 
 def _no_numbers(present: pd.Series) -> NDArray[np.bool_]:
@@ -266,15 +260,12 @@ def read_labels(column: pd.Series, *, classes: bool) -> NDArray[Any]:
     >>> read_labels(pd.Series([1, 2]), classes=True).tolist()
     ['1', '2']
     """
-    name, missing = short_text(column.name), missing_cells(column)
-    if missing.any():
-        row = short_text(column.index[int(np.argmax(missing))])
-        raise ValueError(f"row {row}, column {name}: expected a label, got an empty cell; leave the row out")
-    _check_cells(name, column)
+    refuse_cells(column, missing_cells(column), "a label", "; leave the row out")
+    _check_cells(short_text(column.name), column)
     numbers = as_numbers(column)
     if classes:
         return class_names(column, numbers)
-    _check_numbers(name, column, numbers)
+    _check_numbers(column, numbers)
     return numbers
 
 
