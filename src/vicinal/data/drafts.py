@@ -160,7 +160,7 @@ def _draft_of_cells(
         compact = compact_dates([*plain, *others])
         if compact is not None:
             return compact
-        gaps = len(plain) < len(folded) or _has_gaps(column)
+        gaps = len(plain) < len(folded) or bool(column.isna().any())
         number = _number_form(plain, others, gaps=gaps)
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
@@ -382,11 +382,6 @@ def why_text(column: "pd.Series[Any]") -> str:
     else:
         why = f"in several units: {listed(units, 80)}"
     return f"{len(read)} of {len(texts)} different cells are {what}, {why}"
-
-
-def _has_gaps(column: "pd.Series[Any]") -> bool:
-    is_text = isinstance(column.dtype, pd.StringDtype)
-    return bool(column.isna().any()) if is_text else any(map(is_missing, column.tolist()))
 
 
 def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnForm | None:

@@ -14,6 +14,7 @@ from vicinal.core.checks import short_text
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cells import as_numbers, missing_cells, refuse_cells
 from vicinal.data.spelling import number_of, plain_text
+from vicinal.encoders.kinds import is_list
 
 Task = Literal["regression", "classification"]
 
@@ -32,8 +33,6 @@ SEPARATOR = "|"
 
 _JOINED = 0.1
 """Share of cells with a sign between parts from which a hint mentions it."""
-
-_LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +80,7 @@ def read_target(
     name = short_text(column.name)
     if task is not None:
         check_choice("task", task, get_args(Task))
-    if separator is not None or any(isinstance(cell, _LISTS) for cell in column):
+    if separator is not None or any(is_list(cell) for cell in column):
         return read_several(column, task, separator)
     _check_cells(name, column)
     keep = ~missing_cells(column)
@@ -238,7 +237,7 @@ def _check_several(name: str, present: pd.Series, separator: str | None) -> None
     """Refuse cells that are neither lists of names nor, with a separator, texts."""
     for row, cell in present.items():
         where = f"row {short_text(row)}, column {name}"
-        if isinstance(cell, _LISTS):
+        if is_list(cell):
             for one in cell:
                 if not isinstance(one, str | int | np.integer | np.bool_):
                     raise ValueError(f"{where}: expected a list of names of classes, got {short(one)} in it")
@@ -276,7 +275,7 @@ def several_names(column: pd.Series, separator: str = SEPARATOR) -> list[list[st
     [['sea', '3'], ['sea', 'sun'], []]
     """
     cells = [
-        [] if gone else list(cell) if isinstance(cell, _LISTS) else str(cell).split(separator)
+        [] if gone else list(cell) if is_list(cell) else str(cell).split(separator)
         for cell, gone in zip(column, missing_cells(column), strict=True)
     ]
     return [[name for part in parts if (name := str(part).strip())] for parts in cells]
