@@ -776,6 +776,11 @@ def test_words_that_differ_in_case_alone_are_one_category_spelled_as_usual():
         (["K\u00f6ln", "K\u00f6ln", "K\u00c3\u00b6ln", "Koln"], "koln", {"K\u00f6ln": 5}),
         (["male", "male", "M", "f", "female", "female"], "m", {"male": 4, "female": 3}),
         (["a", "ab", "abnormal"], "a", {"a": 2, "ab": 1, "abnormal": 1}),
+        (
+            ["Ann", "Anna", "Dan", "Daniel", "Mary", "Paul", "Sarah"],
+            "Ann",
+            {"Ann": 2, **dict.fromkeys(["Anna", "Dan", "Daniel", "Mary", "Paul", "Sarah"], 1)},
+        ),
     ],
 )
 def test_spellings_and_abbreviations_of_a_word_are_one_category(cells, new, counts):

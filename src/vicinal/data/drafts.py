@@ -408,11 +408,14 @@ def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnFo
 
 
 def _abbreviations(words: Iterable[str]) -> dict[str, str]:
-    """The words of up to three letters that begin just one longer word each, if several do: m of male, f of female."""
+    """The words of up to three letters that begin just one longer word each: m of male, f of female.
+
+    Several do, and half of the longer ones have one: Ann is not Anna among many names.
+    """
     longer = [word for word in words if len(word) > 3]
     begun = {word: [each for each in longer if each.startswith(word)] for word in words if word.isalpha()}
     whole = {word: each[0] for word, each in begun.items() if len(word) <= 3 and len(each) == 1}
-    return whole if len(set(whole.values())) > 1 else {}
+    return whole if len(set(whole.values())) >= max(2, len(longer) / 2) else {}
 
 
 def _usual_case(word: str) -> bool:
