@@ -60,6 +60,13 @@ NUMBERS = {
     "W 13\u00b0 15\u2032 36\u2033": -13.26,
     "33.5\u00b0 S": -33.5,
     "5\u20196\u201d": 5.5,
+    "12,5 \u00e2\u201a\u00ac": 12.5,
+    "2\u00c2\u00a0345": 2345.0,
+    "12 percent": 12.0,
+    "1,200 sq. ft.": 1200.0,
+    "56 y/o": 56.0,
+    "(10 reviews)": 10.0,
+    "#12": 12.0,
     "2.212,50 S": -2212.5,
     "2.212,50 H": 2212.5,
 }
@@ -685,6 +692,12 @@ UNITS = {
     "dollars and euros": ["€5", 5.0, "$7", 7.0],
     "marks of notes": ["12", 12.0, "15 b", 15.0, "9", 9.0, "14 p", 14.0, "20", 20.0],
     "thousands, no notes": ["950", 950.0, "2 k", 2e3, "12", 12.0],
+    "hemispheres": ["42.5N", 42.5, "3.25S", -3.25, "7N", 7.0],
+    "shares in words": ["12%", 12.0, "12.5 percent", 12.5, "3 pct", 3.0],
+    "ages in words": ["31 years old", 31.0, "40 yrs", 40.0, "56 y/o", 56.0],
+    "square feet and meters": ["1,000 sq ft", 1000.0, "900 sqft", 900.0, "9.290304 m\u00b2", 100.0],
+    "powers": ["100 hp", 100.0, "90 hp", 90.0, "0.745699872 kW", 1.0],
+    "a number without a unit": ["1.80 m", 180.0, "1.60 m", 160.0, "172 cm", 172.0, "165", 165.0],
     "stars": ["\u2605\u2605\u2605\u2606", 3.0, "\u2605\u2605\u2605\u2605", 4.0, "\u2606\u2606\u2606\u2606", 0.0],
 }
 
@@ -754,6 +767,25 @@ def test_words_that_differ_in_case_alone_are_one_category_spelled_as_usual():
     assert {"'Yes'", "'mm'"} == set(lines[0].partition("category: ")[2].split(", "))
     assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
     assert read(["New York", "New\u00a0York", "new  york"]).tolist() == ["New York"] * 3
+
+
+@pytest.mark.parametrize(
+    ("cells", "new", "counts"),
+    [
+        (["Full-time", "Full-time", "full time", "full_time.", "other"], "FULL TIME", {"Full-time": 5, "other": 1}),
+        (["K\u00f6ln", "K\u00f6ln", "K\u00c3\u00b6ln", "Koln"], "koln", {"K\u00f6ln": 5}),
+        (["male", "male", "M", "f", "female", "female"], "m", {"male": 4, "female": 3}),
+        (["a", "ab", "abnormal"], "a", {"a": 2, "ab": 1, "abnormal": 1}),
+        (
+            ["Ann", "Anna", "Dan", "Daniel", "Mary", "Paul", "Sarah"],
+            "Ann",
+            {"Ann": 2, **dict.fromkeys(["Anna", "Dan", "Daniel", "Mary", "Paul", "Sarah"], 1)},
+        ),
+    ],
+)
+def test_spellings_and_abbreviations_of_a_word_are_one_category(cells, new, counts):
+    read = TableForm.of(pd.DataFrame({"x": cells})).read(pd.DataFrame({"x": [*cells, new]}))["x"]
+    assert read.value_counts().to_dict() == counts
 
 
 @pytest.mark.parametrize(
@@ -922,6 +954,36 @@ def test_three_digits_after_every_mark_are_thousands_in_money_or_beside_smaller_
     assert (form.decimal, form.certain, form.open) == (decimal or ".", decimal is not None, decimal is None)
 
 
+@pytest.mark.parametrize("written", ["{:%y-%m-%d}", "{:%y/%m/%d}", "{0.day}.{0.month}.{0:%y}", "{:%Y_%m_%d}"])
+def test_days_with_a_short_year_are_dates_where_the_column_shows_the_order(written):
+    days = pd.date_range("2019-01-25", periods=60, freq="17D")
+    assert read([written.format(day) for day in days]).tolist() == days.tolist()
+    assert form_of(["1.2.3", "2.0.1", *(f"{n // 5}.{n % 5}.{n}" for n in range(5, 30))]).kind == "parts"
+
+
+@pytest.mark.parametrize("written", ["{}-{:02}", "{}/{:02}", "FY{}-{:02}"])
+def test_seasons_are_years_unless_all_may_be_months(written):
+    years = [2009, 2010, 2011, 2012, 2013]
+    seasons = [written.format(year, (year + 1) % 100) for year in years]
+    assert read(seasons).dt.year.tolist() == years
+    assert form_of([season.removeprefix("FY") for season in seasons[:3]]).sign == ""
+
+
+def test_a_first_of_january_far_before_all_other_dates_is_a_gap_and_said():
+    lines = []
+    cells = [f"2021-{1 + n % 12:02}-{1 + n % 28:02}" for n in range(60)] + ["1900-01-01"] * 3
+    assert read(cells, log=lines.append).isna().tolist() == [False] * 60 + [True] * 3
+    assert [line for line in lines if line.startswith("x: 1900-01-01 among dates reads as missing")]
+    assert read([*cells[:60], "1900-01-01", "1900-01-02", "1900-01-03"]).notna().all()
+
+
+def test_numbers_with_either_mark_before_decimals_are_read_by_their_own_and_said():
+    lines = []
+    cells = [f"{n}{',.'[n % 3 == 0]}5" for n in range(20)]
+    assert read(cells, log=lines.append).tolist() == [n + 0.5 for n in range(20)]
+    assert lines == ["x: most cells have a comma before decimals, others a point; each is read by its own"]
+
+
 def test_years_of_two_digits_lie_where_the_column_is_shortest():
     births = [f"{month}/13/{year:02d}" for month, year in enumerate([35, 54, 68, 70, 88, 99, 0, 4], start=1)]
     assert read(births).dt.year.tolist() == [1935, 1954, 1968, 1970, 1988, 1999, 2000, 2004]
@@ -988,7 +1050,7 @@ def test_words_that_are_steps_of_a_scale_are_numbers_and_said(steps):
 )
 def test_names_scores_and_codes_are_no_scales(cells):
     form = form_of(cells * 4)
-    assert form is None or form.kind == "parts"
+    assert form is None or form.kind == ("date" if cells[0] == "2019-20" else "parts")
 
 
 def test_a_range_and_a_word_of_a_scale_that_the_fit_did_not_see():

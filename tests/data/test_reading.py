@@ -366,9 +366,9 @@ def test_other_formats_are_named_with_a_way_to_convert_them(tmp_path, case, endi
         read_table(write(tmp_path, content, f"d{ending}"))
 
 
-@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|", "~", "^"])
 def test_texts_of_rows_are_read_as_csv(tmp_path, mark):
-    text = "a,b\n1,x\n2,y\n".replace(",", mark)
+    text = "a,b\n1,x\n,\n2,y\n".replace(",", mark)
     assert read_table(write(tmp_path, text, "d.txt")).to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
 
 

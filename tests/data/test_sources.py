@@ -398,6 +398,16 @@ def test_rows_of_a_sheet_that_are_longer_than_its_header_are_refused(tmp_path):
         read_table(tmp_path / "t.xlsx")
 
 
+def test_a_note_beside_the_table_of_a_sheet_is_skipped_and_said(tmp_path):
+    book, lines = openpyxl.Workbook(), []
+    for row in (["a", "b"], *([n, 2 * n] for n in range(20))):
+        book.active.append(row)
+    book.active["F5"] = "see Bob"
+    book.save(tmp_path / "t.xlsx")
+    assert read_table(tmp_path / "t.xlsx", log=lines.append).shape == (20, 2)
+    assert lines == ["t.xlsx: skipped cells beside the table: 'see Bob'"]
+
+
 def test_parquet_with_other_types_in_another_file_is_put_together(tmp_path):
     parquet.write_table(pa.table({"a": [1, 2]}), tmp_path / "p1.parquet")
     parquet.write_table(pa.table({"a": [0.5, None]}), tmp_path / "p2.parquet")

@@ -116,7 +116,7 @@ def test_the_command_line_takes_weights_from_fit_to_show(tmp_path, capsys, monke
     [
         ({"w": -1.0}, "row 0, column w: expected a weight of at least 0, got -1.0"),
         ({"w": "heavy"}, "row 0, column w: expected a weight of at least 0, got 'heavy'"),
-        ({"w": np.nan}, "row 0, column w: expected a weight of at least 0, got nan"),
+        ({"w": np.nan}, "row 0, column w: expected a weight of at least 0, got an empty cell .and 79 more such rows"),
         ({"w": 0.0}, "weight: expected a weight above 0 in 'w', got 0 in all rows"),
     ],
 )

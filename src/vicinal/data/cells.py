@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from vicinal.core import short
 from vicinal.core.checks import short_text
-from vicinal.data.spelling import day_of, plain_text
+from vicinal.data.date_spelling import day_of
+from vicinal.data.spelling import plain_text
 from vicinal.encoders.numeric import as_float
 
 WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})
@@ -66,10 +67,10 @@ def as_times(column: pd.Series) -> NDArray[Any]:
     if not pd.api.types.is_datetime64_any_dtype(column.dtype):
         numbers = as_numbers(column)
         if not np.isnan(numbers).all():
-            _refuse_times(column, ~np.isfinite(numbers), "a finite number, as other rows have it")
+            refuse_cells(column, ~np.isfinite(numbers), "a finite number, as other rows have it")
             return numbers
     dates = as_dates(column)
-    _refuse_times(column, np.isnat(dates), "a number, or a date as 2024-05-31 or 2024-05-31 14:30")
+    refuse_cells(column, np.isnat(dates), "a number, or a date as 2024-05-31 or 2024-05-31 14:30")
     return dates
 
 
@@ -85,13 +86,14 @@ def as_dates(column: pd.Series) -> NDArray[np.datetime64]:
     return np.array(moments, dtype="datetime64[us]")
 
 
-def _refuse_times(column: pd.Series, wrong: NDArray[np.bool_], expected: str) -> None:
+def refuse_cells(column: pd.Series, wrong: NDArray[np.bool_], expected: str, advice: str = "") -> None:
+    """Refuse the first of the cells that are ``wrong [n]``, by its row and column; nothing if none is."""
     if wrong.any():
         place = int(np.argmax(wrong))
         cell, more = column.iloc[place], f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
         got = "an empty cell" if missing_cells(column.iloc[[place]])[0] else short(cell)
         where = f"row {short_text(column.index[place])}, column {short_text(column.name)}"
-        raise ValueError(f"{where}: expected {expected}, got {got}{more}")
+        raise ValueError(f"{where}: expected {expected}, got {got}{more}{advice}")
 
 
 def exact_text(column: pd.Series) -> pd.Series:

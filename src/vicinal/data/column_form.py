@@ -15,27 +15,33 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import ColumnError, listed, short
 from vicinal.core.untrusted import Saved
+from vicinal.data.date_spelling import (
+    STOPWATCH,
+    day_of,
+    dotted_of,
+    duration_of,
+    month_of,
+    season_of,
+    serial_of,
+    year_day_of,
+    year_first_of,
+)
 from vicinal.data.scales import MOST_STEPS, range_of, step_of
 from vicinal.data.spelling import (
     GAPS,
     LONGEST_PART,
     MONEY,
     MOST_PARTS,
-    STOPWATCH,
     SURE_GAPS,
     as_truth,
     converted,
-    day_of,
-    duration_of,
-    month_of,
     number_of,
     parts_of,
     plain_text,
-    serial_of,
     words_beside,
-    year_day_of,
 )
 from vicinal.encoders.base import refuse
+from vicinal.encoders.category import spelling_of
 from vicinal.encoders.kinds import read_list
 from vicinal.encoders.numeric import as_float
 
@@ -61,12 +67,15 @@ CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
 
-MONTHS, DAYS = "mm/yy", "dd/mm"
+MONTHS, DAYS, YEARS, DOTTED, SEASONS = "mm/yy", "dd/mm", "yy-mm-dd", "d.m.yy", "yyyy-yy"
 PARTIAL_DATES = {
-    MONTHS: "months, 06/23 as June 2023",
-    DAYS: "days without a year, 19/01 as the 19th of January",
+    MONTHS: ("months, 06/23 as June 2023", month_of),
+    DAYS: ("days without a year, 19/01 as the 19th of January", year_day_of),
+    YEARS: ("days after the year and the month, 24-01-31 as the 31st of January 2024", year_first_of),
+    DOTTED: ("days, 3.4.21 as the 3rd of April 2021", dotted_of),
+    SEASONS: ("years, 1998-99 as 1998", season_of),
 }
-"""Signs of columns of dates without a day, or without a year, and what they are."""
+"""Signs of columns of dates that their cells alone do not show, what they are, and how one of their texts is read."""
 
 _ISO = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 
@@ -81,7 +90,7 @@ class ColumnForm(Saved):
             that are spelled in several ways.
         decimal: the mark before decimals, in texts.
         sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds;
-            of dates "mm/yy" where 06/23 is June 2023, "dd/mm" where 19/01 is a day of any year.
+            of dates one of ``PARTIAL_DATES``: "mm/yy" where 06/23 is June 2023.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         turned: marks of dates in which it is the other way: "-" where 13/05/2024 stands beside 05-13-2024.
@@ -89,13 +98,14 @@ class ColumnForm(Saved):
         first_year: of the hundred years that years of two digits are in; None: those up to 68 follow 1999.
         open: whether no cell told the order of day and month, or the mark before decimals, so that it was assumed.
         spelled: the words for false and true; None: truth values of Python.
-        spellings: the usual spelling of each word, by its lower case, where words differ in case alone.
+        spellings: the usual spelling of each word, by what its spellings have in common, where there are several.
         span: first and last year of dates; those beyond mean "no beginning" and "no end", and are read as its ends.
         plain: whether no cell had marks between thousands, although some had decimals.
         certain: whether a cell told the mark before decimals.
+        either: whether some cells told the other mark, so that each is read by the one that it can have.
         gaps: words that stood for a missing number or date, in lower case.
         beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
-        placeholder: the numbers that stood for missing ones, such as -999; None: none did.
+        placeholder: the numbers that stood for missing ones, such as -999; of dates their days since 1970; None: none.
         doubt: a sentence on cells to be checked; not saved.
         doubtful: numbers that it is about, which may stand for missing ones, see :func:`placeholders_of`; not saved.
         around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`; of
@@ -122,6 +132,7 @@ class ColumnForm(Saved):
     spellings: dict[str, str] = Field(default_factory=dict, max_length=MOST_WORDS)
     span: tuple[int, int] | None = None
     certain: bool = False
+    either: bool = False
     plain: bool = False
     gaps: tuple[str, ...] = Field(default=(), max_length=MOST_GAPS)
     beside: tuple[str, ...] = Field(default=(), max_length=MOST_BESIDE)
@@ -163,12 +174,17 @@ class ColumnForm(Saved):
         """Whether a cell says that its value is missing, in this column."""
         if is_written_gap(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in self.gaps):
             return True
-        return self.placeholder is not None and _one_number(self, cell) in self.placeholders
+        if self.placeholder is None:
+            return False
+        if self.kind == "date":
+            return _one_date(self, cell) in [pd.Timestamp(date_of(day)) for day in self.placeholders]
+        return _one_number(self, cell) in self.placeholders
 
     def read(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
         """The cells of ``column`` as they were meant; see :meth:`TableForm.read`."""
         cells = _READING[self.kind](self, column)
-        return cells if self.placeholder is None else cells.mask(cells.isin(self.placeholders), np.nan)
+        numbers = days_of(cells) if self.kind == "date" and self.placeholder is not None else cells
+        return cells if self.placeholder is None else cells.mask(numbers.isin(self.placeholders))
 
 
 def is_missing(cell: Any) -> bool:
@@ -311,7 +327,7 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
         return _Refused(f"steps such as {listed(form.steps, 80)}", "another word") if step is None else step
     if number is None:
         return _Refused("numbers", "dates") if day_of(text) is not None else _special(text, cell)
-    value = number.value(form.decimal)
+    value = number.value(form.decimal, either=form.either)
     if value is None:
         mark = "a comma" if form.decimal == "," else "a point"
         return _Refused(f"numbers with {mark} before decimals", "other ones")
@@ -390,8 +406,18 @@ def _within(form: ColumnForm, dates: Dates) -> Dates:
     return np.where(far, np.clip(dates, first, last), dates) if far.any() else dates
 
 
+def days_of(dates: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Dates as numbers of days since 1970."""
+    return (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
+
+
+def date_of(day: float) -> datetime.date:
+    """The date of such a number."""
+    return (pd.Timestamp(0) + pd.Timedelta(days=day)).date()
+
+
 def _one_date(form: ColumnForm, cell: Any) -> Any:
-    if form.is_gap(cell):
+    if is_written_gap(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in form.gaps):
         return None
     if isinstance(cell, str):
         return _date_in(form, _without_words(form, plain_text(cell)))
@@ -411,8 +437,7 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
 
 
 def _date_in(form: ColumnForm, text: str) -> Any:
-    partial = {MONTHS: month_of, DAYS: year_day_of}.get(form.sign)
-    day = (partial(text) if partial is not None else None) or day_of(text)
+    day = (PARTIAL_DATES[form.sign][1](text) if form.sign in PARTIAL_DATES else None) or day_of(text)
     if day is None and form.serial and (serial := serial_of(text)) is not None:
         return serial
     if day is None:
@@ -544,7 +569,7 @@ def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
 def _read_words(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
     def one(cell: Any) -> Any:
         small = plain_text(cell).casefold() if isinstance(cell, str) else ""
-        return None if small in SURE_GAPS else form.spellings.get(small, cell)
+        return None if small in SURE_GAPS else form.spellings.get(spelling_of(small), form.spellings.get(small, cell))
 
     words = _each(column, one)
     return column if words == column.tolist() else _with_index(words, column, object)

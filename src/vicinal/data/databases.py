@@ -112,11 +112,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 def _from_server(sql: str, address: str) -> pa.Table:
     sqlalchemy = optional_import("database", "sqlalchemy", "files")
-    first = {
-        "mysql": "set transaction read only",
-        "mariadb": "set transaction read only",
-        "sqlite": "pragma query_only=1",
-    }
+    first = {**dict.fromkeys(("mysql", "mariadb"), "set transaction read only"), "sqlite": "pragma query_only=1"}
     try:
         engine = sqlalchemy.create_engine(address, execution_options={"postgresql_readonly": True})
         with engine.connect() as opened:

@@ -11,8 +11,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import short
-from vicinal.data.column_form import DAYS, FAR_YEARS, MONTHS, ColumnForm, is_number
-from vicinal.data.spelling import Day, day_of, month_of, plain_text, serial_of, year_day_of
+from vicinal.data.column_form import (
+    DAYS,
+    DOTTED,
+    FAR_YEARS,
+    MONTHS,
+    PARTIAL_DATES,
+    SEASONS,
+    YEARS,
+    ColumnForm,
+    days_of,
+    is_number,
+)
+from vicinal.data.date_spelling import Day, day_of, month_of, serial_of, year_day_of
+from vicinal.data.placeholders import AT_ONCE, OFTEN
+from vicinal.data.spelling import plain_text
 
 MOST_ODD, FEWEST_READ = 0.05, 10
 """Most cells, as a share, that may be no numbers in a column of numbers, and different numbers that it needs then."""
@@ -80,6 +93,8 @@ def partial_form(name: str, plain: Sequence[str], *, day_first: bool | None) -> 
     nobody knows; only Jan-19, as spreadsheets write a month, is read as one with a doubt. 19/01 may also be a fraction:
     it is a day if the column's name says so, or if its numbers go on to the end of a month.
     """
+    if (whole := _short_form(plain)) is not None:
+        return whole
     if len(plain) < FEWEST_READ or (year_day_of(plain[0]) or month_of(plain[0])) is None:
         return None
     days, months = [each for each in map(year_day_of, plain) if each], [each for each in map(month_of, plain) if each]
@@ -99,6 +114,27 @@ def partial_form(name: str, plain: Sequence[str], *, day_first: bool | None) -> 
         return None if is_open else ColumnForm(kind="date", sign=MONTHS, first_year=_first_year(months))
     doubt = DOUBT.format(short(plain[0]))
     return ColumnForm(kind="date", first_year=_first_year(months), doubt=doubt) if is_open else None
+
+
+def _short_form(plain: Sequence[str]) -> ColumnForm | None:
+    """Of days such as 24-01-31 or 3.4.21, or of years such as 1998-99 of which some is no month; or None.
+
+    24-01-31 may also be the 24th of a month, and 3.4.21 a version: their days go on to the end of a month, and their
+    years are fewer, or no days.
+    """
+    for sign in (YEARS, DOTTED, SEASONS):
+        read = PARTIAL_DATES[sign][1]
+        days = [read(text) for text in plain] if len(plain) > 2 and read(plain[0]) else [None]
+        dates = [day.day_first for day in days if day and day.day_first]
+        if len(dates) < len(days):
+            continue
+        few = len({date.year for date in dates}) < len({date.day for date in dates})
+        late = max(date.day for date in dates) >= LATE_IN_MONTH and len(plain) >= FEWEST_READ
+        no_days = None in map(day_of, plain)
+        sure = {YEARS: late and (few or no_days), DOTTED: late and few and no_days, SEASONS: no_days}
+        if sure[sign]:
+            return ColumnForm(kind="date", sign=sign, first_year=_first_year(days))
+    return None
 
 
 def _days_form(days: Sequence[Day], *, day_first: bool | None) -> ColumnForm | None:
@@ -223,7 +259,22 @@ def _first_year(days: Iterable[Day | None]) -> int | None:
 
 
 def date_form(form: ColumnForm, dates: "pd.Series[Any]", *, is_open: bool = False) -> ColumnForm:
-    """The form of dates with the years beyond which a date means "no beginning" or "no end"."""
+    """The form of dates with the years beyond which a date means "no beginning" or "no end", and the day of a gap.
+
+    That is a first of January, or 1899-12-30 of spreadsheets, which several rows have, if it lies as far before all
+    others as these lie apart, or is there ``AT_ONCE`` times as often.
+    """
+    counts = dates.value_counts()
+    if (
+        len(counts) > FEWEST_READ
+        and counts[low := counts.index.min()] >= OFTEN
+        and ((low.month, low.day) == (1, 1) or low.year == 1899)
+    ):
+        others = counts.drop(low)
+        far = others.index.min() - low > others.index.max() - others.index.min()
+        if far or counts[low] >= AT_ONCE * others.median():
+            form = form.model_copy(update={"placeholder": float(days_of(pd.Series([low]))[0])})
+            dates = dates[dates != low]
     years = dates.dt.year.dropna().to_numpy()
     near = years[(years >= FAR_YEARS[0]) & (years <= FAR_YEARS[1])]
     span = None

@@ -51,7 +51,7 @@ class Delimited:
         header = next(bare.pieces(header=None, nrows=1)).iloc[0].map(_unescaped)
         names = [str(cell) for cell in header]
         if max(Counter(names).values(), default=0) > MOST_OF_A_NAME:  # all rows in one line
-            check_names(path, [name.strip() for name in names if name.strip()])
+            check_names(path.name, [name.strip() for name in names if name.strip()])
         return replace(bare, names=full_names(names, above), header=[name.strip() for name in names], above=above)
 
     def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:
@@ -186,7 +186,9 @@ def delimited_pieces(path: Path, size: int | None, ids: Collection[str], log: Lo
             what = "that repeat the header or are drawn" if again.sum() > 1 else "that repeats the header or is drawn"
             log(f"{path.name}: skipped {counted(int(again.sum()), 'line')} {what}")
             piece = piece[~again]
-        rows, left_out = without_totals(piece.apply(_text_cells), start=start, end=later is None)
+        cells = piece.apply(_text_cells)
+        cells = cells[cells.notna().any(axis=1)] if cells.shape[1] > 1 else cells  # lines of commas alone
+        rows, left_out = without_totals(cells, start=start, end=later is None)
         if left_out:
             log(f"{path.name}: skipped {left_out}")
         yield rows.assign(**{name: exact_text(rows[name].fillna("")) for name in ids if name in rows})

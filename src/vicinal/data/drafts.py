@@ -33,20 +33,18 @@ from vicinal.data.date_drafts import (
     partial_form,
     whole_days,
 )
+from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, month_of, year_day_of
 from vicinal.data.placeholders import OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
     GAPS,
     MEASURES,
     MONEY,
-    STOPWATCH,
     SURE_GAPS,
     Number,
     common_unit,
-    day_of,
-    duration_of,
+    converted,
     is_unit,
-    month_of,
     number_of,
     parts_decimal,
     parts_of,
@@ -54,9 +52,9 @@ from vicinal.data.spelling import (
     truth_pair,
     truths_agree,
     words_beside,
-    year_day_of,
 )
 from vicinal.encoders.base import Kind
+from vicinal.encoders.category import spelling_of
 from vicinal.encoders.kinds import is_list, read_list
 
 MOST_APART = 5
@@ -162,7 +160,7 @@ def _draft_of_cells(
         compact = compact_dates([*plain, *others])
         if compact is not None:
             return compact
-        gaps = len(plain) < len(folded) or _has_gaps(column)
+        gaps = len(plain) < len(folded) or bool(column.isna().any())
         number = _number_form(plain, others, gaps=gaps)
         if number is not None:
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
@@ -382,33 +380,42 @@ def why_text(column: "pd.Series[Any]") -> str:
     elif what == "dates":
         why = "some with the day first and some with the month first; write all in one order, such as 2024-05-31"
     else:
-        why = f"in several units: {listed(units, 80)}" if len(units) > 1 else "some with a decimal comma, some a point"
+        why = f"in several units: {listed(units, 80)}"
     return f"{len(read)} of {len(texts)} different cells are {what}, {why}"
-
-
-def _has_gaps(column: "pd.Series[Any]") -> bool:
-    is_text = isinstance(column.dtype, pd.StringDtype)
-    return bool(column.isna().any()) if is_text else any(map(is_missing, column.tolist()))
 
 
 def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnForm | None:
     """Of texts with gaps that are surely gaps ("-" beside "+" is a category), or with several spellings of a word.
 
-    "Yes", "YES" and "yes " are one category; "AA", "Aa" and "aa" are genes.
+    "Full-time", "FULL TIME" and "full_time " are one category, and M is male; "AA", "Aa" and "aa" are genes.
     """
     gaps = not SURE_GAPS.isdisjoint(folded.values()) and "+" not in folded
-    if len(set(folded.values())) > MOST_WORDS:
+    words = {plain: spelling_of(small) for plain, small in folded.items()}
+    if len(set(words.values())) > MOST_WORDS:
         return ColumnForm(kind="words") if gaps else None
     raw = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
     spaced = {cell.strip() for cell in raw.tolist() if isinstance(cell, str)}
-    ways = Counter(folded[plain_text(cell)] for cell in spaced)
-    alike = {small for small, count in ways.items() if count > 1 and sum(map(str.isalpha, small)) > 1}
-    alike -= {small for word, small in folded.items() if not _usual_case(word)}
-    if not alike:
+    ways = Counter(words[plain_text(cell)] for cell in spaced)
+    alike = {word for word, count in ways.items() if count > 1 and sum(map(str.isalpha, word)) > 1}
+    alike -= {word for plain, word in words.items() if not _usual_case(plain)}
+    short = _abbreviations(ways)
+    if not alike and not short:
         return ColumnForm(kind="words") if gaps else None
     often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
-    usual = {folded[word]: word for word, _ in reversed(often.most_common()) if folded[word] in alike}
-    return ColumnForm(kind="words", spellings=usual)
+    usual = {words[plain]: plain for plain, _ in reversed(often.most_common())}
+    spellings = {word: usual[short.get(word, word)] for word in ways if word in alike or word in short}
+    return ColumnForm(kind="words", spellings=spellings)
+
+
+def _abbreviations(words: Iterable[str]) -> dict[str, str]:
+    """The words of up to three letters that begin just one longer word each: m of male, f of female.
+
+    Several do, and half of the longer ones have one: Ann is not Anna among many names.
+    """
+    longer = [word for word in words if len(word) > 3]
+    begun = {word: [each for each in longer if each.startswith(word)] for word in words if word.isalpha()}
+    whole = {word: each[0] for word, each in begun.items() if len(word) <= 3 and len(each) == 1}
+    return whole if len(set(whole.values())) >= max(2, len(longer) / 2) else {}
 
 
 def _usual_case(word: str) -> bool:
@@ -447,19 +454,40 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     sign = common_unit([number.sign for number in read]) if read else None
     money = sorted({number.sign for number in read}) if sign is None and _are_alike(read) else []
     sign = "" if money else sign
-    commas = any(number.point is None for number in read)
-    points = any(number.comma is None for number in read)
-    if sign is None or (commas and points) or _are_codes(plain, read, sign) or _are_bounds(plain, read):
+    commas = sum(number.point is None for number in read)
+    points = sum(number.comma is None for number in read)
+    if sign is None or _are_codes(plain, read, sign) or _are_bounds(plain, read):
+        return None
+    if commas and points and len(plain) < FEWEST_READ:
         return None
     every = bool(sign) and all(number.sign for number in read) and not others
-    known: dict[str, Any] = {"sign": sign, "every": every, "certain": commas or points}
+    sign = _unit_of_bare(read, sign)
+    known: dict[str, Any] = {"sign": sign, "every": every, "certain": bool(commas or points)}
     known |= {"middle": ranges > 0, "beside": tuple(each for each in money if each)}
     if sign == "%" and _are_shares(read):
         known |= {"shares": True, "doubt": "numbers without a % among those with one are shares of 1: 0.5 is 50 %"}
+    if commas and points:
+        mark, other = ("comma", "point") if commas > points else ("point", "comma")
+        known |= {
+            "either": True,
+            "doubt": f"most cells have a {mark} before decimals, others a {other}; each is read by its own",
+        }
     is_open = not (commas or points) and any(number.is_open for number in read)
     if is_open and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
         return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
-    return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
+    return ColumnForm(kind="number", decimal="," if commas > points else ".", open=is_open, **known)
+
+
+def _unit_of_bare(read: Sequence[Number], sign: str) -> str:
+    """The unit of numbers without one: of several that whose numbers are most like them, cm of 172 beside 1.80 m."""
+    values: dict[str, list[float]] = {}
+    for number in read:
+        values.setdefault(number.sign, []).append(abs(number.point or number.comma or 0.0) or 1.0)
+    bare = values.pop("", [])
+    units = [unit for unit in values if sign and sign not in MONEY and converted(1.0, unit, sign) is not None]
+    if not bare or len(units) < 2:
+        return sign
+    return min(units, key=lambda unit: abs(float(np.log(np.median(values[unit]) / np.median(bare)))))
 
 
 def _are_codes(plain: Sequence[str], read: Sequence[Number], sign: str) -> bool:

@@ -12,7 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import counted
+from vicinal.core.identity import spelled
 from vicinal.core.untrusted import open_regular
+from vicinal.data.column_form import is_missing
 from vicinal.data.splits import Split
 from vicinal.data.table import Table
 from vicinal.encoders.kinds import elements_of
@@ -167,21 +169,15 @@ def _codes(column: pd.Series, kind: str, root: Path | None) -> NDArray[np.int64]
     elif pd.api.types.is_numeric_dtype(column.dtype):
         cells = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
     elif kind == "text":
-        cells = pd.Series([_folded(cell) for cell in column], dtype=object)
+        cells = pd.Series(
+            [None if is_missing(cell) else spelled(str(cell), loose=True) for cell in column], dtype=object
+        )
     elif kind == "set":
         sets = [sorted(_cell_bytes(one) for _, one in elements_of(cell, "", "")) for cell in column]
         cells = pd.Series([b"\x1f".join(elements) or None for elements in sets], dtype=object)
     else:
-        cells = pd.Series([None if _gap(cell) else _cell_bytes(cell) for cell in column], dtype=object)
+        cells = pd.Series([None if is_missing(cell) else _cell_bytes(cell) for cell in column], dtype=object)
     return pd.factorize(cells)[0].astype(np.int64)
-
-
-def _gap(cell: Any) -> bool:
-    return np.ndim(cell) == 0 and not isinstance(cell, dict) and bool(pd.isna(cell))
-
-
-def _folded(cell: Any) -> str | None:
-    return None if _gap(cell) else " ".join(str(cell).casefold().split())
 
 
 def _cell_bytes(cell: Any) -> bytes:
@@ -217,7 +213,7 @@ def _media_bytes(cell: Any, root: Path | None, seen: dict[str, bytes]) -> bytes 
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
     if isinstance(cell, (bytes, bytearray)):
         return hashlib.sha256(cell).digest()
-    if _gap(cell):
+    if is_missing(cell):
         return None
     name = str(cell)
     if name not in seen:

@@ -15,7 +15,7 @@ from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
 from vicinal.data.cells import missing_cells
-from vicinal.data.column_form import PARTIAL_DATES, ColumnForm
+from vicinal.data.column_form import PARTIAL_DATES, ColumnForm, date_of
 from vicinal.data.drafts import draft_of, why_text
 from vicinal.encoders.base import Kind
 
@@ -255,14 +255,15 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
     if form.kind == "list" and form.around:
         yield f"read as sets of words between {short(form.around)} {wrong('category', 'text')}"
     if form.spellings:
-        yield f"several spellings are one category: {listed(form.spellings.values(), 80)}"
+        yield f"several spellings are one category: {listed(dict.fromkeys(form.spellings.values()), 80)}"
     if form.beside:
         shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
         yield f"read without the words beside numbers or dates: {shown} {wrong('category', 'text')}"
     if form.doubt:
         missing = f"; if they stand for missing values, {advice('missing', name, form.doubtful)}"
         yield form.doubt + missing * bool(form.doubtful)
-    if gaps := [*map(short, form.gaps), *(f"{each:g}" for each in form.placeholders)]:
+    numbers = [f"{each:g}" if form.kind == "number" else str(date_of(each)) for each in form.placeholders]
+    if gaps := [*map(short, form.gaps), *numbers]:
         other = "text" if form.kind == "date" else "number"
         yield f"{', '.join(gaps)} among {form.kind}s reads as missing {wrong(other, 'category')}"
 
@@ -280,4 +281,4 @@ def _of_dates(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
     if form.serial:
         yield f"numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 {wrong}"
     if form.sign:
-        yield f"read as {PARTIAL_DATES[form.sign]} {wrong}"
+        yield f"read as {PARTIAL_DATES[form.sign][0]} {wrong}"

@@ -15,7 +15,7 @@ import chardet
 from vicinal.core import short
 from vicinal.data.spelling import number_of, plain_text
 
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "~": "tildes", "^": "carets"}
 """Possible delimiters of cells, and their names."""
 
 _SPREADSHEET = "open it in a spreadsheet program and save it as CSV, or pandas.read_excel('NAME').to_csv('table.csv')"
@@ -60,22 +60,12 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_RARE = (
-    *(f"cp{number}" for number in (437, 720, 737, 775, 852, 855, 856, 857, 858, 860, 861, 862, 863, 864, 865, 869)),
-    *(
-        "iso8859-3",
-        "iso8859-4",
-        "iso8859-10",
-        "iso8859-13",
-        "iso8859-14",
-        "iso8859-16",
-        "hp-roman8",
-        "cp1006",
-        "kz1048",
-    ),
-    *("mac-latin2", "mac-turkish", "mac-iceland", "mac-greek", "mac-cyrillic", "ptcp154", "koi8-t", "tis-620"),
-    *("cp1125", "cp1258"),
+_RARE_NAMES = (
+    "cp437 cp720 cp737 cp775 cp852 cp855 cp856 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp869 cp1006 cp1125 "
+    "cp1258 iso8859-3 iso8859-4 iso8859-10 iso8859-13 iso8859-14 iso8859-16 hp-roman8 kz1048 mac-latin2 mac-turkish "
+    "mac-iceland mac-greek mac-cyrillic ptcp154 koi8-t tis-620"
 )
+_RARE = tuple(_RARE_NAMES.split())
 """Encodings that hardly any table is in, and whose letters fit many texts; Windows and ISO have their languages."""
 _LETTER = re.compile(
     r"(?!\u2019)(?:[^\W\x00-\x7f\u00b2\u00b3\u00b9\u00bc-\u00be]|(?<=[a-zA-Z])[^\x00-\x7f](?=[a-zA-Z]))"
@@ -295,11 +285,11 @@ def full_names(names: Sequence[str], above: Sequence[str] = ()) -> list[str]:
     return different
 
 
-def check_names(path: Path, names: Iterable[str]) -> None:
+def check_names(table: str, names: Iterable[str]) -> None:
     """Raise ValueError for two columns of one name."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"{path.name}: expected columns of different names, got {short(twice[0])} twice; rename one")
+        raise ValueError(f"{table}: expected columns of different names, got {short(twice[0])} twice; rename one")
 
 
 def _is_number(cell: str) -> bool:

@@ -196,7 +196,7 @@ def check_table(path: Path, part: str = "") -> None:
 def with_names(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
     """``frame`` of a file with texts as column names, all different, without the columns of a pandas index."""
     names = [str(name).strip() for name in frame.columns]
-    check_names(path, names)
+    check_names(path.name, names)
     frame = frame.set_axis(pd.Index(names, dtype=object), axis="columns")
     return frame.drop(columns=[name for name in names if name.startswith("__index_level_")])
 
@@ -275,6 +275,8 @@ def _rows_inside(text: str) -> list[Any]:
     ([{'a': 1}], [{'a': 1}, {'a': 2}])
     >>> _rows_inside('{"a": {"0": 1, "1": 2}}'), _rows_inside('{"a": [1, 2]}'), _rows_inside('{"a": 1}')
     ([{'a': 1}, {'a': 2}], [{'a': 1}, {'a': 2}], [])
+    >>> _rows_inside('{"x": {"a": 1}, "y": {"a": 2}}')
+    [{'a': 1}, {'a': 2}]
     >>> _rows_inside('{"data": {"rows": [{"a": 1}], "count": 1}}')
     [{'a': 1}]
     """
@@ -293,14 +295,13 @@ def _rows_inside(text: str) -> list[Any]:
         return [
             dict(zip(map(str, whole["columns"]), row, strict=False)) for row in whole["data"] if isinstance(row, list)
         ]
-    columns = [list(part.values()) if isinstance(part, dict) else part for part in whole.values()]
+    inner = [list(part) for part in parts if isinstance(part, dict)]
+    if len(inner) == len(parts) > len(inner[0]) and not any(map(str.isdecimal, inner[0])):  # rows by their names
+        return parts
+    columns = [list(part.values()) if isinstance(part, dict) else part for part in parts]
     if columns and all(isinstance(part, list) and len(part) == len(columns[0]) > 1 for part in columns):
         return [dict(zip(whole, row, strict=True)) for row in zip(*columns, strict=True)]
     return []
-
-
-def _read_lines(path: Path, how: Reading) -> pd.DataFrame:
-    return pd.DataFrame(list(json_rows(path, how.log)))
 
 
 def _line_pieces(path: Path, size: int, need: Collection[str], log: Log) -> Iterator[pd.DataFrame]:
@@ -487,32 +488,16 @@ def _is_text(line: str) -> bool:
     return True
 
 
-def _read_workbook(path: Path, how: Reading) -> pd.DataFrame:
-    return read_workbook(path, how.part, how.log)
-
-
-def _read_database(path: Path, how: Reading) -> pd.DataFrame:
-    return read_database(path, how.part)
-
-
-def _read_arrow(path: Path, _: Reading) -> pd.DataFrame:
-    return read_arrow(path)
-
-
-def _read_delimited(path: Path, how: Reading) -> pd.DataFrame:
-    return next(delimited_pieces(path, None, how.ids, how.log))
-
-
 DELIMITED, ARROW, LINES = (".csv", ".tsv", ".txt"), (".feather", ".arrow"), (".jsonl", ".ndjson")
 
 READERS: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
-    **dict.fromkeys(DELIMITED, _read_delimited),
+    **dict.fromkeys(DELIMITED, lambda path, how: next(delimited_pieces(path, None, how.ids, how.log))),
     ".json": _read_json,
-    **dict.fromkeys(LINES, _read_lines),
+    **dict.fromkeys(LINES, lambda path, how: pd.DataFrame(list(json_rows(path, how.log)))),
     ".parquet": _read_parquet,
-    **dict.fromkeys(ARROW, _read_arrow),
-    ".xlsx": _read_workbook,
-    **dict.fromkeys(DATABASES, _read_database),
+    **dict.fromkeys(ARROW, lambda path, _: read_arrow(path)),
+    ".xlsx": lambda path, how: read_workbook(path, how.part, how.log),
+    **dict.fromkeys(DATABASES, lambda path, how: read_database(path, how.part)),
 }
 """The reader of each file ending."""
 

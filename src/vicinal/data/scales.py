@@ -22,7 +22,7 @@ _SCALES = (
     "neutral, neither likely nor unlikely; somewhat likely; likely; very likely",
     "never; rarely, seldom; sometimes, occasionally; often, frequently; usually, very often; always",
     "terrible; very bad, very poor; bad, poor; fair, average, ok, okay; good; very good; excellent, outstanding",
-    "very low; low; medium, moderate; high; very high",
+    "very low; low; medium, moderate; high; very high, critical",
     "not at all; a little, slightly, a bit; somewhat, moderately; quite a bit, very, a lot; extremely, very much",
     "none, normal; minimal, very mild; mild; moderate; severe; very severe, critical",
     "unimportant, not important, not at all important; slightly important; moderately important, neutral; important; "
@@ -52,15 +52,9 @@ _SCALES = (
 _STEPS = [
     {word: step for step, words in enumerate(scale.split("; ")) for word in words.split(", ")} for scale in _SCALES
 ]
-_NO_ANSWER = {
-    "don't know",
-    "do not know",
-    "not sure",
-    "no opinion",
-    "no answer",
-    "wei\u00df nicht",
-    "prefer not to answer",
-}
+_NO_ANSWER = set(
+    ["don't know", "do not know", "not sure", "no opinion", "no answer", "weiß nicht", "prefer not to answer"]
+)
 _RANGE = re.compile(
     r"(?:between|from|von|de|entre)? ?(?P<low>[^a-z]*[0-9].*?) ?(?:-|~|\.\.+|\b(?:to|bis|and|und|\u00e0|a|et|y)\b) ?"
     r"(?P<high>\S.*)"

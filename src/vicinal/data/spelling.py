@@ -1,7 +1,6 @@
-"""Numbers, dates, lengths of time and truth values as people write them, each read from one text."""
+"""Numbers, truth values and gaps as people write them, each read from one text."""
 
 import contextlib
-import datetime
 import functools
 import html
 import math
@@ -10,6 +9,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from vicinal.data.date_spelling import REMEMBERED, day_of
 
 GAPS = frozenset(
     {"", "-", "--", "---", "?", ".", "..", "...", ":", "null", "nil", "none", "missing", "unknown", "not available"}
@@ -23,35 +24,14 @@ GAPS = frozenset(
 SURE_GAPS = frozenset({"n/a", "#n/a", "?", "-", "--"})
 """Those of them that are nothing else among categories, either: "none" and "NA" may be names."""
 
-TRUTHS = (
-    ("false", "true"),
-    ("no", "yes"),
-    ("off", "on"),
-    ("n", "y"),
-    ("f", "t"),
-    ("nein", "ja"),
-    ("non", "oui"),
-    ("no", "si"),
-    ("no", "sí"),
-    ("não", "sim"),
-    ("nej", "ja"),
-    ("nie", "tak"),
-    ("нет", "да"),
-    ("いいえ", "はい"),
-    ("無", "有"),
-    ("否", "是"),
-    ("nee", "ja"),
-    ("ne", "ano"),
-    ("falsch", "wahr"),
-    ("faux", "vrai"),
-    ("falso", "verdadero"),
-    ("falso", "vero"),
-    ("✗", "✓"),
-    ("✘", "✔"),
-    ("❌", "✅"),
-    ("☐", "☑"),
+_TRUTHS = (
+    "false/true no/yes off/on n/y f/t nein/ja non/oui no/si no/sí não/sim nao/sim nej/ja nie/tak нет/да いいえ/はい "
+    "無/有 否/是 nee/ja ne/ano falsch/wahr faux/vrai falso/verdadero falso/vero ✗/✓ ✘/✔ ❌/✅ ☐/☑"
 )
+TRUTHS = tuple((pair.partition("/")[0], pair.partition("/")[2]) for pair in _TRUTHS.split())
 """Pairs of words for false and true, in lower case; single letters count only where a column has both."""
+
+_TRUTH = {word: word == pair[1] for pair in (*TRUTHS, ("0", "1"), ("0.0", "1.0")) for word in pair}
 
 _SIGNS = {
     **dict.fromkeys(("$", "us$", "usd"), "$"),
@@ -72,31 +52,20 @@ _SIGNS = {
 MOST_PARTS, LONGEST_PART = 8, 100
 """Numbers in one cell, and characters around them, up to which they are read one by one."""
 
-_REMEMBERED = 1 << 16
-"""Texts whose number or date is known: the cells of a column are looked at to find its form, and read then."""
-
 MONEY = frozenset(_SIGNS.values()) - {"%"}
 
 _UNITS = (
     {"\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237},
     {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
-    {
-        "ms": 1e-3,
-        "s": 1.0,
-        "min": 60.0,
-        "h": 3600.0,
-        "day": 86400.0,
-        "week": 604800.0,
-        "month": 2629800.0,
-        "year": 31557600.0,
-    },
+    {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
+    | {"week": 604800.0, "month": 2629800.0, "year": 31557600.0},
     {"ml": 1e-3, "cl": 0.01, "l": 1.0, "gal": 3.785411784},
     {"wh": 1e-3, "kwh": 1.0, "mwh": 1e3, "gwh": 1e6},
-    {"w": 1e-3, "kw": 1.0},
+    {"w": 1e-3, "kw": 1.0, "hp": 0.745699872, "ps": 0.73549875},
     {"hz": 1e-6, "khz": 1e-3, "mhz": 1.0, "ghz": 1e3},
     {"m2": 1.0, "km2": 1e6, "ha": 1e4, "sqft": 0.09290304, "acre": 4046.8564224},
     {"km/h": 1.0, "mph": 1.609344, "m/s": 3.6},
-    {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6},
+    {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6, "kib": 1.024e-3, "mib": 1.048576, "gib": 1073.741824},
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
@@ -104,8 +73,8 @@ _UNITS = (
 MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | MONEY
 """Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
 
-_OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce"}
-"""Words after a number that turn its sign, beside those that do not: 500.00 Dr is -500.00 Cr."""
+_OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce", "s": "n", "w": "e"}
+"""Words after a number that turn its sign, beside those that do not: 500.00 Dr is -500.00 Cr, and 33.5S is -33.5N."""
 
 _ZERO = {"\u00b0f": 32.0}
 """What a unit calls zero of its base unit, where that is not 0."""
@@ -120,7 +89,19 @@ _SAME = {
         **{"mcg": "\u03bcg", "ug": "\u03bcg", "sqm": "m2", "qm": "m2", "ft2": "sqft", "kph": "km/h", "kmh": "km/h"},
     },
     **{"mos": "month", "mth": "month", "mths": "month", "yrs": "year", "wks": "week"},
-    **{"mo": "month", "yr": "year", "y": "year", "liter": "l", "litre": "l", "gram": "g", "lbs": "lb", "hrs": "h"},
+    **{"percent": "%", "pct": "%", "prozent": "%", "bhp": "hp", "sqfeet": "sqft", "sqfoot": "sqft", "sqmeter": "m2"},
+    **{
+        "mo": "month",
+        "yr": "year",
+        "y": "year",
+        "y/o": "year",
+        "yo": "year",
+        "liter": "l",
+        "litre": "l",
+        "gram": "g",
+        "lbs": "lb",
+        "hrs": "h",
+    },
     **{"lac": "lakh", "cr": "crore", "st": "th", "nd": "th", "rd": "th"},
     **{"thousand": "k", "tsd": "k", "million": "mn", "mio": "mn", "billion": "bn", "mrd": "bn"},
 }
@@ -128,7 +109,7 @@ _SAME = {
 
 _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
-_QUALIFIED = r"(?:[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)"
+_QUALIFIED = r"(?:#(?=[1-9])|[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)"
 _NUMBER = re.compile(
     rf"{_QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
@@ -142,6 +123,12 @@ _PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}),?\s*(?P<more>[0-9]+(
 _FRACTION = re.compile(
     r"(?<![\w/.,])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|3|4|8|16|32|64)(?![\w/.,])"
 )
+_WORDED = (
+    (re.compile(r"\bsq(?:uare|\.)? ?(?=f(?:ee|oo)?t|m)"), "sq"),  # sq. ft.
+    (re.compile(r"(?<=\w) old$"), ""),
+    (re.compile(r"\bper cent$"), "percent"),
+)
+"""Units of two words, as one."""
 _POWER = re.compile(r" ?[x\u00d7*\u00b7\u22c5] ?10\^([-+]?[0-9]{1,2})$")
 _ON_ACCOUNT = re.compile(r"(?<=,[0-9]{2}) ([sh])$")  # as German banks write debit and credit
 _STARS = re.compile(r"(?=.*[\u2605\u2b50\u2606])(?P<full>[\u2605\u2b50]*)(?P<half>\.5)?[\u2606\u2729]*")
@@ -162,6 +149,7 @@ _SPACES = str.maketrans(
 )
 # and what nobody sees, but not the joiners U+200C and U+200D, which Persian, Hindi and emojis are written with
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\u00ad\u200b\u200e\u200f\u2060\ufeff]")
+_BROKEN = re.compile("[\u00c2-\u00c5\u00ce-\u00d1\u00e2][^a-zA-Z0-9 ]")
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
 _TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
@@ -172,6 +160,8 @@ def plain_text(cell: str) -> str:
 
     >>> plain_text("re\u200bd"), len(plain_text("\u0645\u06cc\u200c\u0634"))  # a joiner of Persian words stays
     ('red', 4)
+    >>> plain_text("K\u00c3\u00b6ln"), plain_text("12\u00c2\u00a0\u00e2\u201a\u00ac")
+    ('K\xf6ln', '12 \u20ac')
     >>> plain_text(" \u22121\u202f234 "), plain_text("<td><b>12&nbsp;&euro;</b></td>"), plain_text("12<br>345")
     ('-1 234', '12 \u20ac', '12<br>345')
     """
@@ -182,18 +172,18 @@ def plain_text(cell: str) -> str:
     if "&" in cell:
         cell = html.unescape(cell)
     if not cell.isascii():
+        cell = _unbroken(cell) if _BROKEN.search(cell) else cell
         cell = unicodedata.normalize("NFKC", _RAISED.sub("^", cell).translate(_SPACES)).translate(_SPACES)
         cell = _DIGIT.sub(lambda sign: str(unicodedata.decimal(sign[0])), cell)
     return " ".join(cell.split())
 
 
-def is_gap(cell: str) -> bool:
-    """Whether a text says that a value is missing.
-
-    >>> is_gap("N/A"), is_gap(" "), is_gap("0")
-    (True, True, False)
-    """
-    return cell.strip().casefold() in GAPS
+def _unbroken(cell: str) -> str:
+    """A text in UTF-8 that was taken for one of Windows or ISO, as it was written; another text as it is."""
+    for encoding in ("cp1252", "latin-1"):
+        with contextlib.suppress(UnicodeError):
+            return cell.encode(encoding).decode()
+    return cell
 
 
 @dataclass(frozen=True)
@@ -204,9 +194,10 @@ class Number:
     comma: float | None
     sign: str = ""
 
-    def value(self, decimal: str) -> float | None:
-        """The number, where ``decimal`` comes before the decimals."""
-        return self.point if decimal == "." else self.comma
+    def value(self, decimal: str, *, either: bool = False) -> float | None:
+        """The number, where ``decimal`` comes before the decimals, or ``either`` mark if it is none then."""
+        some, other = (self.point, self.comma) if decimal == "." else (self.comma, self.point)
+        return other if some is None and either else some
 
     @property
     def is_open(self) -> bool:
@@ -214,7 +205,7 @@ class Number:
         return None not in (self.point, self.comma) and self.point != self.comma
 
 
-@functools.lru_cache(_REMEMBERED)
+@functools.lru_cache(REMEMBERED)
 def number_of(text: str) -> Number | None:
     r"""The number in a text of :func:`plain_text`, with thousands marks, a unit, a sign of money or %, or in brackets.
 
@@ -232,19 +223,22 @@ def number_of(text: str) -> Number | None:
         plain = _POWER.sub(r"e\1", plain)
     elif "," in plain:
         plain = _ON_ACCOUNT.sub(lambda part: {"s": " soll", "h": " haben"}[part[1]], plain)
+    for words, unit in _WORDED if " " in plain else ():
+        plain = words.sub(unit, plain)
     match = _NUMBER.fullmatch(_MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", plain)))
     if match is None:
         return _in_parts(plain) or _of_signs(plain)
     part = match.groupdict()
     money = [part[name] for name in ("before", "after", "last") if part[name]]
-    signs = [part[name] for name in ("minus", "inner", "trailing") if part[name]] + ["-"] * (part["open"] is not None)
+    unit = "" if part["word"] is None else _unit_of(part["word"])
+    in_brackets = part["open"] is not None and (not unit or is_unit(unit))  # (10 reviews) are not -10
+    signs = [part[name] for name in ("minus", "inner", "trailing") if part[name]] + ["-"] * in_brackets
     if len(money) > 1 or len(signs) > 1 or (part["open"] is None) != (part["close"] is None):
         return None
     if part["word"] and part["digits"][-1] in ".,":  # 12.png is a file
         return None
     digits, power = part["digits"].strip(), part["power"] or ""
     factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(_unit_of(part["scale"] or ""), 1.0)
-    unit = "" if part["word"] is None else _unit_of(part["word"])
     unit = "mn" if unit == "m" and "M" in text else unit
     if (money and unit and unit not in _SCALES) or (unit and digits[-1] in ".,"):  # 12.jpg
         return None
@@ -338,8 +332,8 @@ def is_unit(sign: str) -> bool:
 def common_unit(units: Sequence[str]) -> str | None:
     """The unit that a column is read in, given those of its cells, "" of plain numbers; None if they do not fit.
 
-    >>> [common_unit(units) for units in (["kg", "", "lb"], ["k", "mn", ""], ["$", "%"], ["bc", "ad"], ["m", "year"])]
-    ['kg', '', None, 'ad', 'year']
+    >>> [common_unit(units) for units in (["kg", "", "lb"], ["k", "mn"], ["$", "%"], ["bc", "ad"], ["m", "year"], "sn")]
+    ['kg', '', None, 'ad', 'year', 'n']
     """
     some = Counter(unit for unit in units if unit)
     if not some:
@@ -348,7 +342,8 @@ def common_unit(units: Sequence[str]) -> str | None:
         return next(iter(some)) if set(some) in ({"m"}, {"b"}) else ""
     length = "m" if some.keys().isdisjoint({"year", "month", "week"}) else ""  # m is also a length, or a month
     base = next(unit for unit, _ in some.most_common() if unit == length or unit not in _SCALES)
-    base = _OPPOSITE.get(base, base)
+    turned = _OPPOSITE.get(base, base)
+    base = turned if turned in some or not is_unit(base) else base  # 5 s are seconds, unless some are N
     return base if all(converted(1.0, unit, base) is not None for unit in some) else None
 
 
@@ -392,183 +387,7 @@ def as_truth(word: str) -> bool | None:
     >>> as_truth("Yes"), as_truth("F"), as_truth("1.0"), as_truth("maybe")
     (True, False, True, None)
     """
-    word = word.strip().casefold()
-    for false, true in (*TRUTHS, ("0", "1"), ("0.0", "1.0")):
-        if word in (false, true):
-            return word == true
-    return None
-
-
-_DURATIONS = tuple(
-    re.compile(form)
-    for form in (
-        r"(?P<minus>-)?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
-        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?(?: ?uhr)?",
-        r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
-        r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
-        r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?"
-        r"(?:(?P<hours>[0-9]+) ?(?:h(?:(?:ou)?rs?)?|std\.?|stunden?),? ?)?"
-        r"(?:(?P<minutes>[0-9]+) ?"
-        r"(?:m(?:in(?:ut)?(?:e[ns]?|s)?)?\.?,? ?|(?(hours)(?:(?<=h[0-9]{2})|(?<=h [0-9]{2}))$|(?!))))?"
-        r"(?:(?P<seconds>[0-9]+(?:\.[0-9]+)?) ?s(?:ec(?:ond)?s?)?)?",
-    )
-)
-"""As a clock shows them, with hours or with fractions of a second; times of day; and with words: 1h 30m, PT5M, 7h30."""
-
-
-STOPWATCH = re.compile(r"(?:(?P<minutes>[0-9]{1,3}):(?=[0-5][0-9]))?(?P<seconds>[0-9]{1,2}(?:[.,][0-9]{1,3})?)")
-"""Minutes and seconds, or seconds, where a column shows that these come last: 3:28.5, 3:28 and 59.32."""
-
-
-def duration_of(text: str) -> datetime.timedelta | None:
-    """The length of time or time of day in a text: 7:30 (hours and minutes), 1h 30m, 2 days 03:04:05.5; or None.
-
-    >>> duration_of("7:30"), duration_of("1 days 00:00:01.5"), duration_of("7:75"), duration_of("7:30 pm")
-    (datetime.timedelta(seconds=27000), ...(days=1, seconds=1, microseconds=500000), None, ...(seconds=70200))
-    """
-    match = next(filter(None, (form.fullmatch(text.casefold()) for form in _DURATIONS)), None)
-    if match is None or not any(sign.isalpha() or sign == ":" for sign in text):
-        return None
-    part = match.groupdict()
-    parts = {name: float((part.get(name) or "0").replace(",", ".")) for name in ("days", "hours", "minutes", "seconds")}
-    if part.get("half"):
-        parts["hours"] = parts["hours"] % 12 + 12 * (part["half"] == "p")
-    return datetime.timedelta(**parts) * (-1 if part.get("minus") else 1)
-
-
-_MONTHS = (
-    "jan january januar janvier enero gennaio janeiro ene gen"
-    " janv januari styczeń stycznia leden ledna ocak январь января",
-    "feb february februar février fevrier febrero febbraio fevereiro fev fév févr"
-    " februari luty lutego únor února şubat февраль февраля",
-    "mar march märz maerz mars marzo março mär mrz maart marzec marca březen března mart март марта",
-    "apr april avril abril aprile avr abr kwiecień kwietnia duben dubna nisan апрель апреля",
-    "may mai mayo maggio maio mag mei maj maja květen května may\u0131s май мая",
-    "jun june juni juin junio giugno junho giu czerwiec czerwca červen června haziran июнь июня",
-    "jul july juli juillet julio luglio julho juil lug lipiec lipca červenec července temmuz июль июля",
-    "aug august août aout agosto ago aoû augustus augusti sierpień sierpnia srpen srpna ağustos август августа",
-    "sep sept september septembre septiembre settembre setembro set wrzesień września září eylül сентябрь сентября",
-    "oct october oktober octobre octubre ottobre outubro okt ott out"
-    " październik października říjen října ekim октябрь октября",
-    "nov november novembre noviembre novembro listopad listopada listopadu kas\u0131m ноябрь ноября",
-    "dec december dezember décembre decembre diciembre dicembre dezembro dez déc dic"
-    " grudzień grudnia prosinec prosince aral\u0131k декабрь декабря",
-)
-_MONTH = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names.split()}
-_TIME = (
-    r"(?:(?:t|,? +(?:(?:\u00e0|at|um|klo?|om|alle|ore) )?|-(?=..\.))(?P<hour>[0-9]{1,2})[:.h](?P<minute>[0-9]{2})"
-    r"(?:[:.](?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,9}))?)?\s*(?P<half>[ap]\.?m\.?)?"
-    r"\s*(?P<zone>z|[a-z]{3,4}|(?:gmt|utc)?[+-][0-9]{1,2}(?::?[0-9]{2})?)?(?: ?[\[(][a-z/_ ]+[\])])?)?"
-)
-_ZONES = {
-    **{"z": "z", "utc": "z", "gmt": "z", "wet": "z", "cet": "+01", "cest": "+02", "eet": "+02", "eest": "+03"},
-    **{"est": "-05", "edt": "-04", "cst": "-06", "cdt": "-05", "mst": "-07", "mdt": "-06", "pst": "-08", "pdt": "-07"},
-    **{"jst": "+09", "kst": "+09", "aest": "+10", "aedt": "+11"},
-}
-_WEEKDAY = r"(?:(?:mo|tu|we|th|fr|sa|su|di|mi|do|so|lu|ma|me|je|ju|gi|ve|vi|dim|dom|s\u00e1)[^\W\d_]{0,9}\.?,? )?"
-_ORDINAL = r"(?:\.|st|nd|rd|th|er)?"
-_DATES = tuple(
-    re.compile(_WEEKDAY + form + _TIME)
-    for form in (
-        r"(?P<year>[0-9]{4})(?P<mark>[-/]|(?P<dot>\. ?))(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})(?(dot)\.?)",
-        r"(?P<first>[0-9]{1,2})(?P<mark>[-/]|\. ?)(?P<other>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})",
-        r"(?P<first>[0-9]{1,2})(?P<mark>/)(?P<other>[0-9]{1,2})/(?P<short>[0-9]{2})",
-        r"(?P<first>[0-9]{2})(?P<mark>[-.])(?P<other>[0-9]{2})(?P=mark)(?P<short>[0-9]{2})",  # 3.4.21 may be a version
-        rf"(?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{{1,2}}){_ORDINAL},?[ -](?P<year>[0-9]{{4}})",
-        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?,?[ /-]?(?:de )?(?P<year>[0-9]{{4}})",
-        r"(?P<day>[0-9]{1,2})[ /-](?P<name>[^\W\d_]+)\.?[ /-](?P<short>[0-9]{2})",
-        r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{1,2})",
-        r"(?P<name>[^\W\d_]+)\.?,?[ -](?P<year>[0-9]{4})",
-        r"(?P<name>[^\W\d_]+)\.?(?:-| ?')(?P<short>[0-9]{2})",  # as Excel writes a month: Jan-24
-        r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?",
-        r"(?P<year>[0-9]{4})(?:[-/]|[ -]?m)(?P<month>[0-9]{2})",
-        r"(?P<month>[0-9]{2})[-/.](?P<year>(?:19|20)[0-9]{2})",
-        r"(?P<year>(?:19|20)[0-9]{2})\.?(?P<month>0[1-9]|1[0-2])",
-        r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
-    )
-)
-
-_DAYS = tuple(
-    re.compile(_WEEKDAY + form + _TIME)
-    for form in (
-        rf"(?P<name>[^\W\d_]+)\.?[ /-]?(?P<day>[0-9]{{1,2}}){_ORDINAL}",
-        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?",
-        r"(?P<first>[0-9]{1,2})(?P<mark>[-/])(?P<other>[0-9]{1,2})",
-        r"(?P<first>[0-9]{1,2})(?P<mark>\.) ?(?P<other>[0-9]{1,2})\.",
-    )
-)
-"""Days without a year."""
-
-_REWRITTEN = (
-    (  # from the start of a word only: a long one would take its square
-        re.compile(r"(?<![^\W\d_])([^\W\d_]+) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: (utc|gmt))? ([0-9]{4})$"),
-        r"\1 \2 \5 \3",
-    ),
-    (re.compile(r"^([0-9]{8})(?:t|(?=[0-9]{6}$))([0-9]{2})([0-9]{2})([0-9]{2})"), r"\1 \2:\3:\4"),
-    (re.compile(r"^([0-9]{2}/?[a-z]{3}/?[0-9]{4}):"), r"\1 "),
-    (re.compile(r"^(?:kw|wk|week) ?([0-9]{1,2})[ /-]+([0-9]{4})$"), r"\2w\1"),
-    (re.compile(r"^([1-4])(?:\. ?quartal |q[ /'-]?)([0-9]{2,4})$"), r"q\1 \2"),
-    (re.compile(r"^(q[1-4])[ /'-]{0,2}([0-9]{2})$"), lambda part: f"{part[1]} {_full_year(part[2])}"),
-    (re.compile(r"^([0-9]{4})\u5e74([0-9]{1,2})\u6708([0-9]{1,2})\u65e5"), r"\1-\2-\3"),
-)
-"""Times as C (Sun Jan 01 00:00:00 2012), basic ISO (20240131T101500Z), SAS (31JAN2024:10:15:00), Japan write them, and
-weeks and quarters as Germany does."""
-
-_PARTS_OF_YEAR = re.compile(
-    r"(?:(?P<first>[qh][1-4])[ /-]?)?(?P<year>(?:19|20)[0-9]{2})"
-    r"(?:[ /-]?(?:(?P<then>[qh][1-4])|w(?P<week>[0-9]{1,2})))?"
-)
-
-_SHORT_YEARS = 69
-"""Years of two digits below this are of the 21st century, as in POSIX."""
-
-
-def _full_year(short: str | None) -> str:
-    year = int(short or 0)
-    return str(year + (2000 if year < _SHORT_YEARS else 1900))
-
-
-_SERIAL = re.compile(r"[1-9][0-9]{4}(?:\.[0-9]+)?")
-
-
-def serial_of(text: str) -> datetime.datetime | None:
-    """The date of a number of days as spreadsheets count them, from 1927 to 2173; or None.
-
-    >>> serial_of("45231.75"), serial_of("20231101")
-    (datetime.datetime(2023, 11, 1, 18, 0), None)
-    """
-    return datetime.datetime(1899, 12, 30) + datetime.timedelta(float(text)) if _SERIAL.fullmatch(text) else None
-
-
-_MONTH_AND_YEAR = re.compile(r"(0?[1-9]|1[0-2])[/.-]((?:19|20)?[0-9]{2})|((?:19|20)[0-9]{2})[/-](0?[1-9]|1[0-2])")
-_NAMED_MONTH = (re.compile(r"([^\W\d_]+)\.?[ /-]([0-9]{2})"), re.compile(r"([0-9]{2})[ /-]([^\W\d_]+)\.?"))
-
-
-def month_of(text: str) -> "Day | None":
-    """The month in a text such as 06/23, 6/2023 or 23-Jun, where its column shows that it is June 2023; or None.
-
-    >>> month_of("06/23").day_first, month_of("1999-6").day_first, month_of("13/23")
-    (datetime.datetime(2023, 6, 1, 0, 0), datetime.datetime(1999, 6, 1, 0, 0), None)
-    """
-    if (match := _MONTH_AND_YEAR.fullmatch(text)) is not None:
-        month, year = int(match[1] or match[4]), match[2] or match[3]
-    elif (match := _NAMED_MONTH[text[:1].isdecimal()].fullmatch(text.casefold())) is not None:
-        year, name = sorted(match.groups())
-        month = _MONTH.get(name, 0)
-    if match is None or not month:
-        return None
-    moment = datetime.datetime(int(_full_year(year) if len(year) == 2 else year), month, 1)
-    return Day(moment, moment, short=len(year) == 2)
-
-
-def year_day_of(text: str) -> "Day | None":
-    """The day in a text such as 19-Jan or 19/01, where its column shows that it names no year, in 2000; or None.
-
-    >>> year_day_of("Jan 19 10:30").day_first, year_day_of("19/01").month_first, year_day_of("29.2.").day_first
-    (datetime.datetime(2000, 1, 19, 10, 30), None, datetime.datetime(2000, 2, 29, 0, 0))
-    """
-    matches = filter(None, (form.fullmatch(text.casefold()) for form in _DAYS))
-    return next((day for match in matches if (day := _day({**match.groupdict(), "year": "2000"})) is not None), None)
+    return _TRUTH.get(word.strip().casefold())
 
 
 _PART = re.compile(
@@ -615,105 +434,6 @@ def parts_decimal(texts: Sequence[str]) -> str:
     grouped = [re.search(r"(?<![0-9])[1-9][0-9]{0,2}\.[0-9]{3}(?![0-9])", text) is not None for text in texts]
     others = re.search(r"\.[0-9]{1,2}(?![0-9])|\.[0-9]{4}|[0-9]{4}", joined)
     return "," if others is None and any(grouped) and not all(grouped) else "."
-
-
-@dataclass(frozen=True)
-class Day:
-    """A date as it was written: as day before month and as month before day (None: not so), the same where certain.
-
-    A ``short`` year has two digits; those up to 68 are of the 21st century, as in POSIX.
-    """
-
-    day_first: datetime.datetime | None
-    month_first: datetime.datetime | None
-    mark: str = ""
-    short: bool = False
-
-    def value(self, *, day_first: bool) -> datetime.datetime | None:
-        """The date, in UTC without a zone."""
-        return self.day_first if day_first else self.month_first
-
-    @property
-    def is_open(self) -> bool:
-        """Whether both orders can be meant, with different dates: 03/04/2021."""
-        return None not in (self.day_first, self.month_first) and self.day_first != self.month_first
-
-
-@functools.lru_cache(_REMEMBERED)
-def day_of(text: str) -> Day | None:
-    """The date in a text of :func:`plain_text`, with or without a time of day and a zone; or None.
-
-    >>> day_of("31/12/2021").day_first, day_of("31/12/2021").month_first
-    (datetime.datetime(2021, 12, 31, 0, 0), None)
-    >>> day_of("1.1.2021 klo 14.30").day_first, day_of("9999-12-31T23:59:59+01:00").day_first, day_of("12.05")
-    (datetime.datetime(2021, 1, 1, 14, 30), datetime.datetime(9999, 12, 31, 22, 59, 59), None)
-    """
-    if not text[:1].isalnum() or not any(sign.isdigit() for sign in text):
-        return None
-    text = text.casefold()
-    for form, other in _REWRITTEN:
-        text = form.sub(other, text)
-    if (beginning := _beginning(text)) is not None:
-        return Day(beginning, beginning)
-    for form in _DATES:
-        match = form.fullmatch(text)
-        if match is not None and (day := _day(match.groupdict())) is not None:
-            return day
-    return None
-
-
-def _beginning(text: str) -> datetime.datetime | None:
-    """The first day of a quarter (Q1 2024, 2024-Q1), half a year (H1 2024) or week of the ISO (2024-W05); or None."""
-    match = _PARTS_OF_YEAR.fullmatch(text)
-    part = match and (match["first"] or match["then"])
-    if match is None or (match["first"] and (match["then"] or match["week"])) or not (part or match["week"]):
-        return None
-    with contextlib.suppress(ValueError):  # a year without week 53, or a third half
-        if part:
-            months = {"q": 3, "h": 6}[part[0]]
-            return datetime.datetime(int(match["year"]), months * (int(part[1]) - 1) + 1, 1)
-        return datetime.datetime.fromisocalendar(int(match["year"]), int(match["week"]), 1)
-    return None
-
-
-def _day(part: dict[str, str | None]) -> Day | None:
-    year = part.get("year") or _full_year(part["short"])
-    if part.get("first") is not None:
-        orders = ((part["other"], part["first"]), (part["first"], part["other"]))  # month and day
-    else:
-        name = part.get("name")
-        month = part.get("month") if name is None else str(_MONTH.get(name, 0))
-        orders = ((month, part.get("day") or "1"),) * 2
-    days = [_moment(int(year), int(month or 0), int(day or 0), part) for month, day in orders]
-    return (
-        None
-        if days == [None, None]
-        else Day(days[0], days[1], (part.get("mark") or "").strip(), short=part.get("short") is not None)
-    )
-
-
-def _moment(year: int, month: int, day: int, part: dict[str, str | None]) -> datetime.datetime | None:
-    """In UTC; None if there is no such day or time."""
-    hour = int(part["hour"] or 0)
-    if part["half"]:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + 12 * part["half"].startswith("p")
-    micro = int((part["part"] or "0").ljust(6, "0")[:6])
-    try:
-        moment = datetime.datetime(year, month, day, hour, int(part["minute"] or 0), int(part["second"] or 0), micro)
-    except ValueError:
-        return None
-    zone = (part["zone"] or "z").replace(":", "")
-    zone = _ZONES.get(zone, zone.removeprefix("gmt").removeprefix("utc"))
-    if zone[0] not in "+-z" or zone[1:2].isalpha():
-        return None
-    if zone[0] in "+-":
-        hours, minutes = (zone[1:], 0) if len(zone) < 4 else (zone[1:-2], zone[-2:])
-        ahead = datetime.timedelta(hours=int(hours), minutes=int(minutes))
-        with contextlib.suppress(OverflowError):  # the last hours of the year 9999, which mean "no end" in any zone
-            return moment + (ahead if zone[0] == "-" else -ahead)
-    return moment
 
 
 _WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")

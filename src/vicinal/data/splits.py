@@ -1,6 +1,5 @@
 """Seeded splits into train, validation and test, and their file format."""
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -313,22 +312,10 @@ class SavedSplits(Saved):
 
 def save_splits(path: str | Path, splits: Sequence[Split], *, fingerprint: str = "") -> None:
     """Write ``splits`` to a JSON file, whole or not at all; ``fingerprint``: ``table_fingerprint`` of the data."""
-    path = Path(path)
-    stored = {
-        "version": VERSION,
-        "rows": len(splits[0]),
-        "fingerprint": fingerprint,
-        "splits": [
-            {
-                "seed": split.seed,
-                "train": split.train.tolist(),
-                "validation": split.validation.tolist(),
-                "test": split.test.tolist(),
-            }
-            for split in splits
-        ],
-    }
-    replace_text(path, json.dumps(stored))
+    lists = [{part: getattr(each, part).tolist() for part in ("train", "validation", "test")} for each in splits]
+    parts = [SavedSplit(seed=each.seed, **some) for each, some in zip(splits, lists, strict=True)]
+    stored = SavedSplits(version=VERSION, rows=len(splits[0]), fingerprint=fingerprint, splits=parts)
+    replace_text(Path(path), stored.model_dump_json())
 
 
 def load_splits(path: str | Path, *, rows: int | None = None, fingerprint: str = "") -> list[Split]:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from vicinal.core import listed, nearest, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import Grouped, as_texts, canonical_ids, differ, first_repeat
-from vicinal.data.cells import as_numbers, as_times, missing_cells
+from vicinal.data.cells import as_numbers, as_times, missing_cells, refuse_cells
 from vicinal.data.form import Log, TableForm
+from vicinal.data.formats import check_names
 from vicinal.data.target import Target, Task, read_target
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
@@ -260,13 +261,7 @@ def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64
     """
     values = as_numbers(column)
     wrong = ~(np.isfinite(values) & ((values >= 0) if zero else (values > 0)))
-    if wrong.any():
-        place = int(wrong.argmax())
-        least = "of at least 0" if zero else "above 0"
-        raise ValueError(
-            f"row {short_text(column.index[place])}, column {short_text(column.name)}: expected a weight {least}, got "
-            f"{short(column.iloc[place])}"
-        )
+    refuse_cells(column, wrong, f"a weight {'of at least 0' if zero else 'above 0'}")
     return values
 
 
@@ -318,9 +313,7 @@ def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(f"data: expected a DataFrame, got {type(frame).__name__}")
     names = [str(name) for name in frame.columns]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ValueError(f"data: expected columns of different names, got {short(twice[0])} twice; rename one")
+    check_names("data", names)
     return frame.set_axis(names, axis="columns")
 
 
@@ -353,7 +346,7 @@ def _read_ids(frame: pd.DataFrame, identity: str | None) -> NDArray[Any]:
             return index.to_numpy(dtype=np.int64)
         return np.arange(len(frame), dtype=np.int64)
     column = frame[identity]
-    _refuse_missing(column, "an id")
+    refuse_cells(column, missing_cells(column), "an id")
     ids = canonical_ids(f"column {short_text(identity)}", column, labels=column.index)
     again = pd.Series(ids).duplicated()
     if again.any():
@@ -379,15 +372,5 @@ def _refuse_repeated(column: pd.Series, ids: NDArray[Any], count: int) -> NoRetu
 
 def _read_groups(column: pd.Series) -> NDArray[np.str_]:
     """Group names ``[rows]``."""
-    _refuse_missing(column, "a group")
+    refuse_cells(column, missing_cells(column), "a group")
     return as_texts(canonical_ids(f"column {short_text(column.name)}", column, labels=column.index)).astype(str)
-
-
-def _refuse_missing(column: pd.Series, content: str) -> None:
-    missing = missing_cells(column)
-    if missing.any():
-        more = f" (and {int(missing.sum()) - 1} more such rows)" if missing.sum() > 1 else ""
-        row = column.index[int(np.argmax(missing))]
-        raise ValueError(
-            f"row {short_text(row)}, column {short_text(column.name)}: expected {content}, got an empty cell{more}"
-        )

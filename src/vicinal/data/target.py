@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from vicinal.core import check_choice, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import as_texts, canonical_ids
-from vicinal.data.cells import as_numbers, missing_cells
+from vicinal.data.cells import as_numbers, missing_cells, refuse_cells
 from vicinal.data.spelling import number_of, plain_text
+from vicinal.encoders.kinds import is_list
 
 Task = Literal["regression", "classification"]
 
@@ -32,8 +33,6 @@ SEPARATOR = "|"
 
 _JOINED = 0.1
 """Share of cells with a sign between parts from which a hint mentions it."""
-
-_LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +80,7 @@ def read_target(
     name = short_text(column.name)
     if task is not None:
         check_choice("task", task, get_args(Task))
-    if separator is not None or any(isinstance(cell, _LISTS) for cell in column):
+    if separator is not None or any(is_list(cell) for cell in column):
         return read_several(column, task, separator)
     _check_cells(name, column)
     keep = ~missing_cells(column)
@@ -93,7 +92,7 @@ def read_target(
     if task is not None and task != inferred:
         inferred, reason = ("regression" if task == "regression" else "classification"), "as asked for"
     if inferred == "regression":
-        _check_numbers(name, present, numbers)
+        _check_numbers(present, numbers)
         values: NDArray[np.float64] | NDArray[np.object_] = numbers
         classes = None
     else:
@@ -180,20 +179,14 @@ def _check_cells(name: str, column: pd.Series) -> None:
             )
 
 
-def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> None:
+def _check_numbers(present: pd.Series, numbers: NDArray[np.float64]) -> None:
     """Refuse the first cell that is not a number, not finite, or too large to be squared."""
     most = f"a number of at most {LARGEST:g}"
     wrongs = np.isnan(numbers), np.isinf(numbers), np.abs(numbers) > LARGEST
     for wrong, kind in zip(wrongs, ("a number", "a finite number", most), strict=True):
         if wrong.any():
             wrong = wrong & no_number if (no_number := _no_numbers(present)).any() else wrong
-            place = int(np.argmax(wrong))
-            more = f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
-            cell = present.iloc[place]
-            raise ValueError(
-                f"row {short_text(present.index[place])}, column {name}: expected {kind}, got {short(cell)}{more}; "
-                "correct it, or leave it empty to drop the row"
-            )
+            refuse_cells(present, wrong, kind, "; correct it, or leave it empty to drop the row")
 
 
 def _no_numbers(present: pd.Series) -> NDArray[np.bool_]:
@@ -244,7 +237,7 @@ def _check_several(name: str, present: pd.Series, separator: str | None) -> None
     """Refuse cells that are neither lists of names nor, with a separator, texts."""
     for row, cell in present.items():
         where = f"row {short_text(row)}, column {name}"
-        if isinstance(cell, _LISTS):
+        if is_list(cell):
             for one in cell:
                 if not isinstance(one, str | int | np.integer | np.bool_):
                     raise ValueError(f"{where}: expected a list of names of classes, got {short(one)} in it")
@@ -266,15 +259,12 @@ def read_labels(column: pd.Series, *, classes: bool) -> NDArray[Any]:
     >>> read_labels(pd.Series([1, 2]), classes=True).tolist()
     ['1', '2']
     """
-    name, missing = short_text(column.name), missing_cells(column)
-    if missing.any():
-        row = short_text(column.index[int(np.argmax(missing))])
-        raise ValueError(f"row {row}, column {name}: expected a label, got an empty cell; leave the row out")
-    _check_cells(name, column)
+    refuse_cells(column, missing_cells(column), "a label", "; leave the row out")
+    _check_cells(short_text(column.name), column)
     numbers = as_numbers(column)
     if classes:
         return class_names(column, numbers)
-    _check_numbers(name, column, numbers)
+    _check_numbers(column, numbers)
     return numbers
 
 
@@ -285,7 +275,7 @@ def several_names(column: pd.Series, separator: str = SEPARATOR) -> list[list[st
     [['sea', '3'], ['sea', 'sun'], []]
     """
     cells = [
-        [] if gone else list(cell) if isinstance(cell, _LISTS) else str(cell).split(separator)
+        [] if gone else list(cell) if is_list(cell) else str(cell).split(separator)
         for cell, gone in zip(column, missing_cells(column), strict=True)
     ]
     return [[name for part in parts if (name := str(part).strip())] for parts in cells]

@@ -19,7 +19,7 @@ from vicinal.core import counted, listed, nearest, short
 from vicinal.core.checks import ECHO, optional_import, short_text
 from vicinal.core.untrusted import arrow_tables, as_frame, check_inside, check_unpacked, most_unpacked, open_regular
 from vicinal.data.formats import full_names, header_place
-from vicinal.data.totals import without_totals
+from vicinal.data.totals import MOST_NOTES, without_totals
 from vicinal.encoders.kinds import IMAGE_ENDS
 
 _CELL = 64
@@ -124,21 +124,24 @@ def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Ca
         raise ValueError(f"{name}: expected a header and rows, got an empty sheet")
     width = max(place + 1 for place, cell in enumerate(header) if cell is not None)
     rows: list[tuple[Any, ...]] = []
+    beyond: dict[int, Any] = {}
     size = 0
     for line in lines:
-        if any(cell is not None for cell in line[width:]):
-            raise ValueError(
-                f"{name}: expected as many cells in each row as in the header, got more than {width} in row "
-                f"{len(rows) + 1}; give each column a name"
-            )
+        beyond |= {len(rows) + 1: cell for cell in line[width:] if cell is not None and len(beyond) <= MOST_NOTES}
         size += _CELL * width
         check_unpacked(name, size, most)
         rows.append((*line[:width], *(None,) * (width - len(line))))
+    if len(beyond) > min(MOST_NOTES, len(rows) // 10):
+        raise ValueError(
+            f"{name}: expected as many cells in each row as in the header, got more than {width} in row "
+            f"{next(iter(beyond))}; give each column a name"
+        )
     names = full_names(["" if cell is None else str(cell) for cell in header[:width]], above)
     named = [each or f"column {place}" for place, each in enumerate(names, start=1)]
     frame, left_out = without_totals(pd.DataFrame(rows, columns=named, dtype=object))
-    if left_out:
-        log(f"{name}: skipped {left_out}")
+    notes = [f"cells beside the table: {listed(beyond.values(), 80)}"] * bool(beyond)
+    for what in [left_out] * bool(left_out) + notes:
+        log(f"{name}: skipped {what}")
     return frame.infer_objects()
 
 

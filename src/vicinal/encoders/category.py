@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from vicinal.core import ColumnError, register, short
 from vicinal.core.checks import check_integer, short_text
+from vicinal.core.identity import spelled, without_accents
 from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 
@@ -23,6 +25,9 @@ OTHER, MISSING = "other", "missing"
 
 NAMES, NAMES_ROOM = 1 << 14, 8 << 20
 """Most categories of a column whose names are remembered, and most bytes of those without a slot, of all columns."""
+
+_BETWEEN = re.compile(r"[\s_.-]+")
+"""Marks between the letters of a word."""
 
 _PLAIN = {str, int, float, bool, type(None)}
 """Types whose cells, if equal and of the same type, are the same category."""
@@ -49,6 +54,19 @@ def level_of(cell: object) -> str:
     if isinstance(cell, datetime.datetime | np.datetime64):
         return str(pd.Timestamp(cell)).removesuffix(" 00:00:00")
     return str(cell.item() if isinstance(cell, np.generic) else cell)
+
+
+def spelling_of(word: str) -> str:
+    """What the spellings of one word have in common: its letters in lower case, without accents and marks between them.
+
+    Digits and signs such as + and # are no spelling.
+
+    >>> [spelling_of(word) for word in ("Full-Time", " full_time.", "K\u00f6ln", "B-12", "A+")]
+    ['fulltime', 'fulltime', 'koln', 'b-12', 'a+']
+    """
+    small = spelled(word, loose=True)
+    letters = without_accents(_BETWEEN.sub("", small))
+    return letters if letters.isalpha() else small
 
 
 def number_of_level(level: str) -> Decimal | None:
@@ -92,13 +110,12 @@ def _different(series: "pd.Series[Any]") -> tuple["pd.Series[Any]", Sequence[int
     return pd.Series([cell for _, cell in places], dtype=object), rows
 
 
-def _places_by_number(levels: Sequence[str]) -> dict[Decimal, int]:
-    """The place of each number that just one of ``levels`` writes; -1 for one that several do, as 1.1 and 1.10."""
-    places: dict[Decimal, int] = {}
+def _places_by(meaning: "Callable[[str], Any]", levels: Sequence[str]) -> dict[Any, int]:
+    """The place of each number or word that just one of ``levels`` writes; -1 of one that several do: 1.1 and 1.10."""
+    places: dict[Any, int] = {}
     for place, level in enumerate(levels):
-        number = number_of_level(level)
-        if number is not None:
-            places[number] = -1 if number in places else place
+        if (meant := meaning(level)) is not None:
+            places[meant] = -1 if meant in places else place
     return places
 
 
@@ -286,19 +303,22 @@ class CategoryEncoder(ColumnEncoder):
     def _places(names: Sequence[str], column: str, series: "pd.Series[Any]") -> list[int | None]:
         """Which of the categories ``names`` each cell is: None if it is missing, -1 if it is none of them.
 
-        A cell that is stored as a number is also the one category that writes this number, such as "1.0" or "007".
+        A cell that is stored as a number is also the one category that writes this number, such as "1.0" or "007", and
+        another text the one that is spelled alike, such as "Full-time" of "full time".
         """
         known = {level: k for k, level in enumerate(names)}
-        by_number: dict[Decimal, int] | None = None
+        by_meaning: dict[Callable[[str], Any], dict[Any, int]] = {}
         different, rows = _different(series)
         places: list[int | None] = []
         for level, cell in zip(to_levels(different, column), different.tolist(), strict=True):
-            if level is None or level in known or isinstance(cell, str):
-                places.append(None if level is None else known.get(level, -1))
+            if level is None or level in known:
+                places.append(None if level is None else known[level])
                 continue
-            by_number = _places_by_number(names) if by_number is None else by_number
-            number = number_of_level(str(int(cell)) if isinstance(cell, bool | np.bool_) else level)
-            places.append(-1 if number is None else by_number.get(number, -1))
+            meaning = spelling_of if isinstance(cell, str) else number_of_level
+            if meaning not in by_meaning:
+                by_meaning[meaning] = _places_by(meaning, names)
+            meant = meaning(str(int(cell)) if isinstance(cell, bool | np.bool_) else level)
+            places.append(by_meaning[meaning].get(meant, -1))
         return [places[row] for row in rows]
 
     def forward(self, batch: Tensor) -> Tensor:
