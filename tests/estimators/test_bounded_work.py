@@ -88,7 +88,10 @@ def test_margins_are_calibrated_once_for_a_state_of_the_rows(readout, monkeypatc
         5 if readout == "attention" else 4
     )  # by kriging rows held out are missed by as much as before
     for change in (lambda: model.add(x[220:], y[220:]), lambda: model.forget(range(40))):
+        before = model.fitted_
+        known = before.computed
         change()
+        assert before.computed is not known  # a model that shares the rows notices, too
         anew = copy.copy(model)
         anew.fitted_ = dataclasses.replace(model.fitted_)
         np.testing.assert_array_equal(model.predict_interval(x[200:220]), anew.predict_interval(x[200:220]))
