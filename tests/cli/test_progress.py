@@ -120,6 +120,13 @@ def test_quiet_says_nothing_and_nobody_listens_afterwards(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_training_is_not_expected_to_go_on_beyond_its_last_epoch():
+    frame, steps = houses(), []
+    with listening(steps.append):
+        NeighborRegressor(metric="network", hidden=(2,), members=1, max_epochs=2).fit(frame[["a", "b"]], frame["price"])
+    assert {step.total for step in steps if step.phase == "training"} == {None, 2}
+
+
 @pytest.mark.slow
 def test_a_fit_reports_its_phases_in_order():
     steps = []
