@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -223,6 +224,10 @@ def test_the_command_writes_page_and_json(folder: Path, tmp_path: Path, capsys: 
     shown = capsys.readouterr().out
     assert "both new rows and rows that the model has seen" in shown
     assert "Labels worth checking" in shown
+    for asked, printed in (([], 10), (["--suspects", "13"], 13)):
+        assert run(["evaluate", str(folder / "model"), str(folder / "rows.csv"), "-v", "-q", *asked]) == 0
+        listed = capsys.readouterr().out.split("Labels worth checking")[1]
+        assert len(re.findall("new|held out|bank", listed)) == printed
     page = out.read_text()
     assert "What stands out" in page
     assert "http://" not in page.replace("http://www.w3.org", "")

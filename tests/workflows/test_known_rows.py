@@ -66,7 +66,7 @@ def test_rows_that_are_added_again_are_counted(case, tmp_path):
     said = []
     add_table(tmp_path / "m", tmp_path / "again.csv", log=said.append)
     count = 2 if case.kind == "numbers" else 3
-    assert f"{count} of 3 rows are in the bank already, label and all: they count twice now" in said
+    assert f"{count} of 3 rows are in the bank already, label and all: they will count twice" in said
 
 
 def looked_up(case, table, **settings):

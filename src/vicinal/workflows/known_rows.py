@@ -90,7 +90,7 @@ def log_repeated(
         return
     content = _contents(model, (frame, model.bank_.rows), (labels, model.labels_of(model.bank_.ids)))[1]
     if count := int(np.isin(content[: len(frame)], content[len(frame) :]).sum()):
-        log(f"{count} of {counted(len(frame), 'row')} are in the bank already, label and all: they count twice now")
+        log(f"{count} of {counted(len(frame), 'row')} are in the bank already, label and all: they will count twice")
 
 
 def _contents(model: BankedEstimator, frames: tuple[pd.DataFrame, ...], labels: tuple[Any, ...]) -> tuple[Codes, Codes]:
