@@ -103,22 +103,59 @@ def test_one_alone_is_taken_where_it_errs_far_less_or_can_be_read(monkeypatch, o
 
 
 @pytest.mark.parametrize(
-    ("rows", "few"), [((10, 10), (10, 10)), ((10, 30), (10, 20)), ((30, 30), (15, 15)), ((120, 30), (90, 30))]
+    ("rows", "of_30", "few"),
+    [
+        ((10, 10), 1.0, (10, 10)),
+        ((10, 30), 1.0, (10, 20)),
+        ((30, 30), 1.0, (15, 15)),
+        ((120, 30), 1.009, (15, 15)),
+        ((120, 30), 1.011, (90, 30)),
+    ],
 )
-def test_both_together_read_30_rows_or_as_many_as_one_of_them(monkeypatch, rows, few):
+def test_both_together_read_30_rows_or_as_many_as_one_of_them_where_that_is_better(monkeypatch, rows, of_30, few):
     frame, y = bends()
-    of, made = dict(zip(("trees", "kernel"), rows, strict=True)), FittedModel.error_of_all
+    of = dict(zip(("trees", "kernel"), rows, strict=True))
 
     def error(self):
         if self.metric in of:
             self.network.head.k = of[self.metric]
-        return 1.0 if self.metric in of else made(self)
+            return 1.0
+        return of_30 if sum(head.k for head in self.network.head.members()) <= 30 else 1.0
 
     monkeypatch.setattr(FittedModel, "error_of_all", error)
     model = NeighborRegressor(**SETTINGS).fit(frame, y)
     assert tuple(head.k for head in model.network_.head.members()) == few
     for one in model.explain(bends(5, 1)[0], 9):
         assert len(one.neighbors) + one.other_count <= sum(few)
+
+
+@pytest.mark.parametrize(("of_few", "readout"), [(1.009, "comparables"), (1.011, "dense")])
+def test_few_rows_of_both_predict_where_all_rows_of_the_kernel_are_little_better(monkeypatch, of_few, readout):
+    frame, y = bends()
+
+    def error(self):
+        if self.metric == "kernel":  # by itself the trend of few rows is far worse
+            return 0.99 if self.readout == "dense" else 1.1
+        return of_few if self.metric == "trees and kernel" and self.readout != "dense" else 1.0
+
+    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    model = NeighborRegressor(**SETTINGS).fit(frame, y)
+    assert (model.metric_, model.readout_) == ("trees and kernel", readout)
+    assert model.fitted_.few is None
+
+
+def test_of_many_rows_both_have_the_same_folds_and_the_better_one_more_of_the_share(monkeypatch):
+    frame, y = bends()
+    errors = {"trees": 1.0, "kernel": 1.1, "trees and kernel": 1.0}
+    monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
+    few = NeighborRegressor(**SETTINGS).fit(frame, y)
+    monkeypatch.setattr(blending, "MANY", 50)
+    monkeypatch.setattr(fitting, "MOST_ROWS", 60)  # that the trend is fitted to
+    many = NeighborRegressor(**SETTINGS).fit(frame, y)
+    shares = [float(model.network_.head.share) for model in (few, many)]
+    assert shares == pytest.approx([1.1**4 / (1 + 1.1**4), 1.1**12 / (1 + 1.1**12)])
+    assert np.isfinite(many.predict(bends(5, 1)[0])).all()
+    assert (many.bank_.folds >= 0).all()
 
 
 def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together(monkeypatch, tmp_path):

@@ -273,7 +273,8 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
         settings = settings_of(self)
-        return with_index(fit_on_scale(FitJob(rows, codec, encoder, settings, seed)), settings)
+        model = fit_on_scale(FitJob(rows, codec, encoder, settings, seed))
+        return with_index(model.with_facts(few=None), settings)
 
     def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:
         """The rows that are held out, or the folds of the members."""

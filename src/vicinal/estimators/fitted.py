@@ -94,6 +94,7 @@ class FittedModel:
         fold_heads: by which rows are read out of fold, where readouts were chosen for each; None: the head.
         near: a kriging head over its index; None without one.
         learned: the kernel as its likelihood has it, which that of more rows may begin with; None for other metrics.
+        few: a kernel read out by few rows, while this is not, for a mean with trees; None after the fit.
         weight_unit: the weight that ``fit`` got which counts as one row.
         optimism: by what the errors of rows that the metric was learned from are too low, see :meth:`error_of_all`.
         adaptation: to rows that differ from those of the fit; None: there was none.
@@ -112,6 +113,7 @@ class FittedModel:
     fold_heads: Sequence[nn.Module] | None = None
     near: NearBank | None = None
     learned: TableKernel | None = None
+    few: "FittedModel | None" = None
     weight_unit: float = 1.0
     optimism: float = 1.0
     adaptation: Adaptation | None = None

@@ -106,6 +106,13 @@ class FitJob:
         """
         self.encoder.fit(self.seen).widen(self.rows.frame)
 
+    def folded(self) -> "FitJob":
+        """The same with folds, those of trees and of the trend of a kernel: whole groups, or classes spread evenly."""
+        rows, codec = self.rows, self.codec
+        codes = codec.as_predicted(rows.labels).argmax(dim=1).numpy() if codec.kind == "classes" else None
+        folds = make_folds(Draw(len(rows), self.seed, rows.groups, codes), FOLDS).folds
+        return replace(self, rows=replace(rows, held_out=replace(rows.held_out, folds=folds)))
+
     def copied(self) -> "FitJob":
         """The same with an encoder of its own, which a fit may change."""
         return replace(self, encoder=copy.deepcopy(self.encoder))
@@ -174,7 +181,7 @@ def fit_on_scale(job: FitJob) -> FittedModel:
             tried = {}
             for one in ("none", "log"):
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
-                    tried[one] = fit_kernel(replace(part.copied(), codec=on(one, labels)))
+                    tried[one] = fit_kernel(replace(part.copied(), codec=on(one, labels)), FIRST_ROWS[-1])
             name = _scale_of_less_error(tried)
             kernel = tried.pop(name).chosen_over(*tried.values())
     scale = on(name, train)
@@ -208,7 +215,7 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
 
     Args:
         job: whose encoder is not fitted yet.
-        kernel: one that was fitted already.
+        kernel: one of the likelihood of few rows that was fitted already.
     """
     encoder, codec, settings = job.encoder, job.codec, job.settings
     job.fit_encoder()
@@ -219,7 +226,7 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
                 "metric: expected 'auto' or 'network' for classes of images or sounds whose encoder nothing has "
                 "trained, got 'kernel', which does not train it either; or name a pretrained one by encoders"
             )
-        return kernel or fit_kernel(job)
+        return _whole_kernel(job, kernel)
     if settings["metric"] == "trees":
         return fit_trees(job)
     tried = metrics_to_try(
@@ -244,7 +251,7 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
         if trees:
             first = _trees_or_kernel(settled, kernel) if kernels else fit_trees(settled.copied())
         elif kernels:
-            first = kernel or fit_kernel(settled.copied())
+            first = _whole_kernel(settled, kernel)
     if first is not None and ("network" not in tried or time_left() <= 0):
         return first
     least = math.inf if first is None else weighted_mean(*first.held_out_errors())
@@ -274,11 +281,20 @@ def _trees_or_kernel(job: FitJob, kernel: FittedModel | None) -> FittedModel:
         pair = (trees, first) if trees.surely_below(first, of_all=True) else (first, trees)
         return pair[0].chosen_over(pair[1])
     better = first.error_of_all() < trees.error_of_all()
-    if kernel is None and better and time_left() > 0 and len(job.rows.held_out.train) > FIRST_ROWS[-1]:
-        first = fit_kernel(job.copied(), MOST_ROWS, first.learned).chosen_over(first)
+    if better:
+        first = _whole_kernel(job, first)
     both = (trees, first) if trees.error_of_all() <= first.error_of_all() else (first, trees)
     mean = blended(trees, first, job.settings)
     return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
+
+
+def _whole_kernel(job: FitJob, first: FittedModel | None) -> FittedModel:
+    """The kernel of the likelihood of all its rows, which one of fewer may begin."""
+    if first is None:
+        return fit_kernel(job.copied())
+    if time_left() <= 0 or len(job.rows.held_out.train) <= FIRST_ROWS[-1]:
+        return first
+    return fit_kernel(job.copied(), MOST_ROWS, first.learned).chosen_over(first)
 
 
 def with_index(model: FittedModel, settings: Settings) -> FittedModel:
@@ -461,25 +477,24 @@ def _learned_kernel(
 
 def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: float) -> FittedModel:
     """The model of a kernel read out by few rows and its trend; as it is, by signed weights, where that is better."""
-    rows, settings = job.rows, job.settings
-    if rows.grouped and len(set(rows.clusters.tolist())) < FOLDS:
+    settings = job.settings
+    if job.rows.grouped and len(set(job.rows.clusters.tolist())) < FOLDS:
         return model
-    # the trend adjusts the labels of the rows that it was fitted to, so each of these is embedded by the trend of the
-    # folds without it; rows beyond the first MOST_ROWS are in no fold (-1): no trend has seen them
-    at, folds = spread(len(rows), MOST_ROWS), np.full(len(rows), -1)
-    some = rows.of(at.numpy())["groups"]
-    folds[at.numpy()] = make_folds(Draw(len(at), job.seed, some), FOLDS).folds
-    mass = model.bank.mass[at]
-    parts = RowSubset(inputs, at), model.codec.as_predicted(rows.labels)[at], torch.from_numpy(folds)[at]
-    network = trend_network(model.network, *parts, mass, amplitude)
-    job = replace(job, rows=replace(rows, held_out=replace(rows.held_out, folds=folds)))
+    # the trend adjusts the labels of the rows that it was fitted to, so each row is embedded by the trend of the folds
+    # without it
+    job = job.folded()
+    at, folds = spread(len(job.rows), MOST_ROWS), torch.from_numpy(np.asarray(job.rows.held_out.folds))
+    if len(folds[at].unique()) < int(folds.max()) + 1:  # a few large groups
+        return model
+    parts = RowSubset(inputs, at), model.codec.as_predicted(job.rows.labels)[at], folds[at]
+    network = trend_network(model.network, *parts, model.bank.mass[at], amplitude)
     few = with_banks(network, inputs, job, model.history, "kernel")
     few = replace(few, learned=model.learned)
     few = with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])
     # a prediction of few rows can be read: it is taken unless many of either sign are better by more than a hundredth
     if settings["readout"] == "comparables" or few.error_of_all() <= (1 + SHARE) * model.error_of_all():
         return few
-    return model
+    return model.with_facts(few=few)
 
 
 @_timed
@@ -488,19 +503,19 @@ def fit_trees(job: FitJob, reach: float = math.inf) -> FittedModel:
 
     Those that cannot come to the error ``reach`` are few, and read out as they are.
     """
+    job = job.folded()
     rows, codec, encoder, settings = job.rows, job.codec, job.encoder, job.settings
     encoder.settle(job.seen)
     classes, labels = codec.kind == "classes", codec.as_predicted(rows.labels)
-    codes = labels.argmax(dim=1).numpy() if classes else None
-    folds = make_folds(Draw(len(rows), job.seed, rows.groups, codes), FOLDS).folds
-    job = replace(job, rows=replace(rows, held_out=replace(rows.held_out, folds=folds)))
     reader = LinearColumns(encoder)
     check_index(settings["index"], labels[:1].numel() * (1 + len(set(reader.names))))
     inputs = prepared(settings, encoder, rows.frame, reader)
     reader.fit(encoder, inputs.select(torch.from_numpy(rows.held_out.train)))
     boosting: Any = {"classes": classes, "weights": rows.weights_of(torch.arange(len(labels))), "seed": job.seed}
     boosting["reach"] = reach
-    network, error = boosted_network(encoder, reader, inputs, labels, torch.from_numpy(folds), **boosting)
+    network, error = boosted_network(
+        encoder, reader, inputs, labels, torch.from_numpy(np.asarray(rows.held_out.folds)), **boosting
+    )
     model = with_banks(network, inputs, job, TrainingHistory([], []), "trees")
     if error <= reach:
         model = with_fewest_rows(model, trend_head(network), settings["readout"], settings["max_neighbors"])

@@ -21,7 +21,6 @@ from vicinal.encoders import (
     build_table_encoder,
 )
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.blending import MOST
 from vicinal.estimators.encoder_choice import planned_encoders
 from vicinal.estimators.importance import knows_columns
 from vicinal.estimators.loss import predicts_by_default
@@ -127,8 +126,7 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     encoders = planned_encoders(frame, opened.kinds, model.encoders)
     rows = len(split.train) + len(split.validation)
     steps: dict[str, Any] = {"metrics": _metrics(model, opened, encoders, rows)}
-    few = opened.table.task == "regression" and rows <= MOST
-    steps |= {"mean": few and {"kernel", "trees"} <= set(steps["metrics"])}
+    steps |= {"mean": opened.table.task == "regression" and {"kernel", "trees"} <= set(steps["metrics"])}
     steps |= {"steps": -(-sizes["train"] // settings["batch_size"])}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
     return FitPlan(opened, split, encoders, leak.sentence, sizes, steps)
