@@ -199,14 +199,30 @@ def test_columns_that_say_nothing_new_do_no_harm(rows, readout, change):
     assert model.score(changed.iloc[test], price[test]) > 0.9
 
 
-@pytest.mark.parametrize(("width", "tried"), [(64, True), (65, False)])
-def test_short_vectors_are_tried_with_a_kernel_by_default(width, tried):
+@pytest.mark.parametrize(("width", "own"), [(63, 64), (64, 0), (65, 1)])
+def test_entries_of_short_vectors_have_a_length_each(width, own):
     settings = settings_of(NeighborRegressor())
-    assert may_be_kernel(settings, width) is tried
-    assert not may_be_kernel(settings | {"tune": "all"}, width)
+    assert may_be_kernel(settings)
+    assert not may_be_kernel(settings | {"tune": "all"})
     encoder = build_table_encoder({"size": "vector", "age": "number", "title": "text"})
     encoder.fit(pd.DataFrame({"size": 3 * [[1.0] * width], "age": [1.0, 2.0, 3.0], "title": ["a", "b", "c"]}))
-    assert own_lengths(encoder) == (width + 1 if tried else 1)
+    assert own_lengths(encoder) == own
+
+
+def test_more_than_64_numbers_share_a_length_and_are_told_apart(tmp_path):
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=(160, 4))
+    frame = pd.DataFrame(hidden @ rng.normal(size=(4, 70)) + 0.02 * rng.normal(size=(160, 70))).add_prefix("c")
+    y, learn = hidden[:, 3] + np.sin(hidden[:, 2]), slice(0, 120)
+    model = NeighborRegressor(random_state=0).fit(frame[learn], y[learn])
+    kernel = next(trial for trial in model.fitted_.trials if trial.metric == "kernel")
+    assert kernel.out_of_fold < 0.3 * y.std()
+    assert model.score(frame[120:], y[120:]) > 0.9
+    one = NeighborRegressor(metric="kernel", readout="dense").fit(frame[learn], y[learn])
+    assert len({*one.network_.projector.log_lengths.tolist()}) == 1
+    assert kernel_columns(one.network_)[:70] == [*frame]
+    one.save(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(frame), one.predict(frame))
 
 
 def test_many_categories_share_one_length_a_column(tmp_path):

@@ -24,6 +24,7 @@ class Components(nn.Module):
         widths: width of each part of the rows, in their order.
         plain: whether each part passes as it is.
         most: at most how many components a part is reduced to.
+        shared: whether the entries of each part have one length in a kernel, as components have; None: no others.
 
     Attributes:
         dim: width of its output.
@@ -38,12 +39,15 @@ class Components(nn.Module):
             [ 8., -1.]], dtype=torch.float64)
     """
 
-    def __init__(self, widths: Sequence[int], plain: Sequence[bool], most: int = 30) -> None:
+    def __init__(
+        self, widths: Sequence[int], plain: Sequence[bool], most: int = 30, shared: Sequence[bool] | None = None
+    ) -> None:
         super().__init__()
         self.widths = [check_integer("widths", width) for width in widths]
         self.plain, self.most = list(plain), check_integer("most", most)
         if not len(self.plain) == len(self.widths) > 0:
             raise ValueError(f"plain: expected one flag for each of 1 or more parts, got {len(plain)} of {len(widths)}")
+        self.shared = [not one for one in plain] if shared is None else list(shared)
         parts = zip(self.widths, self.plain, strict=True)
         self.sizes = [width if passes else min(width, self.most) for width, passes in parts]
         self.dim = sum(self.sizes)
@@ -83,16 +87,16 @@ class Components(nn.Module):
         ]
         return torch.cat(parts, dim=1)
 
-    def reduced(self) -> list[bool]:
-        """Whether each entry of the output is a component ``[dim]``."""
-        return [not passes for passes, size in zip(self.plain, self.sizes, strict=True) for _ in range(size)]
+    def together(self) -> list[bool]:
+        """Whether each entry of the output shares the length of its part ``[dim]``."""
+        return [one for one, size in zip(self.shared, self.sizes, strict=True) for _ in range(size)]
 
     def parts(self) -> list[int]:
-        """Numbers ``[dim]`` of the entries of the output from 0 on: components of one part have the same."""
+        """Numbers ``[dim]`` of the entries of the output from 0 on: those that share a length have the same."""
         numbers, count = list[int](), 0
-        for passes, size in zip(self.plain, self.sizes, strict=True):
-            numbers += range(count, count + size) if passes else [count] * size
-            count += size if passes else 1
+        for shared, size in zip(self.shared, self.sizes, strict=True):
+            numbers += [count] * size if shared else range(count, count + size)
+            count += 1 if shared else size
         return numbers
 
     def _check(self, features: Tensor) -> None:

@@ -122,9 +122,9 @@ class KernelProjector(PiecewiseColumns):
         """Take components and their scale from training rows, then what all columns need; gives itself."""
         if self.components is not None:
             spread = self.components.fit(features)(features).var(dim=0, correction=0)
-            parts, reduced = torch.tensor(self.parts), torch.tensor(self.components.reduced())
+            parts, shared = torch.tensor(self.parts), torch.tensor(self.components.together())
             total = torch.zeros_like(spread).index_add(0, parts, spread)[parts]
-            self.scale.copy_(torch.where(reduced & (total > 0), total.rsqrt(), 1.0))
+            self.scale.copy_(torch.where(shared & (total > 0), total.rsqrt(), 1.0))
         return super().fit(features)
 
     def columns(self, features: Tensor) -> Tensor:

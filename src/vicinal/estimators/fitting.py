@@ -175,7 +175,7 @@ def fit_on_scale(job: FitJob) -> FittedModel:
     if name == "auto":
         name, part = "none", job.copied()
         part.fit_encoder()
-        kernels = settings["metric"] == "auto" and may_be_kernel(settings, own_lengths(part.encoder))
+        kernels = settings["metric"] == "auto" and may_be_kernel(settings)
         if (kernels or settings["metric"] == "kernel") and bool((labels > 0).all()):
             part.encoder.settle(job.seen)  # once for both
             tried = {}
@@ -237,7 +237,6 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
         classes=codec.kind == "classes",
         several=codec.multilabel,
         rows=len(job.rows),
-        lengths=own_lengths(encoder),
         wide=wide,
         untrained=untrained,
     )
@@ -433,8 +432,8 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
     inputs = prepared(settings, encoder, job.rows.frame)
     if job.codec.kind != "classes":
         return _learned_kernel(job, inputs, most, start)
-    model, lengths = _learned_kernel(job, inputs, by_loss=True), own_lengths(encoder)
-    if lengths and may_be_kernel(settings, lengths) and time_left() > 0:
+    model = _learned_kernel(job, inputs, by_loss=True)
+    if own_lengths(encoder) and may_be_kernel(settings) and time_left() > 0:
         likely = _learned_kernel(job, inputs, FIRST_ROWS[0])
         model = likely if likely.error_of_all() < model.error_of_all() else model
     return model

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ def kernel_neighbors(rows: int) -> int:
 
 def own_lengths(encoder: TableEncoder) -> int:
     """Numbers of an encoded row that each have a length of their own in the kernel for numbers."""
-    return sum(len(entries) for entries, shared, _ in _parts(encoder) if not shared)
+    return sum(len(part.entries) for part in _parts(encoder) if not part.shared)
 
 
 def is_wide(part: ColumnEncoder) -> bool:
@@ -65,28 +65,43 @@ def is_untrained(part: ColumnEncoder) -> bool:
     return part.kind in ("image", "audio") and not part.frozen
 
 
-def _parts(encoder: TableEncoder) -> Iterator[tuple[list[str], bool, list[int]]]:
-    """The columns of each part of a row, whether its entries share a length, and which of them are plain numbers.
+class _Part(NamedTuple):
+    """Columns of an encoded row that a kernel reads in one way.
 
-    Each column of categories is a part where all these and the numbers would have too many lengths.
+    Attributes:
+        entries: the column of the table that each comes from.
+        shared: whether they share a length.
+        reduced: whether they are read by their components.
+        numbers: which of them are plain numbers, with piecewise-linear features where each has its own length.
     """
-    many = sum(part.dim for part in encoder.encoders if not is_wide(part)) > _WIDEST
+
+    entries: list[str]
+    shared: bool
+    reduced: bool
+    numbers: list[int]
+
+
+def _parts(encoder: TableEncoder) -> Iterator[_Part]:
+    """The parts of a row.
+
+    Each column of categories is a part where all these and the numbers would have too many lengths; where the numbers
+    alone would, these share one, and are read as they are.
+    """
+    few = [part for part in encoder.encoders if not is_wide(part)]
+    many, most = (sum(p.dim for p in some) > _WIDEST for some in (few, [p for p in few if p.kind != "category"]))
     for part in encoder.encoders:
         if many and part.kind == "category":
-            yield from ((list(names), True, []) for _, names in itertools.groupby(part.entries))
+            yield from (
+                _Part(list(names), shared=True, reduced=True, numbers=[])
+                for _, names in itertools.groupby(part.entries)
+            )
         else:
-            yield part.entries, is_wide(part), part.numbers
+            yield _Part(part.entries, is_wide(part) or most, is_wide(part), part.numbers)
 
 
-def may_be_kernel(settings: Mapping[str, Any], width: int, *, classes: bool = False) -> bool:
-    """Whether ``metric="auto"`` tries a kernel, where nothing is asked that it has not.
-
-    Args:
-        settings: the estimator's parameters.
-        width: what :func:`own_lengths` gives.
-        classes: whether labels are classes, whose kernel has one length for all numbers and categories.
-    """
-    plain = settings["tune"] in ("none", "auto") and (settings["readout"] == "auto" if classes else width <= _WIDEST)
+def may_be_kernel(settings: Mapping[str, Any], *, classes: bool = False) -> bool:
+    """Whether ``metric="auto"`` tries a kernel, of numbers or of classes, where nothing is asked that it has not."""
+    plain = settings["tune"] in ("none", "auto") and (not classes or settings["readout"] == "auto")
     fits = settings["head"] == "nona" and settings["loss"] is None and settings["similarity"] in ("l2", "squared_l2")
     fits &= settings["fair"] is None
     return plain and fits and settings["validation_fraction"] != 0 and settings["readout"] != "attention"
@@ -110,12 +125,14 @@ def make_kernel_network(
         share_lengths: False for folders from before wide vectors were components, whose entries had a length each.
     """
     parts = list(_parts(encoder))
-    widths = [len(of) for of, _, _ in parts]
-    plain = [not (share_lengths and shared) or classes for _, shared, _ in parts]
-    components = None if all(plain) else Components(widths, plain, _COMPONENTS)
+    widths = [len(part.entries) for part in parts]
+    shared = [share_lengths and part.shared and not classes for part in parts]
+    plain = [not (one and part.reduced) for one, part in zip(shared, parts, strict=True)]
+    components = Components(widths, plain, _COMPONENTS, shared) if any(shared) else None
     numbers, width = list[int](), 0
-    for (_, _, places), size in zip(parts, widths if components is None else components.sizes, strict=True):
-        numbers += [width + place for place in places]
+    sizes = widths if components is None else components.sizes
+    for part, one, size in zip(parts, shared, sizes, strict=True):
+        numbers += [] if one else [width + place for place in part.numbers]
         width += size
     projector = KernelProjector(width, numbers, line=not classes, components=components)
     head = make_kriging(settings, projector.linear, whole_up_to)
@@ -245,7 +262,7 @@ def _entries(encoder: TableEncoder, projector: KernelProjector) -> list[str]:
     if projector.components is None:
         return encoder.entries
     sizes = zip(_parts(encoder), projector.components.sizes, strict=True)
-    return [name for (names, _, _), size in sizes for name in names[:size]]
+    return [name for part, size in sizes for name in part.entries[:size]]
 
 
 def trend_network(

@@ -24,7 +24,6 @@ def metrics_to_try(
     classes: bool,
     several: bool,
     rows: int,
-    lengths: int,
     wide: bool,
     untrained: bool,
 ) -> list[str]:
@@ -38,7 +37,6 @@ def metrics_to_try(
         classes: whether labels are classes.
         several: whether a row may have several of these.
         rows: how many are fitted to.
-        lengths: see :func:`vicinal.estimators.kernel_metric.own_lengths`.
         wide: whether a column is read by its components.
         untrained: whether images or sounds are read as a network would learn to.
     """
@@ -47,7 +45,7 @@ def metrics_to_try(
     if several:
         return ["network"]
     # of classes a kernel of media that nothing has trained was taken by luck, for 10 % more log-loss
-    kernel = may_be_kernel(settings, lengths, classes=classes) and not (classes and untrained)
+    kernel = may_be_kernel(settings, classes=classes) and not (classes and untrained)
     trees = may_be_trees(settings, kinds, groups) and (not classes or may_be_class_trees(labels, len(kinds), groups))
     # no network is as good on such tables (docs/results/predict.md)
     few = rows < BESIDE_TREES and not FILES & {*kinds.values()}

@@ -360,7 +360,6 @@ def _metrics(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, s
         classes=table.task != "regression",
         several=table.several,
         rows=rows,
-        lengths=0,  # of an encoder that is not fitted yet
         wide=not {*kinds.values()} <= {"number", "category"},
         untrained=bool({"cnn", "cnn-mel"} & known),
     )
