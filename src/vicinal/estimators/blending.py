@@ -1,4 +1,4 @@
-"""A model of two metrics: the mean of what trees and a kernel say."""
+"""A model of two metrics: the mean of what trees and a kernel say, of classes of their log-odds."""
 
 import copy
 import time
@@ -10,15 +10,18 @@ import numpy as np
 import torch
 
 from vicinal.encoders.blend_projector import BlendProjector
-from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
-from vicinal.encoders.stacked_projector import StackedProjector
+from vicinal.encoders.kernel_projector import TrendProjector
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.kernel_metric import kernel_parts
+from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.blend import Blend
 from vicinal.heads.kinds import adjusts, weighs_locally
 from vicinal.heads.kriging import Kriging
 from vicinal.training import NeighborNetwork
+from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
+from vicinal.training.stacking import stack_scores
 
 POWER = 4
 """Of errors out of fold, by which the two have their shares: of twice the squared error 1 to 16."""
@@ -32,6 +35,9 @@ FEW = 30
 MOST = 2000
 """Rows up to which both are blended."""
 
+NOWHERE = 1e-9, 1e30
+"""Scale and noise of a kernel in which no row is near any other, so that a trend is all that is read."""
+
 
 def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel | None:
     r"""The weighted mean of both, with shares $a_m \propto e_m^{-4}$ by their squared errors e out of fold.
@@ -41,25 +47,71 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
 
     Returns:
         None where one has nearly all the share, where trees, which few rows make, have less error than a kernel that
-        signed weights of all rows make, and where a setting asks for so many rows, or an index, which knows one metric.
+        signed weights of all rows make, and where :func:`may_blend` says no.
     """
     begin = time.perf_counter()
     errors = [max(one.error_of_all(), torch.finfo(torch.float64).tiny) for one in (trees, kernel)]
     share = float(torch.sigmoid(torch.tensor(errors[1] / errors[0], dtype=torch.float64).log() * POWER))
     heads = [one.network.head for one in (trees, kernel) if weighs_locally(one.network.head)]
     hidden = kernel.readout == "dense" and errors[0] < errors[1]
-    fixed = settings["max_neighbors"] is not None or settings["index"] is not None
-    if hidden or fixed or len(trees.bank) > MOST or not (any(map(adjusts, heads)) and LEAST <= share <= 1 - LEAST):
+    if hidden or not may_blend(trees, settings) or not (any(map(adjusts, heads)) and LEAST <= share <= 1 - LEAST):
         return None
-    first, second = trees.network.projector, kernel.network.projector
-    if not isinstance(first, StackedProjector) or not isinstance(second, TrendProjector | KernelProjector):
+    if isinstance(kernel.network.projector, TrendProjector) and not _same_folds(trees.bank, kernel.bank):
         return None
-    if isinstance(second, TrendProjector) and not _same_folds(trees.bank, kernel.bank):
-        return None
-    projector = BlendProjector(first, second, [adjusts(head) for head in heads])
-    head = Blend(_of_few(heads), projector.widths, share)
-    network = NeighborNetwork(trees.network.encoder, projector, head.double()).eval()
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
+    return _mean(trees, kernel, _of_few(heads), share, settings, begin, optimism=optimism)
+
+
+def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel | None:
+    r"""Log-odds of classes from both, $z_k = a_1 f_k + a_2 s_k + b_k$ with what columns add, f, and scores of rows, s.
+
+    Slopes and biases have the least log-loss of rows that neither has seen, as those of trees and lines have. The head
+    says $(a_1 f + a_2 s) / (a_1 + a_2)$, whose weights of rows sum to $a_2 / (a_1 + a_2)$.
+
+    Args:
+        trees: whose columns add to log-odds, read out by their trend alone.
+        kernel: with scores of classes.
+        settings: the estimator's parameters.
+
+    Returns:
+        None where rows would say nearly nothing: their slope is below a tenth of what it is without columns.
+    """
+    begin = time.perf_counter()
+    scores, bank, at = kernel.all_left_out()
+    head = trees.network.head
+    if not adjusts(head):
+        raise TypeError(f"trees: expected a trend, got {type(head).__name__}")
+    sources, known = [head.trend_of(trees.bank.vectors[at]), scores.double()], (kernel.bank_labels()[at], bank.mass[at])
+    slopes, biases, _ = stack_scores(torch.stack(sources), *known)
+    if slopes[1] < LEAST * calibrate_scores(sources[1], *known).slope:
+        return None
+    scale = TargetTransform(name="softmax", slope=float(slopes.sum()), biases=biases.tolist())
+    trees = trees.read_out_by(scale)
+    heads, share = [head, kernel_parts(kernel.network)[1]], float(slopes[0] / slopes.sum())
+    return _mean(trees, kernel, heads, share, settings, begin, optimism=kernel.optimism)
+
+
+def may_blend(trees: FittedModel, settings: Mapping[str, Any]) -> bool:
+    """Whether rows are few enough, and no setting asks for so many of them, or an index, which knows one metric."""
+    return settings["max_neighbors"] is None and settings["index"] is None and len(trees.bank) <= MOST
+
+
+def _mean(
+    trees: FittedModel,
+    kernel: FittedModel,
+    heads: Sequence[Kriging],
+    share: float,
+    settings: Mapping[str, Any],
+    begin: float,
+    *,
+    optimism: float,
+) -> FittedModel:
+    """The model with the rows, and the two metrics, of both side by side, by these heads."""
+    first: Any = trees.network.projector
+    second: Any = kernel.network.projector
+    projector = BlendProjector(first, second, [adjusts(head) for head in heads])
+    head = Blend(heads, projector.widths, share)
+    network = NeighborNetwork(trees.network.encoder, projector, head.double()).eval()
     bank, held_out = _side_by_side(trees.bank, kernel.bank), _side_by_side(trees.held_out, kernel.held_out)
     model = replace(trees, network=network, bank=bank, held_out=held_out, metric="trees and kernel", optimism=optimism)
     unit = model.codec.unit() ** 2
