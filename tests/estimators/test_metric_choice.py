@@ -180,6 +180,53 @@ def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together
     np.testing.assert_allclose(again.predict(new), said, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("classes", [["no", "yes"], ["a", "b", "c"]])
+@pytest.mark.parametrize("by", ["log-loss", "likelihood"])
+def test_log_odds_of_classes_are_those_of_columns_and_of_rows_together(monkeypatch, tmp_path, classes, by):
+    frame, y = rows()
+    labels, made = (
+        np.array(classes)[np.digitize(y, np.linspace(-2, 2, len(classes) + 1)[1:-1])],
+        FittedModel.error_of_all,
+    )
+
+    def error(self):
+        if self.metric == "kernel" and self.learned is not None:
+            return 0.0 if by == "likelihood" else 9.0
+        return -1.0 if self.metric == "trees and kernel" else made(self)
+
+    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    model, trees, kernel = (
+        NeighborClassifier(metric=one, **SETTINGS).fit(frame, labels) for one in ("auto", "trees", "kernel")
+    )
+    assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
+    assert (model.network_.projector.kernel.linear > 0) is (by == "likelihood")
+    new = rows(30, 1)[0]
+    said, count = model.predict_proba(new), len(classes)
+    trend = trees.embedded_rows(new)[1][:, :count].double() + trees.network_.projector.base
+    scores = kernel.fitted_.predict_embedded(kernel.embedded_rows(new)[1].double(), kernel.bank_.identity())
+    head, scale = model.network_.head, model.target_transform_
+    centered = trend.log() - trend.log().mean(dim=1, keepdim=True)
+    odds = scale.slope * (head.share * centered + (1 - head.share) * scores) + torch.tensor(scale.biases)
+    np.testing.assert_allclose(said, odds.softmax(dim=1).detach(), rtol=0, atol=1e-5)
+    for one, chances in zip(model.explain(new, 150), said, strict=True):
+        assert (one.probability, one.prediction) == (pytest.approx(chances.max()), model.classes_[chances.argmax()])
+        assert one.total == pytest.approx(sum(n.contribution for n in one.neighbors) + one.trend.contribution, abs=1e-9)
+        assert 1 - one.trend.weight == pytest.approx(sum(n.weight for n in one.neighbors), abs=1e-9)
+        assert any(one.trend.columns.values())  # of the first of two classes, too
+        assert "->" not in str(one)  # no row is adjusted
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict_proba(new), said)
+    again.add(new.assign(a=new["a"] + 20), ["late"] * len(new), ids=range(900, 930), new_classes=True)
+    far = new.assign(a=new["a"] + 20)  # columns know nothing of a class that comes later: rows decide
+    assert (again.predict(far) == "late").all()
+    head, first = again.network_.head, again.embedded_rows(far[:1])[1]
+    of_known = head.members()[0].trend_of(head.parts(first)[0])
+    assert again.explain(far[:1])[0].trend.value == pytest.approx(float(of_known.max()))
+    again.forget(range(900, 930))
+    assert set(again.predict(new)) <= set(classes)
+
+
 def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monkeypatch):
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]

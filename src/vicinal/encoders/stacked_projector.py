@@ -69,12 +69,13 @@ class StackedProjector(nn.Module):
         classes: whether they are classes.
 
     Attributes:
+        probabilities: whether f is what columns add to these; False: to numbers, or to log-odds of classes of mean 0.
         slopes: of the linear model of each fold ``[F, T, w]``.
         shares: $\alpha$ and $\beta$ ``[2, T]``.
         start: what all rows get, of classes as log-odds ``[T]``.
         trend: how many of the last entries are columns of one target.
         names: the columns of the table, one for each of these entries.
-        base: what all rows get ``[T]``, of classes as probabilities.
+        base: what all rows get ``[T]``, as probabilities or as log-odds.
         unit: units of the labels in one unit of the entries ``[T]``: 1.
     """
 
@@ -88,7 +89,8 @@ class StackedProjector(nn.Module):
         self, texts: Sequence[Sequence[str]], reader: LinearColumns, targets: int = 1, *, classes: bool = False
     ) -> None:
         super().__init__()
-        self.trees, self.reader, self.classes = TreeProjector(texts, reader), reader, classes
+        self.trees, self.reader = TreeProjector(texts, reader), reader
+        self.classes = self.probabilities = classes
         if self.trees.targets != (1 if classes and targets == 2 else targets):
             raise ValueError(f"texts: expected trees of {targets} targets, got {self.trees.targets} a fold")
         self.columns = PiecewiseColumns(len(reader.further), reader.numbers)
@@ -112,14 +114,18 @@ class StackedProjector(nn.Module):
     @property
     def base(self) -> Tensor:
         """What all rows get, in units of the labels."""
-        return self.start.softmax(dim=0) if self.classes else self.start
+        return self.start.softmax(dim=0) if self.probabilities else self._centered(self.start)
 
     def forward(self, columns: Tensor, folds: Tensor | None = None) -> Tensor:
         """``[b, dim]``, float64, of ``columns [b, f + p]``; ``folds [b]`` as of trees: -1 for the mean of all."""
         of_trees, of_lines = self.parts(columns, folds)
         added = self.shares[0, :, None] * of_trees + self.shares[1, :, None] * of_lines
-        added = probability_parts(added, self.start) if self.classes else added
+        added = probability_parts(added, self.start) if self.probabilities else self._centered(added, dim=1)
         return torch.cat([added.sum(dim=2), added.flatten(1)], dim=1)
+
+    def _centered(self, values: Tensor, dim: int = 0) -> Tensor:
+        """Of classes log-odds of mean 0, by which each of two has its part; numbers as they are."""
+        return values - values.mean(dim=dim, keepdim=True) if self.classes else values
 
     def parts(self, columns: Tensor, folds: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What each column of the table adds to trees and to the linear model, ``[b, T, c]`` each."""
@@ -139,4 +145,4 @@ class StackedProjector(nn.Module):
 
     def extra_repr(self) -> str:
         """Counts, for ``print``."""
-        return f"folds={self.folds}, targets={self.targets}, columns={self.trend}, classes={self.classes}"
+        return f"folds={self.folds}, targets={self.targets}, columns={self.trend}, probabilities={self.probabilities}"

@@ -119,8 +119,11 @@ def _of_few(model: FittedModel, head: Kriging, queries: Tensor, local: KrigingWe
         near, meant = model.bank.vectors[top.positions.clamp(min=0)], torch.zeros(len(queries), dtype=torch.int64)
         if model.codec.kind == "classes":  # a number is the only output of a trend, of classes the predicted one counts
             meant = model.in_label_units(prediction).argmax(dim=1)
-        slack = 1 - local.weights.sum(dim=1)
-        trend = _trend_parts(head.trend_terms(queries, near, top.shares), slack, meant, shared)
+        terms, slack = head.trend_terms(queries, near, top.shares), 1 - local.weights.sum(dim=1)
+        if local.later is not None:
+            best = (terms.base + terms.columns.sum(dim=2)).argmax(dim=1)
+            meant = torch.where(meant < terms.base.shape[1], meant, best)
+        trend = _trend_parts(terms, slack, meant, shared)
     return Attended(*top[:2], prediction, (local.weights != 0).sum(dim=1), trend, below)
 
 
@@ -381,7 +384,8 @@ def _neighbors(
             continue
         one, number, value = listed.rows[slot], listed.numbers[slot][place], listed.values[slot][place]
         if top.trend is not None:
-            by_column = _by_column(entries, top.trend.differences[query, nth])
+            moves = top.trend.differences[query, nth]
+            by_column = _by_column(entries, moves) if bool((moves.abs() > _ROUNDING * _ROUNDING).any()) else {}
             if top.trend.shared is not None:
                 by_column["the trend"] = float(top.trend.shared[query])
             one, value = _adjusted(one, number, by_column, *listed.scales)
@@ -411,7 +415,7 @@ def _trend(model: FittedModel, parts: TrendParts | None, query: int) -> Trend | 
         return None
     columns, base = _by_column(model.network.trend_columns(), parts.columns[query]), float(parts.base[query])
     trend = Trend(float(parts.weight[query]), base, columns, base + float(parts.columns[query].sum()))
-    if model.codec.transform.name in ("none", "power"):
+    if model.codec.kind == "classes" or model.codec.transform.name == "none":
         return trend
     label = model.limited_transform().inverse(torch.tensor([trend.value], dtype=torch.float64))
     return replace(trend, label=float(label[0]))

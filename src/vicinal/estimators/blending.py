@@ -1,4 +1,4 @@
-"""A model of two metrics: the mean of what trees and a kernel say."""
+"""A model of two metrics: the mean of what trees and a kernel say, of classes of their log-odds."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +14,15 @@ from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.kernel_metric import kernel_parts
+from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.blend import Blend
 from vicinal.heads.kinds import adjusts, weighs_locally
 from vicinal.heads.kriging import Kriging
 from vicinal.training import NeighborNetwork
+from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
+from vicinal.training.stacking import stack_scores
 
 POWER, MANY, SURER = 4, 2000, 12
 """Of errors out of fold, by which the two have their shares: of twice the squared error 1 to 16; of more than 2,000
@@ -30,6 +34,9 @@ LEAST = 0.1
 FEW = 30
 """Rows that make the whole prediction, unless more make a better one."""
 
+NOWHERE = 1e-9, 1e30
+"""Scale and noise of a kernel in which no row is near any other, so that a trend is all that is read."""
+
 
 def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel | None:
     r"""The weighted mean of both, with shares $a_m \propto e_m^{-4}$ by their squared errors e out of fold (``SURER``).
@@ -40,9 +47,9 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
 
     Returns:
         None where one has nearly all the share, where trees, which few rows make, have less error than a kernel that
-        signed weights of all rows make, and where a setting asks for so many rows, or an index, which knows one metric.
+        signed weights of all rows make, and where :func:`may_blend` says no.
     """
-    if settings["max_neighbors"] is not None or settings["index"] is not None:
+    if not may_blend(settings):
         return None
     begin, means = time.perf_counter(), list[FittedModel]()
     for one in (kernel.few, kernel):
@@ -51,9 +58,41 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
         return None
     least = min(one.error_of_all() for one in means)
     model = next(one for one in means if one.error_of_all() <= (1 + SHARE) * least)
-    unit = model.codec.unit() ** 2
-    history = TrainingHistory([model.error_of_all() / unit], [model.honest_error() / unit])
-    return model.with_facts(history=history, trials=(model.trial(time.perf_counter() - begin, settings["tune"]),))
+    return _tried(model, begin, settings)
+
+
+def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel | None:
+    r"""Log-odds of classes from both, $z_k = a_1 f_k + a_2 s_k + b_k$ with what columns add, f, and scores of rows, s.
+
+    Slopes and biases have the least log-loss of rows that neither has seen, as those of trees and lines have. The head
+    says $(a_1 f + a_2 s) / (a_1 + a_2)$, whose weights of rows sum to $a_2 / (a_1 + a_2)$.
+
+    Args:
+        trees: whose columns add to log-odds, read out by their trend alone.
+        kernel: with scores of classes.
+        settings: the estimator's parameters.
+
+    Returns:
+        None where rows would say nearly nothing: their slope is below a tenth of what it is without columns.
+    """
+    begin = time.perf_counter()
+    scores, bank, at = kernel.all_left_out()
+    head = trees.network.head
+    if not adjusts(head):
+        raise TypeError(f"trees: expected a trend, got {type(head).__name__}")
+    sources, known = [head.trend_of(trees.bank.vectors[at]), scores.double()], (kernel.bank_labels()[at], bank.mass[at])
+    slopes, biases, _ = stack_scores(torch.stack(sources), *known)
+    if slopes[1] < LEAST * calibrate_scores(sources[1], *known).slope:
+        return None
+    scale = TargetTransform(name="softmax", slope=float(slopes.sum()), biases=biases.tolist())
+    trees = trees.read_out_by(scale)
+    heads, share = [head, kernel_parts(kernel.network)[1]], float(slopes[0] / slopes.sum())
+    return _tried(_mean(trees, kernel, heads, share, kernel.optimism), begin, settings)
+
+
+def may_blend(settings: Mapping[str, Any]) -> bool:
+    """Whether no setting asks for so many rows, or for an index, which knows one metric."""
+    return settings["max_neighbors"] is None and settings["index"] is None
 
 
 def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
@@ -65,17 +104,34 @@ def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
     hidden = kernel.readout == "dense" and errors[0] < errors[1]
     if hidden or not (any(map(adjusts, heads)) and LEAST <= share <= 1 - LEAST):
         return
-    first, second = trees.network.projector, kernel.network.projector
-    if not isinstance(first, StackedProjector) or not isinstance(second, TrendProjector | KernelProjector):
+    if not isinstance(trees.network.projector, StackedProjector):
         return
-    projector = BlendProjector(first, second, [adjusts(head) for head in heads])
+    if not isinstance(kernel.network.projector, TrendProjector | KernelProjector):
+        return
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
-    bank, held_out = _side_by_side(trees.bank, kernel.bank), _side_by_side(trees.held_out, kernel.held_out)
     for few in _of_few(heads):
-        head = Blend(few, projector.widths, share)
-        network = NeighborNetwork(trees.network.encoder, projector, head.double()).eval()
-        both = {"bank": bank, "held_out": held_out, "metric": "trees and kernel", "optimism": optimism}
-        yield replace(trees, network=network, **both)
+        yield _mean(trees, kernel, few, share, optimism)
+
+
+def _mean(
+    trees: FittedModel, kernel: FittedModel, heads: Sequence[Kriging], share: float, optimism: float
+) -> FittedModel:
+    """The model with the rows, and the two metrics, of both side by side, by these heads."""
+    first: Any = trees.network.projector
+    second: Any = kernel.network.projector
+    projector = BlendProjector(first, second, [adjusts(head) for head in heads])
+    head = Blend(heads, projector.widths, share)
+    network = NeighborNetwork(trees.network.encoder, projector, head.double()).eval()
+    bank, held_out = _side_by_side(trees.bank, kernel.bank), _side_by_side(trees.held_out, kernel.held_out)
+    both = {"bank": bank, "held_out": held_out, "metric": "trees and kernel", "optimism": optimism}
+    return replace(trees, network=network, **both)
+
+
+def _tried(model: FittedModel, begin: float, settings: Mapping[str, Any]) -> FittedModel:
+    """The model with its errors as its history, and as a line of what was tried."""
+    unit = model.codec.unit() ** 2
+    history = TrainingHistory([model.error_of_all() / unit], [model.honest_error() / unit])
+    return model.with_facts(history=history, trials=(model.trial(time.perf_counter() - begin, settings["tune"]),))
 
 
 def _of_few(heads: Sequence[Kriging]) -> Iterator[list[Kriging]]:

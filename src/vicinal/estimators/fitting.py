@@ -22,7 +22,7 @@ from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
-from vicinal.estimators.blending import blended
+from vicinal.estimators.blending import MANY, NOWHERE, blended, blended_classes, may_blend
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
@@ -277,8 +277,12 @@ def _trees_or_kernel(job: FitJob, kernel: FittedModel | None) -> FittedModel:
     one = job.codec.kind == "numbers" and job.codec.targets is None  # of several each has its own unit
     trees = fit_trees(job.copied(), HOPELESS * first.error_of_all() if one else math.inf)
     if job.codec.kind == "classes":
-        pair = (trees, first) if trees.surely_below(first, of_all=True) else (first, trees)
-        return pair[0].chosen_over(pair[1])
+        tried = [trees, first] if trees.surely_below(first, of_all=True) else [first, trees]
+        few = len(trees.bank) <= MANY and may_blend(job.settings)
+        mean = blended_classes(_in_log_odds(trees, job), first, job.settings) if few else None
+        if mean is not None:
+            tried.insert(0 if mean.error_of_all() < tried[0].error_of_all() else 1, mean)
+        return tried[0].chosen_over(*tried[1:])
     better = first.error_of_all() < trees.error_of_all()
     if better:
         first = _whole_kernel(job, first)
@@ -294,6 +298,18 @@ def _whole_kernel(job: FitJob, first: FittedModel | None) -> FittedModel:
     if time_left() <= 0 or len(job.rows.held_out.train) <= FIRST_ROWS[-1]:
         return first
     return fit_kernel(job.copied(), MOST_ROWS, first.learned).chosen_over(first)
+
+
+def _in_log_odds(trees: FittedModel, job: FitJob) -> FittedModel:
+    """The same trees of classes, whose columns add to log-odds and not to probabilities, read out by these alone."""
+    projector: Any = copy.copy(trees.network.projector)
+    projector.probabilities = False
+    network = NeighborNetwork(trees.network.encoder, projector, trees.network.head)
+    head = trend_head(network).with_rows(1).with_kernel(*NOWHERE)
+    network.head, head.log_odds = head, True
+    inputs = prepared(job.settings, job.encoder, job.rows.frame, projector.reader)
+    held_out = replace(job.rows.held_out, folds=torch.as_tensor(trees.bank.folds).numpy())
+    return with_banks(network, inputs, replace(job, rows=replace(job.rows, held_out=held_out)), trees.history, "trees")
 
 
 def with_index(model: FittedModel, settings: Settings) -> FittedModel:

@@ -90,11 +90,15 @@ class SavedTableEncoder(Saved):
 
 
 class SavedReadout(Saved):
-    """How trees, or a kernel, are read out in the mean of both; by signed weights where all rows may be used."""
+    """How trees, or a kernel, are read out in the mean of both; by signed weights where all rows may be used.
+
+    ``line``: whether a kernel of classes has inner products, too, as one that was learned by its likelihood has.
+    """
 
     neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)]
     trend: PositiveInt | None = None
     whole_up_to: Annotated[int, Field(ge=0, le=WHOLE)] = 0
+    line: bool = True
 
 
 class SavedConfig(Saved):
@@ -184,10 +188,8 @@ class SavedConfig(Saved):
     def _agree_on_readouts(self) -> Self:
         if (self.fitted_metric in ("trees", "trees and kernel") or self.trend is not None) and self.cross_fits is None:
             raise ValueError("a metric that has learned from labels without folds")
-        if (self.fitted_metric == "trees and kernel") != (self.blend is not None) or (
-            self.blend and self.classes is not None
-        ):
-            raise ValueError("two readouts of another metric than trees and kernel, or of classes")
+        if (self.fitted_metric == "trees and kernel") != (self.blend is not None):
+            raise ValueError("two readouts of another metric than trees and kernel")
         if self.fold_readouts is not None and len(self.fold_readouts) != self.folds:
             raise ValueError(f"{len(self.fold_readouts)} readouts of {self.folds} folds")
         if None in (self.fold_readouts or ()) and self.parameters.readout != "auto":
@@ -197,7 +199,8 @@ class SavedConfig(Saved):
     @model_validator(mode="after")
     def _agree_on_transform(self) -> Self:
         name, ends = self.transform.base.name, self.label_range[0] if self.label_range else 1.0
-        scores = {"kernel": {"softmax", "power"}, "trees": {"power"}}.get(str(self.fitted_metric), set())
+        known = {"kernel": {"softmax", "power"}, "trees": {"power"}, "trees and kernel": {"softmax"}}
+        scores = known.get(str(self.fitted_metric), set())
         by_scores = bool(scores) and self.classes is not None
         if by_scores != (name in ("softmax", "power")) or (by_scores and name not in scores):
             raise ValueError("probabilities of scores that the metric has not, or scores without probabilities")

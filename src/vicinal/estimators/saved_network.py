@@ -97,7 +97,8 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
             return _empty_blend(path, config, encoder, settings, trees), torch.nn.Identity()
     if config.fitted_metric == "kernel":
         with torch.device("meta"):
-            network = _empty_kernel(path, config, encoder, settings, config.cross_fits)
+            by_loss = config.transform.name == "softmax"
+            network = _empty_kernel(path, config, encoder, settings, config.cross_fits, by_loss=by_loss)
             if config.cross_fits is not None:
                 network.head = _local_head(config, settings, network.projector)
             return network, network.head
@@ -115,11 +116,20 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> tu
 
 
 def _empty_kernel(
-    path: Path, config: SavedConfig, encoder: TableEncoder, settings: dict[str, Any], folds: int | None
+    path: Path,
+    config: SavedConfig,
+    encoder: TableEncoder,
+    settings: dict[str, Any],
+    folds: int | None,
+    *,
+    by_loss: bool,
 ) -> NeighborNetwork:
-    """The network of a kernel, with a trend of so many folds; its head is that of all rows."""
+    """The network of a kernel, with a trend of so many folds; its head is that of all rows.
+
+    ``by_loss``: whether it is of classes, and was learned by their log-loss.
+    """
     names = [name for name in tensor_header(path) if name.startswith("projector.") and ".trees." not in name]
-    known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": config.transform.name == "softmax"}
+    known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": by_loss}
     known["share_lengths"] = any(name.endswith(".scale") for name in names)
     network = make_kernel_network(settings | {"metric": "kernel"}, encoder, **known)
     return network if folds is None else empty_trend_network(network, folds, len(config.targets or "1"))
@@ -133,9 +143,11 @@ def _empty_blend(
         raise ValueError("config.json: expected what a mean of trees and a kernel is made of, got less")
     first, second = config.blend
     settings = settings | {"max_neighbors": second.neighbors, "whole_up_to": second.whole_up_to}
-    kernel = _empty_kernel(path, config, encoder, settings, None if second.whole_up_to else config.cross_fits)
+    folds, by_loss = None if second.whole_up_to else config.cross_fits, bool(config.classes) and not second.line
+    kernel = _empty_kernel(path, config, encoder, settings, folds, by_loss=by_loss)
     part: Any = kernel.projector
-    head = _head(first.neighbors, first.trend, trees.trend, trees.targets)
+    head: Any = _head(first.neighbors, first.trend, trees.trend, trees.targets)
+    head.log_odds = bool(config.classes)
     other: Any = kernel.head
     if not second.whole_up_to:
         other = _head(second.neighbors, second.trend, part.trend, trees.targets)
@@ -149,7 +161,10 @@ def blended_readouts(head: torch.nn.Module) -> list[dict[str, int | None]] | Non
         return None
     trends = [getattr(one, "trend", None) for one in head.members()]
     each = zip(head.members(), trends, strict=True)
-    return [{"neighbors": one.k, "trend": trend, "whole_up_to": one.whole_up_to} for one, trend in each]
+    return [
+        {"neighbors": one.k, "trend": trend, "whole_up_to": one.whole_up_to, "line": one.linear > 0}
+        for one, trend in each
+    ]
 
 
 def _local_head(config: SavedConfig, settings: dict[str, Any], projector: torch.nn.Module) -> Kriging:
@@ -174,7 +189,9 @@ def _tree_projector(path: Path, config: SavedConfig, encoder: TableEncoder) -> T
     texts, outputs = _read_trees(path.parent, config), _outputs(config)
     if config.fitted_metric == "trees" and "projector.slopes" not in tensor_header(path):
         return TreeProjector(texts, TreeColumns(encoder))
-    return StackedProjector(texts, LinearColumns(encoder), outputs, classes=bool(config.classes))
+    projector = StackedProjector(texts, LinearColumns(encoder), outputs, classes=bool(config.classes))
+    projector.probabilities &= config.fitted_metric == "trees"
+    return projector
 
 
 def tree_files(projector: torch.nn.Module) -> dict[str, str]:

@@ -28,8 +28,9 @@ _SAID = {
     "log": "labels are learned as logarithms, so a prediction is a weighted geometric mean of its neighbors' labels",
     "rank": "labels are learned as normal scores of their ranks, and a prediction is the label whose score is the "
     "weighted mean of its neighbors' scores",
-    "softmax": "the score of a class is the sum of the weights of its rows, where a negative one counts against it; "
-    "probabilities are the softmax of {slope:.3g} x score + a constant of the class",
+    "softmax": "the score of a class is the sum of the weights of its rows, where a negative one counts against it, "
+    "and of the trend by columns, if there is one; probabilities are the softmax of {slope:.3g} x score + a constant "
+    "of the class",
     "power": "the score of a class is the share of the weight that its rows have; probabilities are proportional to "
     "(score + {floor:.3g}) ^ {slope:.3g} x a constant of the class",
     "link": "a prediction has under the link h the weighted mean of h of its neighbors' labels, with h = {link} of a "

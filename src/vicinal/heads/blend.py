@@ -111,6 +111,7 @@ class Blend(Comparables):
             trend / _as_wide(_some(slack), trend),
             moves / _as_wide(_some(weights), moves),
             torch.cat([of_first, (first[2] / _some(slack))[:, None]], dim=1),
+            like.later,
         )
 
     def contributions(self, embeddings: Tensor) -> Tensor:

@@ -56,6 +56,8 @@ class Comparables(Kriging):
     Attributes:
         base: a ``[T]``, in units of the labels.
         unit: u ``[T]``, units of the labels in one unit of the entries.
+        log_odds: whether it is of log-odds of classes. To classes that came later it then gives those of the likeliest
+            of the others, so that rows decide between these; of shares it gives 0.
 
     >>> rows = torch.tensor([[0.0, 10.0], [1.0, 12.0]])  # the second entry is the trend of a row
     >>> head = Comparables(k=2, trend=1, noise=1e-6)
@@ -75,6 +77,7 @@ class Comparables(Kriging):
         super().__init__(k, scale=scale, noise=noise)
         self.trend, self.targets = check_integer("trend", trend), check_integer("targets", targets)
         self.place: int | None = None  # of the one target that is meant
+        self.log_odds = False
         self.register_buffer("base", torch.zeros(targets, dtype=torch.float64))
         self.register_buffer("unit", torch.ones(targets, dtype=torch.float64))
 
@@ -122,6 +125,7 @@ class Comparables(Kriging):
         """Weights of queries ``[b, d]`` over rows of ``bank [N, d]``, with f(q), and f(q) - f(x_j) of each row."""
         trend = self.trend_of(queries)  # [b, T]
         moves = trend[:, None] - self.trend_of(bank[local.positions.clamp(min=0)])  # [b, k, T]
+        later = trend.amax(dim=1) if self.log_odds else None
         if trend.shape[1] == 1:
             trend, moves = trend[:, 0], moves[..., 0]
-        return KrigingWeights(local.weights, local.positions, local.variance, trend, moves)
+        return KrigingWeights(local.weights, local.positions, local.variance, trend, moves, later=later)

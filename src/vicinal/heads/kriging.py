@@ -43,6 +43,7 @@ class KrigingWeights(NamedTuple):
         moves: what it adds to the label of each row ``[b, k]`` or ``[b, k, T]``.
         shares: of two heads what the first has of the weight of each row, and last of that of the trend ``[b, k + 1]``,
             see :class:`vicinal.heads.blend.Blend`; None: there is one head.
+        later: what a trend says of each class that came after it ``[b]``; None: 0.
     """
 
     weights: Tensor
@@ -51,6 +52,7 @@ class KrigingWeights(NamedTuple):
     trend: Tensor | None = None
     moves: Tensor | None = None
     shares: Tensor | None = None
+    later: Tensor | None = None
 
     def values(self, labels: Tensor) -> Tensor:
         """Adjusted labels ``[b, k]`` or ``[b, k, T]`` of the rows, from the bank's ``[N]`` or ``[N, T]``, float64."""
@@ -66,8 +68,11 @@ class KrigingWeights(NamedTuple):
         mean = torch.einsum("bk,bk...->b...", self.weights, self.values(labels))
         if self.trend is None:
             return mean
-        slack = torch.einsum("b,b...->b...", 1 - self.weights.sum(dim=1), self.trend)
-        return mean + _widened(slack, mean, 1)
+        slack = 1 - self.weights.sum(dim=1)
+        wide = _widened(torch.einsum("b,b...->b...", slack, self.trend), mean, 1)
+        if self.later is not None:
+            wide[:, self.trend.shape[1] :] = (slack * self.later)[:, None]
+        return mean + wide
 
     def without_slack(self, labels: Tensor) -> "KrigingWeights":
         """The same mean by weights that sum to 1: the trend's share moves all adjusted labels alike; of one target.
@@ -93,7 +98,7 @@ class KrigingWeights(NamedTuple):
         if shares is not None:
             shares = torch.cat([shares.gather(1, order), shares[:, -1:]], dim=1)
         positions = self.positions.gather(1, order).masked_fill(best == 0, -1)
-        return KrigingWeights(best, positions, self.variance, self.trend, moves, shares)
+        return KrigingWeights(best, positions, self.variance, self.trend, moves, shares, self.later)
 
     def largest(self, k: int) -> tuple[Tensor, Tensor]:
         """Weights ``[b, k]`` and positions of :meth:`strongest`."""

@@ -235,8 +235,9 @@ def limits(record: FitRecord) -> list[str]:
             else "The probability of a class is the weight of the bank rows that have it: one that is not there has "
             "probability 0."
             if record.several
-            else "The score of a class is the sum of the weights of its rows in the bank, some of them below 0; "
-            "its probability rises with it, and rows unlike all of the bank still get a class."
+            else "The score of a class is the sum of the weights of its rows in the bank, some of them below 0, and of "
+            "the trend by columns, if there is one; its probability rises with it, and rows unlike all of the bank "
+            "still get a class."
             if record.settings.get("target_transform") == "softmax"
             else "The score of a class is the weight of the bank rows that have it, moved by what a trend says of the "
             "difference by columns; its probability rises with it."
