@@ -21,8 +21,10 @@ from vicinal.data.date_spelling import (
     dotted_of,
     duration_of,
     month_of,
+    ordinal_of,
     season_of,
     serial_of,
+    span_of,
     year_day_of,
     year_first_of,
 )
@@ -38,11 +40,12 @@ from vicinal.data.spelling import (
     number_of,
     parts_of,
     plain_text,
+    worded_number,
     words_beside,
 )
 from vicinal.encoders.base import refuse
 from vicinal.encoders.category import spelling_of
-from vicinal.encoders.kinds import read_list
+from vicinal.encoders.kinds import is_list, read_list
 from vicinal.encoders.numeric import as_float
 
 Dates = NDArray[np.datetime64]
@@ -67,16 +70,20 @@ CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
 
-MONTHS, DAYS, YEARS, DOTTED, SEASONS = "mm/yy", "dd/mm", "yy-mm-dd", "d.m.yy", "yyyy-yy"
+MONTHS, DAYS, YEARS, DOTTED, SEASONS, ORDINALS = "mm/yy", "dd/mm", "yy-mm-dd", "d.m.yy", "yyyy-yy", "yyyy-ddd"
+CLOCK, SPAN = "hhmm", "dates"
+"""Signs of lengths of time of which 0930 is half past nine, and of parts that are a first and a last day."""
 PARTIAL_DATES = {
     MONTHS: ("months, 06/23 as June 2023", month_of),
     DAYS: ("days without a year, 19/01 as the 19th of January", year_day_of),
     YEARS: ("days after the year and the month, 24-01-31 as the 31st of January 2024", year_first_of),
     DOTTED: ("days, 3.4.21 as the 3rd of April 2021", dotted_of),
     SEASONS: ("years, 1998-99 as 1998", season_of),
+    ORDINALS: ("days of a year, 2024-032 as the 1st of February", ordinal_of),
 }
 """Signs of columns of dates that their cells alone do not show, what they are, and how one of their texts is read."""
 
+_EPOCH, _A_DAY = datetime.datetime(1970, 1, 1), datetime.timedelta(days=1)
 _ISO = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 
 
@@ -86,11 +93,12 @@ class ColumnForm(Saved):
     Attributes:
         kind: "number", "date", "duration", "truth"; "scale" of words that are steps of one; "levels" of a column of
             categories whose cells were numbers; "list" of texts that are lists in JSON or words between marks; "parts"
-            of texts with numbers among the same words; "words" of texts among which "n/a", "?" and "-" are gaps, or
-            that are spelled in several ways.
+            of texts with numbers among the same words, or of two days; "worded" of numbers among words that differ;
+            "words" of texts among which "n/a", "?" and "-" are gaps, or that are spelled in several ways.
         decimal: the mark before decimals, in texts.
-        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds;
-            of dates one of ``PARTIAL_DATES``: "mm/yy" where 06/23 is June 2023.
+        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds, "hhmm"
+            where 0930 is a time of day; of dates one of ``PARTIAL_DATES``: "mm/yy" where 06/23 is June 2023; "dates" of
+            parts that are two days.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         turned: marks of dates in which it is the other way: "-" where 13/05/2024 stands beside 05-13-2024.
@@ -104,7 +112,8 @@ class ColumnForm(Saved):
         certain: whether a cell told the mark before decimals.
         either: whether some cells told the other mark, so that each is read by the one that it can have.
         gaps: words that stood for a missing number or date, in lower case.
-        beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
+        beside: words beside numbers or dates, with "#" for these: "# ono" among prices; they are left out, or count
+            where the form is "worded".
         placeholder: the numbers that stood for missing ones, such as -999; of dates their days since 1970; None: none.
         doubt: a sentence on cells to be checked; not saved.
         doubtful: numbers that it is about, which may stand for missing ones, see :func:`placeholders_of`; not saved.
@@ -119,7 +128,7 @@ class ColumnForm(Saved):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["number", "date", "duration", "truth", "scale", "levels", "list", "parts", "words"]
+    kind: Literal["number", "date", "duration", "truth", "scale", "levels", "list", "parts", "worded", "words"]
     decimal: Literal[".", ","] = "."
     sign: str = Field(default="", max_length=32)
     every: bool = False
@@ -159,8 +168,12 @@ class ColumnForm(Saved):
             return ", ".join([_in_unit(self.sign)] * bool(self.sign) + commas)
         if self.kind == "date" and (self.sign or self.day_first is not None):
             return f"written {self.sign}" if self.sign else f"written {'day' if self.day_first else 'month'} first"
+        if self.kind == "parts" and self.sign:
+            return "a first day, and days until the last"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
+        if self.kind == "worded":
+            return f"{_in_unit(self.sign)}, and which word is beside them"
         return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
 
     @property
@@ -314,7 +327,9 @@ def _one_number(form: ColumnForm, cell: Any) -> Any:
 
 def _number_in(form: ColumnForm, cell: str) -> Any:
     """The number that a text is in this form; the text itself if it is none."""
-    text = _without_words(form, plain_text(cell))
+    text = plain_text(cell)
+    worded = worded_number(text, form.sign) if form.kind == "worded" else None  # whichever word it is
+    text = _without_words(form, text) if worded is None else worded[1]
     if text.casefold() in GAPS or text.casefold() in form.gaps:
         return np.nan
     if (step := form.steps.get(text.casefold())) is not None:
@@ -466,12 +481,14 @@ def _read_durations(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[An
 def _one_duration(form: ColumnForm, cell: Any) -> Any:
     if form.is_gap(cell):
         return None
-    if form.sign and isinstance(cell, str) and (clock := STOPWATCH.fullmatch(plain_text(cell))):
+    if form.sign == "s" and isinstance(cell, str) and (clock := STOPWATCH.fullmatch(plain_text(cell))):
         minutes, seconds = clock["minutes"] or 0, clock["seconds"].replace(",", ".")
         return datetime.timedelta(minutes=int(minutes), seconds=float(seconds))
     if isinstance(cell, datetime.time):
         day = {"hours": cell.hour, "minutes": cell.minute, "seconds": cell.second, "microseconds": cell.microsecond}
         return datetime.timedelta(**day)
+    if form.sign == CLOCK and (isinstance(cell, str) or is_number(cell)):
+        cell = re.sub(r"^([0-9]{2})([0-9]{2})$", r"\1:\2", f"{cell:04.0f}" if is_number(cell) else plain_text(cell))
     length = duration_of(plain_text(cell)) if isinstance(cell, str) else cell
     other = "numbers" if is_number(length) else "something else"
     return length if isinstance(length, datetime.timedelta | np.timedelta64) else _Refused("lengths of time", other)
@@ -547,16 +564,13 @@ def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
     """The numbers of each cell that differ between cells: lists of them, or plain numbers if it is one."""
-    if is_numeric_dtype(column.dtype):
+    if is_numeric_dtype(column.dtype) and form.kind == "parts":
         return column
 
     def one(cell: Any) -> Any:
-        if not isinstance(cell, str):
-            return None if is_missing(cell) else cell
-        parts = parts_of(plain_text(cell), form.decimal)
-        if parts is None or parts[0] != form.around:
-            return None if is_written_gap(cell) else _Refused(f"texts as {short(form.around)}", "another one")
-        numbers = [parts[1][place] for place in form.typical]
+        numbers = cell if is_list(cell) or is_missing(cell) else _numbers_in(form, cell)
+        if not isinstance(numbers, list):
+            return None if is_missing(numbers) else numbers
         return [sum(numbers) / len(numbers)] if form.middle else numbers
 
     cells = _unrefused(column, _each(column, one))
@@ -564,6 +578,33 @@ def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
         numbers = [np.nan if cell is None else as_float(cell[0] if isinstance(cell, list) else cell) for cell in cells]
         return _with_index(numbers, column, np.float64)
     return _with_index([list(form.typical.values()) if cell is None else cell for cell in cells], column, object)
+
+
+def _numbers_in(form: ColumnForm, cell: Any) -> Any:
+    """The numbers of a cell of several; what is none as it is, or refused."""
+    if form.kind == "worded":
+        number = _one_number(form, cell)
+        if not isinstance(number, float | int):
+            return number
+        word = (worded_number(plain_text(cell), form.sign) or ("",))[0] if isinstance(cell, str) else ""
+        return [form.typical[0] if np.isnan(number) else number, *(float(word == each) for each in form.beside)]
+    if not isinstance(cell, str):
+        return cell
+    text = plain_text(cell)
+    if form.sign:
+        days = days_in(text, day_first=form.day_first)
+    elif (parts := parts_of(text, form.decimal)) is not None and form.around.startswith(parts[0]):
+        return [dict(enumerate(parts[1])).get(place, 0.0) for place in form.typical]
+    else:
+        days = None
+    return days or (None if is_written_gap(cell) else _Refused(f"texts as {short(form.around)}", "another one"))
+
+
+def days_in(text: str, *, day_first: bool | None) -> list[float] | None:
+    """The first day of a span of dates, since 1970, and how many days later the last one is; or None."""
+    span = span_of(text)
+    first, last = (None, None) if span is None else (day.value(day_first=day_first is not False) for day in span)
+    return None if first is None or last is None else [(first - _EPOCH) / _A_DAY, (last - first) / _A_DAY]
 
 
 def _read_words(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -584,6 +625,6 @@ _READING: dict[str, Callable[[ColumnForm, "pd.Series[Any]"], "pd.Series[Any]"]] 
     "truth": _read_truths,
     "levels": _read_levels,
     "list": _read_lists,
-    "parts": _read_parts,
+    **dict.fromkeys(("parts", "worded"), _read_parts),
     "words": _read_words,
 }

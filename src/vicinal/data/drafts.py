@@ -1,6 +1,7 @@
 """The form of one column, found in its cells; it may be open to more than one reading."""
 
 import datetime
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 
 from vicinal.core import listed, short
 from vicinal.data.column_form import (
+    CLOCK,
     CODE,
     MOST_BESIDE,
     MOST_GAPS,
@@ -31,10 +33,11 @@ from vicinal.data.date_drafts import (
     date_form,
     month_form,
     partial_form,
+    span_form,
     whole_days,
 )
 from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, month_of, year_day_of
-from vicinal.data.placeholders import OFTEN, placeholders_of
+from vicinal.data.placeholders import AT_ONCE, OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import (
     GAPS,
@@ -51,6 +54,7 @@ from vicinal.data.spelling import (
     plain_text,
     truth_pair,
     truths_agree,
+    worded_number,
     words_beside,
 )
 from vicinal.encoders.base import Kind
@@ -62,11 +66,19 @@ MOST_APART = 5
 
 _CODE = re.compile(r"0[0-9]+")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
+_CLOCK = re.compile(r"(?:[01][0-9]|2[0-3])[0-5][0-9]")
+_CODED = re.compile(r"[^\W\d_][-_./]?[0-9]")
 _BELOW = re.compile(r"[<\u2264]|(?:under|up to)\b", re.IGNORECASE)
 _ABOVE = re.compile(r"^(?:[>\u2265]|over\b)|\+$", re.IGNORECASE)
 _HAS_DIGIT = re.compile(r"[0-9]")
-FREE = {"free", "gratis", "kostenlos", "gratuit", "zero"}
-"""Words for 0 among numbers."""
+_WORDS = (
+    "free gratis kostenlos gratuit zero never nie jamais nunca keine kein aucun ninguno today heute aujourd'hui "
+    "hoy oggi just_now ground ground_floor erdgeschoss eg parterre",
+    "once einmal yesterday gestern hier ayer ieri",
+    "twice zweimal",
+)
+NUMBER_WORDS = {word.replace("_", " "): float(number) for number, words in enumerate(_WORDS) for word in words.split()}
+"""Words for 0, 1 and 2 among numbers."""
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
 
@@ -150,7 +162,7 @@ def _draft_of_cells(
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
     if not plain and not others:
         return ColumnForm(kind="number") if texts else None
-    free = {folded[text]: 0.0 for text in plain if folded[text] in FREE}
+    free = {folded[text]: NUMBER_WORDS[folded[text]] for text in plain if folded[text] in NUMBER_WORDS}
     plain = [text for text in plain if folded[text] not in free] if len(free) < len(plain) else plain
     plain, beside = _without_words(column, plain)
     plain, words_of_gaps = _without_odd(column, folded, plain)
@@ -168,7 +180,7 @@ def _draft_of_cells(
             return _with_placeholders(number.model_copy(update=named), column, kind)
     if (dates := date_draft(column, plain, others, day_first=day_first, gaps=words_of_gaps, beside=beside)) is not None:
         return dates
-    if not free and (lengths := _duration_form(plain, others)) is not None:
+    if not free and (lengths := _duration_form(str(column.name), plain, others)) is not None:
         return lengths.model_copy(update={"gaps": words_of_gaps})
     return words if others else _form_of_texts(column, texts, plain, words_of_gaps, kind) or words
 
@@ -181,7 +193,13 @@ def _form_of_texts(
         return None
     if (months := month_form(str(column.name), plain)) is not None:
         return months.model_copy(update={"gaps": gaps})
-    return _parts_form([plain_text(text) for text in texts]) or _separated(column, texts, None)
+    if (worded := _worded_form(column, plain)) is not None:
+        return worded
+    raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
+    numbers = span_form(raw) or _parts_form(raw)
+    if numbers is None and len(raw) >= FEWEST_READ and not any(map(_CODED.search, raw)):
+        numbers = _number_form(raw, (), gaps=True, middles=True)
+    return numbers or _separated(column, texts, None)
 
 
 def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) -> ColumnForm | None:
@@ -194,9 +212,12 @@ def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) 
     return ColumnForm(kind="scale", steps=steps, gaps=gaps[:MOST_GAPS], middle=True) if steps else None
 
 
-def _duration_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:
+def _duration_form(name: str, plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:
     if not all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others):
         return None
+    if len(plain) >= FEWEST_READ and all(map(_CLOCK.fullmatch, plain)) and len({text[:2] for text in plain}) > 4:
+        named = re.search(r"time|hour|zeit|uhr|heure|hora|utc|gmt|clock|\bat\b", name, re.IGNORECASE) is not None
+        return ColumnForm(kind="duration", sign=CLOCK) if named or len({text[2:] for text in plain}) > 1 else None
     if _is_stopwatch(plain) and all(duration_of(text) is not None or STOPWATCH.fullmatch(text) for text in plain):
         return ColumnForm(kind="duration", sign="s")
     return ColumnForm(kind="duration") if all(duration_of(text) is not None for text in plain) else None
@@ -262,11 +283,49 @@ def _without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str
     rows: Counter[str] = Counter()
     for text, (words, _) in parts.items():
         rows[words] += cells[text]
+    if len(rows) > 1 and len(parts) == len(plain) and any(day_of(some) is None for _, some in parts.values()):
+        return plain, ()  # each has one of several words, which counts
     some = rows.total()
     texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
     if not rows or max(rows.values()) < OFTEN or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
         return plain, notes
     return (texts, (*notes, *sorted(rows))) if days or 2 * some <= cells.total() else (plain, notes)
+
+
+def _worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | None:
+    """Of numbers each of which has one of a few words: "sunny 21", or "5 kg" beside "12 boxes".
+
+    The words stand in several rows each, beside several numbers. Cells that are few are categories.
+    """
+    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
+    if len(plain) < FEWEST_READ or few:
+        return None
+    first = plain[:FEWEST_READ]
+    if any(worded_number(text, "") is None or _is_day(text) or _CODED.search(text) for text in first):
+        return None
+    signs = [number.sign for text in plain if (number := number_of((words_beside(text) or ("", text))[1])) is not None]
+    sign = unit if (unit := common_unit(signs)) in MEASURES else ""
+    parts = {text: each for text in plain if (each := worded_number(text, sign)) is not None and not _is_day(text)}
+    words, numbers = Counter[str](), Counter[str]()
+    for text, (word, _) in parts.items():
+        words[word] += cells[text]
+        numbers[word] += 1
+    often = tuple(sorted(word for word in words if words[word] >= OFTEN and numbers[word] >= OFTEN and word != "#"))
+    if not 1 < len(often) <= MOST_BESIDE or any(word[:-1] == "# " and not is_unit(word[-1]) for word in often):
+        return None
+    rows = sum(words[word] for word in (*often, "#"))
+    form = _number_form([*dict.fromkeys(number for _, number in parts.values())], (), gaps=True)
+    if form is None or rows < (1 - MOST_ODD) * sum(cells[text] for text in plain):
+        return None
+    form = form.model_copy(update={"kind": "worded", "beside": often, "typical": {}, "open": False})
+    values = form.model_copy(update={"typical": {0: np.nan}}).read(column)
+    usual = {0: float(values.median())} | dict.fromkeys(range(1, len(often) + 1), 0.0)
+    return form.model_copy(update={"typical": usual}) if values.nunique() >= FEWEST_READ else None
+
+
+def _is_day(text: str) -> bool:
+    return (day_of(text) or year_day_of(text) or month_of(text)) is not None
 
 
 def _without_notes(plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -336,25 +395,26 @@ def _is_read(text: str) -> bool:
 
 
 def _parts_form(plain: Sequence[str]) -> ColumnForm | None:
-    """Of texts with numbers among the same words, such as 10x20 cm or 7 out of 10, at least ``FEWEST_READ`` of them."""
-    present = [text for text in plain if text.casefold() not in GAPS]
-    if len(present) < FEWEST_READ or not any(parts_of(text) for text in present[:2]):
+    """Of texts with numbers among the same words, such as 10x20 cm or 7 out of 10, at least ``FEWEST_READ`` of them.
+
+    Some may end before the others: "2019" beside "2019 (69 reg)".
+    """
+    if len(plain) < FEWEST_READ or not any(map(parts_of, plain[:3])):
         return None
-    decimal = parts_decimal(present)
-    parts = [each for each in (parts_of(text, decimal) for text in present) if each is not None]
-    around = Counter(each[0] for each in parts).most_common(1)[0][0] if parts else ""
-    alike = [numbers for each, numbers in parts if each == around]
-    if len(alike) < max(FEWEST_READ, (1 - MOST_ODD) * len(present)):
+    decimal = parts_decimal(plain)
+    parts = [each for each in (parts_of(text, decimal) for text in plain) if each is not None]
+    counts = Counter(each for each, _ in parts)
+    often = [each for each, count in counts.most_common(MOST_GAPS) if count >= max(OFTEN, 2 * MOST_ODD * len(plain))]
+    around = max(often, key=lambda each: sum(counts[o] for o in counts if each.startswith(o)), default="#")
+    alike = [numbers for each, numbers in parts if around.startswith(each)]
+    if around == "#" or len(alike) < max(FEWEST_READ, min((1 - 2 * MOST_ODD) * len(plain), len(plain) - 1)):
         return None
-    if 2 * sum(day_of(text) is not None for text in present) > len(present):
+    if 2 * sum(day_of(text) is not None for text in plain) > len(plain):
         return None  # dates of several orders
-    numbers = np.array(alike)
-    typical = {place: float(np.median(some)) for place, some in enumerate(numbers.T) if some.min() < some.max()}
-    return (
-        ColumnForm(kind="parts", decimal="," if decimal == "," else ".", around=around, typical=typical)
-        if typical
-        else None
-    )
+    columns = enumerate(itertools.zip_longest(*alike, fillvalue=0.0))  # some cells have fewer
+    typical = {place: float(np.median(some)) for place, some in columns if min(some) < max(some)}
+    form = ColumnForm(kind="parts", decimal="," if decimal == "," else ".", around=around, typical=typical)
+    return form if typical else None
 
 
 def why_text(column: "pd.Series[Any]") -> str:
@@ -438,8 +498,13 @@ def _truth_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | Non
     return ColumnForm(kind="truth", spelled=(known.get(pair[0], pair[0]), known.get(pair[1], pair[1])))
 
 
-def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> ColumnForm | None:
-    """Of different texts, and numbers; with ``gaps`` beside them whole numbers become floats."""
+def _number_form(
+    plain: Sequence[str], others: Sequence[Any], *, gaps: bool, middles: bool = False
+) -> ColumnForm | None:
+    """Of different texts, and numbers; with ``gaps`` beside them whole numbers become floats.
+
+    With ``middles`` most may be ranges, too.
+    """
     if not plain:
         return ColumnForm(kind="number")
     joined = "\n".join(plain)
@@ -450,7 +515,7 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
         sure = _POINT_SURELY.search(joined) is not None
         if sure or "." not in joined:
             return ColumnForm(kind="number", certain=sure, plain=sure)
-    read, ranges = _numbers_of(plain)
+    read, ranges = _numbers_of(plain, middles=middles)
     sign = common_unit([number.sign for number in read]) if read else None
     money = sorted({number.sign for number in read}) if sign is None and _are_alike(read) else []
     sign = "" if money else sign
@@ -511,8 +576,11 @@ def _are_bounds(plain: Sequence[str], read: Sequence[Number]) -> bool:
     return len(plain) < FEWEST_READ and any(len(each) > 1 for each in sides.values())
 
 
-def _numbers_of(plain: Sequence[str]) -> tuple[list[Number], int]:
-    """The number of each text, and how many are middles of ranges; none if some text is neither, or most are ranges."""
+def _numbers_of(plain: Sequence[str], *, middles: bool) -> tuple[list[Number], int]:
+    """The number of each text, and how many are middles of ranges; none if some text is neither.
+
+    Nor if most are ranges, unless these count as ``middles``.
+    """
     ends = {text[-1] if text[-1] in "+-" else "" for text in plain}
     if len(ends) == 3 or (len(plain) == 1 and not _HAS_DIGIT.search(plain[0])):  # grades: 2+, 2, 2-; a star as a mark
         return [], 0
@@ -525,7 +593,7 @@ def _numbers_of(plain: Sequence[str]) -> tuple[list[Number], int]:
         number = number_of(text)
         if number is None and (span := range_of(text)) is not None:
             ranges, number = ranges + 1, Number(sum(span) / 2, sum(span) / 2)
-        if number is None or 2 * ranges > len(plain):
+        if number is None or (2 * ranges > len(plain) and not middles):
             return [], 0
         read.append(number)
     return read, ranges

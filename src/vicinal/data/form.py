@@ -171,7 +171,10 @@ class TableForm(Saved):
             return type(self)(columns={other: each for other, each in self.columns.items() if other != name})
         if form is None or len(form.typical) < 2:
             return self
-        columns = {**self.columns, name: form.model_copy(update={"middle": True})}
+        of_one = {"kind": "number", "typical": {}} if form.kind == "worded" else {"middle": True}
+        columns = {**self.columns, name: form.model_copy(update=of_one)}
+        if form.kind == "worded":
+            return type(self)(columns=columns)
         if len(form.typical) > 2 or not _RANGE.fullmatch(form.around):
             del columns[name]
         return type(self)(columns=columns)
@@ -258,7 +261,12 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
         yield f"several spellings are one category: {listed(dict.fromkeys(form.spellings.values()), 80)}"
     if form.beside:
         shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
-        yield f"read without the words beside numbers or dates: {shown} {wrong('category', 'text')}"
+        how = (
+            "numbers, and which word is beside each"
+            if form.kind == "worded"
+            else "without the words beside numbers or dates"
+        )
+        yield f"read {'as ' * (form.kind == 'worded')}{how}: {shown} {wrong('category', 'text')}"
     if form.doubt:
         missing = f"; if they stand for missing values, {advice('missing', name, form.doubtful)}"
         yield form.doubt + missing * bool(form.doubtful)

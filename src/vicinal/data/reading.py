@@ -28,7 +28,7 @@ from vicinal.data.typed import (
     read_dataset,
     read_workbook,
 )
-from vicinal.encoders.kinds import read_list
+from vicinal.encoders.kinds import is_file, read_list
 
 MOST_PARTS = 100
 """Columns, at most, that the objects in the texts of one column become."""
@@ -398,8 +398,7 @@ def wholes_of(names: Iterable[str], read: Collection[str]) -> list[str]:
 
 
 def _is_object(value: Any) -> bool:
-    """Whether a value is an object, and no file."""
-    return isinstance(value, dict) and not {"bytes", "path"} & set(value)
+    return isinstance(value, dict) and not is_file(value)
 
 
 def _is_objects(value: Any) -> bool:
