@@ -718,7 +718,10 @@ def test_numbers_with_units_are_numbers_in_one_unit(cells):
 
 SEVERAL = {
     "words": ([f"{('sunny', 'fog')[n % 2]} {n}" for n in range(20)], [3.0, 1.0, 0.0]),
-    "directions": ([f"{('N', 'SW')[n % 2]} {n} km/h" for n in range(20)], [3.0, 0.0, 1.0]),
+    "directions": (
+        [f"{'N NE E SE S SW W NW'.split()[n % 8]} {n} km/h" for n in range(40)],
+        [3.0, *[0.0] * 5, 1.0, 0.0, 0.0],
+    ),
     "units of several quantities": ([f"{n} {('kg', 'boxes')[n % 2]}" for n in range(20)], [3.0, 1.0, 0.0]),
     "money worth much more": ([f"{'$¥'[n % 2]}{n * (1 + 99 * (n % 2))}.50" for n in range(20)], [300.5, 0.0, 1.0]),
     "days": ([f"{n + 1}-{n + 3} May 2024" for n in range(20)], [19847.0, 2.0]),
@@ -734,6 +737,7 @@ def test_numbers_with_words_and_spans_of_days_are_vectors(cells, fourth):
     cells = read(cells)
     assert cells[3] == fourth
     assert {len(cell) for cell in cells} == {len(fourth)}
+    form = TableForm.model_validate_json(form.model_dump_json())
     again = form.read(form.read(pd.DataFrame({"x": [None, written[0], "hail 7"]})))[
         "x"
     ]  # a gap, and a word that no row had

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import short
+from vicinal.data.cell_reading import days_in, read_column
 from vicinal.data.column_form import (
     DAYS,
     DOTTED,
@@ -22,7 +23,6 @@ from vicinal.data.column_form import (
     SPAN,
     YEARS,
     ColumnForm,
-    days_in,
     days_of,
     is_number,
 )
@@ -203,7 +203,7 @@ def date_draft(
         beside=beside,
         serial=bool(serial),
     )
-    dates = form.read(column)
+    dates = read_column(form, column)
     if serial and not _is_within(dates, column.map(lambda cell: plain_text(str(cell)) in serial).to_numpy(dtype=bool)):
         return None
     form = form.model_copy(update={"doubt": _swapped(plain, dates)})

@@ -256,7 +256,7 @@ def span_of(text: str) -> tuple[Day, Day] | None:
     for match in _UNTIL.finditer(text):
         one, other = text[: match.start()], text[match.end() :]
         head, year = _HEAD.match(one), re.search(r"[ .,/-]*(?:19|20)?[0-9]{2}$", other)
-        ways = [(one, other), (one.rstrip(".") + other[len(_DAY.match(other)[0]) :], other)]
+        ways = [(one, other), (one.rstrip(".") + _DAY.sub("", other, count=1), other)]
         if year is not None:
             ways += [(one.rstrip(".") + year[0], other), (one + year[0], f"{head[0] if head else ''}{other}")]
         for first, last in ways:
