@@ -719,7 +719,7 @@ def test_numbers_with_units_are_numbers_in_one_unit(cells):
 SEVERAL = {
     "words": ([f"{('sunny', 'fog')[n % 2]} {n}" for n in range(20)], [3.0, 1.0, 0.0]),
     "directions": (
-        [f"{'N NE E SE S SW W NW'.split()[n % 8]} {n} km/h" for n in range(40)],
+        [f"{['N', 'NE', 'E', 'SE', 'S', 'SW', 'W', 'NW'][n % 8]} {n} km/h" for n in range(40)],
         [3.0, *[0.0] * 5, 1.0, 0.0, 0.0],
     ),
     "units of several quantities": ([f"{n} {('kg', 'boxes')[n % 2]}" for n in range(20)], [3.0, 1.0, 0.0]),
