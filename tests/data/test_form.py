@@ -727,6 +727,7 @@ SEVERAL = {
     "days": ([f"{n + 1}-{n + 3} May 2024" for n in range(20)], [19847.0, 2.0]),
     "days of two months": ([f"{n + 1}. April - {n + 2}. Mai 2024" for n in range(20)], [19817.0, 31.0]),
     "numbered words": ([f"Reihe {n % 5} Platz {n}" for n in range(20)], [3.0, 3.0]),
+    "a number and its plural": ([f"{n} Erw." + " + 2 Kinder" * (n % 3 > 0) for n in range(20)], [3.0, 0.0]),
     "numbers that some end before": ([str(n) if n % 3 else f"{n} ({n + 7} reg)" for n in range(20)], [3.0, 10.0]),
 }
 
@@ -744,7 +745,14 @@ def test_numbers_with_words_and_spans_of_days_are_vectors(cells, fourth):
     assert {len(cell) for cell in again} == {len(fourth)}
 
 
-@pytest.mark.parametrize("cells", [["Shop 1", "Shop 2"] * 9, [f"{'ABC'[n % 3]}-{n}-2" for n in range(30)]])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["Shop 1", "Shop 2"] * 9,
+        [f"{n}/{n + n % 2}" if n % 3 else str(n) for n in range(30)],
+        [f"{'ABC'[n % 3]}-{n}-2" for n in range(30)],
+    ],
+)
 def test_names_with_numbers_are_no_vectors(cells):
     assert form_of(cells) is None
 

@@ -38,6 +38,7 @@ from vicinal.data.spelling import (
     SURE_GAPS,
     as_truth,
     converted,
+    is_start,
     number_of,
     parts_of,
     plain_text,
@@ -435,7 +436,7 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
     text = plain_text(cell)
     if form.sign:
         days = days_in(text, day_first=form.day_first)
-    elif (parts := parts_of(text, form.decimal)) is not None and form.around.startswith(parts[0]):
+    elif (parts := parts_of(text, form.decimal)) is not None and is_start(parts[0], form.around):
         return [dict(enumerate(parts[1])).get(place, 0.0) for place in form.typical]
     else:
         days = None

@@ -30,6 +30,7 @@ from vicinal.data.spelling import (
     Number,
     common_unit,
     converted,
+    is_start,
     is_unit,
     number_of,
     parts_decimal,
@@ -199,8 +200,8 @@ def parts_form(plain: Sequence[str]) -> ColumnForm | None:
     parts = [each for each in (parts_of(text, decimal) for text in plain) if each is not None]
     counts = Counter(each for each, _ in parts)
     often = [each for each, count in counts.most_common(MOST_GAPS) if count >= max(OFTEN, 2 * MOST_ODD * len(plain))]
-    around = max(often, key=lambda each: sum(counts[o] for o in counts if each.startswith(o)), default="#")
-    alike = [numbers for each, numbers in parts if around.startswith(each)]
+    around = max(often, key=lambda each: sum(counts[o] for o in counts if is_start(o, each)), default="#")
+    alike = [numbers for each, numbers in parts if is_start(each, around)]
     if around == "#" or len(alike) < max(FEWEST_READ, min((1 - 2 * MOST_ODD) * len(plain), len(plain) - 1)):
         return None
     if 2 * sum(day_of(text) is not None for text in plain) > len(plain):

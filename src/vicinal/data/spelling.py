@@ -416,6 +416,16 @@ def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
     return around, [float(number.replace(",", "")) for number in numbers]
 
 
+def is_start(start: str, around: str) -> bool:
+    """Whether numbers and words end before those of another text, or are these but for a plural.
+
+    >>> is_start("#", "# (# reg)"), is_start("# adult + # kind", "# adult + # kinder"), is_start("#", "#/#")
+    (True, True, False)
+    """
+    rest = around[len(start) :]
+    return around.startswith(start) and (rest[:1] in ("", " ", ",") or (rest.isalpha() and len(rest) < 3))
+
+
 def parts_decimal(texts: Sequence[str]) -> str:
     """The mark before decimals in texts with numbers: a comma in "4,5 of 5", and in "950 VB" beside "1.200 VB".
 
