@@ -673,6 +673,7 @@ def test_numbers_and_dates_that_are_read_as_texts_are_said(why, cells):
 UNITS = {
     "12 kg": ["12 kg", 12.0],
     "pounds among kilograms": ["10 kg", 10.0, "12 kg", 12.0, "2 lbs", 0.90718474],
+    "meters and centimeters": ["1m80", 1.8, "1m65", 1.65, "2 m", 2.0],
     "feet and inches": ["6'", 6.0, "5'6\"", 5.5, "5 ft 9 in", 5.75],
     "hours and minutes": ["1h 30m", 1.5, "2h", 2.0, "45 min", 0.75],
     "years and months": ["6 yrs 6 mos", 6.5, "4y 3m", 4.25, "14.5 years", 14.5, "9 mos", 0.75],
@@ -718,6 +719,8 @@ def test_numbers_with_units_are_numbers_in_one_unit(cells):
 
 SEVERAL = {
     "words": ([f"{('sunny', 'fog')[n % 2]} {n}" for n in range(20)], [3.0, 1.0, 0.0]),
+    "stays of a day": ([f"{n} May 2024" if n % 2 else f"{n}~{n + 2} May 2024" for n in range(1, 21)], [19847.0, 2.0]),
+    "words after a unit": ([f"{n} km/h {'NE'[n % 2]}" for n in range(20)], [3.0, 1.0, 0.0]),
     "directions": (
         [f"{['N', 'NE', 'E', 'SE', 'S', 'SW', 'W', 'NW'][n % 8]} {n} km/h" for n in range(40)],
         [3.0, *[0.0] * 5, 1.0, 0.0, 0.0],
@@ -764,6 +767,7 @@ def test_times_without_a_mark_are_times_of_day_and_codes_are_not():
         datetime.timedelta(hours=9, minutes=30),
         datetime.timedelta(hours=23, minutes=59),
     ]
+    assert read([f"{hour} hrs" for hour in hours])[1] == datetime.timedelta(hours=1, minutes=15)
     assert form.read(pd.DataFrame({"x": [930]}))["x"].tolist() == [datetime.timedelta(hours=9, minutes=30)]
     assert form_of([f"{n:02d}00" for n in range(24)]) is None  # numbers of departments
     assert form_of([f"{n:04d}" for n in range(24)]) is None

@@ -331,7 +331,8 @@ def _one_duration(form: ColumnForm, cell: Any) -> Any:
         day = {"hours": cell.hour, "minutes": cell.minute, "seconds": cell.second, "microseconds": cell.microsecond}
         return datetime.timedelta(**day)
     if form.sign == CLOCK and (isinstance(cell, str) or is_number(cell)):
-        cell = re.sub(r"^([0-9]{2})([0-9]{2})$", r"\1:\2", f"{cell:04.0f}" if is_number(cell) else plain_text(cell))
+        text = plain_text(cell) if isinstance(cell, str) else f"{cell:04.0f}"
+        cell = re.sub(r"^([0-9]{2})([0-9]{2})(?: ?[a-z]+)?$", r"\1:\2", text.casefold())
     length = duration_of(plain_text(cell)) if isinstance(cell, str) else cell
     other = "numbers" if is_number(length) else "something else"
     return length if isinstance(length, datetime.timedelta | np.timedelta64) else _Refused("lengths of time", other)

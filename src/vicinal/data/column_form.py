@@ -37,8 +37,8 @@ MOST_WORDS = 50
 MOST_GAPS = 6
 """Different words, at most, that stand for missing numbers in one column, beside those that always do."""
 
-MOST_BESIDE = 12
-"""Different words, at most, that stand beside some numbers of a column and are left out."""
+MOST_BESIDE = 16
+"""Different words, at most, that stand beside numbers of a column; a compass has as many."""
 
 SEPARATORS = (";", "|", ",")
 """Marks between the words of a set."""

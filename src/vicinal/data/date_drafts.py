@@ -123,10 +123,10 @@ def partial_form(name: str, plain: Sequence[str], *, day_first: bool | None) -> 
 
 
 def span_form(plain: Sequence[str]) -> ColumnForm | None:
-    """Of texts that are two days each, at least ``FEWEST_READ``, as a first day and how many follow it."""
-    if len(plain) < FEWEST_READ or span_of(plain[0]) is None:
+    """Of texts that are two days each, or one, at least ``FEWEST_READ``, as a first day and how many follow it."""
+    if len(plain) < FEWEST_READ or span_of(plain[0]) is None or sum(day_of(text) is None for text in plain) < OFTEN:
         return None
-    spans = [span for span in map(span_of, plain) if span is not None]
+    spans = [span for text in plain if (span := span_of(text)) is not None]
     order = _order([day for span in spans for day in span], day_first=None)
     if order is None or len(spans) < (1 - MOST_ODD) * len(plain):
         return None

@@ -240,12 +240,12 @@ def ordinal_of(text: str) -> Day | None:
 
 
 _FROM = re.compile(r"^(?:from|vom|von|du|del|dal) ", re.IGNORECASE)
-_UNTIL = re.compile(r" ?(?:-|/|\b(?:to|until|till|bis|au|al|tot)\b) ?")
+_UNTIL = re.compile(r" ?(?:[-/~\u301c]|\b(?:to|until|till|bis|au|al|tot)\b) ?")
 _HEAD, _DAY = re.compile(r"[^\W\d_]+\.? "), re.compile(r"(?:[0-9]{1,2}(?=\D)(?:st|nd|rd|th)?)?")
 
 
 def span_of(text: str) -> tuple[Day, Day] | None:
-    """The first and the last day in a text, the first also without its month or year; or None.
+    """The first and the last day in a text, the first also without its month or year, or its only one twice; or None.
 
     >>> [day.day_first.day for day in span_of("3-5 May 2024")], [day.day_first.month for day in span_of("Jan-Mar 2024")]
     ([3, 5], [1, 3])
@@ -263,7 +263,7 @@ def span_of(text: str) -> tuple[Day, Day] | None:
             days = day_of(first), day_of(last)
             if days[0] is not None and days[1] is not None and "" not in (one, other):
                 return days[0], days[1]
-    return None
+    return None if (day := day_of(text)) is None else (day, day)
 
 
 def year_day_of(text: str) -> Day | None:

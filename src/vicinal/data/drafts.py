@@ -59,7 +59,7 @@ from vicinal.encoders.category import spelling_of
 from vicinal.encoders.kinds import is_list, read_list
 
 _CODE = re.compile(r"0[0-9]+")
-_CLOCK = re.compile(r"(?:[01][0-9]|2[0-3])[0-5][0-9]")
+_CLOCK = re.compile(r"(?:[01][0-9]|2[0-3])[0-5][0-9](?: ?(?:h|hrs?|uhr|z))?", re.IGNORECASE)
 
 
 def draft_of(
@@ -196,7 +196,7 @@ def _duration_form(name: str, plain: Sequence[str], others: Sequence[Any]) -> Co
         return None
     if len(plain) >= FEWEST_READ and all(map(_CLOCK.fullmatch, plain)) and len({text[:2] for text in plain}) > 4:
         named = re.search(r"time|hour|zeit|uhr|heure|hora|utc|gmt|clock|\bat\b", name, re.IGNORECASE) is not None
-        return ColumnForm(kind="duration", sign=CLOCK) if named or len({text[2:] for text in plain}) > 1 else None
+        return ColumnForm(kind="duration", sign=CLOCK) if named or len({text[2:4] for text in plain}) > 1 else None
     if _is_stopwatch(plain) and all(duration_of(text) is not None or STOPWATCH.fullmatch(text) for text in plain):
         return ColumnForm(kind="duration", sign="s")
     return ColumnForm(kind="duration") if all(duration_of(text) is not None for text in plain) else None

@@ -97,17 +97,19 @@ def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
     if len(plain) < FEWEST_READ or few:
         return None
     first = plain[:FEWEST_READ]
-    if any(worded_number(text, "") is None or _is_day(text) or CODED.search(text) for text in first):
+    coded = any(worded_number(text, "") is None or CODED.search(text) for text in first)
+    if coded or 2 * sum(map(_is_day, first)) > len(first):  # ene 13 is a day, but NE 13 is none
         return None
     signs = [number.sign for text in plain if (number := number_of((words_beside(text) or ("", text))[1])) is not None]
     sign = unit if (unit := common_unit(signs)) in MEASURES else ""
-    parts = {text: each for text in plain if (each := worded_number(text, sign)) is not None and not _is_day(text)}
+    parts = {text: each for text in plain if (each := worded_number(text, sign)) is not None}
     words, numbers = Counter[str](), Counter[str]()
     for text, (word, _) in parts.items():
         words[word] += cells[text]
         numbers[word] += 1
     often = tuple(sorted(word for word in words if words[word] >= OFTEN and numbers[word] >= OFTEN and word != "#"))
-    if not 1 < len(often) <= MOST_BESIDE or any(word[:-1] == "# " and not is_unit(word[-1]) for word in often):
+    letters = not sign and any(word[:-1] == "# " and not is_unit(word[-1]) for word in often)  # 7 A is a class
+    if not 1 < len(often) <= MOST_BESIDE or letters:
         return None
     rows = sum(words[word] for word in (*often, "#"))
     form = number_form([*dict.fromkeys(number for _, number in parts.values())], (), gaps=True)

@@ -272,7 +272,8 @@ def _in_parts(text: str) -> Number | None:
     if match is None:
         return None
     unit, smaller = _unit_of(match["unit"]), _unit_of(match["smaller"] or "")
-    smaller = "in" if unit == "ft" and not smaller else smaller
+    tall = len(match["much"]) == 1 and len(match["more"]) == 2  # 1m80, but 2019m01 is a month
+    smaller = smaller or {"ft": "in", "m": "cm" * tall}.get(unit, "")
     if unit == "h" and (smaller == "m" or (not smaller and len(match["more"]) == 2)):  # 2021 H1 is half a year
         smaller = "min"
     smaller = "month" if unit == "year" and smaller == "m" else smaller
