@@ -167,6 +167,9 @@ def check_table(path: Path, part: str = "") -> None:
         raise ValueError(f"{short_text(path, ECHO)}: expected a file, got none: {wrong.strerror}") from None
     if other and not other.startswith(_FORMATS.get(ending, "\0")):
         raise ValueError(f"{path.name}: expected a table, got {other}")
+    if not other and ending in (".xlsx", ".parquet"):
+        what = str(_FORMATS[ending]).rstrip(";")
+        raise ValueError(f"{path.name}: expected {what}, got none; if it is a text, let its name end in .csv")
     if ending in PACKED and ending != ".zip" and Path(path.stem).suffix.lower() not in TEXTS:
         endings = ", ".join(f"{text}{ending}" for text in TEXTS)
         raise ValueError(f"{path.name}: expected a packed file that ends in {endings}, got {short(path.name)}")
@@ -258,5 +261,6 @@ _FORMATS = {
     ".gz": "a gzip file",
     ".zst": "a zstandard file",
     ".zip": "a zip archive",
+    **dict.fromkeys((".json", *LINES), ("a JSON array", "JSON objects")),
 }
 """The format of files with this ending, as :func:`vicinal.data.formats.other_format` names it."""
