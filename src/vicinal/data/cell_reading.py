@@ -441,7 +441,8 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
         return [dict(enumerate(parts[1])).get(place, 0.0) for place in form.typical]
     else:
         days = None
-    return days or (None if is_written_gap(cell) else _Refused(f"texts as {short(form.around)}", "another one"))
+    what = "a first and a last day" if form.sign else f"texts as {short(form.around)}"
+    return days or (None if is_written_gap(cell) else _Refused(what, "another one"))
 
 
 def days_in(text: str, *, day_first: bool | None) -> list[float] | None:
