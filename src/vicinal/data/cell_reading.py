@@ -25,13 +25,7 @@ from vicinal.data.column_form import (
     is_number,
     is_written_gap,
 )
-from vicinal.data.date_spelling import (
-    STOPWATCH,
-    day_of,
-    duration_of,
-    serial_of,
-    span_of,
-)
+from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, serial_of, span_of
 from vicinal.data.scales import range_of, step_of
 from vicinal.data.spelling import (
     GAPS,

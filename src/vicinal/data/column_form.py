@@ -11,22 +11,9 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import short
 from vicinal.core.untrusted import Saved
-from vicinal.data.date_spelling import (
-    dotted_of,
-    month_of,
-    ordinal_of,
-    season_of,
-    year_day_of,
-    year_first_of,
-)
+from vicinal.data.date_spelling import dotted_of, month_of, ordinal_of, season_of, year_day_of, year_first_of
 from vicinal.data.scales import MOST_STEPS
-from vicinal.data.spelling import (
-    GAPS,
-    LONGEST_PART,
-    MONEY,
-    MOST_PARTS,
-    plain_text,
-)
+from vicinal.data.spelling import GAPS, LONGEST_PART, MONEY, MOST_PARTS, plain_text
 
 FAR_YEARS = (1700, 2199)
 """Dates outside of these years mean "no beginning" or "no end" where most dates of a column lie within them."""

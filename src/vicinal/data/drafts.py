@@ -12,15 +12,7 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 
 from vicinal.core import listed, short
 from vicinal.data.cell_reading import read_column, split
-from vicinal.data.column_form import (
-    CLOCK,
-    MOST_GAPS,
-    MOST_WORDS,
-    SEPARATORS,
-    ColumnForm,
-    is_missing,
-    is_number,
-)
+from vicinal.data.column_form import CLOCK, MOST_GAPS, MOST_WORDS, SEPARATORS, ColumnForm, is_missing, is_number
 from vicinal.data.date_drafts import (
     DOUBT,
     FEWEST_READ,
@@ -46,14 +38,7 @@ from vicinal.data.number_drafts import (
 )
 from vicinal.data.placeholders import OFTEN, placeholders_of
 from vicinal.data.scales import MOST_STEPS, steps_of
-from vicinal.data.spelling import (
-    GAPS,
-    SURE_GAPS,
-    number_of,
-    plain_text,
-    truth_pair,
-    truths_agree,
-)
+from vicinal.data.spelling import GAPS, SURE_GAPS, number_of, plain_text, truth_pair, truths_agree
 from vicinal.encoders.base import Kind
 from vicinal.encoders.category import spelling_of
 from vicinal.encoders.kinds import is_list, read_list

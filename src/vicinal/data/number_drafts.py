@@ -10,17 +10,8 @@ import numpy as np
 import pandas as pd
 
 from vicinal.data.cell_reading import read_column
-from vicinal.data.column_form import (
-    CODE,
-    MOST_BESIDE,
-    MOST_GAPS,
-    MOST_WORDS,
-    ColumnForm,
-)
-from vicinal.data.date_drafts import (
-    FEWEST_READ,
-    MOST_ODD,
-)
+from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, ColumnForm
+from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD
 from vicinal.data.date_spelling import day_of, duration_of, month_of, year_day_of
 from vicinal.data.placeholders import AT_ONCE, OFTEN
 from vicinal.data.scales import range_of

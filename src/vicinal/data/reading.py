@@ -16,14 +16,7 @@ from vicinal.data.form import TableForm
 from vicinal.data.formats import advice_for, check_names, other_format
 from vicinal.data.json_tables import flat_table, json_rows, read_json
 from vicinal.data.sources import PACKED, TEXTS, source_files, unpacked
-from vicinal.data.typed import (
-    folder_images,
-    image_table,
-    is_dataset,
-    read_arrow,
-    read_dataset,
-    read_workbook,
-)
+from vicinal.data.typed import folder_images, image_table, is_dataset, read_arrow, read_dataset, read_workbook
 
 
 @dataclass(frozen=True)
