@@ -752,6 +752,7 @@ def test_numbers_with_words_and_spans_of_days_are_vectors(cells, fourth):
     "cells",
     [
         ["Shop 1", "Shop 2"] * 9,
+        [f"{('Shop', 'Kiosk')[n % 2]} {n % 12}" for n in range(240)],
         [f"{n}/{n + n % 2}" if n % 3 else str(n) for n in range(30)],
         [f"{'ABC'[n % 3]}-{n}-2" for n in range(30)],
     ],
@@ -849,6 +850,7 @@ def test_words_that_differ_in_case_alone_are_one_category_spelled_as_usual():
 @pytest.mark.parametrize(
     ("cells", "new", "counts"),
     [
+        (["FeWo", "FeWo", "FEWO", "fewo", "Suite"], "fewo", {"FeWo": 5, "Suite": 1}),
         (["Full-time", "Full-time", "full time", "full_time.", "other"], "FULL TIME", {"Full-time": 5, "other": 1}),
         (["K\u00f6ln", "K\u00f6ln", "K\u00c3\u00b6ln", "Koln"], "koln", {"K\u00f6ln": 5}),
         (["male", "male", "M", "f", "female", "female"], "m", {"male": 4, "female": 3}),

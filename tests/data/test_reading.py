@@ -98,6 +98,8 @@ def test_jsonl_keeps_its_own_types(tmp_path):
     assert frame["code"].tolist() == ["007", "8"]
     assert frame["v"].tolist() == [[1, 2.5], [3, 4]]
     assert frame["w"].isna().tolist() == [False, True]
+    nested = json.dumps({"answer": {"bytes": "3K", "status": 200}})
+    assert list(read_table(write(tmp_path, nested, "d.jsonl"))) == ["answer.bytes", "answer.status"], "no file"
 
 
 GERMAN = pd.DataFrame({"Stra\u00dfe": ["M\u00fchlweg", "\u00d6tztal"], "Preis": [1234.5, 0.75], "Zahl": [1, 2]})

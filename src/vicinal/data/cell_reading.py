@@ -193,7 +193,9 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
         step = step_of(text.casefold(), form.steps)
         return _Refused(f"steps such as {listed(form.steps, 80)}", "another word") if step is None else step
     if number is None:
-        return _Refused("numbers", "dates") if day_of(text) is not None else _special(text, cell)
+        with contextlib.suppress(ValueError):
+            return float(text)  # infinity, which a later check refuses
+        return _Refused("numbers", "dates") if day_of(text) is not None else cell
     value = number.value(form.decimal, either=form.either)
     if value is None:
         mark = "a comma" if form.decimal == "," else "a point"
@@ -214,14 +216,6 @@ def _without_words(form: ColumnForm, text: str) -> str:
         return text[:-2]
     parts = words_beside(text) if form.beside else None
     return text if parts is None or parts[0] not in form.beside else parts[1]
-
-
-def _special(text: str, cell: str) -> Any:
-    """Infinity as the number that a later check refuses; else the text as it is."""
-    try:
-        return float(text)
-    except ValueError:
-        return cell
 
 
 def _other_unit(column: "pd.Series[Any]", expected: str, got: str, place: int) -> ColumnError:

@@ -120,7 +120,7 @@ _DATES = tuple(
         r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
     )
 )
-_YEAR_DAY = re.compile(r"(?P<year>(?:19|20)[0-9]{2})[-./](?P<day>[0-3][0-9]{2})" + _TIME)
+_YEAR_DAY = re.compile(r"((?:19|20)[0-9]{2})[-./]([0-3][0-9]{2})")
 
 _DAYS = tuple(
     re.compile(_WEEKDAY + form + _TIME)
@@ -215,13 +215,16 @@ def season_of(text: str) -> Day | None:
 
 def year_first_of(text: str) -> Day | None:
     """The day in a text such as 24-01-31, where its column shows that the year comes first; or None."""
-    match = _YEAR_FIRST.fullmatch(text.casefold())
-    return None if match is None else _day(match.groupdict())
+    return _day_by(_YEAR_FIRST, text)
 
 
 def dotted_of(text: str) -> Day | None:
     """The day in a text such as 3.4.21, where its column shows that it is no version; or None."""
-    match = _DOTTED.fullmatch(text.casefold())
+    return _day_by(_DOTTED, text)
+
+
+def _day_by(form: re.Pattern[str], text: str) -> Day | None:
+    match = form.fullmatch(text.casefold())
     return None if match is None else _day(match.groupdict())
 
 
@@ -232,11 +235,10 @@ def ordinal_of(text: str) -> Day | None:
     (datetime.datetime(2024, 2, 1, 0, 0), None)
     """
     match = _YEAR_DAY.fullmatch(text)
-    first = match and _day({**match.groupdict(), "month": "1", "day": "1"})
-    if match is None or first is None or first.day_first is None:
+    if match is None:
         return None
-    moment = first.day_first + datetime.timedelta(int(match["day"]) - 1)
-    return Day(moment, moment) if moment.year == first.day_first.year else None
+    moment = datetime.datetime(int(match[1]), 1, 1) + datetime.timedelta(int(match[2]) - 1)
+    return Day(moment, moment) if moment.year == int(match[1]) else None
 
 
 _FROM = re.compile(r"^(?:from|vom|von|du|del|dal) ", re.IGNORECASE)

@@ -292,9 +292,9 @@ def _abbreviations(words: Iterable[str]) -> dict[str, str]:
 
 
 def _usual_case(word: str) -> bool:
-    """Whether a word is of lower, upper or title case, and no gene: "Aa"."""
+    """Whether a word is of lower, upper or title case, or a long one, and no gene: "Aa"."""
     gene = len(set(word)) > len(set(word.casefold())) == 1
-    return not gene and word in (word.lower(), word.upper(), word.title(), word.capitalize())
+    return not gene and (len(word) > 3 or word in (word.lower(), word.upper(), word.title()))
 
 
 def _truth_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:

@@ -246,7 +246,7 @@ READERS: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
 }
 """The reader of each file ending."""
 
-_FORMATS = {
+_FORMATS: dict[str, str | tuple[str, ...]] = {
     ".parquet": "a parquet file",
     **dict.fromkeys(ARROW, "an Arrow or Feather file"),
     ".xlsx": "an Excel file;",
