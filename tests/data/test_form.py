@@ -776,7 +776,7 @@ def test_times_without_a_mark_are_times_of_day_and_codes_are_not():
 
 def test_days_of_a_year_are_dates():
     assert read([f"2024-{n:03d}" for n in range(32, 366, 20)])[0] == pd.Timestamp("2024-02-01")
-    assert form_of([f"2024-{n:03d}" for n in range(32)]) is None, "numbers of invoices"
+    assert form_of([f"2024-{n:03d}" for n in range(1, 33)]) is None, "numbers of invoices"
     assert form_of([f"2024-{n:03d}" for n in range(360, 380)]).kind == "parts"
 
 
