@@ -199,7 +199,7 @@ def test_a_refused_change_leaves_every_byte(folder, model, capsys):
         (frame.assign(price=[1, None, 2, 3]), "row 2, column price: expected a label, got an empty cell"),
         (frame.assign(price=[1, "cheap", 2, 3]), "row 2, column price: expected a number, got 'cheap'"),
         (frame.drop(columns="price"), "target: expected one of"),
-        (frame.drop(columns="size"), "expected the column 'size', which the model reads"),
+        (frame.drop(columns="size"), "column 'size', which the model reads, got none; add what is missing, with"),
         (frame.assign(house="n1"), "expected each id once"),
         (
             frame.assign(house=[load_model(model).bank_.ids[0], "n1", "n2", "n3"]),

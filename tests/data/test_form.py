@@ -653,7 +653,7 @@ def test_days_and_months_that_a_spreadsheet_swapped_are_asked_about(stored):
 
 
 REASONS = {
-    "in several units: '$', '¥'": [f"{'$¥'[n % 2]}{n * (1 + 99 * (n % 2))}.50" for n in range(20)],
+    "in several units: 'kg', 'm', 's'": [f"{n}.50 {'m' if n > 17 else 's' if n > 15 else 'kg'}" for n in range(20)],
     "write all in one order, such as 2024-05-31": [
         *(f"{day}/1/2021" for day in range(13, 25)),
         "1/25/2021",
@@ -673,6 +673,7 @@ def test_numbers_and_dates_that_are_read_as_texts_are_said(why, cells):
 UNITS = {
     "12 kg": ["12 kg", 12.0],
     "pounds among kilograms": ["10 kg", 10.0, "12 kg", 12.0, "2 lbs", 0.90718474],
+    "meters and centimeters": ["1m80", 1.8, "1m65", 1.65, "2 m", 2.0],
     "feet and inches": ["6'", 6.0, "5'6\"", 5.5, "5 ft 9 in", 5.75],
     "hours and minutes": ["1h 30m", 1.5, "2h", 2.0, "45 min", 0.75],
     "years and months": ["6 yrs 6 mos", 6.5, "4y 3m", 4.25, "14.5 years", 14.5, "9 mos", 0.75],
@@ -698,6 +699,15 @@ UNITS = {
     "square feet and meters": ["1,000 sq ft", 1000.0, "900 sqft", 900.0, "9.290304 m\u00b2", 100.0],
     "powers": ["100 hp", 100.0, "90 hp", 90.0, "0.745699872 kW", 1.0],
     "a number without a unit": ["1.80 m", 180.0, "1.60 m", 160.0, "172 cm", 172.0, "165", 165.0],
+    "kitchens": ["350 kcal", 350.0, "200 cal", 200.0, "100 kJ", 23.9006],
+    "pressures": ["1008 hPa", 1008.0, "991 mbar", 991.0, "1 bar", 1000.0, "1015", 1015.0],
+    "pieces and dozens": ["12 pcs", 12.0, "2 doz", 24.0, "7 pc", 7.0],
+    "years and months in Swedish": ["9 år 1 mån", 109.0, "24 mån", 24.0, "7 mån", 7.0],
+    "from so many on": ["30+ days", 30.0, "2 weeks", 14.0, "5 days", 5.0],
+    "places": ["No. 37", 37.0, "no 4", 4.0, "Nr. 12", 12.0, "N\u00ba 3", 3.0],
+    "what is left": ["only 3", 3.0, "noch 12", 12.0, "20", 20.0],
+    "years of print": ["c1997", 1997.0, "\u00a92001", 2001.0, "[1974]", 1974.0, "1980", 1980.0],
+    "times in words": ["never", 0.0, "once", 1.0, "twice", 2.0, "3 times", 3.0, "5 times", 5.0],
     "stars": ["\u2605\u2605\u2605\u2606", 3.0, "\u2605\u2605\u2605\u2605", 4.0, "\u2606\u2606\u2606\u2606", 0.0],
 }
 
@@ -705,6 +715,74 @@ UNITS = {
 @pytest.mark.parametrize("cells", UNITS.values(), ids=UNITS)
 def test_numbers_with_units_are_numbers_in_one_unit(cells):
     np.testing.assert_allclose(read(cells[::2]), cells[1::2], rtol=1e-12)
+
+
+SEVERAL = {
+    "words": ([f"{('sunny', 'fog')[n % 2]} {n}" for n in range(20)], [3.0, 1.0, 0.0]),
+    "stays of a day": ([f"{n} May 2024" if n % 2 else f"{n}~{n + 2} May 2024" for n in range(1, 21)], [19847.0, 2.0]),
+    "words after a unit": ([f"{n} km/h {'NE'[n % 2]}" for n in range(20)], [3.0, 1.0, 0.0]),
+    "directions": (
+        [f"{['N', 'NE', 'E', 'SE', 'S', 'SW', 'W', 'NW'][n % 8]} {n} km/h" for n in range(40)],
+        [3.0, *[0.0] * 5, 1.0, 0.0, 0.0],
+    ),
+    "units of several quantities": ([f"{n} {('kg', 'boxes')[n % 2]}" for n in range(20)], [3.0, 1.0, 0.0]),
+    "money worth much more": ([f"{'$¥'[n % 2]}{n * (1 + 99 * (n % 2))}.50" for n in range(20)], [300.5, 0.0, 1.0]),
+    "days": ([f"{n + 1}-{n + 3} May 2024" for n in range(20)], [19847.0, 2.0]),
+    "days of two months": ([f"{n + 1}. April - {n + 2}. Mai 2024" for n in range(20)], [19817.0, 31.0]),
+    "numbered words": ([f"Reihe {n % 5} Platz {n}" for n in range(20)], [3.0, 3.0]),
+    "a number and its plural": ([f"{n} Erw." + " + 2 Kinder" * (n % 3 > 0) for n in range(20)], [3.0, 0.0]),
+    "numbers that some end before": ([str(n) if n % 3 else f"{n} ({n + 7} reg)" for n in range(20)], [3.0, 10.0]),
+}
+
+
+@pytest.mark.parametrize(("cells", "fourth"), SEVERAL.values(), ids=SEVERAL)
+def test_numbers_with_words_and_spans_of_days_are_vectors(cells, fourth):
+    written, form = cells, TableForm.of(pd.DataFrame({"x": cells}))
+    cells = read(cells)
+    assert cells[3] == fourth
+    assert {len(cell) for cell in cells} == {len(fourth)}
+    form = TableForm.model_validate_json(form.model_dump_json())
+    again = form.read(form.read(pd.DataFrame({"x": [None, written[0], "hail 7"]})))[
+        "x"
+    ]  # a gap, and a word that no row had
+    assert {len(cell) for cell in again} == {len(fourth)}
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["Shop 1", "Shop 2"] * 9,
+        [f"{('Shop', 'Kiosk')[n % 2]} {n % 12}" for n in range(240)],
+        [f"{n}/{n + n % 2}" if n % 3 else str(n) for n in range(30)],
+        [f"{'ABC'[n % 3]}-{n}-2" for n in range(30)],
+    ],
+)
+def test_names_with_numbers_are_no_vectors(cells):
+    assert form_of(cells) is None
+
+
+def test_times_without_a_mark_are_times_of_day_and_codes_are_not():
+    hours = [f"{n:02d}{15 * (n % 4):02d}" for n in range(24)]
+    form = TableForm.of(pd.DataFrame({"x": hours}))
+    assert form.read(pd.DataFrame({"x": ["0930", "2359"]}))["x"].tolist() == [
+        datetime.timedelta(hours=9, minutes=30),
+        datetime.timedelta(hours=23, minutes=59),
+    ]
+    assert read([f"{hour} hrs" for hour in hours])[1] == datetime.timedelta(hours=1, minutes=15)
+    assert form.read(pd.DataFrame({"x": [930]}))["x"].tolist() == [datetime.timedelta(hours=9, minutes=30)]
+    assert form_of([f"{n:02d}00" for n in range(24)]) is None  # numbers of departments
+    assert form_of([f"{n:04d}" for n in range(24)]) is None
+
+
+def test_days_of_a_year_are_dates():
+    assert read([f"2024-{n:03d}" for n in range(32, 366, 20)])[0] == pd.Timestamp("2024-02-01")
+    assert form_of([f"2024-{n:03d}" for n in range(1, 33)]) is None, "numbers of invoices"
+    assert form_of([f"2024-{n:03d}" for n in range(360, 380)]).kind == "parts"
+
+
+def test_ranges_in_several_forms_are_their_middles():
+    cells = [f"\u00a3{n}k - \u00a3{n + 2}k" if n % 2 else f"\u00a3{n},000 - \u00a3{n + 2},000" for n in range(20, 40)]
+    assert read(cells).tolist()[:2] == [21e3, 22e3]
 
 
 @pytest.mark.parametrize("cells", [["12 kg", "3 m"], ["4 %", "4 kg"], ["12A", "13B"], ["1.jpg"]])
@@ -772,6 +850,7 @@ def test_words_that_differ_in_case_alone_are_one_category_spelled_as_usual():
 @pytest.mark.parametrize(
     ("cells", "new", "counts"),
     [
+        (["FeWo", "FeWo", "FEWO", "fewo", "Suite"], "fewo", {"FeWo": 5, "Suite": 1}),
         (["Full-time", "Full-time", "full time", "full_time.", "other"], "FULL TIME", {"Full-time": 5, "other": 1}),
         (["K\u00f6ln", "K\u00f6ln", "K\u00c3\u00b6ln", "Koln"], "koln", {"K\u00f6ln": 5}),
         (["male", "male", "M", "f", "female", "female"], "m", {"male": 4, "female": 3}),
@@ -853,7 +932,7 @@ def test_words_that_stand_often_among_dates_are_gaps_however_many(word):
 def test_measures_among_words_are_numbers():
     assert read([f"{n} days ago" for n in range(2, 14)]).tolist() == [*range(2, 14)]
     assert read([*(f"{n} days ago" for n in range(2, 14)), *["1 week ago"] * 3])[12] == 7
-    assert form_of([f"{n} in {('Bern', 'Wien')[n % 2]}" for n in range(20)]) is None, "no inches"
+    assert form_of([f"{n} in {('Bern', 'Wien')[n % 2]}" for n in range(20)]).sign == "", "no inches"
     assert read([f"\u5f92\u6b69{n}\u5206" for n in range(12)]).tolist() == [*range(12)]
 
 

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from vicinal.data import TableForm
+from vicinal.data.cell_reading import read_column
 from vicinal.data.form import ColumnForm
 from vicinal.data.placeholders import placeholders_of
 from vicinal.workflows.opening import TableJob, open_table
@@ -83,7 +84,7 @@ def test_named_placeholders_are_missing_in_later_tables_too():
 
 def test_a_model_that_was_saved_with_one_placeholder_has_it():
     form = ColumnForm.model_validate_json('{"kind": "number", "placeholder": -999.0}')
-    assert form.read(pd.Series([1.0, -999.0])).isna().tolist() == [False, True]
+    assert read_column(form, pd.Series([1.0, -999.0])).isna().tolist() == [False, True]
 
 
 def test_rows_whose_target_is_a_placeholder_are_left_out():

@@ -98,6 +98,8 @@ def test_jsonl_keeps_its_own_types(tmp_path):
     assert frame["code"].tolist() == ["007", "8"]
     assert frame["v"].tolist() == [[1, 2.5], [3, 4]]
     assert frame["w"].isna().tolist() == [False, True]
+    nested = json.dumps({"answer": {"bytes": "3K", "status": 200}})
+    assert list(read_table(write(tmp_path, nested, "d.jsonl"))) == ["answer.bytes", "answer.status"], "no file"
 
 
 GERMAN = pd.DataFrame({"Stra\u00dfe": ["M\u00fchlweg", "\u00d6tztal"], "Preis": [1234.5, 0.75], "Zahl": [1, 2]})
@@ -472,7 +474,12 @@ BAD = {
         r"^d\.jsonl: .*that cannot be read in line 1: Exceeds",
     ),
     "one array": ("d.jsonl", "[\n{}\n]", r"^d\.jsonl: .* got none in line 1: .*; let its name end in .json$"),
-    "torn parquet": ("d.parquet", b"PAR1 and no more", r"^d\.parquet: expected a whole parquet file, got: "),
+    "torn parquet": ("d.parquet", b"PAR1 and no more", r"^d\.parquet: expected a parquet file, got none; if it is"),
+    "text as a workbook": ("d.xlsx", b"a,b\n1,2\n", r"^d\.xlsx: expected an Excel file, got none; .* end in \.csv$"),
+    "random bytes": ("d.csv", bytes(range(1, 256)) * 9, r"^d\.csv: expected text, got other data; export the table"),
+    "json as csv": ("d.csv", b'[{"a": 1}]', r"^d\.csv: .*got a JSON array; let its name end in \.json$"),
+    "lines of json as csv": ("d.csv", b'{"a": 1}\n', r"^d\.csv: .*got JSON objects; let its name end in \.jsonl$"),
+    "a page's table": ("d.csv", b"<table><tr><td>1", r"^d\.csv: .*got a web page; download the file itself"),
     "torn json": ("d.jsonl", '{"a": 1}\n{"a": ', r"^d\.jsonl: expected a JSON object in each line, got none in line 2"),
     "json list": ("d.jsonl", "[1]\n", r"^d\.jsonl: expected a JSON object in each line, got a list in line 1$"),
     "empty json": ("d.jsonl", "\n", r"^d\.jsonl: .*got an empty file$"),

@@ -1,52 +1,19 @@
 """How the cells of one column are written, and how they are read by it."""
 
-import contextlib
 import datetime
 import re
-from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 from pydantic import ConfigDict, Field
 
-from vicinal.core import ColumnError, listed, short
+from vicinal.core import short
 from vicinal.core.untrusted import Saved
-from vicinal.data.date_spelling import (
-    STOPWATCH,
-    day_of,
-    dotted_of,
-    duration_of,
-    month_of,
-    season_of,
-    serial_of,
-    year_day_of,
-    year_first_of,
-)
-from vicinal.data.scales import MOST_STEPS, range_of, step_of
-from vicinal.data.spelling import (
-    GAPS,
-    LONGEST_PART,
-    MONEY,
-    MOST_PARTS,
-    SURE_GAPS,
-    as_truth,
-    converted,
-    number_of,
-    parts_of,
-    plain_text,
-    words_beside,
-)
-from vicinal.encoders.base import refuse
-from vicinal.encoders.category import spelling_of
-from vicinal.encoders.kinds import read_list
-from vicinal.encoders.numeric import as_float
-
-Dates = NDArray[np.datetime64]
-T = TypeVar("T")
+from vicinal.data.date_spelling import dotted_of, month_of, ordinal_of, season_of, year_day_of, year_first_of
+from vicinal.data.scales import MOST_STEPS
+from vicinal.data.spelling import GAPS, LONGEST_PART, MONEY, MOST_PARTS, plain_text
 
 FAR_YEARS = (1700, 2199)
 """Dates outside of these years mean "no beginning" or "no end" where most dates of a column lie within them."""
@@ -57,8 +24,8 @@ MOST_WORDS = 50
 MOST_GAPS = 6
 """Different words, at most, that stand for missing numbers in one column, beside those that always do."""
 
-MOST_BESIDE = 12
-"""Different words, at most, that stand beside some numbers of a column and are left out."""
+MOST_BESIDE = 16
+"""Different words, at most, that stand beside numbers of a column; a compass has as many."""
 
 SEPARATORS = (";", "|", ",")
 """Marks between the words of a set."""
@@ -66,18 +33,19 @@ SEPARATORS = (";", "|", ",")
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
+MONTHS, DAYS, YEARS, DOTTED, SEASONS, ORDINALS = "mm/yy", "dd/mm", "yy-mm-dd", "d.m.yy", "yyyy-yy", "yyyy-ddd"
+CLOCK, SPAN = "hhmm", "dates"
+"""Signs of lengths of time of which 0930 is half past nine, and of parts that are a first and a last day."""
 
-MONTHS, DAYS, YEARS, DOTTED, SEASONS = "mm/yy", "dd/mm", "yy-mm-dd", "d.m.yy", "yyyy-yy"
 PARTIAL_DATES = {
     MONTHS: ("months, 06/23 as June 2023", month_of),
     DAYS: ("days without a year, 19/01 as the 19th of January", year_day_of),
     YEARS: ("days after the year and the month, 24-01-31 as the 31st of January 2024", year_first_of),
     DOTTED: ("days, 3.4.21 as the 3rd of April 2021", dotted_of),
     SEASONS: ("years, 1998-99 as 1998", season_of),
+    ORDINALS: ("days of a year, 2024-032 as the 1st of February", ordinal_of),
 }
 """Signs of columns of dates that their cells alone do not show, what they are, and how one of their texts is read."""
-
-_ISO = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 
 
 class ColumnForm(Saved):
@@ -86,11 +54,12 @@ class ColumnForm(Saved):
     Attributes:
         kind: "number", "date", "duration", "truth"; "scale" of words that are steps of one; "levels" of a column of
             categories whose cells were numbers; "list" of texts that are lists in JSON or words between marks; "parts"
-            of texts with numbers among the same words; "words" of texts among which "n/a", "?" and "-" are gaps, or
-            that are spelled in several ways.
+            of texts with numbers among the same words, or of two days; "worded" of numbers among words that differ;
+            "words" of texts among which "n/a", "?" and "-" are gaps, or that are spelled in several ways.
         decimal: the mark before decimals, in texts.
-        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds;
-            of dates one of ``PARTIAL_DATES``: "mm/yy" where 06/23 is June 2023.
+        sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds, "hhmm"
+            where 0930 is a time of day; of dates one of ``PARTIAL_DATES``: "mm/yy" where 06/23 is June 2023; "dates" of
+            parts that are two days.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         turned: marks of dates in which it is the other way: "-" where 13/05/2024 stands beside 05-13-2024.
@@ -104,7 +73,8 @@ class ColumnForm(Saved):
         certain: whether a cell told the mark before decimals.
         either: whether some cells told the other mark, so that each is read by the one that it can have.
         gaps: words that stood for a missing number or date, in lower case.
-        beside: words that stand beside numbers or dates and are left out, with "#" for these: "# ono" among prices.
+        beside: words beside numbers or dates, with "#" for these: "# ono" among prices; they are left out, or count
+            where the form is "worded".
         placeholder: the numbers that stood for missing ones, such as -999; of dates their days since 1970; None: none.
         doubt: a sentence on cells to be checked; not saved.
         doubtful: numbers that it is about, which may stand for missing ones, see :func:`placeholders_of`; not saved.
@@ -119,7 +89,7 @@ class ColumnForm(Saved):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["number", "date", "duration", "truth", "scale", "levels", "list", "parts", "words"]
+    kind: Literal["number", "date", "duration", "truth", "scale", "levels", "list", "parts", "worded", "words"]
     decimal: Literal[".", ","] = "."
     sign: str = Field(default="", max_length=32)
     every: bool = False
@@ -142,7 +112,7 @@ class ColumnForm(Saved):
     around: str = Field(default="", max_length=LONGEST_PART)
     middle: bool = False
     steps: dict[str, float] = Field(default_factory=dict, max_length=MOST_STEPS)
-    typical: dict[int, float] = Field(default_factory=dict, max_length=MOST_PARTS)
+    typical: dict[int, float] = Field(default_factory=dict, max_length=max(MOST_PARTS, 1 + MOST_BESIDE))
     shares: bool = False
     unitless: bool = False
 
@@ -156,11 +126,15 @@ class ColumnForm(Saved):
         """What is unusual about how it is written, as a phrase; "" if nothing is."""
         if self.kind == "number" and (self.sign or self.decimal == ","):
             commas = ["decimal commas"] * (self.decimal == ",")
-            return ", ".join([_in_unit(self.sign)] * bool(self.sign) + commas)
+            return ", ".join([in_unit(self.sign)] * bool(self.sign) + commas)
         if self.kind == "date" and (self.sign or self.day_first is not None):
             return f"written {self.sign}" if self.sign else f"written {'day' if self.day_first else 'month'} first"
+        if self.kind == "parts" and self.sign:
+            return "a first day, and days until the last"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
+        if self.kind == "worded":
+            return f"{in_unit(self.sign)}, and which word is beside them"
         return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
 
     @property
@@ -169,22 +143,6 @@ class ColumnForm(Saved):
         if self.placeholder is None:
             return ()
         return self.placeholder if isinstance(self.placeholder, tuple) else (self.placeholder,)
-
-    def is_gap(self, cell: Any) -> bool:
-        """Whether a cell says that its value is missing, in this column."""
-        if is_written_gap(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in self.gaps):
-            return True
-        if self.placeholder is None:
-            return False
-        if self.kind == "date":
-            return _one_date(self, cell) in [pd.Timestamp(date_of(day)) for day in self.placeholders]
-        return _one_number(self, cell) in self.placeholders
-
-    def read(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
-        """The cells of ``column`` as they were meant; see :meth:`TableForm.read`."""
-        cells = _READING[self.kind](self, column)
-        numbers = days_of(cells) if self.kind == "date" and self.placeholder is not None else cells
-        return cells if self.placeholder is None else cells.mask(numbers.isin(self.placeholders))
 
 
 def is_missing(cell: Any) -> bool:
@@ -203,207 +161,10 @@ def is_written_gap(cell: Any) -> bool:
     return is_missing(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in GAPS)
 
 
-def _each(column: "pd.Series[Any]", reading: Callable[[Any], T]) -> list[T]:
-    """``reading`` of each cell, once for each different text."""
-    known: dict[str, T] = {}
-    cells: list[T] = []
-    for cell in column.tolist():
-        if isinstance(cell, str):
-            if cell not in known:
-                known[cell] = reading(cell)
-            cells.append(known[cell])
-        else:
-            cells.append(reading(cell))
-    return cells
-
-
-def _with_index(cells: Any, column: "pd.Series[Any]", dtype: Any = None) -> "pd.Series[Any]":
-    series: pd.Series[Any] = pd.Series(cells, index=column.index, name=column.name, dtype=dtype)
-    return series
-
-
-def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    dtype = column.dtype
-    if is_bool_dtype(dtype):
-        return column.astype(np.float64)
-    if is_numeric_dtype(dtype):
-        return _finite(column) if dtype.kind == "f" else column
-    plain = _plain_numbers(form, column)
-    if plain is not None:
-        return plain
-    _refuse_open(form, column)
-    cells = _unrefused(column, _each(column, lambda cell: _one_number(form, cell)), np.nan)
-    if not all(isinstance(cell, float | int) for cell in cells):
-        return _with_index(cells, column, object)  # what reads the numbers says which cell is none
-    if cells and all(isinstance(cell, int) and abs(cell) < 1 << 63 for cell in cells):
-        return _with_index(cells, column, np.int64)
-    return _finite(_with_index([as_float(cell) for cell in cells], column, np.float64))
-
-
-def _finite(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Infinite numbers are missing if finite ones are in the majority; else what reads the numbers refuses them."""
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    infinite = np.isinf(values)
-    return column.mask(infinite, np.nan) if 0 < infinite.sum() <= np.isfinite(values).sum() else column
-
-
-def _plain_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any] | None":
-    """The quick way for texts of plain numbers; None if there are others."""
-    if form.decimal != "." or form.sign or not pd.api.types.is_string_dtype(column.dtype):
-        return None
-    texts = column.tolist()
-    if not all(isinstance(cell, str) or is_missing(cell) for cell in texts):
-        return None
-    present = np.fromiter((isinstance(c, str) and c.strip().casefold() not in GAPS for c in texts), bool, len(texts))
-    some = np.array([cell.strip() for cell, there in zip(texts, present, strict=True) if there], dtype=object)
-    numbers = np.asarray(pd.to_numeric(some, errors="coerce"))
-    if numbers.dtype.kind not in "iuf" or np.isnan(numbers.astype(np.float64)).any():
-        return None if len(some) else _with_index(np.nan, column, np.float64)
-    if present.all() and numbers.dtype.kind == "i":
-        return _with_index(numbers, column)
-    values = np.full(len(texts), np.nan)
-    values[present] = numbers
-    return _finite(_with_index(values, column))
-
-
-def _refuse_open(form: ColumnForm, column: "pd.Series[Any]") -> None:
-    """Refuse a column most of whose cells are written as "14,891" where 14.891 was written before, not 14891."""
-    if form.plain:
-        texts = [cell for cell in column.tolist() if isinstance(cell, str)]
-        numbers = [number_of(plain_text(cell)) for cell in texts if "," in cell]
-        is_open = [number is not None and number.is_open for number in numbers]
-        if 2 * sum(is_open) > len(texts):
-            place = next(place for place, cell in enumerate(column.tolist()) if isinstance(cell, str) and "," in cell)
-            raise _other_unit(column, "numbers with a point before decimals", "commas", place)
-
-
-class _Refused:
-    """What stands in the place of a cell of another unit."""
-
-    def __init__(self, expected: str, got: str) -> None:
-        self.expected, self.got = expected, got
-
-
-def _unrefused(column: "pd.Series[Any]", cells: list[Any], gap: Any = None, others: int = 0) -> list[Any]:
-    """The cells, with ``gap`` for those that could not be read if they are at most as many as the others; else refused.
-
-    ``others`` were read before.
-    One wild cell then stops nothing, and a column of another unit is no column of gaps.
-    """
-    odd = [place for place, cell in enumerate(cells) if isinstance(cell, _Refused | str)]
-    read = others + len(cells) - len(odd) - sum(map(is_missing, cells)) if odd else 0
-    for place in odd:
-        if len(odd) > read and isinstance(cells[place], _Refused):
-            raise _other_unit(column, cells[place].expected, cells[place].got, place)
-        cells[place] = gap if len(odd) <= read else cells[place]
-    return cells
-
-
-def _one_number(form: ColumnForm, cell: Any) -> Any:
-    if isinstance(cell, str):
-        return _number_in(form, cell)
-    if is_missing(cell):
-        return np.nan
-    if isinstance(cell, bool | np.bool_):
-        return float(cell)
-    for types, unit in ((_DATES, "dates"), (_LENGTHS, "lengths of time")):
-        if isinstance(cell, types):
-            return _Refused("numbers", unit)
-    return (int(cell) if isinstance(cell, int | np.integer) else as_float(cell)) if is_number(cell) else cell
-
-
-def _number_in(form: ColumnForm, cell: str) -> Any:
-    """The number that a text is in this form; the text itself if it is none."""
-    text = _without_words(form, plain_text(cell))
-    if text.casefold() in GAPS or text.casefold() in form.gaps:
-        return np.nan
-    if (step := form.steps.get(text.casefold())) is not None:
-        return step
-    number = number_of(text)
-    if number is None and form.middle and (ends := range_of(text)) is not None:
-        return sum(ends) / 2
-    if number is None and form.kind == "scale":
-        step = step_of(text.casefold(), form.steps)
-        return _Refused(f"steps such as {listed(form.steps, 80)}", "another word") if step is None else step
-    if number is None:
-        return _Refused("numbers", "dates") if day_of(text) is not None else _special(text, cell)
-    value = number.value(form.decimal, either=form.either)
-    if value is None:
-        mark = "a comma" if form.decimal == "," else "a point"
-        return _Refused(f"numbers with {mark} before decimals", "other ones")
-    # Money without its sign, or with a new one, is the same number; a share of 100 is another one than the number.
-    share = "%" in (number.sign, form.sign) and (form.every or number.sign == "%")
-    same = converted(value, number.sign, form.sign)
-    if same is None and (share or (number.sign and form.sign)):
-        return _Refused(_in_unit(form.sign), _in_unit(number.sign))
-    value = value if same is None else same
-    value = 100 * value if form.shares and not number.sign else value
-    return int(value) if text.lstrip("+-").isdecimal() and abs(value) < 1 << 53 else value
-
-
-def _without_words(form: ColumnForm, text: str) -> str:
-    """A text without the words that stand beside some numbers or dates of its column, or a letter that marks a note."""
-    if text[-2:-1] == " " and f"# {text[-1].casefold()}" in form.beside:
-        return text[:-2]
-    parts = words_beside(text) if form.beside else None
-    return text if parts is None or parts[0] not in form.beside else parts[1]
-
-
-def _special(text: str, cell: str) -> Any:
-    """Infinity as the number that a later check refuses; else the text as it is."""
-    try:
-        return float(text)
-    except ValueError:
-        return cell
-
-
-def _in_unit(sign: str) -> str:
+def in_unit(sign: str) -> str:
+    """What numbers with a sign are, as a phrase."""
     what = "shares" if sign == "%" else "money" if sign in MONEY else "numbers"
     return f"{what} in {'cr' if sign == 'crore' else sign}" if sign else "plain numbers"  # as it was written
-
-
-def _other_unit(column: "pd.Series[Any]", expected: str, got: str, place: int) -> ColumnError:
-    advice = f"the column held {expected} where the model was fitted"
-    return refuse(str(column.name), column.index[place], expected, f"{got}: {short(column.iloc[place])}", advice)
-
-
-def _read_dates(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    if isinstance(column.dtype, pd.PeriodDtype):
-        column = column.dt.to_timestamp()
-    dtype = column.dtype
-    if is_datetime64_any_dtype(dtype):
-        if getattr(dtype, "tz", None) is not None:
-            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-        dates = column.to_numpy(dtype="datetime64[us]")
-        within = _within(form, dates)
-        return column if within is dates and dtype == "datetime64[us]" else _with_index(within, column)
-    days = np.full(len(column), np.datetime64("NaT"), dtype="datetime64[us]")
-    if isinstance(dtype, pd.StringDtype):  # the quick way for most of a million
-        plain = column.where(column.str.fullmatch(_ISO), None)
-        days = pd.to_datetime(plain, format="%Y-%m-%d", errors="coerce").to_numpy("datetime64[us]").copy()
-    others = np.isnat(days)
-    rest = column[others]
-    form = form if form.day_first is not None else _ordered(form, rest)
-    cells = _unrefused(rest, _each(rest, lambda cell: _one_date(form, cell)), others=len(column) - len(rest))
-    days[others] = np.array(cells, dtype="datetime64[us]")
-    return _with_index(_within(form, days), column)
-
-
-def _ordered(form: ColumnForm, column: "pd.Series[Any]") -> ColumnForm:
-    """The form with the order of day and month that this column shows, as none was seen before: 30/09 after ISO."""
-    texts = {cell for cell in column.tolist() if isinstance(cell, str)}
-    days = [day for text in texts if (day := day_of(_without_words(form, plain_text(text)))) is not None]
-    orders = {day.month_first is None for day in days if None in (day.day_first, day.month_first)}
-    return form.model_copy(update={"day_first": orders.pop()}) if len(orders) == 1 else form
-
-
-def _within(form: ColumnForm, dates: Dates) -> Dates:
-    """Dates that mean "no beginning" or "no end" at the ends of the span."""
-    if form.span is None:
-        return dates
-    first, last = (np.datetime64(f"{year:04d}-01-01", "us") for year in form.span)
-    far = (dates < np.datetime64(f"{FAR_YEARS[0]}-01-01")) | (dates > np.datetime64(f"{FAR_YEARS[1]}-12-31"))
-    return np.where(far, np.clip(dates, first, last), dates) if far.any() else dates
 
 
 def days_of(dates: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -414,176 +175,3 @@ def days_of(dates: "pd.Series[Any]") -> "pd.Series[Any]":
 def date_of(day: float) -> datetime.date:
     """The date of such a number."""
     return (pd.Timestamp(0) + pd.Timedelta(days=day)).date()
-
-
-def _one_date(form: ColumnForm, cell: Any) -> Any:
-    if is_written_gap(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in form.gaps):
-        return None
-    if isinstance(cell, str):
-        return _date_in(form, _without_words(form, plain_text(cell)))
-    cell = cell.to_timestamp() if isinstance(cell, pd.Period) else cell
-    if isinstance(cell, np.datetime64):
-        return cell.astype("datetime64[us]")
-    if isinstance(cell, datetime.datetime):
-        moment = cell.to_pydatetime(warn=False) if isinstance(cell, pd.Timestamp) else cell
-        return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    if isinstance(cell, datetime.date):
-        return datetime.datetime(cell.year, cell.month, cell.day)
-    if is_number(cell) and (day := day_of(f"{float(cell):.0f}")) is not None and float(cell).is_integer():
-        return day.day_first  # 20240131
-    if form.serial and is_number(cell) and (serial := serial_of(str(cell))) is not None:
-        return serial
-    return _Refused("dates", "numbers" if is_number(cell) else "something else")
-
-
-def _date_in(form: ColumnForm, text: str) -> Any:
-    day = (PARTIAL_DATES[form.sign][1](text) if form.sign in PARTIAL_DATES else None) or day_of(text)
-    if day is None and form.serial and (serial := serial_of(text)) is not None:
-        return serial
-    if day is None:
-        return _Refused("dates", "a number" if number_of(text) is not None else "no date")
-    if form.day_first is None:
-        moment = None if day.day_first != day.month_first else day.day_first
-    else:
-        moment = day.value(day_first=form.day_first != (day.mark != "" and day.mark in form.turned))
-    if moment is None:
-        order = {None: "without doubt", True: "day first", False: "month first"}[form.day_first]
-        return _Refused(f"dates written {order}", "another order")
-    if form.first_year is None or not day.short:
-        return moment
-    with contextlib.suppress(ValueError):  # the 29th of February of a leap year only in the other century
-        return moment.replace(year=form.first_year + (moment.year - form.first_year) % 100)
-    return moment.replace(year=form.first_year + (moment.year - form.first_year) % 100, day=28)
-
-
-def _read_durations(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    if is_timedelta64_dtype(column.dtype):
-        return column
-    cells = _unrefused(column, _each(column, lambda cell: _one_duration(form, cell)))
-    return _with_index(np.array(cells, dtype="timedelta64[us]"), column)
-
-
-def _one_duration(form: ColumnForm, cell: Any) -> Any:
-    if form.is_gap(cell):
-        return None
-    if form.sign and isinstance(cell, str) and (clock := STOPWATCH.fullmatch(plain_text(cell))):
-        minutes, seconds = clock["minutes"] or 0, clock["seconds"].replace(",", ".")
-        return datetime.timedelta(minutes=int(minutes), seconds=float(seconds))
-    if isinstance(cell, datetime.time):
-        day = {"hours": cell.hour, "minutes": cell.minute, "seconds": cell.second, "microseconds": cell.microsecond}
-        return datetime.timedelta(**day)
-    length = duration_of(plain_text(cell)) if isinstance(cell, str) else cell
-    other = "numbers" if is_number(length) else "something else"
-    return length if isinstance(length, datetime.timedelta | np.timedelta64) else _Refused("lengths of time", other)
-
-
-def _read_truths(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Truth values however they are written; what is none stays as it is, a value never seen."""
-    if column.dtype == bool and form.spelled is None:
-        return column
-    names: dict[bool, Any] = {value: value if form.spelled is None else form.spelled[value] for value in (False, True)}
-
-    def one(cell: Any) -> Any:
-        if is_written_gap(cell):
-            return None
-        if isinstance(cell, str):
-            truth = as_truth(plain_text(cell))
-        else:
-            truth = bool(cell) if isinstance(cell, bool | np.bool_) or (is_number(cell) and cell in (0, 1)) else None
-        return cell if truth is None else names[truth]
-
-    cells = _each(column, one)
-    if all(isinstance(cell, bool) for cell in cells) and cells:
-        return _with_index(cells, column, bool)
-    return _with_index(cells, column, object)
-
-
-def _read_levels(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Categories whose cells were numbers, as numbers again where texts write them."""
-    del form
-    dtype = column.dtype
-    if is_bool_dtype(dtype):
-        return column.astype(object).map(lambda cell: None if is_missing(cell) else int(cell))
-    if is_numeric_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
-        return column
-
-    def one(cell: Any) -> Any:
-        if isinstance(cell, bool | np.bool_):
-            return int(cell)
-        if not isinstance(cell, str):
-            return cell
-        if plain_text(cell).casefold() in GAPS:
-            return None
-        number = number_of(plain_text(cell))
-        if number is None or number.sign or number.point is None or CODE.search(cell.strip()):
-            return cell
-        return int(number.point) if number.point.is_integer() else number.point
-
-    return _with_index(_each(column, one), column, object)
-
-
-def split(cell: str, mark: str) -> list[str]:
-    """The words between marks in a text of :func:`plain_text`, each once.
-
-    >>> split("Price; Quality;", ";")
-    ['Price', 'Quality']
-    """
-    return list(dict.fromkeys(word for part in cell.split(mark) if (word := part.strip())))
-
-
-def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    def one(cell: Any) -> Any:
-        if not isinstance(cell, str):
-            return cell
-        elements = read_list(cell)
-        if elements is None and form.around:
-            return None if is_written_gap(cell) else split(plain_text(cell), form.around)
-        return (cell if cell.strip() else None) if elements is None else elements
-
-    if not any(isinstance(cell, str) for cell in column.tolist()):
-        return column
-    return _with_index(_each(column, one), column, object)
-
-
-def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """The numbers of each cell that differ between cells: lists of them, or plain numbers if it is one."""
-    if is_numeric_dtype(column.dtype):
-        return column
-
-    def one(cell: Any) -> Any:
-        if not isinstance(cell, str):
-            return None if is_missing(cell) else cell
-        parts = parts_of(plain_text(cell), form.decimal)
-        if parts is None or parts[0] != form.around:
-            return None if is_written_gap(cell) else _Refused(f"texts as {short(form.around)}", "another one")
-        numbers = [parts[1][place] for place in form.typical]
-        return [sum(numbers) / len(numbers)] if form.middle else numbers
-
-    cells = _unrefused(column, _each(column, one))
-    if len(form.typical) == 1 or form.middle:
-        numbers = [np.nan if cell is None else as_float(cell[0] if isinstance(cell, list) else cell) for cell in cells]
-        return _with_index(numbers, column, np.float64)
-    return _with_index([list(form.typical.values()) if cell is None else cell for cell in cells], column, object)
-
-
-def _read_words(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
-    def one(cell: Any) -> Any:
-        small = plain_text(cell).casefold() if isinstance(cell, str) else ""
-        return None if small in SURE_GAPS else form.spellings.get(spelling_of(small), form.spellings.get(small, cell))
-
-    words = _each(column, one)
-    return column if words == column.tolist() else _with_index(words, column, object)
-
-
-_DATES = (datetime.date, np.datetime64, pd.Period)
-_LENGTHS = (datetime.timedelta, datetime.time, np.timedelta64)
-_READING: dict[str, Callable[[ColumnForm, "pd.Series[Any]"], "pd.Series[Any]"]] = {
-    **dict.fromkeys(("number", "scale"), _read_numbers),
-    "date": _read_dates,
-    "duration": _read_durations,
-    "truth": _read_truths,
-    "levels": _read_levels,
-    "list": _read_lists,
-    "parts": _read_parts,
-    "words": _read_words,
-}

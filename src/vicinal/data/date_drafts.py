@@ -11,19 +11,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import short
+from vicinal.data.cell_reading import days_in, read_column
 from vicinal.data.column_form import (
     DAYS,
     DOTTED,
     FAR_YEARS,
     MONTHS,
+    ORDINALS,
     PARTIAL_DATES,
     SEASONS,
+    SPAN,
     YEARS,
     ColumnForm,
     days_of,
     is_number,
 )
-from vicinal.data.date_spelling import Day, day_of, month_of, serial_of, year_day_of
+from vicinal.data.date_spelling import Day, day_of, month_of, serial_of, span_of, year_day_of
 from vicinal.data.placeholders import AT_ONCE, OFTEN
 from vicinal.data.spelling import plain_text
 
@@ -37,6 +40,9 @@ DOUBT = "{} may be a day or a month of a year; write 2019-01 for a month, 2000-0
 
 LATE_IN_MONTH = 27
 """A day up to which days of a year go on, and years of two digits do not."""
+
+WIDE = 200
+"""Days of a year between the first and the last of those that are days at least."""
 
 _COMPACT = re.compile(r"(?:19|20)[0-9]{2}(?:\.?(?:0[1-9]|1[0-2])|[0-9]{4}|[0-9]{10})")
 _MONTHLY = re.compile(r"month|mon\b|monat|mois|mes\b|mese|expir|exp\b|valid|period|mm.?yy", re.IGNORECASE)
@@ -116,13 +122,26 @@ def partial_form(name: str, plain: Sequence[str], *, day_first: bool | None) -> 
     return ColumnForm(kind="date", first_year=_first_year(months), doubt=doubt) if is_open else None
 
 
+def span_form(plain: Sequence[str]) -> ColumnForm | None:
+    """Of texts that are two days each, or one, at least ``FEWEST_READ``, as a first day and how many follow it."""
+    if len(plain) < FEWEST_READ or span_of(plain[0]) is None or sum(day_of(text) is None for text in plain) < OFTEN:
+        return None
+    spans = [span for text in plain if (span := span_of(text)) is not None]
+    order = _order([day for span in spans for day in span], day_first=None)
+    if order is None or len(spans) < (1 - MOST_ODD) * len(plain):
+        return None
+    days = np.array([each for text in plain if (each := days_in(text, day_first=order[0])) is not None])
+    typical = dict(enumerate(np.median(days, axis=0).tolist()))
+    return ColumnForm(kind="parts", sign=SPAN, day_first=order[0], typical=typical) if len(days) else None
+
+
 def _short_form(plain: Sequence[str]) -> ColumnForm | None:
     """Of days such as 24-01-31 or 3.4.21, or of years such as 1998-99 of which some is no month; or None.
 
     24-01-31 may also be the 24th of a month, and 3.4.21 a version: their days go on to the end of a month, and their
-    years are fewer, or no days.
+    years are fewer, or no days. 2024-032 may be the 32nd of that year's invoices: days lie in all of the year.
     """
-    for sign in (YEARS, DOTTED, SEASONS):
+    for sign in (YEARS, DOTTED, SEASONS, ORDINALS):
         read = PARTIAL_DATES[sign][1]
         days = [read(text) for text in plain] if len(plain) > 2 and read(plain[0]) else [None]
         dates = [day.day_first for day in days if day and day.day_first]
@@ -131,7 +150,8 @@ def _short_form(plain: Sequence[str]) -> ColumnForm | None:
         few = len({date.year for date in dates}) < len({date.day for date in dates})
         late = max(date.day for date in dates) >= LATE_IN_MONTH and len(plain) >= FEWEST_READ
         no_days = None in map(day_of, plain)
-        sure = {YEARS: late and (few or no_days), DOTTED: late and few and no_days, SEASONS: no_days}
+        wide = len(plain) >= FEWEST_READ and np.ptp([date.timetuple().tm_yday for date in dates]) >= WIDE
+        sure = {YEARS: late and (few or no_days), DOTTED: late and few and no_days, SEASONS: no_days, ORDINALS: wide}
         if sure[sign]:
             return ColumnForm(kind="date", sign=sign, first_year=_first_year(days))
     return None
@@ -183,7 +203,7 @@ def date_draft(
         beside=beside,
         serial=bool(serial),
     )
-    dates = form.read(column)
+    dates = read_column(form, column)
     if serial and not _is_within(dates, column.map(lambda cell: plain_text(str(cell)) in serial).to_numpy(dtype=bool)):
         return None
     form = form.model_copy(update={"doubt": _swapped(plain, dates)})

@@ -120,6 +120,7 @@ _DATES = tuple(
         r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
     )
 )
+_YEAR_DAY = re.compile(r"((?:19|20)[0-9]{2})[-./]([0-3][0-9]{2})")
 
 _DAYS = tuple(
     re.compile(_WEEKDAY + form + _TIME)
@@ -214,14 +215,57 @@ def season_of(text: str) -> Day | None:
 
 def year_first_of(text: str) -> Day | None:
     """The day in a text such as 24-01-31, where its column shows that the year comes first; or None."""
-    match = _YEAR_FIRST.fullmatch(text.casefold())
-    return None if match is None else _day(match.groupdict())
+    return _day_by(_YEAR_FIRST, text)
 
 
 def dotted_of(text: str) -> Day | None:
     """The day in a text such as 3.4.21, where its column shows that it is no version; or None."""
-    match = _DOTTED.fullmatch(text.casefold())
+    return _day_by(_DOTTED, text)
+
+
+def _day_by(form: re.Pattern[str], text: str) -> Day | None:
+    match = form.fullmatch(text.casefold())
     return None if match is None else _day(match.groupdict())
+
+
+def ordinal_of(text: str) -> Day | None:
+    """The day in a text such as 2024-032, the first of February, where its column shows that it is no number; or None.
+
+    >>> ordinal_of("2024-032").day_first, ordinal_of("2023-366")
+    (datetime.datetime(2024, 2, 1, 0, 0), None)
+    """
+    match = _YEAR_DAY.fullmatch(text)
+    if match is None:
+        return None
+    moment = datetime.datetime(int(match[1]), 1, 1) + datetime.timedelta(int(match[2]) - 1)
+    return Day(moment, moment) if moment.year == int(match[1]) else None
+
+
+_FROM = re.compile(r"^(?:from|vom|von|du|del|dal) ", re.IGNORECASE)
+_UNTIL = re.compile(r" ?(?:[-/~\u301c]|\b(?:to|until|till|bis|au|al|tot)\b) ?")
+_HEAD, _DAY = re.compile(r"[^\W\d_]+\.? "), re.compile(r"(?:[0-9]{1,2}(?=\D)(?:st|nd|rd|th)?)?")
+
+
+def span_of(text: str) -> tuple[Day, Day] | None:
+    """The first and the last day in a text, the first also without its month or year, or its only one twice; or None.
+
+    >>> [day.day_first.day for day in span_of("3-5 May 2024")], [day.day_first.month for day in span_of("Jan-Mar 2024")]
+    ([3, 5], [1, 3])
+    >>> span_of("28. Februar - 2. M\u00e4rz 2023")[0].day_first, span_of("12.03.-15.03.2024")[0].day_first
+    (datetime.datetime(2023, 2, 28, 0, 0), datetime.datetime(2024, 3, 12, 0, 0))
+    """
+    text = _FROM.sub("", text)
+    for match in _UNTIL.finditer(text):
+        one, other = text[: match.start()], text[match.end() :]
+        head, year = _HEAD.match(one), re.search(r"[ .,/-]*(?:19|20)?[0-9]{2}$", other)
+        ways = [(one, other), (one.rstrip(".") + _DAY.sub("", other, count=1), other)]
+        if year is not None:
+            ways += [(one.rstrip(".") + year[0], other), (one + year[0], f"{head[0] if head else ''}{other}")]
+        for first, last in ways:
+            days = day_of(first), day_of(last)
+            if days[0] is not None and days[1] is not None and "" not in (one, other):
+                return days[0], days[1]
+    return None if (day := day_of(text)) is None else (day, day)
 
 
 def year_day_of(text: str) -> Day | None:
@@ -243,6 +287,7 @@ def day_of(text: str) -> Day | None:
     >>> day_of("1.1.2021 klo 14.30").day_first, day_of("9999-12-31T23:59:59+01:00").day_first, day_of("12.05")
     (datetime.datetime(2021, 1, 1, 14, 30), datetime.datetime(9999, 12, 31, 22, 59, 59), None)
     """
+    text = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
     if not text[:1].isalnum() or not any(sign.isdigit() for sign in text):
         return None
     text = text.casefold()

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field
 from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
+from vicinal.data.cell_reading import is_gap, read_column
 from vicinal.data.cells import missing_cells
 from vicinal.data.column_form import PARTIAL_DATES, ColumnForm, date_of
 from vicinal.data.drafts import draft_of, why_text
@@ -146,9 +147,9 @@ class TableForm(Saved):
         for name, column in frame.items():
             form = shown.get(str(name)) if name in unitless else self.columns.get(str(name))
             if form is not None:
-                cells = form.read(column)
+                cells = read_column(form, column)
                 if cells is not column and name in labels:
-                    cells = cells.where(cells.notna() | column.map(form.is_gap), column)
+                    cells = cells.where(cells.notna() | column.map(lambda cell, form=form: is_gap(form, cell)), column)
                 elif cells is not column:
                     _tell_odd(form, column, cells)
                 if cells is not column:
@@ -171,8 +172,10 @@ class TableForm(Saved):
             return type(self)(columns={other: each for other, each in self.columns.items() if other != name})
         if form is None or len(form.typical) < 2:
             return self
-        columns = {**self.columns, name: form.model_copy(update={"middle": True})}
-        if len(form.typical) > 2 or not _RANGE.fullmatch(form.around):
+        worded = form.kind == "worded"
+        of_one = {"kind": "number", "typical": {}} if worded else {"middle": True}
+        columns = {**self.columns, name: form.model_copy(update=of_one)}
+        if not worded and (len(form.typical) > 2 or not _RANGE.fullmatch(form.around)):
             del columns[name]
         return type(self)(columns=columns)
 
@@ -210,7 +213,7 @@ def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]
     """Warn of cells that count as missing though they are written."""
     if form.kind not in ("number", "date", "duration", "scale") or not (gone := cells.isna()).any():
         return
-    odd = column[gone][[not form.is_gap(cell) for cell in column[gone].tolist()]]
+    odd = column[gone][[not is_gap(form, cell) for cell in column[gone].tolist()]]
     if len(odd):
         named = {"number": "numbers", "date": "dates", "duration": "lengths of time", "scale": "steps of a scale"}
         what = named[form.kind]
@@ -258,7 +261,12 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
         yield f"several spellings are one category: {listed(dict.fromkeys(form.spellings.values()), 80)}"
     if form.beside:
         shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
-        yield f"read without the words beside numbers or dates: {shown} {wrong('category', 'text')}"
+        how = (
+            "numbers, and which word is beside each"
+            if form.kind == "worded"
+            else "without the words beside numbers or dates"
+        )
+        yield f"read {'as ' * (form.kind == 'worded')}{how}: {shown} {wrong('category', 'text')}"
     if form.doubt:
         missing = f"; if they stand for missing values, {advice('missing', name, form.doubtful)}"
         yield form.doubt + missing * bool(form.doubtful)

@@ -46,7 +46,9 @@ _FORMATS = (
     (rb"\x80[\x02-\x05][^\n]", "a pickle", _CODE),
     (rb"%PDF-", "a PDF file", "a table in it has to be copied out"),
     (rb"\x89PNG|\xff\xd8\xff", "an image", _PICTURE),
-    (rb"(?i)\s*<(!doctype html|html)", "a web page", _PAGE),
+    (rb"(?i)\s*<(!doctype html|html|head|body|div|table)\b", "a web page", _PAGE),
+    (rb"(?:\xef\xbb\xbf)?\s*\[\s*\{", "a JSON array", "let its name end in .json"),
+    (rb"(?:\xef\xbb\xbf)?\s*\{\s*\"", "JSON objects", "let its name end in .jsonl"),
     (rb"\s*<\?xml", "an XML file", "convert it: pandas.read_xml('NAME').to_csv('table.csv')"),
 )
 """Formats that tables are often stored in: pattern of the first bytes, name, what to do."""
@@ -75,6 +77,9 @@ _MIXED = re.compile(r"[a-zA-Z](?=[\u0370-\u06ff\u0e00-\u0e7f])|[\u0370-\u06ff\u0
 """Latin letters beside Greek, Cyrillic, Hebrew, Arabic or Thai ones: no word has both."""
 _FAINT, _TIED = 0.01, 0.95
 """How like a language letters must be at least, and by how much more than in the usual encoding."""
+
+_CONTROLS, _FEW = bytes({*range(1, 32)} - {7, 8, 9, 10, 12, 13, 26, 27}), 0.02
+"""Bytes that no text has but by accident, and their share of it at most."""
 
 _SAMPLE = 1 << 16
 """Bytes or characters that an encoding or a delimiter is guessed from."""
@@ -131,6 +136,8 @@ def text_encoding(path: Path) -> str:
                 return name
         if start.count(0) > len(start) // 4:  # every second byte of plain letters
             return "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
+        if 0 not in start and len(start) - len(start.translate(None, _CONTROLS)) > _FEW * len(start):
+            raise ValueError(f"{path.name}: expected text, got other data; export the table as CSV in UTF-8")
         file.seek(0)
         if _is_utf8(file, path.name):
             return "utf-8"

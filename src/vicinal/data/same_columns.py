@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
 from vicinal.core.identity import spelled, without_accents
+from vicinal.data.cell_reading import read_column
 from vicinal.data.form import TableForm
 from vicinal.data.spelling import GAPS
 
@@ -225,7 +226,7 @@ def _columns(table: pd.DataFrame) -> dict[str, _Column]:
     forms = TableForm.of(some).columns
     columns = {}
     for name in some.columns:
-        cells = forms[name].read(some[name]) if name in forms and forms[name].kind != "list" else some[name]
+        cells = read_column(forms[name], some[name]) if name in forms and forms[name].kind != "list" else some[name]
         columns[name] = _column(str(name), cells.dropna())
     return columns
 

@@ -31,7 +31,7 @@ TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 PACKED = (".gz", ".zst", ".zip")
 
 _PATTERN = re.compile(r"[*?\[]")
-_STEP, _START = 1 << 20, 1 << 12
+_STEP = 1 << 20
 _SNIFFED = {
     "a parquet file": ".parquet",
     "an Excel file": ".xlsx",
@@ -40,6 +40,8 @@ _SNIFFED = {
     "a gzip file": ".gz",
     "a zstandard file": ".zst",
     "a zip archive": ".zip",
+    "a JSON array": ".json",
+    "JSON objects": ".jsonl",
 }
 
 
@@ -105,11 +107,7 @@ def _standard_input() -> Path:
 
 def _ending_of(path: Path) -> str:
     what = other_format(path).partition(";")[0]
-    if what:
-        return _SNIFFED.get(what, "")
-    with path.open("rb") as file:
-        start = file.read(_START).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    return {b"[": ".json", b"{": ".jsonl"}.get(start, ".csv")
+    return _SNIFFED.get(what, "") if what else ".csv"
 
 
 def source_files(path: str | Path) -> tuple[list[Path], str]:

@@ -49,8 +49,8 @@ _SIGNS = {
 }
 """One sign for each way to write a currency or a share of 100."""
 
-MOST_PARTS, LONGEST_PART = 8, 100
-"""Numbers in one cell, and characters around them, up to which they are read one by one."""
+MOST_PARTS, LONGEST_PART, LONGEST_NUMBER = 8, 100, 9
+"""Numbers in one cell, characters around them, and their digits, up to which they are read one by one."""
 
 MONEY = frozenset(_SIGNS.values()) - {"%"}
 
@@ -67,6 +67,9 @@ _UNITS = (
     {"km/h": 1.0, "mph": 1.609344, "m/s": 3.6},
     {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6, "kib": 1.024e-3, "mib": 1.048576, "gib": 1073.741824},
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
+    {"pa": 0.01, "hpa": 1.0, "kpa": 10.0, "bar": 1000.0, "psi": 68.9476, "mmhg": 1.333224},
+    {"kcal": 1.0, "kj": 0.239006},
+    {"piece": 1.0, "dozen": 12.0},
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
 
@@ -80,40 +83,29 @@ _ZERO = {"\u00b0f": 32.0}
 """What a unit calls zero of its base unit, where that is not 0."""
 
 _SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9, "b": 1e9, "lakh": 1e5, "crore": 1e7}
-_SAME = {
-    **{"pound": "lb", "inch": "in", "inche": "in", '"': "in", "''": "in", "'": "ft", "feet": "ft", "foot": "ft"},
-    **{"c": "\u00b0c", "f": "\u00b0f", "celsius": "\u00b0c", "fahrenheit": "\u00b0f"},
-    **{
-        **{"mile": "mi", "mls": "mi", "sec": "s", "second": "s", "minute": "min", "hr": "h", "hour": "h", "d": "day"},
-        **{"wk": "week", "std": "h", "stunde": "h", "stunden": "h", "minuten": "min", "tag": "day", "tage": "day"},
-        **{"mcg": "\u03bcg", "ug": "\u03bcg", "sqm": "m2", "qm": "m2", "ft2": "sqft", "kph": "km/h", "kmh": "km/h"},
-    },
-    **{"mos": "month", "mth": "month", "mths": "month", "yrs": "year", "wks": "week"},
-    **{"percent": "%", "pct": "%", "prozent": "%", "bhp": "hp", "sqfeet": "sqft", "sqfoot": "sqft", "sqmeter": "m2"},
-    **{
-        "mo": "month",
-        "yr": "year",
-        "y": "year",
-        "y/o": "year",
-        "yo": "year",
-        "liter": "l",
-        "litre": "l",
-        "gram": "g",
-        "lbs": "lb",
-        "hrs": "h",
-    },
-    **{"lac": "lakh", "cr": "crore", "st": "th", "nd": "th", "rd": "th"},
-    **{"thousand": "k", "tsd": "k", "million": "mn", "mio": "mn", "billion": "bn", "mrd": "bn"},
-}
+_NAMES = (
+    "lb pound lbs; in inch inche \" ''; ft ' feet foot; mi mile mls; \u00b0c c celsius; \u00b0f f fahrenheit; s "
+    "sec second; min minute minuten minuti minuto; h hr hrs hour std stunde stunden heure hora ora ore timme "
+    "timmar; day d tag tage tagen jour d\u00eda dia giorno giorni dag dagar dage; week wk wks woche wochen "
+    "semaine semana vecka veckor; month mo mos mth mths monat monate monaten mois mes mese mesi m\u00e5n "
+    "m\u00e5nad m\u00e5nader; year y yr yrs y/o yo jahr jahre jahren an ans ann\u00e9e a\u00f1o anno anni "
+    "\u00e5r; \u03bcg mcg ug; g gram; l liter litre; m2 sqm qm sqmeter; sqft ft2 sqfeet sqfoot; acre ac; km/h "
+    "kph kmh; % percent pct prozent; hp bhp; hpa mbar; kcal cal; piece pc pcs pce stk st\u00fcck; dozen doz dz;"
+    " lakh lac; crore cr; th st nd rd; k thousand tsd; mn million mio; bn billion mrd"
+)
+_SAME = {word: names.split()[0] for names in _NAMES.split("; ") for word in names.split()[1:]}
 """Other names of units, without the s of the plural."""
 
 _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
-_QUALIFIED = r"(?:#(?=[1-9])|[<>~\u2264\u2265\u2248]=?|(?:c\.|ca\.?|circa|approx\.?|about|over|under|up to) ?)"
+_QUALIFIED = (
+    r"(?:#(?=[1-9])|\u00a9 ?|c(?=(?:1[5-9]|20)[0-9]{2}$)|[<>~\u2264\u2265\u2248]=?|"
+    r"(?:n[or]\.?|n\u00b0|c\.|ca\.?|circa|approx\.?|about|over|under|up to|only|noch|nur) ?)"
+)
 _NUMBER = re.compile(
     rf"{_QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
-    rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\s*"
+    rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\+?\s*"
     rf"(?:(?P<scale>k|mio|mn|million|tsd|thousand)\.?\s+(?=[^\W\d_]))?"
     rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?\s*(?P<trailing>-)?(?P<close>\))?"
     r"[+*\u2020\u2021]*(?:\[[^\]]{1,8}\])?"
@@ -217,6 +209,7 @@ def number_of(text: str) -> Number | None:
     (Number(point=3.0, comma=3.0, sign='lb'), Number(point=1200000.0, comma=None, sign='$'), Number(point=6.25, ...))
     """
     plain = text.casefold()
+    plain = plain[1:-1] if plain[:1] == "[" and plain[-1:] == "]" else plain
     if "/" in plain:
         plain = _FRACTION.sub(_decimals, plain)
     elif "^" in plain:
@@ -279,7 +272,8 @@ def _in_parts(text: str) -> Number | None:
     if match is None:
         return None
     unit, smaller = _unit_of(match["unit"]), _unit_of(match["smaller"] or "")
-    smaller = "in" if unit == "ft" and not smaller else smaller
+    tall = len(match["much"]) == 1 and len(match["more"]) == 2  # 1m80, but 2019m01 is a month
+    smaller = smaller or {"ft": "in", "m": "cm" * tall}.get(unit, "")
     if unit == "h" and (smaller == "m" or (not smaller and len(match["more"]) == 2)):  # 2021 H1 is half a year
         smaller = "min"
     smaller = "month" if unit == "year" and smaller == "m" else smaller
@@ -395,8 +389,8 @@ _PART = re.compile(
     r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9,])|(?<![0-9.])[0-9]+\.[0-9]+(?!\.?[0-9])|[0-9]+)"
 )
 _NO_PARTS = re.compile(
-    r"^[^\w#]*[^\W\d_\u3040-\u9fff\uac00-\ud7af][^(:=]*#|"  # letters, but those of Asia are words
-    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|^#$|##|#-#-#|#\.#\.#[.-]#|\(#\) ?#|# # #"
+    r"^[^\w#]*[^\W\d_\u3040-\u9fff\uac00-\ud7af](?:[^(:=]*[^\W\d_]#|[^(:=#]*#[^#]*$)|"  # letters, but those of Asia
+    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|##|#-#-#|#\.#\.#[.-]#|\(#\) ?#|# # #"
 )
 """Codes (A#), names of files (#.png), addresses, numbers of telephones and accounts: their numbers are names."""
 
@@ -416,10 +410,21 @@ def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
     numbers = _PART.findall(text)
     around = re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text))
     shortest = 1 if around == "#-#" else 2
-    codes = any(len(one) > 15 or (one[0] == "0" and len(one) > shortest and one.isdecimal()) for one in numbers)
+    whole = [one for one in numbers if one.isdecimal()]
+    codes = any(len(one) > LONGEST_NUMBER or (one[0] == "0" and len(one) > shortest) for one in whole)
     if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
         return None
     return around, [float(number.replace(",", "")) for number in numbers]
+
+
+def is_start(start: str, around: str) -> bool:
+    """Whether numbers and words end before those of another text, or are these but for a plural.
+
+    >>> is_start("#", "# (# reg)"), is_start("# adult + # kind", "# adult + # kinder"), is_start("#", "#/#")
+    (True, True, False)
+    """
+    rest = around[len(start) :]
+    return around.startswith(start) and (rest[:1] in ("", " ", ",") or (rest.isalpha() and len(rest) < 3))
 
 
 def parts_decimal(texts: Sequence[str]) -> str:
@@ -436,7 +441,7 @@ def parts_decimal(texts: Sequence[str]) -> str:
     return "," if others is None and any(grouped) and not all(grouped) else "."
 
 
-_WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
+_WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:,]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
 _LONGEST_BESIDE = 32
 """Characters before and after a number or date, each, up to which words are looked for there."""
 
@@ -458,3 +463,21 @@ def words_beside(text: str) -> tuple[str, str] | None:
             if number_of(some) is not None or day_of(some) is not None:
                 return f"{text[:start].strip()} # {text[end:].strip()}".strip().casefold(), some
     return None
+
+
+_BARE = re.compile(r"[-+]?[0-9](?:.*[0-9])?")
+
+
+def worded_number(text: str, sign: str) -> tuple[str, str] | None:
+    """The words around a number, "#" for it, with its unit if that is no ``sign``, and the number; or None.
+
+    >>> worded_number("SW 13 km/h", "km/h"), worded_number("sunny -3", ""), worded_number("148 CT", "")
+    (('sw #', '13 km/h'), ('sunny #', '-3'), ('# ct', '148'))
+    """
+    parts = words_beside(text)
+    number = None if parts is None else number_of(parts[1])
+    bare = None if parts is None else _BARE.search(parts[1])
+    if parts is None or number is None or bare is None:
+        return None
+    same = not number.sign or converted(1.0, number.sign, sign) is not None
+    return parts if same else (parts[0].replace("#", f"# {number.sign}"), bare[0])

@@ -185,12 +185,17 @@ def _path_kind(often: Mapping[str, int], rows: int) -> ColumnKind | None:
     return None
 
 
+def is_file(cell: Mapping[Any, Any]) -> bool:
+    """Whether an object is a file: its bytes or its path, with what else data sets keep of one."""
+    return bool(cell.keys() & {"bytes", "path"}) and cell.keys() <= {"bytes", "path", "array", "sampling_rate"}
+
+
 def _file_kind(present: "pd.Series[Any]") -> ColumnKind:
     cell = present.iloc[0]
-    if isinstance(cell, Mapping) and not {"bytes", "path"} & set(cell):
+    if isinstance(cell, Mapping) and not is_file(cell):
         return ColumnKind(None, "left out: objects; make their parts columns")
     data = cell.get("bytes") if isinstance(cell, Mapping) else cell
-    if data is None:
+    if not isinstance(data, bytes | bytearray):
         return _string_kind([str(cell.get("path")) for cell in present if isinstance(cell, Mapping)], "", set())
     data = bytes(data[:16])
     if data.startswith(IMAGE_STARTS) or (data[:4] == b"RIFF" and data[8:12] == b"WEBP"):

@@ -25,7 +25,7 @@ from vicinal.core.untrusted import machine_memory
 from vicinal.data import TableForm
 from vicinal.data.attributes import attribute_groups
 from vicinal.data.form import as_argument
-from vicinal.data.reading import flat_table, wholes_of
+from vicinal.data.json_tables import flat_table, wholes_of
 from vicinal.data.table import check_column
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import ColumnKind

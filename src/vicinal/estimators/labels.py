@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vicinal.core import short
 from vicinal.core.identity import warn_of_identity
+from vicinal.data.cell_reading import is_gap, read_column
 from vicinal.data.cells import as_numbers
 from vicinal.data.column_form import ColumnForm
 from vicinal.data.target import LARGEST
@@ -185,11 +186,11 @@ def label_column(y: Any) -> Ids:
 
 def _read_by(form: ColumnForm, cells: Ids) -> Ids:
     """Numbers written in a form; a cell that is none of them, or says that its label is missing, is refused."""
-    values = as_numbers(form.read(pd.Series(cells, name="y", dtype=object)))
+    values = as_numbers(read_column(form, pd.Series(cells, name="y", dtype=object)))
     wrong = np.flatnonzero(np.isnan(values))
     if len(wrong):
         cell, row = cells[wrong[0]], int(wrong[0])
-        if form.is_gap(cell):
+        if is_gap(form, cell):
             raise ValueError(f"y: expected a label in each row, got {short(cell)} in row {row}; leave out such rows")
         raise _refused("numbers", cell, row)
     return values

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.data.cell_reading import read_column
 from vicinal.data.column_form import is_written_gap
 from vicinal.data.form import TableForm
 from vicinal.data.same_columns import same_columns, sources_of, with_same_columns, with_sources
@@ -199,9 +200,9 @@ def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
     """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
     form, read = TableForm.of(_judged(frame)), {}
     for name, one in form.columns.items():
-        if one.kind in ("parts", "scale", "list"):  # numbers among words, and words, are compared as texts
+        if one.kind in ("parts", "worded", "scale", "list"):  # numbers among words, and words, are compared as texts
             continue
-        cells, typed = one.read(frame[name]), frame[name]
+        cells, typed = read_column(one, frame[name]), frame[name]
         odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))
         odd[odd] = [not is_written_gap(cell) for cell in typed[odd].tolist()]
         if not odd.any():

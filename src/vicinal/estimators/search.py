@@ -12,7 +12,7 @@ from torch import Tensor
 from vicinal.core import check_choice, listed, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import canonical_ids
-from vicinal.data.reading import flat_table, wholes_of
+from vicinal.data.json_tables import flat_table, wholes_of
 from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.base import NeighborEstimator

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from vicinal.core import listed, nearest, short
 from vicinal.core.checks import short_text
-from vicinal.data.reading import flat_row
+from vicinal.data.json_tables import flat_row
 from vicinal.estimators.banked import BankedEstimator
 
 MEDIA = ("image", "audio")

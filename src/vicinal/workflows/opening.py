@@ -31,8 +31,8 @@ from vicinal.data import (
     split_texts,
 )
 from vicinal.data.cells import missing_cells
+from vicinal.data.json_tables import flat_table
 from vicinal.data.leaks import ColumnLeak
-from vicinal.data.reading import flat_table
 from vicinal.data.sets import join_columns
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.splits import split_by_time, time_tells

@@ -428,12 +428,10 @@ def made_rows(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
 def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.DataFrame:
     """The columns of ``frame`` that ``model`` reads; ``log`` gets the ignored columns."""
     columns = [str(name) for name in model.feature_names_in_]
-    for name in columns:
-        if name not in frame.columns:
-            raise ValueError(
-                f"data: expected the column {short(name)}, which the model reads, got "
-                f"none{nearest(name, frame.columns)}"
-            )
+    if gone := [name for name in columns if name not in frame.columns]:
+        what = f"the column{'s' * (len(gone) > 1)} {listed(gone)}"
+        advice = nearest(gone[0], frame.columns) or "; add what is missing, with empty cells where nothing is known"
+        raise ValueError(f"data: expected {what}, which the model reads, got none{advice}")
     roles = (model.notes_.get(role) for role in ("id", "group", "time", "weight", "target"))
     known = {*columns, *roles, *(model.targets_ or ())}
     extra = [name for name in frame.columns if name not in known]

@@ -1,0 +1,351 @@
+"""How the numbers of a column are written: marks, units, words beside them, and several in one cell."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from vicinal.data.cell_reading import read_column
+from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, ColumnForm
+from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD
+from vicinal.data.date_spelling import day_of, duration_of, month_of, year_day_of
+from vicinal.data.placeholders import AT_ONCE, OFTEN
+from vicinal.data.scales import range_of
+from vicinal.data.spelling import (
+    MEASURES,
+    MONEY,
+    Number,
+    common_unit,
+    converted,
+    is_start,
+    is_unit,
+    number_of,
+    parts_decimal,
+    parts_of,
+    plain_text,
+    worded_number,
+    words_beside,
+)
+
+MOST_APART = 5
+"""How many times the median of one currency may be that of another in a column that is read without converting them."""
+
+_YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
+CODED = re.compile(r"[^\W\d_][-_./]?[0-9]")
+_BELOW = re.compile(r"[<\u2264]|(?:under|up to)\b", re.IGNORECASE)
+_ABOVE = re.compile(r"^(?:[>\u2265]|over\b)|\+$", re.IGNORECASE)
+_HAS_DIGIT = re.compile(r"[0-9]")
+_WORDS = (
+    "free gratis kostenlos gratuit zero never nie jamais nunca keine kein aucun ninguno today heute aujourd'hui "
+    "hoy oggi just_now ground ground_floor erdgeschoss eg parterre",
+    "once einmal yesterday gestern hier ayer ieri",
+    "twice zweimal",
+)
+NUMBER_WORDS = {word.replace("_", " "): float(number) for number, words in enumerate(_WORDS) for word in words.split()}
+"""Words for 0, 1 and 2 among numbers."""
+
+_LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
+_POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
+
+
+def without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The texts without words that stand beside numbers or dates, such as "ono" beside prices, and these words.
+
+    Most numbers must be without, and some of the words in several rows: "12 Main St" is an address, "Store 12" a name.
+    Dates, years and measures may all be among words: "valid until 31.12.2024", "built 1974", "3 days ago".
+    """
+    first = [each[1] for text in plain[:FEWEST_READ] if (each := words_beside(text)) is not None]
+    days = 2 * sum(map(_is_unmistakable, first)) > FEWEST_READ
+    if not (days or mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
+        return plain, ()
+    plain, notes = _without_notes(plain)
+    others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
+    parts = {text: each for text in others if (each := words_beside(text)) is not None}
+    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    rows: Counter[str] = Counter()
+    for text, (words, _) in parts.items():
+        rows[words] += cells[text]
+    if len(rows) > 1 and len(parts) == len(plain) and any(day_of(some) is None for _, some in parts.values()):
+        return plain, ()  # each has one of several words, which counts
+    some = rows.total()
+    texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
+    if not rows or max(rows.values()) < OFTEN or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
+        return plain, notes
+    return (texts, (*notes, *sorted(rows))) if days or 2 * some <= cells.total() else (plain, notes)
+
+
+def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | None:
+    """Of numbers each of which has one of a few words: "sunny 21", or "5 kg" beside "12 boxes".
+
+    The words stand in several rows each, beside several numbers. Cells that are few are categories.
+    """
+    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
+    if len(plain) < FEWEST_READ or few:
+        return None
+    first = plain[:FEWEST_READ]
+    coded = any(worded_number(text, "") is None or CODED.search(text) for text in first)
+    if coded or 2 * sum(map(_is_day, first)) > len(first):  # ene 13 is a day, but NE 13 is none
+        return None
+    signs = [number.sign for text in plain if (number := number_of((words_beside(text) or ("", text))[1])) is not None]
+    sign = unit if (unit := common_unit(signs)) in MEASURES else ""
+    parts = {text: each for text in plain if (each := worded_number(text, sign)) is not None}
+    words, numbers = Counter[str](), Counter[str]()
+    for text, (word, _) in parts.items():
+        words[word] += cells[text]
+        numbers[word] += 1
+    often = tuple(sorted(word for word in words if words[word] >= OFTEN and numbers[word] >= OFTEN and word != "#"))
+    letters = not sign and any(word[:-1] == "# " and not is_unit(word[-1]) for word in often)  # 7 A is a class
+    if not 1 < len(often) <= MOST_BESIDE or letters:
+        return None
+    rows = sum(words[word] for word in (*often, "#"))
+    form = number_form([*dict.fromkeys(number for _, number in parts.values())], (), gaps=True)
+    if form is None or rows < (1 - MOST_ODD) * sum(cells[text] for text in plain):
+        return None
+    form = form.model_copy(update={"kind": "worded", "beside": often, "typical": {}, "open": False})
+    values = read_column(form.model_copy(update={"typical": {0: np.nan}}), column)
+    usual = {0: float(values.median())} | dict.fromkeys(range(1, len(often) + 1), 0.0)
+    return form.model_copy(update={"typical": usual}) if values.nunique() >= FEWEST_READ else None
+
+
+def _is_day(text: str) -> bool:
+    return (day_of(text) or year_day_of(text) or month_of(text)) is not None
+
+
+def _without_notes(plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The texts without letters that mark notes after a few numbers, such as "12 p", and these: they are no units.
+
+    A letter that is a unit or a scale is a mark if its number is like those without: "12 b" among 9 and 15.
+    """
+    read = {text: number for text in plain if (number := number_of(text)) is not None}
+    bare = [number.point or 0.0 for number in read.values() if not number.sign]
+    marked = {text: number for text, number in read.items() if number.sign}
+    letters = {text[-1].casefold() for text in marked if text[-2:-1] == " " and text[-1].isalpha()}
+    if not letters or len(marked) >= len(bare) or len(letters) > MOST_BESIDE // 2:
+        return plain, ()
+    if not all(text[-2:-1] == " " and text[-1].isalpha() for text in marked):
+        return plain, ()
+    if common_unit([number.sign for number in marked.values()]) not in (None, *letters & {"b", "m", "k"}):
+        return plain, ()
+    values = [number.point or 0.0 for text in marked if (number := number_of(text[:-2])) is not None]
+    if not min(bare) <= float(np.median(values)) <= max(bare):
+        return plain, ()
+    return [text[:-2] if text in marked else text for text in plain], tuple(sorted(f"# {each}" for each in letters))
+
+
+def without_odd(
+    column: "pd.Series[Any]", folded: Mapping[str, str], plain: list[str]
+) -> tuple[list[str], tuple[str, ...]]:
+    """The texts but those that are no numbers, dates or times, if they are few: "see note" among numbers is a gap.
+
+    So are up to ``MOST_GAPS`` words that stand in several rows each, which come second: in fewer rows than the numbers,
+    and of up to three words beside dates in however many ("sofort", "expired").
+    A code with digits, such as V58 among 401 and 250, is never odd: it says that the column is one of codes.
+    """
+    some = [text for text in plain if not text.isdecimal()] if mostly_read(plain) else []  # digits alone are a number
+    odd = {text for text in some if not _is_read(text)}
+    if not odd or len(plain) - len(odd) < FEWEST_READ:
+        return plain, ()
+    dates = 2 * sum(day_of(text) is not None for text in plain) > len(plain)
+    cells = Counter(folded[plain_text(cell)] for cell in column.tolist() if isinstance(cell, str))
+    words = {folded[text]: cells[folded[text]] for text in odd}
+    often = {word: count for word, count in words.items() if count >= OFTEN}
+    if len(often) > MOST_GAPS or not ((dates and len(often) <= 3) or 2 * sum(often.values()) < len(column)):
+        often = {}
+    few = sum(words.values()) - sum(often.values()) <= max(1, MOST_ODD * len(column))
+    if not few or (not dates and any(map(_HAS_DIGIT.search, odd))):
+        return plain, ()
+    return [text for text in plain if text not in odd], tuple(sorted(often))
+
+
+def _is_unmistakable(text: str) -> bool:
+    """Whether a text is a date, a year or a measure, which are no part of a name."""
+    if _YEAR.fullmatch(text) or day_of(text) is not None:
+        return True
+    number = number_of(text)
+    return number is not None and number.sign in MEASURES
+
+
+def mostly_read(plain: Sequence[str]) -> bool:
+    """Whether most of the first texts are numbers or dates, so that it is worth a look at all of them."""
+    first = plain[:FEWEST_READ]
+    return 2 * sum(map(_is_read, first)) > len(first)
+
+
+def _is_read(text: str) -> bool:
+    if number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None:
+        return True
+    return (text[0].isalpha() or text[-1].isalpha()) and year_day_of(text) is not None
+
+
+def parts_form(plain: Sequence[str]) -> ColumnForm | None:
+    """Of texts with numbers among the same words, such as 10x20 cm or 7 out of 10, at least ``FEWEST_READ`` of them.
+
+    Some may end before the others: "2019" beside "2019 (69 reg)".
+    """
+    if len(plain) < FEWEST_READ or not any(map(parts_of, plain[:3])):
+        return None
+    decimal = parts_decimal(plain)
+    parts = [each for each in (parts_of(text, decimal) for text in plain) if each is not None]
+    counts = Counter(each for each, _ in parts)
+    often = [each for each, count in counts.most_common(MOST_GAPS) if count >= max(OFTEN, 2 * MOST_ODD * len(plain))]
+    around = max(often, key=lambda each: sum(counts[o] for o in counts if is_start(o, each)), default="#")
+    alike = [numbers for each, numbers in parts if is_start(each, around)]
+    if around == "#" or len(alike) < max(FEWEST_READ, min((1 - 2 * MOST_ODD) * len(plain), len(plain) - 1)):
+        return None
+    if 2 * sum(day_of(text) is not None for text in plain) > len(plain):
+        return None  # dates of several orders
+    columns = enumerate(itertools.zip_longest(*alike, fillvalue=0.0))  # some cells have fewer
+    typical = {place: float(np.median(some)) for place, some in columns if min(some) < max(some)}
+    form = ColumnForm(kind="parts", decimal="," if decimal == "," else ".", around=around, typical=typical)
+    return form if typical else None
+
+
+def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, middles: bool = False) -> ColumnForm | None:
+    """Of different texts, and numbers; with ``gaps`` beside them whole numbers become floats.
+
+    With ``middles`` most may be ranges, too.
+    """
+    if not plain:
+        return ColumnForm(kind="number")
+    joined = "\n".join(plain)
+    if CODE.search(joined) or (_LONG.search(joined) and (gaps or not _exact(plain))):
+        return None
+    numbers = pd.to_numeric(np.array(plain, dtype=object), errors="coerce")
+    if not np.isnan(numbers.astype(np.float64)).any():
+        sure = _POINT_SURELY.search(joined) is not None
+        if sure or "." not in joined:
+            return ColumnForm(kind="number", certain=sure, plain=sure)
+    read, ranges = _numbers_of(plain, middles=middles)
+    sign = common_unit([number.sign for number in read]) if read else None
+    money = sorted({number.sign for number in read}) if sign is None and _are_alike(read) else []
+    sign = "" if money else sign
+    commas = sum(number.point is None for number in read)
+    points = sum(number.comma is None for number in read)
+    if sign is None or _are_codes(plain, read, sign) or _are_bounds(plain, read):
+        return None
+    if commas and points and len(plain) < FEWEST_READ:
+        return None
+    every = bool(sign) and all(number.sign for number in read) and not others
+    sign = _unit_of_bare(read, sign)
+    known: dict[str, Any] = {"sign": sign, "every": every, "certain": bool(commas or points)}
+    known |= {"middle": ranges > 0, "beside": tuple(each for each in money if each)}
+    if sign == "%" and _are_shares(read):
+        known |= {"shares": True, "doubt": "numbers without a % among those with one are shares of 1: 0.5 is 50 %"}
+    if commas and points:
+        mark, other = ("comma", "point") if commas > points else ("point", "comma")
+        known |= {
+            "either": True,
+            "doubt": f"most cells have a {mark} before decimals, others a {other}; each is read by its own",
+        }
+    is_open = not (commas or points) and any(number.is_open for number in read)
+    if is_open and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
+        return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
+    return ColumnForm(kind="number", decimal="," if commas > points else ".", open=is_open, **known)
+
+
+def _unit_of_bare(read: Sequence[Number], sign: str) -> str:
+    """The unit of numbers without one: of several that whose numbers are most like them, cm of 172 beside 1.80 m."""
+    values: dict[str, list[float]] = {}
+    for number in read:
+        values.setdefault(number.sign, []).append(abs(number.point or number.comma or 0.0) or 1.0)
+    bare = values.pop("", [])
+    units = [unit for unit in values if sign and sign not in MONEY and converted(1.0, unit, sign) is not None]
+    if not bare or len(units) < 2:
+        return sign
+    return min(units, key=lambda unit: abs(float(np.log(np.median(values[unit]) / np.median(bare)))))
+
+
+def _are_codes(plain: Sequence[str], read: Sequence[Number], sign: str) -> bool:
+    """Whether letters make other things of a few numbers: family 136A is not 136, nor the quarter 1OT the first."""
+    marked = [text for text, number in zip(plain, read, strict=True) if number.sign]
+    return (
+        len(sign) in (1, 2)
+        and not is_unit(sign)
+        and len(marked) < len(plain)
+        and not any(" " in text for text in marked)
+    )
+
+
+def _are_bounds(plain: Sequence[str], read: Sequence[Number]) -> bool:
+    """Whether a few texts differ in what is below and what is above a number alone: "<40" and ">=40"."""
+    sides: dict[tuple[float | None, str], set[str]] = {}
+    for text, number in zip(plain, read, strict=True):
+        value = number.comma if number.point is None else number.point
+        side = "<" if _BELOW.match(text) else ">" if _ABOVE.search(text) else ""
+        sides.setdefault((value, number.sign), set()).add(side)
+    return len(plain) < FEWEST_READ and any(len(each) > 1 for each in sides.values())
+
+
+def _numbers_of(plain: Sequence[str], *, middles: bool) -> tuple[list[Number], int]:
+    """The number of each text, and how many are middles of ranges; none if some text is neither.
+
+    Nor if most are ranges, unless these count as ``middles``.
+    """
+    ends = {text[-1] if text[-1] in "+-" else "" for text in plain}
+    if len(ends) == 3 or (len(plain) == 1 and not _HAS_DIGIT.search(plain[0])):  # grades: 2+, 2, 2-; a star as a mark
+        return [], 0
+    whole = all(text[:-1].isdecimal() for text in plain)
+    if "-" in ends and "" not in ends and whole and (len(ends) > 1 or len(plain) > 2):  # 50- and 55+: from there on
+        return [], 0
+    read: list[Number] = []
+    ranges = 0
+    for text in plain:
+        number = number_of(text)
+        if number is None and (span := range_of(text)) is not None:
+            ranges, number = ranges + 1, Number(sum(span) / 2, sum(span) / 2)
+        if number is None or (2 * ranges > len(plain) and not middles):
+            return [], 0
+        read.append(number)
+    return read, ranges
+
+
+def _are_alike(read: Sequence[Number]) -> bool:
+    """Whether all are amounts of a few kinds of money that are worth about as much: not yen beside dollars."""
+    amounts: dict[str, list[float]] = {}
+    for number in read:
+        amounts.setdefault(number.sign, []).append(abs(number.comma or 0.0 if number.point is None else number.point))
+    middles = [float(np.median(each)) for each in amounts.values()]
+    known = bool(middles) and amounts.keys() <= (MONEY - {"%"}) | {""}
+    return known and 0 < max(middles) <= MOST_APART * min(middles)
+
+
+def _are_shares(read: Sequence[Number]) -> bool:
+    """Whether numbers without a sign are shares of 1 among those in %: most are then about 100 times as large."""
+    bare, signed = (
+        [abs(one.point or one.comma or 0.0) for one in read if bool(one.sign) == each] for each in (False, True)
+    )
+    apart = float(np.median(signed)) / (float(np.median(bare)) or 1.0) if bare and signed else 0.0
+    return (
+        len({one for one in bare if 0 < one < 1}) > 1
+        and max(bare) <= 1
+        and 100 / MOST_APART <= apart <= 100 * MOST_APART
+    )
+
+
+def _decimal_beside_thousands(read: Sequence[Number], *, money: bool) -> Literal[".", ","] | None:
+    """The mark before decimals of numbers such as 13.102, if the three digits after each mark are thousands; or None.
+
+    Three decimals in each of many cells are written by a machine, which writes them in whole numbers, too: cells
+    without a mark, all below 1,000, are those too small for one. Nor has money three decimals, but for prices of
+    fuel, which have one digit before them.
+    """
+    marked = [(each.point, each.comma) for each in read if each.is_open and each.point and each.comma]
+    units = {each.sign for each in read if each.is_open}
+    whole = {each.point for each in read if not each.is_open and each.point and each.sign in units}
+    pairs = {point < comma if comma > 0 else point > comma for point, comma in marked}
+    if len(marked) < FEWEST_READ or len(pairs) > 1 or any(abs(one) >= 1000 for one in whole):
+        return None
+    large = money and any(min(abs(point), abs(comma)) >= 10 for point, comma in marked)
+    if not (large or any(one > 0 for one in whole)):
+        return None
+    return "," if True in pairs else "."
+
+
+def _exact(plain: Sequence[str]) -> bool:
+    """Whether all are whole numbers that int64 holds."""
+    return all(text.lstrip("+-").isdecimal() and abs(int(text)) < 1 << 63 for text in plain)
