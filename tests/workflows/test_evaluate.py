@@ -18,6 +18,7 @@ from vicinal.estimators import load_model
 from vicinal.report.audit import audit_findings
 from vicinal.report.records import AuditRecord
 from vicinal.workflows import Explorer, TableJob, audit_table, fit_table
+from vicinal.workflows.bank import relabel_table
 from vicinal.workflows.evaluate import equal_content, labelled_rows
 from vicinal.workflows.known_rows import known_rows
 
@@ -197,9 +198,12 @@ def test_the_page_counts_the_same_wrong_labels_of_the_bank(tmp_path: Path, label
     assert told == pytest.approx(seen, abs=1e-3)
     assert max(told.values()) >= 0.5
     assert found.worth_checking == sum(one.chance >= 0.5 for one in found.suspects)
+    assert not any("another label" in note for note in found.notes)
+    one = next(row for row in found.suspects if row.part != "new")
+    relabel_table(tmp_path / "model", pd.DataFrame({"key": [one.row], "y": [one.expected]}))
     few = audit_table(tmp_path / "model", tmp_path / "rows.csv", suspects=1)
-    assert len(few.suspects) == 1
-    assert few.worth_checking == found.worth_checking
+    assert "Labels worth checking are those of the table: 1 row has another label in the model." in few.notes
+    assert len(few.suspects) == 1 < few.worth_checking
 
 
 def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def _print_audit(record: "AuditRecord", *, most: int, whole: bool) -> None:
         print_scores(title, {"model": record.scores, **record.baselines})
     else:
         output.print(f"{title}: {score_sentence(record)}")
-    noted = ("Baselines", "Classes", "Groups") if whole else ("Classes", "Groups")
+    noted = ("Baselines", "Classes", "Groups", "Labels")[not whole :]
     for sentence in (*audit_findings(record), *(note for note in record.notes if note.startswith(noted))):
         output.print(f"- {sentence}")
     error = error_name(record)

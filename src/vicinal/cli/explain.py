@@ -134,7 +134,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     def words(value: Any) -> str:
         if isinstance(value, list | tuple):
             return label_words(value) or "no class"
-        return f"{value:,.{digits}f}" if isinstance(value, float) and not one.chances else cell_words(value)
+        return f"{value:,.{digits}f}" if isinstance(value, int | float) and not one.chances else cell_words(value)
 
     before = "" if one.label is None else f" (its label is {words(one.label)})"
     predicted = words(explanation.prediction if one.said is None else one.said)

@@ -190,7 +190,13 @@ def audit_table(
         **_in_time(model, fresh, ours),
         fairness={} if gap is None else {**asdict(gap), "sentence": gap.sentence},
         multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh, ours),
-        notes=[*_notes(model, table), *tuned_notes, *threshold_notes(model), *(said if gap is None else [])],
+        notes=[
+            *_notes(model, table),
+            *_relabelled(model, table, parts),
+            *tuned_notes,
+            *threshold_notes(model),
+            *(said if gap is None else []),
+        ],
         versions=made_with(),
     )
 
@@ -285,6 +291,16 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     return notes
 
 
+def _relabelled(model: BankedEstimator, table: Table, parts: list[Part]) -> list[str]:
+    """How many rows have another label in the table than in the bank, as after `vicinal relabel`."""
+    if model.multilabel_:
+        return []
+    known, at = _in_bank(model, table, parts)
+    count = int((model.bank_.labels.numpy()[at] != _labels(model, table)[known]).sum())
+    rows = "1 row has" if count == 1 else f"{count} rows have"
+    return [f"Labels worth checking are those of the table: {rows} another label in the model."] if count else []
+
+
 @_said_once()
 def _class_sets(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, dict[str, float]]:
     if not isinstance(ours, MeasuredClasses) or not model.calibrates(SETS):
@@ -351,24 +367,35 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
     return tuned, baseline_notes(tuned, len(known))
 
 
+def _labels(model: BankedEstimator, table: Table) -> Array:
+    """Numbers, or places of classes; of an unknown class 0."""
+    classes = model.fitted_.codec.classes.tolist()
+    return places_of(table.target, classes).clip(min=0) if classes else table.target
+
+
+def _in_bank(model: BankedEstimator, table: Table, parts: list[Part]) -> tuple[Array, Array]:
+    """The rows of the table that the bank has, and their positions there, in its order."""
+    at = model.bank_.store.positions(table.ids).numpy()
+    at[np.array([part == "new" for part in parts])] = -1  # a new row may bear the number of another one in the bank
+    known = np.argsort(at)[int((at < 0).sum()) :]
+    return known, at[known]
+
+
 def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse, parts: list[Part]) -> list[Suspect]:
     """All rows, the most suspicious first; those of the bank are judged among themselves, as in `explore`."""
     if isinstance(model, NeighborClassifier) and model.multilabel_:
         return _suspects_of_several(model, table, features, seen, parts)
     codec, bank = model.fitted_.codec, model.bank_
     classes, said = codec.classes, seen.expected
-    labels = places_of(table.target, classes.tolist()).clip(min=0) if len(classes) else table.target
-    at = bank.store.positions(table.ids).numpy()
-    at[np.array([part == "new" for part in parts])] = -1  # a new row may bear the number of another one in the bank
-    known = np.argsort(at)[int((at < 0).sum()) :]
-    groups = table.groups
+    labels, groups = _labels(model, table), table.groups
+    known, at = _in_bank(model, table, parts)
     if model.folds_ is not None:  # rows that were added later are in no fold
-        inside = known[bank.folds.numpy()[at[known]] >= 0]
-        said[inside] = left_out(model, torch.from_numpy(at[inside]))
+        inside = bank.folds.numpy()[at] >= 0
+        said[known[inside]] = left_out(model, torch.from_numpy(at[inside]))
     expected = expected_labels(model, labels, said, lambda: features, groups)
     wrong = doubts(model, labels, expected)
     if len(known):
-        groups = bank.clusters[at[known]] if bank.grouped else None
+        groups = bank.clusters[at] if bank.grouped else None
         expected[known] = expected_labels(model, labels[known], said[known], lambda: features[known], groups)
         wrong.ratio[known], wrong.chance[known], _ = doubts(model, labels[known], expected[known])
     shown = (classes[each.argmax(1)].tolist() if len(classes) else each.tolist() for each in (expected, said))
