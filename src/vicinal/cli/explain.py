@@ -183,8 +183,10 @@ def _far(nearest: float, half: float, most: float) -> str:
         return f"it equals {'another' if nearest == 0 else 'no'} row, and most rows equal one"
     if nearest < half / 1000:
         return "it is as good as equal to another row"
-    far, most = f"{nearest / half:.2g}", most / half
-    return f"its nearest neighbor is {'' if far == '1' else f'{far} times '}as far as usual (90 % are below {most:.2g})"
+    far, below = (f"{distance / half:.2g}" for distance in (nearest, most))
+    if far == below and nearest != most:
+        far, below = (f"{distance / half:.3g}" for distance in (nearest, most))
+    return f"its nearest neighbor is {'' if far == '1' else f'{far} times '}as far as usual (90 % are below {below})"
 
 
 def _of_others(one: "Explained", explainer: "Explainer", words: Any) -> str:

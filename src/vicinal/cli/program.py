@@ -112,6 +112,7 @@ def _is_memory(wrong: BaseException) -> bool:
 _PARAMETERS = {
     "coverage": "--interval",
     "ids": "--id",
+    "id_left": "--id",
     "groups": "--group",
     "queries": "--query",
     "X": "data",

@@ -1,9 +1,11 @@
 """Numbers and foreign text for display: few digits, clipped, and harmless."""
 
+import json
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -95,9 +97,13 @@ def cell_text(value: Any) -> str:
 
     >>> cell_text(3.14159), cell_text(float("nan")), cell_text(np.datetime64("2024-05-31T00:00")), cell_text(["a", 2])
     ('3.142', '', '2024-05-31', 'a, 2')
-    >>> cell_text([0.5] * 384), cell_text(1999.0), cell_text(12999.0)
-    ('(384 elements)', '1999', '12,999')
+    >>> cell_text([0.5] * 384), cell_text('["a", "b c"]'), cell_text(1999.0), cell_text(12999.0)
+    ('(384 elements)', 'a, b c', '1999', '12,999')
     """
+    if isinstance(value, str) and value.startswith('["') and value.endswith('"]'):  # as a bank keeps lists
+        with suppress(ValueError, RecursionError):
+            held = json.loads(value)
+            value = held if all(isinstance(one, str) for one in held) else value
     if isinstance(value, list | tuple | set | np.ndarray | dict):
         brief = len(value) <= _BRIEF and not isinstance(value, dict)
         return ", ".join(map(cell_text, value)) if brief else f"({len(value)} elements)"

@@ -395,7 +395,8 @@ class Explorer:
             if self.table is not None:
                 vectors = torch.cat([vectors, self.table.embedded(model).vectors])
             places = principal_plane(vectors.numpy())[0]
-            self._plane = model.bank_.state, np.round(places / (float(np.abs(places).max()) or 1.0), 5)
+            reach = np.abs(places).max(axis=0)  # one scale an axis: the second may vary far less
+            self._plane = model.bank_.state, np.round(places / np.where(reach > 0, reach, 1.0), 5)
         return self._plane[1]
 
     def _table(self) -> TableRows:

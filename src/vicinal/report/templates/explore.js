@@ -8,7 +8,7 @@ const can = (what) => token !== "" && bank.can.includes(what); // whether this p
 // What is open: {name} of a row of the bank, {place} of the table, or {query, files} that was typed; show() draws it again.
 
 // Four digits, and those before the point of a large number: a label of 62795 is not shown as 62800.
-function number(value) { return typeof value !== "number" ? String(value ?? "") : String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))); }
+function number(value) { return typeof value !== "number" ? String(value ?? "") : Math.abs(value) >= 1e4 ? Math.round(value).toLocaleString("en-US") : String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))); }
 function percent(share) { return (Math.abs(share) < 1e-3 && share ? (100 * share).toPrecision(1) : (100 * share).toFixed(1)) + " %"; }
 function player(view, who) {
   const play = button("▶ " + view.text, async () => {
