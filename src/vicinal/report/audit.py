@@ -14,7 +14,7 @@ from vicinal.report import figures
 from vicinal.report.page import scatter, several_reliability, sureness
 from vicinal.report.records import AuditRecord, Suspect
 from vicinal.report.tables import CLASS_HEADINGS, class_rows, fit_table
-from vicinal.report.text import clean, metric_name, number, one_line, percent
+from vicinal.report.text import clean, metric_name, number, one_line, percent, score
 from vicinal.report.theme import (
     ACCENT,
     SOFT,
@@ -65,14 +65,14 @@ def error_name(record: AuditRecord) -> str:
 
 def score_sentence(record: AuditRecord) -> str:
     """The scores of the model, and the main one of the best baseline, if there are baselines."""
-    said = ", ".join(f"{metric_name(metric)} {number(value)}" for metric, value in record.scores.items())
+    said = ", ".join(f"{metric_name(metric)} {score(value)}" for metric, value in record.scores.items())
     metric = PRIMARY_OF_SEVERAL if record.several else PRIMARY[record.task]
     scored = {name: values[metric] for name, values in record.baselines.items() if metric in values}
     if not scored:
         return f"{said}."
     best = (max if HIGHER_IS_BETTER[metric] else min)(scored, key=lambda name: scored[name])
     return (
-        f"{said}. Best of {len(scored)} baselines: {one_line(best, 40)}, {metric_name(metric)} {number(scored[best])}."
+        f"{said}. Best of {len(scored)} baselines: {one_line(best, 40)}, {metric_name(metric)} {score(scored[best])}."
     )
 
 

@@ -246,9 +246,7 @@ def reliability(
     )
     place = np.minimum((sure * bins).astype(int), bins - 1)
     counts = np.bincount(place, minlength=bins)
-    used = counts >= (
-        _FEWEST if counts.max() >= _FEWEST else 1
-    )  # of one row it is 0 or 1
+    used = counts >= (_FEWEST if counts.max() >= _FEWEST else 1)  # of one row it is 0 or 1
     mean_sure = np.bincount(place, sure, bins)[used] / counts[used]
     mean_right = np.bincount(place, right, bins)[used] / counts[used]
     with style():

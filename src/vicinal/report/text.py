@@ -141,6 +141,15 @@ def compact(value: float) -> str:
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
 
 
+def score(value: float, digits: int = 4) -> str:
+    """A measure of errors: squared errors of prices in millions.
+
+    >>> score(439_137_589.2), score(20_956.4), score(0.0254321)
+    ('439.1M', '20,956', '0.02543')
+    """
+    return compact(value) if abs(value) >= 1e7 else number(value, digits)
+
+
 def change_cell(change: float) -> str:
     """A relative change with its sign; from the threefold on, how many times as much, which people grasp.
 
