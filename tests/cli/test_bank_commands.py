@@ -280,6 +280,10 @@ def test_corrected_labels_are_those_of_later_predictions_and_are_listed_with_who
     assert [(change["who"], change["what"], change["ids"]) for change in listed] == [("ann", "relabel", [one])]
     assert f"{one}: " in printed(capsys, "show", model, "--changes")
     assert json.loads(printed(capsys, "show", model, "--json"))["journal"]["records"] == 1
+    pd.DataFrame({"house": [one], "price": [52000.0]}).to_csv(tmp_path / "d.csv", index=False)
+    assert f"{one}: 52,000, which was 7.5" in printed(capsys, "relabel", model, tmp_path / "d.csv")
+    assert f"{one}: 7.5 to 52,000" in " ".join(printed(capsys, "show", model, "--changes").split())
+    printed(capsys, "relabel", model, tmp_path / "c.csv")
     again = printed(capsys, "relabel", model, tmp_path / "c.csv")
     assert again == f"0 labels of {model} changed: the rows have these labels already\n"
 
@@ -313,7 +317,7 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
     assert in_table["prediction"] == pytest.approx(by_file["prediction"])
     lost = error(capsys, "explain", folder / "model", folder / "houses.csv", "--id", "h99", "-q")
     assert lost.startswith("--id: expected rows of the table, got 'h99'; did you mean 'h")
-    assert by_id["label"] == pytest.approx(known["price"][name])
+    assert by_id["label"] == in_table["label"] == pytest.approx(known["price"][name])
     assert by_id["prediction"] == pytest.approx(by_file["prediction"], rel=1e-4)
     assert by_id["interval"] == pytest.approx(by_file["interval"], rel=1e-4)
     assert by_id["nearest"] == pytest.approx(by_file["nearest"], abs=1e-4)

@@ -183,13 +183,17 @@ def test_what_is_wrong_is_told_in_one_sentence_and_nothing_is_written(shops, cap
         (["--id-left", "id"], r"a\.csv: expected a column 'id' of ids"),
         (["--use", "price"], "right: expected columns that the left table has, too"),
         (["--candidates", "0"], "--candidates: expected a whole number of at least 1"),
+        (["--candidates", "few"], "--candidates: expected a valid integer, got 'few'"),
     ):
         assert re.search(sentence, error(capsys, [*base, *words])), words
     same = ["match", str(shops / "a.csv"), str(shops / "a.csv"), "--id-left", "sku", "--id-right", "sku", *QUICK]
     assert "vicinal dedupe" in error(capsys, same)
+    twice = pd.read_csv(shops / "a.csv", dtype=str)
+    twice.assign(sku=twice["sku"].iloc[0]).to_csv(tmp_path / "twice.csv", index=False)
+    assert "--id: expected each id once" in error(capsys, ["dedupe", str(tmp_path / "twice.csv"), "--id", "sku", "-q"])
     best = ["dedupe", str(tmp_path / "p.csv"), "--clusters", "best"]
     assert "--clusters: expected one of 'components', 'consistent'" in error(capsys, best)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "twice.csv"]
 
 
 def test_a_folder_of_another_kind_is_not_replaced(shops, capsys, tmp_path):

@@ -126,7 +126,7 @@ def read(cells, **settings):
 
 
 @pytest.mark.parametrize(("text", "number"), NUMBERS.items())
-@pytest.mark.parametrize("gap", ["n/a", "?", "-", "NA", "", None])
+@pytest.mark.parametrize("gap", ["n/a", "?", "-", "NA", "\\N", "", None])
 def test_numbers_as_people_write_them(text, number, gap):
     cells = read([text, gap, text])
     assert cells.tolist()[::2] == [number, number]

@@ -120,7 +120,7 @@ BAD = {
     "duplicate ids": (
         houses(sku=["a", "b", "c", "b", *range(8)]),
         {"id": "sku"},
-        r"^row 4, column sku: expected ids that are all different, got b again \(first in row 2; 1 such rows\); if",
+        r"^row 4, column sku: expected ids that are all different, got b again \(first in row 2; 1 such row\); if",
     ),
     "ids that are one": (
         houses(sku=[7, "a", "7", *range(20, 29)]),
@@ -145,7 +145,7 @@ BAD = {
     "missing group": (
         houses(g=["a", "b"] * 5 + ["", None]),
         {"group": "g"},
-        r"^row 11, column g: .*\(and 1 more such rows\)",
+        r"^row 11, column g: .*\(and 1 more such row\)",
     ),
     "one group": (
         houses(g=["all"] * 12),

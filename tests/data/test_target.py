@@ -89,7 +89,7 @@ BAD = {
         None,
         r"^row 17, column price: expected a number, got 'n/a'; correct it, or leave it empty to drop the row$",
     ),
-    "several": ([*PRICES, "n/a", "?"], None, r"^row 17, column price: .* got 'n/a' \(and 1 more such rows\)"),
+    "several": ([*PRICES, "n/a", "?"], None, r"^row 17, column price: .* got 'n/a' \(and 1 more such row\)"),
     "infinite": ([1.5, 2.5, -np.inf] * 4, None, r"^row 3, column price: expected a finite number, got -inf"),
     "infinite text": ([*PRICES, "inf"], None, r"^row 17, column price: expected a finite number, got 'inf'"),
     "texts as numbers": (["a", "b"] * 5, "regression", r"^row 1, column price: expected a number, got 'a'"),
@@ -113,7 +113,7 @@ BAD = {
     "words among numbers to predict": (
         [*(f"\u00a3{i}k" for i in range(30)), "call me", "POA"],
         "regression",
-        r"^row 31, column price: expected a number, got 'call me' \(and 1 more such rows\)",
+        r"^row 31, column price: expected a number, got 'call me' \(and 1 more such row\)",
     ),
     "numbers as classes": (
         [i / 7 for i in range(30)],

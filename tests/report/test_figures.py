@@ -102,6 +102,11 @@ def test_confusion_of_many_classes_keeps_every_row():
     drawn(confusion_matrix(np.eye(30)[truth], np.array(classes)[truth], classes))
 
 
+def test_a_share_of_few_rows_is_not_drawn_beside_shares_of_more():
+    probabilities = np.array([[0.95, 0.05]] * 5 + [[0.55, 0.45]])
+    assert reliability(probabilities, ["a"] * 6, ["a", "b"]).axes[0].lines[1].get_xdata().tolist() == [0.95]
+
+
 def test_reliability_shares():
     probabilities = np.array([[0.95, 0.05], [0.95, 0.05], [0.55, 0.45], [0.3, 0.7]])
     line = reliability(probabilities, ["a", "b", "a", "b"], ["a", "b"]).axes[0].lines[1]

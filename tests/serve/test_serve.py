@@ -17,6 +17,7 @@ import pytest
 
 from faults.warm import end, start
 from vicinal.core.folders import CHANGES
+from vicinal.data.form import TableForm
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, Recommender, load_model
 from vicinal.workflows.recommend import add_clicks
 
@@ -314,7 +315,14 @@ def test_what_is_malformed_gets_one_sentence_and_harms_nobody(served, houses):
     assert odd == []
     assert last.status_code == 200
     assert wrong_method.status_code == 405
+    assert wrong_method.json()["error"].endswith("got GET")
     assert {path: path.read_bytes() for path in houses.rglob("*") if path.is_file()} == before
+
+
+def test_a_cell_that_would_be_read_as_missing_is_refused_beside_others(served):
+    said = served.post("/predict", json={"rows": [ROW, ROW | {"size": "tall"}, ROW | {"size": None}]})
+    assert said.status_code == 400
+    assert said.json()["error"] == "rows: in row 1, column 'size', expected numbers, got 'tall'; null stands for a gap"
 
 
 def test_numbers_of_forms_are_read_as_people_write_them(served):
@@ -714,7 +722,7 @@ def test_a_missing_package_is_named(monkeypatch, capsys, folders):
 def test_a_column_that_is_not_given_is_not_mistaken_for_another_of_the_model():
     from vicinal.serve.requests import table_of
 
-    model = SimpleNamespace(feature_names_in_=["rate_marriage", "yrs_married"], notes_={}, kinds_={})
+    model = SimpleNamespace(feature_names_in_=["rate_marriage", "yrs_married"], notes_={}, kinds_={}, form_=TableForm())
     with pytest.raises(ValueError, match=r"'rate_marriage'.*got none; null stands for a gap"):
         table_of(model, [{"yrs_married": 13}])
     with pytest.raises(ValueError, match="did you mean 'rate_mariage'"):
@@ -724,7 +732,9 @@ def test_a_column_that_is_not_given_is_not_mistaken_for_another_of_the_model():
 def test_objects_in_a_row_are_columns_of_their_parts_where_these_are_read():
     from vicinal.serve.requests import table_of
 
-    model = SimpleNamespace(feature_names_in_=["size.height"], notes_={}, kinds_={"size.height": "number"})
+    model = SimpleNamespace(
+        feature_names_in_=["size.height"], notes_={}, kinds_={"size.height": "number"}, form_=TableForm()
+    )
     for size in ({"height": 2}, '{"height": 2}'):
         assert table_of(model, [{"size": size}])["size.height"].tolist() == [2.0]
     deep = {"height": 2}

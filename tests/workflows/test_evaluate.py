@@ -17,7 +17,8 @@ from vicinal.data import prepare_table
 from vicinal.estimators import load_model
 from vicinal.report.audit import audit_findings
 from vicinal.report.records import AuditRecord
-from vicinal.workflows import TableJob, audit_table, fit_table
+from vicinal.workflows import Explorer, TableJob, audit_table, fit_table
+from vicinal.workflows.bank import relabel_table
 from vicinal.workflows.evaluate import equal_content, labelled_rows
 from vicinal.workflows.known_rows import known_rows
 
@@ -173,6 +174,36 @@ def test_a_kernel_doubts_numbers_alone_and_a_network_with_a_ridge(tmp_path: Path
         assert scores == sorted(scores, reverse=True)
         assert len(set(scores)) > 20
     assert not any(one.expected == pytest.approx(one.neighbors) for one in record.suspects[:50])
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings"),
+    [("numbers", {"metric": "kernel"}), ("classes", {"metric": "trees"}), ("classes", QUICK)],
+)
+def test_the_page_counts_the_same_wrong_labels_of_the_bank(tmp_path: Path, labels: str, settings: dict) -> None:
+    frame = table(240)
+    wrong = np.arange(0, 240, 12)
+    if labels == "classes":
+        frame = frame.assign(y=lambda f: np.where(f.a > f.b, "up", "down"))
+        frame.loc[wrong, "y"] = np.where(frame.a[wrong] > frame.b[wrong], "down", "up")
+    else:
+        frame.loc[wrong, "y"] = frame.loc[wrong[::-1], "y"].to_numpy()
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    job = TableJob(tmp_path / "rows.csv", "y", id="key", parameters=settings, baselines=False)
+    fit_table(job, tmp_path / "model")
+    found = audit_table(tmp_path / "model", tmp_path / "rows.csv", suspects=240)
+    seen = {one["id"]: one["chance"] for one in Explorer(tmp_path / "model").suspects(240)}
+    told = {one.row: one.chance for one in found.suspects if one.row in seen}
+    assert len(seen) > 150
+    assert told == pytest.approx(seen, abs=1e-3)
+    assert max(told.values()) >= 0.5
+    assert found.worth_checking == sum(one.chance >= 0.5 for one in found.suspects)
+    assert not any("another label" in note for note in found.notes)
+    one = next(row for row in found.suspects if row.part != "new")
+    relabel_table(tmp_path / "model", pd.DataFrame({"key": [one.row], "y": [one.expected]}))
+    few = audit_table(tmp_path / "model", tmp_path / "rows.csv", suspects=1)
+    assert "Labels worth checking are those of the table: 1 row has another label in the model." in few.notes
+    assert len(few.suspects) == 1 < few.worth_checking
 
 
 def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:

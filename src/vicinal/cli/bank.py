@@ -152,14 +152,10 @@ def relabel(
         print_json({"relabelled": change.changed, "rows": change.rows, "labels": labels})
     else:
         for name, before, label in rows[:_LISTED]:
-            output.print(f"{name}: {_words(label)}, which was {_words(before)}")
+            output.print(f"{name}: {label_words(label) or 'no class'}, which was {label_words(before) or 'no class'}")
         more = f", of which {_LISTED} are listed" if len(rows) > _LISTED else ""
         same = "" if rows else ": the rows have these labels already"
         output.print(f"{counted(change.changed, 'label')} of {model} changed{more}{same}")
-
-
-def _words(label: object) -> object:
-    return (label_words(label) or "no class") if isinstance(label, list | tuple) else label
 
 
 @app.command(

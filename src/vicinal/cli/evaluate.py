@@ -108,7 +108,7 @@ def _print_audit(record: "AuditRecord", *, most: int, whole: bool) -> None:
         print_scores(title, {"model": record.scores, **record.baselines})
     else:
         output.print(f"{title}: {score_sentence(record)}")
-    noted = ("Baselines", "Classes", "Groups") if whole else ("Classes", "Groups")
+    noted = ("Baselines", "Classes", "Groups", "Labels")[not whole :]
     for sentence in (*audit_findings(record), *(note for note in record.notes if note.startswith(noted))):
         output.print(f"- {sentence}")
     error = error_name(record)
@@ -120,13 +120,13 @@ def _print_audit(record: "AuditRecord", *, most: int, whole: bool) -> None:
     if record.fairness:
         headings = ["group", "rows", record.fairness["rate"].replace("_", " "), "95 % interval", "of the labels", error]
         print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
-    output.print(suspects_sentence(record.suspects))
+    output.print(suspects_sentence(record.suspects, record.worth_checking, record.expected_wrong))
     listed = record.suspects if whole else worth_checking(record.suspects)
     headings, *lines = suspect_rows(listed[:most], several=record.several, letters=_LETTERS)
     if lines:
         print_rows("", headings, lines, names=True)
-    if len(listed) > most:
-        output.print(f"{len(listed) - most} more; --suspects {len(listed)} lists all.")
+    if (count := max(len(listed), record.worth_checking)) > most:
+        output.print(f"{count - most} more; --suspects {count} lists all.")
 
 
 _LISTED = 10

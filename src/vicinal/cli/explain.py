@@ -134,7 +134,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     def words(value: Any) -> str:
         if isinstance(value, list | tuple):
             return label_words(value) or "no class"
-        return f"{value:,.{digits}f}" if isinstance(value, float) and not one.chances else cell_words(value)
+        return f"{value:,.{digits}f}" if isinstance(value, int | float) and not one.chances else cell_words(value)
 
     before = "" if one.label is None else f" (its label is {words(one.label)})"
     predicted = words(explanation.prediction if one.said is None else one.said)
@@ -178,13 +178,19 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
 
 
 def _far(nearest: float, half: float, most: float) -> str:
-    """How far away the nearest row is; not in the units of the metric, which may be of two that no person knows."""
+    """How far away the nearest row is; not in the units of the metric, which may be of two that no person knows.
+
+    >>> _far(1.19, 1.0, 1.16)
+    'its nearest neighbor is 1.19 times as far as usual (90 % are below 1.16)'
+    """
     if half == 0:
         return f"it equals {'another' if nearest == 0 else 'no'} row, and most rows equal one"
     if nearest < half / 1000:
         return "it is as good as equal to another row"
-    far, most = f"{nearest / half:.2g}", most / half
-    return f"its nearest neighbor is {'' if far == '1' else f'{far} times '}as far as usual (90 % are below {most:.2g})"
+    far, below = (f"{distance / half:.2g}" for distance in (nearest, most))
+    if far == below and nearest != most:
+        far, below = (f"{distance / half:.3g}" for distance in (nearest, most))
+    return f"its nearest neighbor is {'' if far == '1' else f'{far} times '}as far as usual (90 % are below {below})"
 
 
 def _of_others(one: "Explained", explainer: "Explainer", words: Any) -> str:

@@ -176,7 +176,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
     """
     from vicinal.core import counted
     from vicinal.report.tables import verdict_sentence
-    from vicinal.report.text import metric_name, number
+    from vicinal.report.text import metric_name, score
 
     record, model = outcome.record, outcome.model
     if columns or (whole and model.encoder_choices_):
@@ -197,7 +197,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
         if note.startswith((*notes, f"By {model.fair},")):
             output.print(note)
     for one in (record, *outcome.further):
-        scores = (f"{metric_name(name)} {number(value)}" for name, value in one.scores["model"].items())
+        scores = (f"{metric_name(name)} {score(value)}" for name, value in one.scores["model"].items())
         said = verdict_sentence(one) or ", ".join(scores)
         output.print(f"{one.target_name}: {said}" if outcome.further else said)
     if outcome.folder is not None:

@@ -120,11 +120,13 @@ _SHARES = ("r2", "accuracy", "micro_f1", "macro_f1", "subset_accuracy", "average
 
 
 def _number(metric: str, value: float | None) -> str:
+    from vicinal.report.text import score
+
     if value is None:
         return ""
     if metric in _SHARES:
         return f"{value:.3f}"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"  # an error of prices as prices are written
+    return score(value)  # an error of prices as prices are written
 
 
 def cell_words(value: object) -> str:

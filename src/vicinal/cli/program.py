@@ -92,6 +92,10 @@ def _warnings_as_sentences() -> Iterator[None]:
 def _sentence(wrong: BaseException) -> str:
     """The message of an error in one line."""
     if isinstance(wrong, UsageError):  # typer's errors of use name the option
+        if errors := getattr(wrong.__cause__, "errors", None):  # pydantic's, of a value that it cannot have
+            first, option = errors()[0], wrong.param.opts[0]  # type: ignore[attr-defined]
+            expected = first["msg"].removeprefix("Input should be ").partition(",")[0]
+            return f"{option}: expected {expected}, got {str(first['input'])[:60]!r}"
         sentence = " ".join(wrong.format_message().split())  # type: ignore[attr-defined]
         missing = getattr(getattr(wrong, "param", None), "help", None) if sentence.startswith("Missing") else None
         return f"{sentence.removesuffix('.')}: {missing}" if missing else sentence
@@ -112,6 +116,7 @@ def _is_memory(wrong: BaseException) -> bool:
 _PARAMETERS = {
     "coverage": "--interval",
     "ids": "--id",
+    "id_left": "--id",
     "groups": "--group",
     "queries": "--query",
     "X": "data",

@@ -30,6 +30,7 @@ def refit(
     """
     from vicinal.core.checks import local_path
     from vicinal.data.sources import table_source
+    from vicinal.report.text import score
     from vicinal.workflows import refit_model
 
     with shown_progress(**{name: options[name] for name in o.RUN}) as shown:
@@ -47,7 +48,7 @@ def refit(
     print_scores("Both models on these rows", outcome.scores)
     name = {"mse": "MSE", "log_loss": "Log loss"}[outcome.error]
     side = "above" if outcome.change > 0 else "below"
-    change = f"{abs(outcome.change):.4g} {side} that of the old one (standard error {outcome.doubt:.4g})"
+    change = f"{score(abs(outcome.change))} {side} that of the old one (standard error {score(outcome.doubt)})"
     output.print(f"{name} of the new model: {change}.")
     said = f"{model} is the new model, with {outcome.rows.get('bank', 0):,} rows in its bank"
     output.print(said if outcome.replaced else f"{model} stays as it was; --even-if-worse replaces it")

@@ -6,8 +6,8 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
+from vicinal.cli.output import label_words, print_json, print_rows, print_scores
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_rows, print_scores
 
 
 @app.command(epilog="Example: vicinal show houses-model  |  vicinal show houses-model --json")
@@ -66,8 +66,7 @@ def _print_changes(listed: list[dict[str, Any]]) -> None:
     for one in listed:
         count = len(one["ids"])
         more = f", and {count - _IDS} more" if count > _IDS else ""
-        labels = one["labels"] or [None] * count
-        before = one["before"] or [None] * count
+        before, labels = (map(label_words, one[name]) if one[name] else [None] * count for name in ("before", "labels"))
         names = [
             f"{name}" + ("" if new is None else f": {new}" if old is None else f": {old} to {new}")
             for name, old, new in list(zip(one["ids"], before, labels, strict=True))[:_IDS]

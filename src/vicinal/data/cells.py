@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import short
+from vicinal.core import counted, short
 from vicinal.core.checks import short_text
 from vicinal.data.date_spelling import day_of
 from vicinal.data.spelling import plain_text
@@ -90,7 +90,8 @@ def refuse_cells(column: pd.Series, wrong: NDArray[np.bool_], expected: str, adv
     """Refuse the first of the cells that are ``wrong [n]``, by its row and column; nothing if none is."""
     if wrong.any():
         place = int(np.argmax(wrong))
-        cell, more = column.iloc[place], f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
+        cell, others = column.iloc[place], int(wrong.sum()) - 1
+        more = f" (and {counted(others, 'more such row')})" if others else ""
         got = "an empty cell" if missing_cells(column.iloc[[place]])[0] else short(cell)
         where = f"row {short_text(column.index[place])}, column {short_text(column.name)}"
         raise ValueError(f"{where}: expected {expected}, got {got}{more}{advice}")

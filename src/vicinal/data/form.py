@@ -209,16 +209,18 @@ def _with_missing(name: str, draft: ColumnForm | None, numbers: Sequence[float])
     return draft.model_copy(update={"placeholder": tuple(map(float, numbers)), "doubt": ""})
 
 
+MEASURED = {"number": "numbers", "date": "dates", "duration": "lengths of time", "scale": "steps of a scale"}
+"""Kinds of columns whose cells are one of these, or missing."""
+
+
 def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]") -> None:
     """Warn of cells that count as missing though they are written."""
-    if form.kind not in ("number", "date", "duration", "scale") or not (gone := cells.isna()).any():
+    if form.kind not in MEASURED or not (gone := cells.isna()).any():
         return
     odd = column[gone][[not is_gap(form, cell) for cell in column[gone].tolist()]]
     if len(odd):
-        named = {"number": "numbers", "date": "dates", "duration": "lengths of time", "scale": "steps of a scale"}
-        what = named[form.kind]
         shown = ", ".join(f"{short(cell)} in row {short_text(row)}" for row, cell in odd.iloc[:3].items())
-        are = f"{len(odd)} of {len(column)} cells read as missing, as the column holds {what}"
+        are = f"{len(odd)} of {len(column)} cells read as missing, as the column holds {MEASURED[form.kind]}"
         warn_caller(f"{short_text(column.name)}: {are}: {shown}", CellWarning)
 
 

@@ -14,14 +14,14 @@ from vicinal.data.date_spelling import REMEMBERED, day_of
 
 GAPS = frozenset(
     {"", "-", "--", "---", "?", ".", "..", "...", ":", "null", "nil", "none", "missing", "unknown", "not available"}
-    | {"na", "n/a", "#n/a", "n.a.", "n.a", "nan", "nat", "<na>", "(blank)", "n.d.", "no data", "not specified"}
+    | {"na", "n/a", "#n/a", "n.a.", "n.a", "nan", "nat", "<na>", "(blank)", "n.d.", "no data", "not specified", "\\n"}
     | {"tbd", "tba", "not applicable", "prefer not to say", "0000-00-00", "unbekannt", "keine angabe", "k.a.", "k. a."}
     | {"k.a", "s/d", "s.d.", "sin datos", "inconnu", "non renseign\u00e9", "desconocido", "\u4e0d\u660e"}
     | {f"#{error}" for error in ("div/0!", "value!", "ref!", "name?", "num!", "null!", "error!", "getting_data")}
 )
 """How people write that a value is missing, in lower case: among numbers, dates, lengths of time and truth values."""
 
-SURE_GAPS = frozenset({"n/a", "#n/a", "?", "-", "--"})
+SURE_GAPS = frozenset({"n/a", "#n/a", "?", "-", "--", "\\n"})
 """Those of them that are nothing else among categories, either: "none" and "NA" may be names."""
 
 _TRUTHS = (

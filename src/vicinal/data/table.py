@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import listed, nearest, short
+from vicinal.core import counted, listed, nearest, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import Grouped, as_texts, canonical_ids, differ, first_repeat
 from vicinal.data.cells import as_numbers, as_times, missing_cells, refuse_cells
@@ -366,7 +366,7 @@ def _refuse_repeated(column: pd.Series, ids: NDArray[Any], count: int) -> NoRetu
         )
     raise ValueError(
         f"row {rows[1]}, column {name}: expected ids that are all different, got {short_text(ids[place])} again (first "
-        f"in row {rows[0]}; {count} such rows); {instead}"
+        f"in row {rows[0]}; {counted(count, 'such row')}); {instead}"
     )
 
 

@@ -14,7 +14,7 @@ from vicinal.report import figures
 from vicinal.report.page import scatter, several_reliability, sureness
 from vicinal.report.records import AuditRecord, Suspect
 from vicinal.report.tables import CLASS_HEADINGS, class_rows, fit_table
-from vicinal.report.text import clean, metric_name, number, one_line, percent
+from vicinal.report.text import clean, metric_name, number, one_line, percent, score
 from vicinal.report.theme import (
     ACCENT,
     SOFT,
@@ -51,7 +51,7 @@ def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
         hubs=[[shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs],
         suspect_headings=[*headings, "content"],
         suspects=[[*cells, one.shown] for cells, one in zip(suspects, worth, strict=True)],
-        suspicious=suspects_sentence(record.suspects),
+        suspicious=suspects_sentence(record.suspects, record.worth_checking, record.expected_wrong),
         label=_label,
         pictures=list(_pictures(record)),
     )
@@ -65,32 +65,31 @@ def error_name(record: AuditRecord) -> str:
 
 def score_sentence(record: AuditRecord) -> str:
     """The scores of the model, and the main one of the best baseline, if there are baselines."""
-    said = ", ".join(f"{metric_name(metric)} {number(value)}" for metric, value in record.scores.items())
+    said = ", ".join(f"{metric_name(metric)} {score(value)}" for metric, value in record.scores.items())
     metric = PRIMARY_OF_SEVERAL if record.several else PRIMARY[record.task]
     scored = {name: values[metric] for name, values in record.baselines.items() if metric in values}
     if not scored:
         return f"{said}."
     best = (max if HIGHER_IS_BETTER[metric] else min)(scored, key=lambda name: scored[name])
     return (
-        f"{said}. Best of {len(scored)} baselines: {one_line(best, 40)}, {metric_name(metric)} {number(scored[best])}."
+        f"{said}. Best of {len(scored)} baselines: {one_line(best, 40)}, {metric_name(metric)} {score(scored[best])}."
     )
 
 
-def suspects_sentence(suspects: Sequence[Suspect]) -> str:
+def suspects_sentence(suspects: Sequence[Suspect], worth: int, wrong: float) -> str:
     """How many labels are worth checking, and how many of them are expected to be wrong.
 
-    >>> suspects_sentence([])
+    >>> suspects_sentence([], 0, 0.0)
     'Labels worth checking: none; there is no clear sign of wrong labels.'
-    >>> suspects_sentence([Suspect(row, "new", 3.0, 1.0, 1.0, 4.2, "", 0.8) for row in (1, 2)])
-    'Labels worth checking: 2, of them 1.6 expected to be wrong.'
+    >>> suspects_sentence([Suspect(row, "new", 3.0, 1.0, 1.0, 4.2, "", 0.8) for row in (1, 2)], 12, 8.53)
+    'Labels worth checking: 12, of them 8.5 expected to be wrong.'
     """
     chances = [one.chance for one in suspects if one.chance is not None]
     if suspects and not chances:
         return f"Labels worth checking first: {len(suspects)}."
-    worth = [chance for chance in chances if chance >= _WORTH]
     if not worth:
         return f"Labels worth checking: none{'' if any(chances) else '; there is no clear sign of wrong labels'}."
-    return f"Labels worth checking: {len(worth)}, of them {number(sum(worth), 2)} expected to be wrong."
+    return f"Labels worth checking: {worth}, of them {number(wrong, 2)} expected to be wrong."
 
 
 def suspect_rows(suspects: Sequence[Suspect], *, several: bool = False, letters: int = 60) -> list[list[str]]:

@@ -217,6 +217,10 @@ def _count_pairs(
     return names, counts[:-1, :-1]
 
 
+_FEWEST = 5
+"""Fewest rows whose share of right answers is drawn, unless no bin has so many."""
+
+
 def reliability(
     probabilities: NDArray[Any],
     truth: Sequence[str] | NDArray[Any],
@@ -242,7 +246,7 @@ def reliability(
     )
     place = np.minimum((sure * bins).astype(int), bins - 1)
     counts = np.bincount(place, minlength=bins)
-    used = counts > 0
+    used = counts >= (_FEWEST if counts.max() >= _FEWEST else 1)  # of one row it is 0 or 1
     mean_sure = np.bincount(place, sure, bins)[used] / counts[used]
     mean_right = np.bincount(place, right, bins)[used] / counts[used]
     with style():
@@ -343,8 +347,8 @@ def embedding_map(
             _by_number(figure, axes, points, values[shown].astype(float), target_name)
         else:
             _by_class(axes, points, [str(name) for name in values[shown]])
-        axes.set_xlabel(f"1st component, {100 * shares[0]:.0f} % of the variance")
-        axes.set_ylabel("(no meaning)" if flat else f"2nd component, {100 * shares[1]:.0f} %")
+        axes.set_xlabel(f"1st component, {percent(shares[0])} of the variance")
+        axes.set_ylabel("(no meaning)" if flat else f"2nd component, {percent(shares[1])}")
         axes.set_xticklabels([])
         axes.set_yticklabels([])
         axes.margins(0.04)

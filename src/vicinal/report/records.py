@@ -521,7 +521,9 @@ class AuditRecord(ShownRecord):
         hubness: skewness of ``served``.
         unused: share of the bank that is among the nearest neighbors of no new row.
         neighbors: how many nearest neighbors are counted.
-        suspects: most suspicious first.
+        suspects: most suspicious first, as many as were asked for.
+        worth_checking: number of labels that are more probably wrong than right, also of those not listed.
+        expected_wrong: how many of these are expected to be wrong.
         copies: rows of equal content, and near copies.
         predicted: predictions of the new rows: numbers, or probabilities.
         truth: labels of the new rows.
@@ -567,6 +569,8 @@ class AuditRecord(ShownRecord):
     drift: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fairness: Mapping[str, Any] = field(default_factory=dict)
     by_class: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    worth_checking: int = 0
+    expected_wrong: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the arrays of the pictures, as dictionaries, lists, numbers and text."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from vicinal.report.text import metric_name, number, one_line
+from vicinal.report.text import metric_name, number, one_line, score
 
 _NAMES = 20
 """Most classes that are named."""
@@ -227,7 +227,7 @@ def summary(facts: Mapping[str, Any]) -> Summary:
         **{role: facts.get(role) for role in ("id", "group", "time", "weight")},
         "settings": ", ".join(f"{name} {setting_words(value)}" for name, value in facts["settings"].items()),
         **_error_lines(facts.get("trials", [])),
-        "scores": ", ".join(f"{metric_name(name)} {number(value)}" for name, value in scores.items()),
+        "scores": ", ".join(f"{metric_name(name)} {score(value)}" for name, value in scores.items()),
         "adapted": f"to {facts['adapted']:,} new rows" if facts.get("adapted") else None,
         "written": f"{moment(facts['written'])} by {version}" if "written" in facts else None,
     }

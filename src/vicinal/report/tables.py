@@ -8,7 +8,7 @@ import numpy as np
 
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
 from vicinal.report.records import AuditRecord, CompareRecord, Doubted, FitRecord, Verdict
-from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, score_table, signed_percent
+from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, score, score_table, signed_percent
 
 RAW = " (raw features)"
 """How names of baselines end that learn from the features before any training."""
@@ -36,7 +36,7 @@ def fit_table(record: FitRecord | AuditRecord) -> list[list[str]]:
     [['', 'MSE'], ['this model', '0.025'], ['mean of the training rows', '0.1']]
     """
     each = record.scores if isinstance(record, FitRecord) else {"model": record.scores, **record.baselines}
-    heads, *rows = score_table(each, number)
+    heads, *rows = score_table(each, score)
     ordered = sorted(rows, key=lambda row: row[0] != "model")
     return [heads, *([method_name(method, record), *cells] for method, *cells in ordered)]
 

@@ -1,9 +1,11 @@
 """Numbers and foreign text for display: few digits, clipped, and harmless."""
 
+import json
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -95,9 +97,13 @@ def cell_text(value: Any) -> str:
 
     >>> cell_text(3.14159), cell_text(float("nan")), cell_text(np.datetime64("2024-05-31T00:00")), cell_text(["a", 2])
     ('3.142', '', '2024-05-31', 'a, 2')
-    >>> cell_text([0.5] * 384), cell_text(1999.0), cell_text(12999.0)
-    ('(384 elements)', '1999', '12,999')
+    >>> cell_text([0.5] * 384), cell_text('["a", "b c"]'), cell_text(1999.0), cell_text(12999.0)
+    ('(384 elements)', 'a, b c', '1999', '12,999')
     """
+    if isinstance(value, str) and value.startswith('["') and value.endswith('"]'):  # as a bank keeps lists
+        with suppress(ValueError, RecursionError):
+            held = json.loads(value)
+            value = held if all(isinstance(one, str) for one in held) else value
     if isinstance(value, list | tuple | set | np.ndarray | dict):
         brief = len(value) <= _BRIEF and not isinstance(value, dict)
         return ", ".join(map(cell_text, value)) if brief else f"({len(value)} elements)"
@@ -133,6 +139,15 @@ def compact(value: float) -> str:
         if abs(value) >= least:
             return f"{value / unit:.4g}{letter}".replace("-", "\N{MINUS SIGN}")
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
+
+
+def score(value: float, digits: int = 4) -> str:
+    """A measure of errors: squared errors of prices in millions.
+
+    >>> score(439_137_589.2), score(20_956.4), score(0.0254321)
+    ('439.1M', '20,956', '0.02543')
+    """
+    return compact(value) if abs(value) >= 1e7 else number(value, digits)
 
 
 def change_cell(change: float) -> str:

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from vicinal.report.text import clean, duration, metric_name, number, one_line, percent
+from vicinal.report.text import clean, duration, metric_name, number, one_line, percent, score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,7 +190,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {each.__name__: each for each in (number, duration, shown, one_line, percent, metric_name)}
+    templates.filters |= {
+        each.__name__: each for each in (number, score, duration, shown, one_line, percent, metric_name)
+    }
     templates.filters["minus"] = lambda text: re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", str(text))
     return templates
 

@@ -326,8 +326,8 @@ async def _refusal(request: Request, wrong: Exception) -> Response:
         return JSONResponse({"error": wrong.sentence}, wrong.status, wrong.headers)
     if isinstance(wrong, HTTPException):
         sentence = {
-            404: "path: expected one that / lists, got another",
-            405: "method: expected the one that / lists, got another",
+            404: f"path: expected one that / lists, got {short(request.url.path)}",
+            405: f"method: expected the one that / lists, got {request.method}",
         }.get(
             wrong.status_code,
             f"body: expected one that can be read, got one that cannot: {' '.join(str(wrong.detail).split())}",

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 
 from vicinal.core import listed, nearest, short
 from vicinal.core.checks import short_text
+from vicinal.data.form import MEASURED
 from vicinal.data.json_tables import flat_row
 from vicinal.estimators.banked import BankedEstimator
 
@@ -239,7 +240,16 @@ def table_of(model: BankedEstimator, rows: list[dict[str, Any]], *, whole: bool 
                     f"rows: expected the column {short(name)}, which the model reads, in row {place}, got "
                     f"none{likely}; null stands for a gap"
                 )
-    return frame_of(rows, model.kinds_)
+    frame = frame_of(rows, model.kinds_)
+    for name, cells in model.form_.read(
+        frame, frame.columns
+    ).items():  # what it cannot read stays: no client sees warnings
+        form = model.form_.columns.get(str(name))
+        odd = [] if form is None or form.kind not in MEASURED else [cell for cell in cells if isinstance(cell, str)]
+        if odd:
+            at = f"rows: in row {cells.tolist().index(odd[0])}, column {short(name)}"
+            raise ValueError(f"{at}, expected {MEASURED[form.kind]}, got {short(odd[0])}; null stands for a gap")
+    return frame
 
 
 def frame_of(rows: list[dict[str, Any]], kinds: Mapping[str, str]) -> pd.DataFrame:

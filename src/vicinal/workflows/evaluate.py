@@ -27,8 +27,7 @@ from vicinal.estimators.calibrating import calibrating_units
 from vicinal.estimators.fitted import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import OpenSettings
-from vicinal.estimators.target_transform import PLAIN
-from vicinal.evaluation import left_out_predictions, wrong_classes, wrong_labels
+from vicinal.evaluation import left_out_predictions
 from vicinal.evaluation.audit import (
     coverage_curve,
     error_by_period,
@@ -41,6 +40,7 @@ from vicinal.evaluation.scores import several_hot
 from vicinal.heads.kinds import has_members
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import Copies, Hub
+from vicinal.report.audit import worth_checking
 from vicinal.report.records import AuditRecord, Part, Suspect
 from vicinal.report.text import cell_text
 from vicinal.workflows.known_rows import known_rows
@@ -56,6 +56,7 @@ from vicinal.workflows.measuring import (
 )
 from vicinal.workflows.opening import made_with
 from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows, separator_of
+from vicinal.workflows.suspects import doubts, expected_labels, left_out
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Coverages of the intervals that are checked."""
@@ -156,6 +157,8 @@ def audit_table(
     counts = {part: parts.count(part) for part in ("bank", "held out", "new")}
     classes, errors = model.fitted_.codec.classes.tolist(), ours.losses
     gap, said = fairness_of(model, ours.predicted, fresh)
+    doubted = _suspects(model, table, features, seen, parts)
+    worth = [one.chance for one in worth_checking(doubted) if one.chance is not None]
     return AuditRecord(
         name=table.name,
         model=folder.name,
@@ -175,7 +178,9 @@ def audit_table(
         hubness=float(skew(seen.served)) if seen.served.std() else 0.0,
         unused=float((seen.served == 0).mean()),
         neighbors=min(FIRST, len(model.bank_)),
-        suspects=_suspects(model, table, features, seen, parts)[:suspects],
+        suspects=doubted[:suspects],
+        worth_checking=len(worth),
+        expected_wrong=sum(worth),
         copies=copies + near_embeddings(table, vectors, parts, copies),
         predicted=ours.predicted,
         truth=ours.labels,
@@ -185,7 +190,13 @@ def audit_table(
         **_in_time(model, fresh, ours),
         fairness={} if gap is None else {**asdict(gap), "sentence": gap.sentence},
         multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh, ours),
-        notes=[*_notes(model, table), *tuned_notes, *threshold_notes(model), *(said if gap is None else [])],
+        notes=[
+            *_notes(model, table),
+            *_relabelled(model, table, parts),
+            *tuned_notes,
+            *threshold_notes(model),
+            *(said if gap is None else []),
+        ],
         versions=made_with(),
     )
 
@@ -280,6 +291,16 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     return notes
 
 
+def _relabelled(model: BankedEstimator, table: Table, parts: list[Part]) -> list[str]:
+    """How many rows have another label in the table than in the bank, as after `vicinal relabel`."""
+    if model.multilabel_:
+        return []
+    known, at = _in_bank(model, table, parts)
+    count = int((model.bank_.labels.numpy()[at] != _labels(model, table)[known]).sum())
+    rows = "1 row has" if count == 1 else f"{count} rows have"
+    return [f"Labels worth checking are those of the table: {rows} another label in the model."] if count else []
+
+
 @_said_once()
 def _class_sets(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, dict[str, float]]:
     if not isinstance(ours, MeasuredClasses) or not model.calibrates(SETS):
@@ -346,36 +367,42 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
     return tuned, baseline_notes(tuned, len(known))
 
 
-def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse, parts: list[Part]) -> list[Suspect]:
-    """All rows, the most suspicious first.
+def _labels(model: BankedEstimator, table: Table) -> Array:
+    """Numbers, or places of classes; of an unknown class 0."""
+    classes = model.fitted_.codec.classes.tolist()
+    return places_of(table.target, classes).clip(min=0) if classes else table.target
 
-    Each row is predicted without itself: numbers by a kernel or trees; else by the mean of the model and of a ridge
-    regression on the untrained features, as a trained encoder has moved mislabelled rows toward their wrong labels.
-    Numbers are on the model's label scale.
-    """
-    classes = model.fitted_.codec.classes
+
+def _in_bank(model: BankedEstimator, table: Table, parts: list[Part]) -> tuple[Array, Array]:
+    """The rows of the table that the bank has, and their positions there, in its order."""
+    at = model.bank_.store.positions(table.ids).numpy()
+    at[np.array([part == "new" for part in parts])] = -1  # a new row may bear the number of another one in the bank
+    known = np.argsort(at)[int((at < 0).sum()) :]
+    return known, at[known]
+
+
+def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse, parts: list[Part]) -> list[Suspect]:
+    """All rows, the most suspicious first; those of the bank are judged among themselves, as in `explore`."""
     if isinstance(model, NeighborClassifier) and model.multilabel_:
         return _suspects_of_several(model, table, features, seen, parts)
-    if not len(classes):
-        scale = model.target_transform_
-        scale = PLAIN if scale.name == "log" and (table.target <= 0).any() else scale  # which have no logarithm
-        truth = scale.forward(torch.tensor(table.target)).numpy()
-        guess = scale.forward(torch.from_numpy(seen.expected)).double().numpy()
-        if model.metric_ == "network":
-            guess = (guess + left_out_predictions(features, truth, groups=table.groups)) / 2
-        mixture = wrong_labels(truth, guess)
-        expected, said = scale.inverse(torch.from_numpy(guess)).numpy(), seen.expected.tolist()
-    else:
-        codes = places_of(table.target, classes.tolist()).clip(min=0)
-        expected = left_out_predictions(features, np.eye(len(classes))[codes], groups=table.groups)
-        expected = (np.clip(expected, 1e-3, None) + seen.expected) / 2
-        mixture = wrong_classes(codes, expected)
-        said = classes[seen.expected.argmax(1)].tolist()
-        expected = classes[expected.argmax(1)]
+    codec, bank = model.fitted_.codec, model.bank_
+    classes, said = codec.classes, seen.expected
+    labels, groups = _labels(model, table), table.groups
+    known, at = _in_bank(model, table, parts)
+    if model.folds_ is not None:  # rows that were added later are in no fold
+        inside = bank.folds.numpy()[at] >= 0
+        said[known[inside]] = left_out(model, torch.from_numpy(at[inside]))
+    expected = expected_labels(model, labels, said, lambda: features, groups)
+    wrong = doubts(model, labels, expected)
+    if len(known):
+        groups = bank.clusters[at] if bank.grouped else None
+        expected[known] = expected_labels(model, labels[known], said[known], lambda: features[known], groups)
+        wrong.ratio[known], wrong.chance[known], _ = doubts(model, labels[known], expected[known])
+    shown = (classes[each.argmax(1)].tolist() if len(classes) else each.tolist() for each in (expected, said))
     cells = [_shown(row) for _, row in table.frame.iterrows()]
-    figures = mixture.ratio.tolist(), cells, mixture.chance.tolist()
-    rows = [*map(Suspect, table.ids.tolist(), parts, table.target, expected, said, *figures)]
-    return [rows[place] for place in np.argsort(-mixture.ratio, kind="stable")]
+    figures = wrong.ratio.tolist(), cells, wrong.chance.tolist()
+    rows = [*map(Suspect, table.ids.tolist(), parts, table.target, *shown, *figures)]
+    return [rows[place] for place in np.lexsort((-wrong.ratio, -wrong.chance))]
 
 
 def _suspects_of_several(

@@ -14,6 +14,7 @@ from vicinal.core import ExtrapolationWarning, replaced_file
 from vicinal.core.checks import check_between, check_integer, nearest, short, short_text, unwarned
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import Log
+from vicinal.data.cells import missing_cells
 from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.calibrating import check_calibrates
 from vicinal.estimators.explanation import Explanation
@@ -49,7 +50,7 @@ class Explained:
 
     Attributes:
         query: name of the row.
-        label: the label of a bank row; else None.
+        label: the label of a bank row, or that of its table; None without one.
         explanation: the prediction as a sum over bank rows.
         interval: low and high, for numbers, if enough rows calibrate; else None.
         chances: class -> probability, the highest first; empty for numbers.
@@ -103,7 +104,7 @@ class Explainer:
         **settings: Any,
     ) -> None:
         self.k, self.coverage = check_integer("k", k), check_between("coverage", coverage, 0, 1)
-        self.root, self.log, self.include_own = root, log, include_own
+        self.root, self.log, self.include_own, self.target = root, log, include_own, target
         self.model = with_aim(of_target(load_predictor(folder, **settings, several=True), target), aim)
         self.model.check_neighbor_head("explain")
         self.model.root = root
@@ -139,7 +140,15 @@ class Explainer:
             embedded = self.model.query_rows(rows, **who, look=not self.include_own)
         for sentence in filter(None, (embedded.sentence(), own_rows_note(self.model, embedded))):
             self.log(sentence)
-        return self._explained(who.get("ids", names), embedded, who, [None] * len(frame))
+        return self._explained(who.get("ids", names), embedded, who, self._own_labels(frame))
+
+    def _own_labels(self, frame: pd.DataFrame) -> list[Any]:
+        """The labels that the rows have themselves, None where there is none."""
+        name = self.target or str(self.model.notes_.get("target"))
+        if name not in frame.columns:
+            return [None] * len(frame)
+        cells = self.model.form_.read(frame[[name]], [name])[name]
+        return [None if gone else cell for cell, gone in zip(cells.tolist(), missing_cells(cells), strict=True)]
 
     def _explained(
         self, names: list[Any], rows: EmbeddedRows, identity: dict[str, Any], labels: Sequence[Any]

@@ -20,13 +20,13 @@ from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.search import Hit, rows_of, search_rows, vectors_of
-from vicinal.evaluation import left_out_predictions, suspicion, wrong_classes, wrong_labels
-from vicinal.evaluation.audit import class_suspicion
+from vicinal.evaluation.audit import class_suspicion, suspicion
 from vicinal.report.figures import principal_plane
 from vicinal.training.rows import spread
 from vicinal.workflows.evaluate import untrained_features
 from vicinal.workflows.explore_rows import TableRows, as_text, embedded_row, page_cells, sound_address
 from vicinal.workflows.search import read_row
+from vicinal.workflows.suspects import doubts, expected_labels, left_out
 
 _DOUBTED = 4096
 """Most rows whose labels are checked, spread evenly over the bank: each is predicted from all others."""
@@ -35,9 +35,6 @@ _LEAST, _PAIRS = 256, 1 << 25
 """In a large bank, at least so many rows, and beyond that at most so many pairs with all others, to limit the time."""
 
 _HITS, _LISTED = 12, 50
-_ABLE = 1.5
-"""A ridge regression counts if its typical error is less than so many times that of the model."""
-
 _FARTHEST = 1000
 """Nearest rows that are searched for one of another label."""
 
@@ -160,9 +157,9 @@ class Explorer:
         there is no clear sign of wrong labels. For a number, the score is its distance to the prediction over the root
         mean square of these distances, on the scale that numbers are learned on (with logarithms, ratios count); for a
         class see :func:`vicinal.evaluation.audit.class_suspicion`. Where members are folds, each row is predicted by
-        members that never saw it; else by the whole model without the row, but the encoder has seen its label. For
-        classes and networks the chance goes by the mean of that and of a ridge regression on the other rows: on their
-        embeddings, or for classes of plain columns on the features before training, as in `evaluate`.
+        members that never saw it; else by the whole model without the row, but the encoder has seen its label. The
+        chance goes by :func:`vicinal.workflows.suspects.expected_labels`, as in `evaluate`; the features before
+        training of images, sounds, vectors and sets, which the bank does not keep whole, are embeddings.
         """
         doubt, bank = self._doubts(fresh=True), self.model.bank_
         best = np.argsort(-doubt["ratio"], kind="stable")[:n]
@@ -398,7 +395,8 @@ class Explorer:
             if self.table is not None:
                 vectors = torch.cat([vectors, self.table.embedded(model).vectors])
             places = principal_plane(vectors.numpy())[0]
-            self._plane = model.bank_.state, np.round(places / (float(np.abs(places).max()) or 1.0), 5)
+            reach = np.abs(places).max(axis=0)  # one scale an axis: the second may vary far less
+            self._plane = model.bank_.state, np.round(places / np.where(reach > 0, reach, 1.0), 5)
         return self._plane[1]
 
     def _table(self) -> TableRows:
@@ -491,58 +489,37 @@ class Explorer:
         if fresh and (self._said is None or self._said[0] is not bank.state):
             self._said = (bank.state, *self._left_out())
         none = np.zeros((0, 1))
-        names, said, blended = (bank.ids[:0], none, none) if self._said is None else self._said[1:]
+        names, said, expected = (bank.ids[:0], none, none) if self._said is None else self._said[1:]
         at = bank.store.positions(names).numpy()
-        at, said, blended = at[at >= 0], said[at >= 0], blended[at >= 0]
+        at, said, expected = at[at >= 0], said[at >= 0], expected[at >= 0]
         labels, classes = bank.labels[torch.from_numpy(at)].numpy(), model.fitted_.codec.classes
         if not len(at):
             return {"at": at, "said": at} | dict.fromkeys(("error", "score", "ratio", "chance"), labels)
+        wrong = doubts(model, labels.astype(np.int64) if len(classes) else labels, expected)
+        doubt = {"at": at, "ratio": wrong.ratio, "chance": wrong.chance}
         if not len(classes):
             truth, guess = self._scaled(labels), self._scaled(said)
             score = suspicion(truth, guess, float(np.sqrt(((truth - guess) ** 2).mean())) or 1.0)
-            wrong = {"ratio": (mixture := wrong_labels(truth, self._scaled(blended))).ratio, "chance": mixture.chance}
-            return {"at": at, "said": said, "error": np.abs(labels - said), "score": score, **wrong}
+            return {"said": said, "error": np.abs(labels - said), "score": score, **doubt}
         places = labels.astype(np.int64)
         error, named = 1 - said[np.arange(len(at)), places], np.asarray(self._named(said), dtype=object)
-        wrong = {"ratio": (mixture := wrong_classes(places, blended)).ratio, "chance": mixture.chance}
-        return {"at": at, "said": named, "error": error, "score": class_suspicion(places, said), **wrong}
+        return {"said": named, "error": error, "score": class_suspicion(places, said), **doubt}
 
-    @torch.no_grad()
     def _left_out(self) -> tuple[Array, Array, Array]:
-        """Ids of the rows whose labels are checked, predictions without themselves, and their mean with a ridge's."""
+        """Ids of the rows whose labels are checked, predictions without themselves, and what is expected of them."""
         model, bank = self.model, self.model.bank_
         most = max(_LEAST, min(_DOUBTED, _PAIRS // len(bank)))
-        if model.folds_ is not None:
-            at = model.fitted_.fold_positions(most)
-            said = model.fitted_.out_of_fold(at)
-        else:
-            at = spread(len(bank), most)
-            said = model.fitted_.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
-        guess = model.fitted_.in_label_units(said).double().numpy()
-        blended = guess
-        classed = hasattr(model, "classes_")  # numbers are best told by a kernel or trees alone
-        untrained = set(model.kinds_.values()) <= {"number", "category"}  # as `evaluate` has it; others take long
-        if len(at) > 2 and (model.metric_ == "network" or (classed and (untrained or model.metric_ == "kernel"))):
-            vectors = bank.store.vectors_at(at).double().numpy()  # of trees these are leaves
-            vectors = untrained_features(model, bank.store.rows_at(at)) if untrained and classed else vectors
-            other, labels = self._by_ridge(at, vectors), bank.labels[at].numpy()
-            if other.ndim > 1 or _typical(other - labels) < _ABLE * _typical(guess - labels):
-                blended = (guess + other) / 2
-        return bank.ids[at.numpy()], guess, blended
+        at = spread(len(bank), most) if model.folds_ is None else model.fitted_.fold_positions(most)
+        said, labels = left_out(model, at), bank.labels[at].numpy()
 
-    def _by_ridge(self, at: torch.Tensor, vectors: Any) -> Array:
-        """Predictions of these rows by a ridge regression on the vectors of the others, in label units."""
-        bank, classes = self.model.bank_, self.model.fitted_.codec.classes
-        labels = bank.labels[at].numpy()
-        groups = bank.clusters[at.numpy()]
-        groups = np.arange(len(groups)) if len(np.unique(groups)) < 2 else groups
-        if not len(classes):
-            guess = left_out_predictions(vectors, self._scaled(labels), groups=groups)
-            low, high = (float(end) for end in (self._scaled(labels).min(), self._scaled(labels).max()))
-            inside = torch.from_numpy(np.clip(guess, low, high))
-            return np.asarray(self.model.target_transform_.inverse(inside).double().numpy())
-        guess = left_out_predictions(vectors, np.eye(len(classes))[labels.astype(np.int64)], groups=groups)
-        return np.asarray(np.clip(guess, 1e-3, None))
+        def features() -> Any:
+            if set(model.kinds_.values()) <= set(_PLAIN):
+                return untrained_features(model, bank.store.rows_at(at))
+            return bank.store.vectors_at(at).double().numpy()
+
+        groups = bank.clusters[at.numpy()] if bank.grouped else None
+        labels = labels.astype(np.int64) if len(model.fitted_.codec.classes) else labels
+        return bank.ids[at.numpy()], said, expected_labels(model, labels, said, features, groups)
 
 
 def _met(cells: "pd.Series[Any]", kind: str, value: float | str) -> Array:
@@ -555,10 +532,6 @@ def _met(cells: "pd.Series[Any]", kind: str, value: float | str) -> Array:
     texts, words = cells.astype(str), str(value)
     met = texts == words if kind == "is" else texts.str.contains(words, case=False, regex=False)
     return np.asarray(met & cells.notna())
-
-
-def _typical(errors: Array) -> float:
-    return float(np.median(np.abs(errors)))
 
 
 def _whole(name: str, text: str) -> int:

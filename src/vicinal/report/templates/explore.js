@@ -8,7 +8,7 @@ const can = (what) => token !== "" && bank.can.includes(what); // whether this p
 // What is open: {name} of a row of the bank, {place} of the table, or {query, files} that was typed; show() draws it again.
 
 // Four digits, and those before the point of a large number: a label of 62795 is not shown as 62800.
-function number(value) { return typeof value !== "number" ? String(value ?? "") : String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))); }
+function number(value) { return typeof value !== "number" ? String(value ?? "") : Math.abs(value) >= 1e4 ? Math.round(value).toLocaleString("en-US") : String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))); }
 function percent(share) { return (Math.abs(share) < 1e-3 && share ? (100 * share).toPrecision(1) : (100 * share).toFixed(1)) + " %"; }
 function player(view, who) {
   const play = button("▶ " + view.text, async () => {
@@ -420,11 +420,12 @@ async function suspects(again = true, all = false) {
   const head = make("h2", "Labels worth checking");
   if (again) fill("list", head, make("p", "Checking the labels …", "muted"));
   const rows = await ask("suspects"), worth = rows.filter((one) => one.chance >= 0.5), listed = all ? rows : worth;
-  const expected = worth.reduce((sum, one) => sum + one.chance, 0), sign = rows.some((one) => one.chance);
+  const sign = rows.some((one) => one.chance);
   if (again) await load(); // with them the map knows its doubts
-  const found = worth.length ? `${worth.length} labels, of them ${number(Number(expected.toPrecision(2)))} expected to be wrong.` : sign ? "None." : "None: no clear sign of wrong labels.";
+  const likely = bank.chance.filter((percent) => percent >= 50), expected = likely.reduce((sum, percent) => sum + percent / 100, 0);
+  const found = likely.length ? `${likely.length} labels, of them ${number(Number(expected.toPrecision(2)))} expected to be wrong.` : sign ? "None." : "None: no clear sign of wrong labels.";
   const doubt = (one) => (sign ? `P(wrong) ${Math.round(100 * one.chance)} %` : `suspicion ${number(one.score)}`);
-  fill("list", head, make("p", `${found} ${bank.checked.length} rows were checked.`, "muted"), ...listed.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `predicted ${number(one.said)}`, doubt(one)])));
+  fill("list", head, make("p", `${found} ${bank.checked.length} rows of the bank were checked.`, "muted"), ...listed.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `predicted ${number(one.said)}`, doubt(one)])));
   if (!all && worth.length < rows.length) $("list").append(button(`Show the ${rows.length} most suspicious`, () => keepFocus(() => suspects(false, true))));
 }
 // A row by one field a column; what is not said is left empty.
