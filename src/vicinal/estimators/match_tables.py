@@ -232,9 +232,9 @@ class MatchedTables:
         lost = [name for name in (*self.columns.texts, *self.columns.numbers) if name not in frame.columns]
         return frame.assign(**dict.fromkeys(lost))
 
-    def row_texts(self, frame: pd.DataFrame) -> list[str]:
-        """All cells of each row as one text."""
-        return self.features.column(self.words(frame), ROW)
+    def row_texts(self, frame: pd.DataFrame, column: str = ROW) -> list[str]:
+        """All cells of each row as one text, or those of a column."""
+        return self.features.column(self.words(frame), column)
 
     def encoder_rows(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Rows as the encoder reads them."""
