@@ -448,10 +448,9 @@ class MatchedTables:
         """Which pairs ``[n, 2]`` have content on both sides."""
 
         def make(side: int, table: MatchTable) -> Ids:
-            if self.is_large:
-                return np.asarray(np.any([column.sides[side] >= 0 for column in self.coded()], axis=0))
             media = table.things[list(self.columns.media)].notna().any(axis=1).to_numpy()  # not kept in a folder
-            return self._side(side).has_content | media | (bool(self.columns.media) and not media.any())
+            unkept = bool(self.columns.media) and not media.any()
+            return np.asarray(np.any([media | unkept, *(column.sides[side] >= 0 for column in self.coded())], axis=0))
 
         sides = [self._of("content", side, partial(make, side))[at[:, side]] for side in (0, 1)]
         return np.asarray(sides[0] & sides[1])

@@ -12,7 +12,6 @@ from rapidfuzz.distance import OSA
 from torch import Tensor
 
 from vicinal.core.identity import spelled
-from vicinal.data.spelling import GAPS
 from vicinal.index.base import Hits
 from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, presence, without_marks
 from vicinal.linkage.columns import Floats, Ids
@@ -72,15 +71,6 @@ class Side:
 
     def __len__(self) -> int:
         return len(self.texts[ROW])
-
-    @property
-    def has_content(self) -> Ids:
-        """Which rows say something in a shared column of texts or numbers, ``[n]``."""
-        there = [np.isfinite(values) for values in self.numbers.values()]
-        for column, texts in self.texts.items():
-            if column not in _WHOLE:
-                there.append(np.fromiter((text not in GAPS for text in texts), bool, len(texts)))
-        return np.asarray(np.any([np.zeros(len(self), dtype=bool), *there], axis=0))
 
 
 Key = tuple[str, str]
