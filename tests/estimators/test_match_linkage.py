@@ -441,12 +441,11 @@ def test_words_with_digits_of_texts_count_beside_columns_of_numbers(title):
     assert (DIGITS in model.match_weights()["column"].tolist()) == ("3d" in title)
 
 
-def test_amounts_that_both_list_count_once_and_years_in_titles_do():
-    left = pd.DataFrame(
-        {"title": ["office mk7", "office 2007", "lamp"], "price": [61.65, 247.0, 8.0], "year": [2003, 2007, 2011]}
-    )
-    features = PairFeatures(["title"], ["price", "year"])
-    assert features.column(left, CODED) == ["office mk7 2003", "office 2007 2007", "lamp 2011"]
+def test_amounts_that_both_list_are_no_codes_and_a_size_is_one():
+    titles = ["office mk7", "office 2007", "screw m3 x 20"]
+    left = pd.DataFrame({"title": titles, "price": [61.65, 247.0, 8.0], "year": [2003, 2007, 2011]})
+    coded = PairFeatures(["title"], ["price", "year"]).column(left, CODED)
+    assert coded == ["office mk7 2003", "office 2007 2007", "screw m3x20 2011"]
 
 
 @pytest.mark.sweep(9)

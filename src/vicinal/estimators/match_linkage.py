@@ -25,7 +25,7 @@ _NAMED = 0.6
 """Share of the expected matches that pairs with a probability of one half or more make, below which there is no sign of
 matches, unless learning again from these pairs finds one."""
 
-_AGAIN, _STEADY = 4, 0.05
+_AGAIN, _STEADY = 4, 0.1
 """Times that is learned again from named pairs where weights expect more matches, at most, and the change of their
 number below which it is steady."""
 

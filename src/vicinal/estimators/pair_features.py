@@ -1,5 +1,6 @@
 """Two rows as one: how alike they are column by column, and how much more than any other row is."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -21,6 +22,9 @@ MISSING = -1.0
 
 _LONG = 4
 """Letters of a code that is looked for within the other row, at least."""
+
+_TIMES = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=\d)")
+"""Between the lengths of a size, which is one code: M3 x 20 and M3x20."""
 
 _ROW_TERMS = ("words", "letters", "codes")
 _LEXICAL = ("words", "letters")
@@ -115,7 +119,8 @@ class PairFeatures:
         for name in self.numbers if column == CODED else ():  # years and keys are codes
             place = names.index(name)
             cells[place] = [cell if cell.isdigit() and len(cell) >= _LONG else "" for cell in cells[place]]
-        return [" ".join(filter(None, row)) for row in zip(*cells, strict=True)]
+        rows = [" ".join(filter(None, row)) for row in zip(*cells, strict=True)]
+        return rows if column == ROW else [_TIMES.sub("x", row) for row in rows]
 
     def side(self, table: pd.DataFrame, vectors: Tensor | None) -> Side:
         """What is needed of one table."""
