@@ -10,6 +10,7 @@ import pytest
 from references.persons import ENDS, STEMS, persons, slipped, two_tables
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.match_model import DIGITS
+from vicinal.estimators.pair_features import CODED, PairFeatures
 from vicinal.linkage.levels import LEVELS
 
 
@@ -94,15 +95,16 @@ def test_the_order_of_rows_does_not_matter_where_random_pairs_tell(monkeypatch):
 
 DOUBTFUL = [0.95] * 10 + [0.45] * 30
 
-LOOKS = [  # 20 pairs are named at first; then, and then; the matches at the end, if there is a sign of any
-    ([0.9] * 30, [0.9] * 30, 27),
-    ([0.9] * 30, [0.4] * 70, None),
-    ([0.1] * 90, [], None),
+LOOKS = [  # 20 pairs are named; then, and then; log odds by weights; matches at the end, if there is a sign
+    ([0.9] * 15, [0.9] * 15, 1.0, 15),
+    ([0.9] * 15, [0.9] * 15, -1.0, None),
+    ([0.9] * 15, [0.4] * 70, 1.0, None),
+    ([0.1] * 90, [], 1.0, None),
 ]
 
 
-@pytest.mark.parametrize(("second", "third", "matches"), LOOKS)
-def test_a_second_look_is_taken_where_a_part_is_named(second, third, matches, monkeypatch):
+@pytest.mark.parametrize(("second", "third", "odds", "matches"), LOOKS)
+def test_a_second_look_is_taken_where_a_part_is_named(second, third, odds, matches, monkeypatch):
     model = fitted(*two_tables(0, *FEW))
     linkage, rate = model.linkage_, model.linkage_.rate
     chances = [np.pad(each, (0, 90 - len(each))) for each in ([0.95] * 20 + [0.3] * 70, second, third)]
@@ -116,10 +118,12 @@ def test_a_second_look_is_taken_where_a_part_is_named(second, third, matches, mo
         ("_refine", refine),
         ("_scored", lambda self, tables: (None, None, chances[0])),
         ("_doubt", lambda self, tables, labels: True),
+        ("ratios", lambda self, tables, at: np.full(len(at), 3 + odds)),
+        ("start", lambda self, tables: -3.0),
     ):
         monkeypatch.setattr(f"vicinal.estimators.match_linkage.Linkage.{name}", method)
-    linkage._look_again(model.tables_, None, (), 0)
-    np.testing.assert_array_equal(starts[0], [0.95] * 20 + [0.0] * 70)
+    linkage._look_again(model.tables_, np.zeros((90, 2), dtype=int), (), 0)
+    np.testing.assert_array_equal(starts[0], [1] * 20 + [0] * 70)
     assert len(starts) == (2 if second[0] > 0.5 else 1)
     assert linkage.rate == (rate if matches is None else pytest.approx(matches / 42))
     assert linkage.is_sure == (matches is None)
@@ -435,6 +439,13 @@ def test_words_with_digits_of_texts_count_beside_columns_of_numbers(title):
     left = table.rename_axis("id").reset_index()
     model = fitted(left, left[:50])
     assert (DIGITS in model.match_weights()["column"].tolist()) == ("3d" in title)
+
+
+def test_amounts_that_both_list_are_no_codes_and_a_size_is_one():
+    titles = ["office mk7", "office 2007", "screw m3 x 20"]
+    left = pd.DataFrame({"title": titles, "price": [61.65, 247.0, 8.0], "year": [2003, 2007, 2011]})
+    coded = PairFeatures(["title"], ["price", "year"]).column(left, CODED)
+    assert coded == ["office mk7 2003", "office 2007 2007", "screw m3x20 2011"]
 
 
 @pytest.mark.sweep(9)

@@ -16,6 +16,7 @@ from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher, pair_scorers
 from vicinal.estimators.labelled_pairs import lack_of_labels
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
+from vicinal.estimators.match_rows import read_tables
 from vicinal.estimators.pair_features import PairFeatures
 from vicinal.estimators.pair_scorers import BoostedPairs
 
@@ -675,3 +676,17 @@ def test_labels_that_are_lacking_are_named():
     )
     assert lack_of_labels(wrong, both).endswith("learn from, got 0 and 1; label more pairs that match")
     assert lack_of_labels(both, both.head(0)).endswith("got 0 and 0; label more pairs")
+
+
+def test_points_in_one_cell_are_two_columns_also_of_rows_that_are_added():
+    draw = np.random.default_rng(0)
+    points = draw.uniform((44, -2), (54, 15), (60, 2)).round(4)
+    left = pd.DataFrame({"name": [f"lamp {i}" for i in range(60)], "where": [f"{a}, {b}" for a, b in points.tolist()]})
+    right = pd.DataFrame({"name": left["name"], "lat": points[:, 0], "lon": points[:, 1]})
+    (table, other), _ = read_tables([left, right], (None, None), (None, None))
+    numbers = ["where 1", "where 2"]
+    np.testing.assert_array_equal(table.frame[numbers], other.frame[numbers])
+    more = table.more(pd.DataFrame({"name": ["chair"], "where": ["(48.5; 2.25)"]}), None, numbers)
+    assert more.frame[numbers].to_numpy().tolist() == [[48.5, 2.25]]
+    (table, _), _ = read_tables([left, left.assign(name="lamp")], (None, None), (None, None))
+    assert "where" in table.frame

@@ -165,3 +165,15 @@ def test_one_table_is_counted_once(cells):
     twice = coded(cells, cells)
     np.testing.assert_allclose(twice.frequency, column.frequency)
     assert twice.equal_by_chance == pytest.approx(column.equal_by_chance)
+
+
+@pytest.mark.parametrize(
+    ("other", "kind"), [("as they are", "code"), ("rounded up", "number"), ("none shared", "number")]
+)
+def test_whole_numbers_that_two_tables_share_by_chance_alone_are_amounts(other, kind):
+    draw = np.random.default_rng(0)
+    left = draw.choice(np.arange(1_000, 90_000), 500, replace=False)
+    right = {"as they are": left, "rounded up": -(-left // 25) * 25 + 1, "none shared": left + 100_000}[other]
+    texts = [str(value) for value in np.concatenate([left, right]).tolist()]
+    column = CodedColumn.of_codes("a", np.split(np.arange(1_000), 2), texts, numbers=True)
+    assert column.kind == kind

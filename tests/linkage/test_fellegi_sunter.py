@@ -195,7 +195,7 @@ def test_rare_equal_values_raise_the_odds_by_as_much():
     levels, _, u, competition = of_single(80)
     rarity = np.where(levels[:, 0] == 3, 2.0, 0.0)
     found = estimate(Patterns.of(levels, SIZES), rarity, u, competition)
-    weights = found.weights.weights()[0]
+    weights = found.weights.weights[0]
     start = found.log_odds - rarity - sum(weight[levels[:, at]] for at, weight in enumerate(weights))
     assert (rarity > 0).any()
     np.testing.assert_allclose(start, start[0], atol=0.2)  # the weights are of one round later
@@ -211,7 +211,7 @@ PROBABILITIES = st.integers(2, 6).flatmap(
 @given(PROBABILITIES)
 def test_weights_never_fall(both):
     m, u = (np.array([0.0, *each]) for each in both)
-    weights = one_class([m], [u]).weights()[0][0]
+    weights = one_class([m], [u]).weights[0][0]
     assert weights[0] == 0
     assert (np.diff(weights[1:]) >= -1e-9).all()
     assert np.isfinite(weights).all()
@@ -221,9 +221,9 @@ def test_weights_never_fall(both):
 
 
 def test_weights_by_hand():
-    weights = one_class([[0, 0.1, 0.3, 0.2, 0.4]], [[0, 0.6, 0.1, 0.2, 0.1]]).weights()[0][0]
+    weights = one_class([[0, 0.1, 0.3, 0.2, 0.4]], [[0, 0.6, 0.1, 0.2, 0.1]]).weights[0][0]
     np.testing.assert_allclose(weights, [0, *np.log([0.1 / 0.6, 0.5 / 0.3, 0.5 / 0.3, 4])])
-    np.testing.assert_allclose(one_class().weights()[0][0], [0, *np.log([0.05 / 0.95, 0.15 / 0.04, 0.8 / 0.01])])
+    np.testing.assert_allclose(one_class().weights[0][0], [0, *np.log([0.05 / 0.95, 0.15 / 0.04, 0.8 / 0.01])])
 
 
 def test_ratios_and_what_columns_add():

@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,10 @@ _LONG, _SHAPE = 6, 0.5
 
 _CODE = re.compile(r"(?=.*[0-9])(?=.*[a-z])[0-9a-z]+([-/][0-9a-z]+)*")
 """Letters and digits, with or without marks between them: a number of a part."""
+
+_POINT = re.compile(r"\s*\(?\s*([+-]?\d{1,3}\.\d+)(?:\s*[,;]\s*|\s+)([+-]?\d{1,3}\.\d+)\s*\)?\s*")
+_POINTS, _TRIED = 0.9, 100
+"""Share of the cells of a column that are two numbers, from which on it is two columns; and cells that tell."""
 
 _ALIKE = 0.85
 """Least similarity of the distributions of numbers, 1 less the statistic of Kolmogorov and Smirnov, of one measure."""
@@ -177,6 +182,25 @@ def _with_two(
                 pairs = [pair for pair in pairs if pair[side] != (one,)]
                 pairs.append(((one,), two) if side == 0 else (two, (one,)))
     return dict(pairs)
+
+
+def with_points_apart(table: pd.DataFrame, whole: Collection[str]) -> pd.DataFrame:
+    """A table in which columns of points, two numbers in a cell, are two columns each, but for ``whole`` ones.
+
+    >>> with_points_apart(pd.DataFrame({"place": ["48.85, 2.35", None]}), []).to_dict("list")
+    {'place 1': [48.85, nan], 'place 2': [2.35, nan]}
+    """
+    for name in [name for name in table.columns if name not in whole]:
+        cells = table[name].dropna()
+        points = [isinstance(cell, str) and _POINT.fullmatch(cell) for cell in cells.iloc[:_TRIED]]
+        if sum(map(bool, points)) < max(1.0, _POINTS * len(points)):
+            continue
+        parts = table[name].astype(object).map(lambda cell: _POINT.fullmatch(str(cell)))
+        place, table = list(table.columns).index(name), table.drop(columns=name)
+        for part in (2, 1):
+            numbers = [float(found[part]) if found else np.nan for found in parts]
+            table.insert(place, f"{name} {part}", numbers)
+    return table
 
 
 def with_same_columns(

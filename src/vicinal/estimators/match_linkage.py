@@ -21,14 +21,13 @@ RANDOM_PAIRS = 200_000
 FEWEST = 20
 """Expected matches below which nothing is learned beyond the weights of columns."""
 
-_NAMED = 0.25
+_NAMED = 0.6
 """Share of the expected matches that pairs with a probability of one half or more make, below which there is no sign of
-matches: without any partner in four public sets of products and papers it is at most .08, with partners .6 to 1."""
+matches, unless learning again from these pairs finds one."""
 
-_AGAIN, _NAMED_AGAIN = 2, 0.5
-"""Times that is learned again from named pairs where weights expect far more matches, and the share of the then
-expected matches that named pairs have to make. In four public sets of which a tenth matches they make .93, .71, .35 and
-less than ten; in those without any match nothing is named from the first time on."""
+_AGAIN, _STEADY = 4, 0.1
+"""Times that is learned again from named pairs where weights expect more matches, at most, and the change of their
+number below which it is steady."""
 
 _CLEAR = 0.005
 """Expected wrong decisions, as a share of the expected matches, below which nothing is learned beyond the weights: on
@@ -225,23 +224,24 @@ class Linkage(LinkageModel):
             tables.once(("scored", "log odds"), lambda: refined.log_odds(features))
 
     def _look_again(self, tables: MatchedTables, pairs: Ids, labels: tuple[Ids, Floats], seed: int) -> None:
-        """Where weights expect far more matches than are named: learn again, from the named pairs, of so many matches.
+        """Where weights expect more matches than are named: learn again, from the named pairs, of so many matches.
 
-        Without any match nothing is named then, and all stays as it was.
+        They are fewer each time, and none in the end, or pairs that the match weights speak against, where nothing
+        matches: all stays as it was then.
         """
-        before = dict(vars(self))
+        before, last = dict(vars(self)), np.inf
         for _ in range(_AGAIN):
-            chances = self._scored(tables)[2]
-            named = np.where(chances >= 0.5, chances, 0.0)
+            named = (self._scored(tables)[2] >= 0.5).astype(np.float64)
             self.rate = float(named.sum()) / min(tables.counts)
-            if self.expected(tables) < FEWEST / 2:
+            if self.expected(tables) < FEWEST / 2 or last - named.sum() < _STEADY * last:
                 break
+            last = named.sum()
             self._refine(tables, pairs, named, labels, seed)
-        chances = self._scored(tables)[2]
-        named_share = float(chances[chances >= 0.5].sum()) / max(float(chances.sum()), 1e-9)
-        if self.expected(tables) >= FEWEST / 2 and named_share >= _NAMED_AGAIN and self._doubt(tables, labels):
+        named = self._scored(tables)[2] >= 0.5
+        if self.expected(tables) >= FEWEST / 2 and named.any() and self._doubt(tables, labels):
             self.is_sure = False
-            return
+            if np.median(self.ratios(tables, pairs[named])) + self.start(tables) > 0:
+                return
         vars(self).update(before)
         tables.change_scores()
 

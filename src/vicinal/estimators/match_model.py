@@ -9,7 +9,7 @@ import pandas as pd
 
 from vicinal.core.threads import in_threads
 from vicinal.estimators.match_tables import MatchedTables
-from vicinal.estimators.pair_features import ROW
+from vicinal.estimators.pair_features import CODED
 from vicinal.estimators.pair_refinement import Refinement
 from vicinal.linkage.columns import CodedColumn, Floats, Ids, Kind
 from vicinal.linkage.competition import Competition
@@ -83,7 +83,7 @@ class LinkageModel:
         in_threads(of_column, tables.coded(self.kinds), len(at))
         names = list(self.level_names)
         if DIGITS in names:
-            cosines, filled = tables.term_cosines((ROW, "codes"), at)
+            cosines, filled = tables.term_cosines((CODED, "codes"), at)
             levels[:, names.index(DIGITS)] = np.where(filled, cosine_levels("digits", cosines), 0)
         if VECTORS in names:
             levels[:, names.index(VECTORS)] = cosine_levels("vectors", tables.vector_cosines(at))

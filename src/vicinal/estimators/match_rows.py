@@ -17,7 +17,13 @@ from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cell_reading import read_column
 from vicinal.data.column_form import is_written_gap
 from vicinal.data.form import TableForm
-from vicinal.data.same_columns import same_columns, sources_of, with_same_columns, with_sources
+from vicinal.data.same_columns import (
+    same_columns,
+    sources_of,
+    with_points_apart,
+    with_same_columns,
+    with_sources,
+)
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import is_list
 from vicinal.estimators.inputs import as_table
@@ -121,7 +127,8 @@ class MatchTable:
         there = [text for text in as_texts(ids).tolist() if text in self.places]
         if there:
             raise ValueError(f"{self.name}: expected ids that the table has not yet, got {listed(there, 60)}")
-        frame = self.form.read(with_sources(frame, self.sources)).reindex(columns=self.frame.columns)
+        frame = with_sources(with_points_apart(frame, self.frame.columns), self.sources)
+        frame = self.form.read(frame).reindex(columns=self.frame.columns)
         for name in numbers:
             cells = pd.to_numeric(frame[name], errors="coerce")
             if bool((cells.isna() & frame[name].notna()).any()):
@@ -173,6 +180,8 @@ def read_tables(
     """
     rows = [_rows(*each) for each in zip(SIDES, tables, id_columns, strict=False)]
     frames, notes = [frame for frame, _ in rows], []
+    if len(frames) > 1:  # a point in one table may be two columns of the other
+        frames = [with_points_apart(one, other.columns) for one, other in itertools.permutations(frames)]
     same = same_columns(*frames) if len(frames) > 1 else {}
     sources = sources_of(same)
     if same:

@@ -232,9 +232,9 @@ class MatchedTables:
         lost = [name for name in (*self.columns.texts, *self.columns.numbers) if name not in frame.columns]
         return frame.assign(**dict.fromkeys(lost))
 
-    def row_texts(self, frame: pd.DataFrame) -> list[str]:
-        """All cells of each row as one text."""
-        return self.features.column(self.words(frame), ROW)
+    def row_texts(self, frame: pd.DataFrame, column: str = ROW) -> list[str]:
+        """All cells of each row as one text, or those of a column."""
+        return self.features.column(self.words(frame), column)
 
     def encoder_rows(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Rows as the encoder reads them."""
@@ -448,10 +448,9 @@ class MatchedTables:
         """Which pairs ``[n, 2]`` have content on both sides."""
 
         def make(side: int, table: MatchTable) -> Ids:
-            if self.is_large:
-                return np.asarray(np.any([column.sides[side] >= 0 for column in self.coded()], axis=0))
             media = table.things[list(self.columns.media)].notna().any(axis=1).to_numpy()  # not kept in a folder
-            return self._side(side).has_content | media | (bool(self.columns.media) and not media.any())
+            unkept = bool(self.columns.media) and not media.any()
+            return np.asarray(np.any([media | unkept, *(column.sides[side] >= 0 for column in self.coded())], axis=0))
 
         sides = [self._of("content", side, partial(make, side))[at[:, side]] for side in (0, 1)]
         return np.asarray(sides[0] & sides[1])

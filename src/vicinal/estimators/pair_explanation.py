@@ -9,7 +9,7 @@ from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_model import DIGITS, VECTORS
 from vicinal.estimators.match_rows import MatchTable
 from vicinal.estimators.match_tables import MatchedTables
-from vicinal.estimators.pair_features import normal_text, shown_text
+from vicinal.estimators.pair_features import CODED, normal_text, shown_text
 from vicinal.index.lexical import codes
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.compared import CellComparison, ComparedPair
@@ -85,7 +85,7 @@ def explained_cells(
 def _shown(tables: MatchedTables, sides: list[tuple[MatchTable, int]], column: str) -> list[str]:
     """The cells of a pair in a column as texts; of whole rows the words with digits, or nothing."""
     if column == DIGITS:
-        return [" ".join(codes(tables.row_texts(table.frame.iloc[[at]])[0])) for table, at in sides]
+        return [" ".join(codes(tables.row_texts(table.frame.iloc[[at]], CODED)[0])) for table, at in sides]
     return ["" if column == VECTORS else shown_text(table.frame[column].iloc[at]) for table, at in sides]
 
 

@@ -1,5 +1,6 @@
 """Two rows as one: how alike they are column by column, and how much more than any other row is."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -12,7 +13,6 @@ from rapidfuzz.distance import OSA
 from torch import Tensor
 
 from vicinal.core.identity import spelled
-from vicinal.data.spelling import GAPS
 from vicinal.index.base import Hits
 from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, presence, without_marks
 from vicinal.linkage.columns import Floats, Ids
@@ -22,6 +22,9 @@ MISSING = -1.0
 
 _LONG = 4
 """Letters of a code that is looked for within the other row, at least."""
+
+_TIMES = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=\d)")
+"""Between the lengths of a size, which is one code: M3 x 20 and M3x20."""
 
 _ROW_TERMS = ("words", "letters", "codes")
 _LEXICAL = ("words", "letters")
@@ -73,21 +76,13 @@ class Side:
     def __len__(self) -> int:
         return len(self.texts[ROW])
 
-    @property
-    def has_content(self) -> Ids:
-        """Which rows say something in a shared column of texts or numbers, ``[n]``."""
-        there = [np.isfinite(values) for values in self.numbers.values()]
-        for column, texts in self.texts.items():
-            if column != ROW:
-                there.append(np.fromiter((text not in GAPS for text in texts), bool, len(texts)))
-        return np.asarray(np.any([np.zeros(len(self), dtype=bool), *there], axis=0))
-
 
 Key = tuple[str, str]
 """A column and a kind of terms."""
 
-ROW = "\0row"
-"""Stands for all columns together; no column of a table is called so."""
+_WHOLE = ROW, CODED = "\0row", "\0codes"
+"""Stand for all columns together, where codes are looked for without the amounts of shared numbers: they would count
+twice. No column of a table is called so."""
 
 
 class PairFeatures:
@@ -103,7 +98,7 @@ class PairFeatures:
 
     def __init__(self, texts: Sequence[str], numbers: Sequence[str]) -> None:
         self.texts, self.numbers = list(texts), list(numbers)
-        pairs = [(ROW, kind) for kind in _ROW_TERMS]
+        pairs = [(CODED if kind == "codes" else ROW, kind) for kind in _ROW_TERMS]
         pairs += [(column, kind) for column in self.texts for kind in _LEXICAL]
         self.terms = {pair: Terms(pair[1]) for pair in pairs}
 
@@ -116,12 +111,16 @@ class PairFeatures:
         return [self._side(*each, None) for each in zip(tables, texts, counts, strict=True)]
 
     def column(self, table: pd.DataFrame, column: str, text_of: Callable[[Any], str] = normal_text) -> list[str]:
-        """A column as texts; :data:`ROW`: all of a row, the shared columns first."""
-        if column != ROW:
+        """A column as texts; :data:`ROW`: all of a row, the shared columns first; :data:`CODED`: without amounts."""
+        if column not in _WHOLE:
             return [text_of(cell) for cell in table[column].tolist()]
         names = [*self.texts, *(name for name in table.columns if name not in self.texts)]
         cells = [[text_of(cell) for cell in table[name].tolist()] for name in names]
-        return [" ".join(filter(None, row)) for row in zip(*cells, strict=True)]
+        for name in self.numbers if column == CODED else ():  # years and keys are codes
+            place = names.index(name)
+            cells[place] = [cell if cell.isdigit() and len(cell) >= _LONG else "" for cell in cells[place]]
+        rows = [" ".join(filter(None, row)) for row in zip(*cells, strict=True)]
+        return rows if column == ROW else [_TIMES.sub("x", row) for row in rows]
 
     def side(self, table: pd.DataFrame, vectors: Tensor | None) -> Side:
         """What is needed of one table."""
@@ -145,7 +144,7 @@ class PairFeatures:
         return {key: terms.counts(texts[key[0]]) for key, terms in self.terms.items()}
 
     def _texts(self, table: pd.DataFrame) -> dict[str, list[str]]:
-        return {column: self.column(table, column) for column in (ROW, *self.texts)}
+        return {column: self.column(table, column) for column in (*_WHOLE, *self.texts)}
 
     @property
     def columns(self) -> list[str]:
@@ -172,7 +171,7 @@ class PairFeatures:
             shared = terms.shared(*map(terms.of_counts, rows))
             empty = np.minimum(shared.left, shared.right) == 0
             columns += [np.where(empty, MISSING, value) for value in _shares(shared)]
-            if column != ROW and kind == _LEXICAL[-1]:
+            if column not in _WHOLE and kind == _LEXICAL[-1]:
                 words, others = (side.texts[column] for side in (left, right))
                 same = [words[one] == others[other] for one, other in pairs.tolist()]
                 columns.append(np.where(empty, MISSING, np.array(same, dtype=float)))
@@ -189,10 +188,10 @@ class PairFeatures:
 
     def _codes(self, left: Side, right: Side, pairs: Ids) -> list[Floats]:
         """What :data:`_CODES` says: codes of one row anywhere in the other, whatever stands between their letters."""
-        terms = self.terms[ROW, "codes"]
+        terms = self.terms[CODED, "codes"]
         top, sides = max(float(terms.weights.max()), 1e-9), []
         for side, places in ((left, pairs[:, 0]), (right, pairs[:, 1])):
-            texts = {place: side.texts[ROW][place] for place in np.unique(places).tolist()}
+            texts = {place: side.texts[CODED][place] for place in np.unique(places).tolist()}
             long = {place: {code for code in codes(text) if len(code) >= _LONG} for place, text in texts.items()}
             every = list(set().union(*long.values()))
             roots = terms.of(every)

@@ -32,6 +32,10 @@ _DIGITS = 4
 _ROUND = 0.5
 """Share of the numbers of a table that end in 00, from which on they are rounded amounts and no codes."""
 
+_DISTINCT, _SPREAD, _SHARED = 0.8, 2.0, 0.02
+"""Different numbers for each row of a table, and the ratio of their deciles, from which on they may be amounts; and the
+share of them that both tables have beside twice as many as differ by 1, from which on they are codes yet."""
+
 
 @dataclass(frozen=True)
 class CodedColumn:
@@ -113,7 +117,8 @@ class CodedColumn:
     @cached_property
     def frequency(self) -> Floats:
         """Share of the filled cells of all rows that have each value, ``[v]``."""
-        counts = sum(_counts(side, len(self.values)) for side in self._tables)
+        tables = self.sides[: 2 - (self.sides[0] is self.sides[1])]
+        counts = sum(_counts(side, len(self.values)) for side in tables)
         return np.asarray(counts / max(1.0, float(np.sum(counts))))
 
     @cached_property
@@ -132,13 +137,21 @@ class CodedColumn:
         shares = np.maximum(np.append(self.frequency, 0.0), least)
         return np.asarray(np.log(max(self.equal_by_chance, least * least) / shares))
 
-    @property
-    def _tables(self) -> tuple[Ids, ...]:
-        return self.sides[:1] if self.sides[0] is self.sides[1] else self.sides
-
 
 def _counts(codes: Ids, size: int) -> Floats:
     return np.bincount(codes[codes >= 0], minlength=size).astype(np.float64)
+
+
+def _are_amounts(values: Sequence[str], each: Sequence[Floats]) -> bool:
+    """Whether two tables have equal whole numbers by chance alone: as many as such that differ by one."""
+    numbers = np.array([int(value) if value.isdigit() else -1 for value in values])
+    left, right = (numbers[(counts > 0) & (numbers > 0)] for counts in each)
+    fewest = min(len(left), len(right))
+    low, high = np.quantile(numbers[numbers > 0], (0.1, 0.9))
+    if any(np.count_nonzero(counts) < _DISTINCT * counts.sum() for counts in each) or high < _SPREAD * low:
+        return False
+    equal, next_to = (np.isin(left + step, right).sum() for step in (0, 1))
+    return bool(equal <= 2 * next_to + _SHARED * fewest)
 
 
 def _kind(values: Sequence[str], sides: Sequence[Ids], *, numbers: bool) -> Kind:
@@ -152,7 +165,9 @@ def _kind(values: Sequence[str], sides: Sequence[Ids], *, numbers: bool) -> Kind
         rounded = np.array([value.endswith("00") for value in values])
         if any(counts @ rounded > _ROUND * counts.sum() for counts in each):
             return "number"
-        return "code" if np.average(lengths >= _DIGITS, weights=often) >= _CODES else "number"
+        if np.average(lengths >= _DIGITS, weights=often) < _CODES or (len(each) > 1 and _are_amounts(values, each)):
+            return "number"
+        return "code"
     words = [value.split() for value in values]
     digits = np.array([all(any(map(str.isdigit, word)) for word in each) for each in words])
     if np.average(digits, weights=often) >= _CODES:

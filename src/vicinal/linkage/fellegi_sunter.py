@@ -98,18 +98,15 @@ class MatchWeights:
     u: list[Floats]
     shares: Floats
 
+    @cached_property
     def weights(self) -> list[list[Floats]]:
         """Logs of m / u by class, column and level, never falling from a level to the next; 0 of empty cells."""
-        return self._weights
-
-    @cached_property
-    def _weights(self) -> list[list[Floats]]:
         return [[_weights(m, u) for m, u in zip(of_class, self.u, strict=True)] for of_class in self.m]
 
     def by_class(self, levels: Ids) -> Floats:
         """Log ratios of patterns ``[P, C]`` in each class of matches, with its share: ``[K, P]``."""
         rows = []
-        for share, weights in zip(self.shares, self.weights(), strict=True):
+        for share, weights in zip(self.shares, self.weights, strict=True):
             start = np.full(len(levels), np.log(share))
             rows.append(sum((weight[levels[:, column]] for column, weight in enumerate(weights)), start))
         return np.stack(rows)
@@ -131,7 +128,7 @@ class MatchWeights:
         by_class = self.by_class(levels)
         chances = np.exp(by_class - logsumexp(by_class, axis=0))
         parts = np.zeros(levels.shape)
-        for chance, weights in zip(chances, self.weights(), strict=True):
+        for chance, weights in zip(chances, self.weights, strict=True):
             for column, weight in enumerate(weights):
                 parts[:, column] += chance * weight[levels[:, column]]
         return parts
