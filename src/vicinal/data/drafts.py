@@ -37,7 +37,7 @@ from vicinal.data.number_drafts import (
     worded_form,
 )
 from vicinal.data.placeholders import OFTEN, placeholders_of
-from vicinal.data.scales import MOST_STEPS, steps_of
+from vicinal.data.scales import MOST_STEPS, range_of, steps_of
 from vicinal.data.spelling import GAPS, SURE_GAPS, number_of, plain_text, truth_pair, truths_agree
 from vicinal.encoders.base import Kind
 from vicinal.encoders.category import spelling_of
@@ -161,7 +161,7 @@ def _form_of_texts(
         return worded
     raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
     numbers = span_form(raw) or parts_form(raw)
-    if numbers is None and len(raw) >= FEWEST_READ and not any(map(CODED.search, raw)):
+    if numbers is None and len(raw) >= FEWEST_READ and range_of(raw[0]) and not any(map(CODED.search, raw)):
         numbers = number_form(raw, (), gaps=True, middles=True)
     return numbers or _separated(column, texts, None)
 

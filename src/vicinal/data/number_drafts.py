@@ -83,13 +83,13 @@ def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
 
     The words stand in several rows each, beside several numbers. Cells that are few are categories.
     """
-    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
-    few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
-    if len(plain) < FEWEST_READ or few:
-        return None
     first = plain[:FEWEST_READ]
     coded = any(worded_number(text, "") is None or CODED.search(text) for text in first)
     if coded or 2 * sum(map(_is_day, first)) > len(first):  # ene 13 is a day, but NE 13 is none
+        return None
+    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
+    if len(plain) < FEWEST_READ or few:
         return None
     signs = [number.sign for text in plain if (number := number_of((words_beside(text) or ("", text))[1])) is not None]
     sign = unit if (unit := common_unit(signs)) in MEASURES else ""

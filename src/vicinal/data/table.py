@@ -16,6 +16,7 @@ from vicinal.core.identity import Grouped, as_texts, canonical_ids, differ, firs
 from vicinal.data.cells import as_numbers, as_times, missing_cells, refuse_cells
 from vicinal.data.form import Log, TableForm
 from vicinal.data.formats import check_names
+from vicinal.data.spelling import number_of
 from vicinal.data.target import Target, Task, read_target
 from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
@@ -290,9 +291,14 @@ def check_column(role: str, column: str, columns: Sequence[str]) -> str:
     >>> check_column("target", "prise", ["price", "title"])
     Traceback (most recent call last):
     ValueError: target: expected one of the columns 'price', 'title', got 'prise'; did you mean 'price'?
+    >>> check_column("target", "price", ["79", "556"])
+    Traceback (most recent call last):
+    ValueError: target: expected one of the columns '79', '556', got 'price'; the first line looks like a row: add names
     """
     if column not in columns:
-        hint = nearest(str(column), columns)
+        numbers = sum(number_of(str(name)) is not None for name in columns)
+        no_names = "; the first line looks like a row: add names" * (2 * numbers > len(columns))
+        hint = nearest(str(column), columns) or no_names
         raise ValueError(f"{role}: expected one of the columns {listed(columns, 400)}, got {short(column)}{hint}")
     return column
 
