@@ -168,3 +168,17 @@ def test_numbers_over_orders_of_magnitude_go_on_farther_beyond_their_upper_end()
     assert not encoder.prepare(inside).excess
     beyond = encoder.prepare(pd.DataFrame({"income": [101_000.0], "age": [81.0]})).excess
     assert bool((beyond > 0).all())
+
+
+@pytest.mark.parametrize("wild", [1e30, -1e30, 1e308])
+def test_a_wild_cell_of_a_row_of_the_fit_is_a_gap_and_moves_no_other_row(wild):
+    x = X.copy()
+    x.loc[7, "income"] = wild
+    encoder = NumberEncoder(["income", "b"]).fit(x)
+    rest = X.drop(index=7)
+    assert (encoder.low[0], encoder.high[0]) == (rest["income"].min(), rest["income"].max())
+    inputs = encoder.prepare(x)
+    assert inputs.values[7, 0] == 0
+    assert inputs.excess[7, 0] > 1e3
+    calm, moved = (NeighborRegressor(metric="kernel").fit(one, Y).predict(rest) for one in (X, x))
+    assert np.square(moved - calm).mean() < 0.01 * Y.var()

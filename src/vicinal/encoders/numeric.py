@@ -198,8 +198,33 @@ BEYOND = 0.5
 """How far beyond the ends of the training rows numbers go on to count, in ranges between these ends."""
 
 
+GONE = 100.0
+"""Ranges beyond which a number is none: at the ends a row of the fit would pull at the slopes of its column."""
+
 WIDE, FARTHEST = 1e3, 10.0
 """Positive numbers whose ends are so many times apart have a long tail, and go on up to so many times the upper end."""
+
+
+def ends_of(values: Array) -> Array:
+    """Both ends ``[2, d]`` of columns ``[n, d]`` (NaN left out), but for wild cells.
+
+    Up to a tenth of the cells are wild that lie farther beyond the next than ``WIDE`` times the range of the others: a
+    placeholder, or another unit. With one of them in the mean and the deviation all others would be one number.
+
+    >>> ends_of(np.array([[1.0], *[[2.0]] * 8, [4.0], [1e30]])).T
+    array([[1., 4.]])
+    """
+    ends = np.array([np.nanmin(values, axis=0), np.nanmax(values, axis=0)])
+    for place, column in enumerate(values.T):
+        known = np.sort(column[~np.isnan(column)])
+        few = len(known) // 10
+        for end, rows in ((1, known), (0, -known[::-1])) if few else ():
+            with np.errstate(over="ignore", invalid="ignore"):
+                inner, gaps = rows[-few - 1 : -1] - rows[few : few + 1], np.diff(rows[-few - 1 :])
+            wild = gaps > WIDE * np.where(inner > 0, inner, np.inf)
+            if wild.any():
+                ends[end, place] = (2 * end - 1) * rows[-few - 1 + int(np.argmax(wild))]
+    return ends
 
 
 def limits(low: Sequence[float], high: Sequence[float], width: int) -> tuple[Array, Array]:
@@ -294,26 +319,24 @@ class StandardEncoder(ColumnEncoder):
 
     def take_statistics(self, values: Array) -> None:
         """Mean, factor and both ends of numbers ``[n, d]``, NaN where one is missing."""
-        mean, factor = standardizer(values)
+        ends = ends_of(values)
+        mean, factor = standardizer(values.clip(*ends))
         self.mean, self.factor = mean.tolist(), factor.tolist()
-        self.low, self.high = np.nanmin(values, axis=0).tolist(), np.nanmax(values, axis=0).tolist()
+        self.low, self.high = ends.tolist()
 
     def widen(self, frame: pd.DataFrame) -> None:
         """Let both ends be those of these rows, too."""
-        values = self._read(frame)
-        self.low, self.high = (
-            np.fmin.reduce([self.low, *values]).tolist(),
-            np.fmax.reduce([self.high, *values]).tolist(),
-        )
+        low, high = ends_of(np.concatenate([[self.low, self.high], self._read(frame)]))
+        self.low, self.high = np.minimum(self.low, low).tolist(), np.maximum(self.high, high).tolist()
 
     @abc.abstractmethod
     def _read(self, frame: pd.DataFrame) -> Array:
         """Its numbers ``[n, d]``, NaN where one is missing."""
 
     def standardized(self, values: Array) -> tuple[Array, Array]:
-        """Standardized numbers ``[n, d]``, and how far each lies beyond the ends, see :func:`bounded`."""
+        """Standardized numbers ``[n, d]``, 0 for wild ones, and how far each lies beyond the ends: :func:`bounded`."""
         inside, excess = bounded(values, self.low, self.high)
-        return (inside - np.array(self.mean)) * np.array(self.factor), excess
+        return np.where(excess > GONE, 0.0, (inside - np.array(self.mean)) * np.array(self.factor)), excess
 
     def forget_numbers(self, gone: Array, left: Callable[[], Array]) -> None:
         """Let both ends that only forgotten cells had be those of the cells that are left.
