@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,8 @@ def test_what_cannot_reach_an_error_is_given_up(monkeypatch):
         for reach in (0.0, float("inf"))
     ]
     assert counts == [4, 12]
+    planned = replace(settings, schedule="linear")  # of a plan two tell
+    assert len(train(network(), rows(), rows(30, seed=1), planned, reach=0.0).validation_error) == 2
 
 
 def test_an_interrupted_run_resumes_to_the_same_end(tmp_path):

@@ -1,5 +1,6 @@
 """What the neighbor estimators share: parameters, fitting, and the head on embedded queries."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -80,6 +81,7 @@ OF_COMMANDS = frozenset(
         "fitted_similarity",
         "get_metadata_routing",
         "given_weights",
+        "held_out_error",
         "honest_error",
         "identity_of",
         "named_encoders",
@@ -127,6 +129,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     notes_: dict[str, Any]
     encoder_choices_: Sequence[EncoderChoice] = ()
     plan_: TuningPlan | None = None
+    _reach = math.inf  # the error that makes training worth it, where there is a model already
     form_: TableForm = TableForm()
     changes_: Changes = Changes()
 
@@ -273,7 +276,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
         settings = settings_of(self)
-        model = fit_on_scale(FitJob(rows, codec, encoder, settings, seed))
+        model = fit_on_scale(FitJob(rows, codec, encoder, settings, seed, self._reach))
         return with_index(model.with_facts(few=None), settings)
 
     def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:

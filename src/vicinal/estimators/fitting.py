@@ -86,6 +86,7 @@ class FitJob:
         encoder: of the table.
         settings: the estimator's parameters.
         seed: of training, and of the rows that a likelihood is of.
+        reach: the error, as training sees labels, that makes training a network worth it.
     """
 
     rows: LabelledRows
@@ -93,6 +94,7 @@ class FitJob:
     encoder: TableEncoder
     settings: Settings
     seed: int
+    reach: float = math.inf
 
     @property
     def seen(self) -> pd.DataFrame:
@@ -254,7 +256,7 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
     if first is not None and ("network" not in tried or time_left() <= 0):
         return first
     least = math.inf if first is None else weighted_mean(*first.held_out_errors())
-    network = fit_network(job, reach=HOPELESS * least / codec.unit() ** 2)
+    network = fit_network(job, reach=min(job.reach, HOPELESS * least / codec.unit() ** 2))
     if first is None:
         return network
     # few rows are held out: a network must gain a share, and more than luck explains
@@ -363,7 +365,8 @@ def fit_network(
     network.projector.double()
     network.head.double()
     model = with_banks(network, inputs, job, history)
-    if kriging is not None and not cannot_reach(reach, history.validation_error):  # else another metric is taken
+    hopeless = cannot_reach(reach, history.validation_error, by.planned)
+    if kriging is not None and not hopeless:  # else another model is taken
         model = _with_readout(model, kriging, settings)
     return with_loss_readout(model, settings)
 

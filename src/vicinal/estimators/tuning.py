@@ -22,10 +22,11 @@ from vicinal.data import LeakWarning
 from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.encoders.pretrained import ROWS_AT_ONCE
 from vicinal.estimators.base import NeighborEstimator, unchanged_on_error
+from vicinal.estimators.fitted import weighted_mean
 from vicinal.estimators.fitting import device_of, with_index
 from vicinal.estimators.forecasts import fit_in_time
 from vicinal.estimators.inputs import Draw, HeldOut, as_table, positions_left, with_weight
-from vicinal.estimators.kernel_metric import HOPELESS
+from vicinal.estimators.kernel_metric import HOPELESS, PATIENCE
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, TRAINED, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.estimators.presets import settings_of
@@ -146,9 +147,12 @@ class TunedEstimator(NeighborEstimator):
             parts: dict[str, Any] = {"tune": plan.tune, "plan": plan}
             if (codec := frozen.fitted_.codec).kind == "numbers":  # squared errors compare on one scale
                 parts["target_transform"] = codec.transform.base.name
-            tuned = self._part(".", seed, **parts).fit(x, y, **labelled)
-        before, after = frozen.honest_error(), tuned.honest_error()
-        if after < before:
+            tuned = self._part(".", seed, **parts)
+            before = frozen.held_out_error()
+            if self.loss is None and self.fair is None:  # errors of training are those of the rows held out
+                tuned._reach = before / codec.unit() ** 2
+            after = tuned.fit(x, y, **labelled).held_out_error()
+        if after < (1 - PATIENCE) * before:  # few rows are held out
             _logger.info("tuning: error on the rows held out %.4g, of the frozen encoder %.4g", after, before)
             tuned.fitted_ = tuned.fitted_.chosen_over(frozen.fitted_)
             return tuned
@@ -161,6 +165,10 @@ class TunedEstimator(NeighborEstimator):
         )
         frozen.plan_ = plan.model_copy(update={"tune": "none"})
         return frozen
+
+    def held_out_error(self) -> float:
+        """The same on the rows held out, also where others were left out by folds: different metrics are compared."""
+        return weighted_mean(*self.fitted_.held_out_errors())
 
     def honest_error(self) -> float:
         """Mean squared error (of classes log-loss) on the rows held out, or out of fold, as training sees labels."""

@@ -43,20 +43,27 @@ _TRIED = 200
 """Steps before which no training is given up: the first ones tell little of what follows."""
 
 
-def cannot_reach(error: float, errors: Sequence[float]) -> bool:
+def cannot_reach(error: float, errors: Sequence[float], planned: int | None = None) -> bool:
     """Whether as many epochs again, each as good as the last three were on average, would not come down to ``error``.
 
-    Curves flatten, so that this is more than they would gain.
+    Curves flatten, so that this is more than they would gain. Where a plan has so many epochs, two of them tell, and
+    those that are left gain as learning rates fall, which sum to the square of what is left.
 
     >>> cannot_reach(0.1, [2.0, 1.5, 1.2, 1.1]), cannot_reach(0.1, [2.0, 1.5, 1.0, 0.9])
     (False, False)
     >>> cannot_reach(0.1, [1.4, 1.3, 1.2, 1.1])
     True
+    >>> cannot_reach(0.1, [1.4, 0.9], 6), cannot_reach(0.1, [1.4, 1.0], 6)  # 16/9 of what the second has gained
+    (False, True)
     """
-    if len(errors) < 4:
+    if len(errors) < (4 if planned is None else 2):
         return False
-    gain = max(0.0, (errors[-4] - errors[-1]) / 3)
-    return min(errors) - gain * len(errors) > error
+    known, count = errors[-4:], len(errors)
+    steps = len(known) - 1
+    share = count / steps
+    if planned is not None:
+        share = (planned - count) ** 2 / ((planned - count + steps) ** 2 - (planned - count) ** 2)
+    return min(errors) - share * max(0.0, known[0] - known[-1]) > error
 
 
 class _Record(Checkpoint):
@@ -69,11 +76,15 @@ class _Record(Checkpoint):
         history: what is written.
         patience: epochs without a lower validation error after which training ends.
         reach: see :func:`train`.
+        planned: epochs of a plan; None: there is none.
         folder: where checkpoints are left; None: the best weights stay in ``best``.
     """
 
-    def __init__(self, history: TrainingHistory, patience: int, reach: float, folder: Path | None) -> None:
-        self.history, self.patience, self.reach, self.folder = history, patience, reach, folder
+    def __init__(
+        self, history: TrainingHistory, patience: int, reach: float, planned: int | None, folder: Path | None
+    ) -> None:
+        self.history, self.patience, self.folder = history, patience, folder
+        self.reach, self.planned = reach, planned
         self.best: dict[str, Tensor] = {}
         self._begun = 0.0
 
@@ -105,7 +116,8 @@ class _Record(Checkpoint):
         errors = self.history.validation_error
         waited = len(errors) - 1 - errors.index(min(errors))
         trainer.should_stop |= time_left() <= 0 or waited >= self.patience or not math.isfinite(errors[-1])
-        trainer.should_stop |= trainer.global_step >= _TRIED and cannot_reach(self.reach, errors)
+        tried = self.planned is not None or trainer.global_step >= _TRIED
+        trainer.should_stop |= tried and cannot_reach(self.reach, errors, self.planned)
         self._keep(trainer, pl_module, best=waited == 0)
 
     def _keep(self, trainer: Trainer, pl_module: LightningModule, *, best: bool) -> None:
@@ -197,7 +209,7 @@ def train(
         else:
             module = SimilarityModule(network, train_rows, settings, goal)
         going_on = settings.folder is not None or processes.count > 1
-        record = _Record(history, settings.patience, reach, folder if going_on else None)
+        record = _Record(history, settings.patience, reach, settings.planned, folder if going_on else None)
         trainer = _trainer(settings, processes, folder, [*folds, *([GoOn()] if going_on else []), record])
         known: Any = {"processes": processes.count, "lists": lists}
         loaders = (

@@ -63,6 +63,11 @@ class TrainingSettings(BaseTraining):
     timeout: float = 1800.0
     folder: Path | None = field(default=None, compare=False)
 
+    @property
+    def planned(self) -> int | None:
+        """Epochs at whose end learning rates are 0; None where they are constant, and patience ends training."""
+        return None if self.schedule == "constant" else self.max_epochs
+
     def __post_init__(self) -> None:
         check_values(vars(self), BaseTraining)
         check_integer("seed", self.seed, low=0)
