@@ -86,6 +86,7 @@ OF_COMMANDS = frozenset(
         "identity_of",
         "named_encoders",
         "query_rows",
+        "reach",
         "shift_of",
         "start_",
         "trained_by",
@@ -129,7 +130,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     notes_: dict[str, Any]
     encoder_choices_: Sequence[EncoderChoice] = ()
     plan_: TuningPlan | None = None
-    _reach = math.inf  # the error that makes training worth it, where there is a model already
+    reach: float = math.inf  # the error that makes training worth it, where there is a model already
     form_: TableForm = TableForm()
     changes_: Changes = Changes()
 
@@ -276,7 +277,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     def _train(self, rows: LabelledRows, codec: LabelCodec, seed: int, encoder: TableEncoder) -> FittedModel:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
         settings = settings_of(self)
-        model = fit_on_scale(FitJob(rows, codec, encoder, settings, seed, self._reach))
+        model = fit_on_scale(FitJob(rows, codec, encoder, settings, seed, self.reach))
         return with_index(model.with_facts(few=None), settings)
 
     def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:

@@ -150,7 +150,7 @@ class TunedEstimator(NeighborEstimator):
             tuned = self._part(".", seed, **parts)
             before = frozen.held_out_error()
             if self.loss is None and self.fair is None:  # errors of training are those of the rows held out
-                tuned._reach = before / codec.unit() ** 2
+                tuned.reach = before / codec.unit() ** 2
             after = tuned.fit(x, y, **labelled).held_out_error()
         if after < (1 - PATIENCE) * before:  # few rows are held out
             _logger.info("tuning: error on the rows held out %.4g, of the frozen encoder %.4g", after, before)
