@@ -74,7 +74,7 @@ def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
     for few in _of_few(heads):
         head = Blend(few, projector.widths, share)
         network = NeighborNetwork(trees.network.encoder, projector, head.double()).eval()
-        both = {"bank": bank, "held_out": held_out, "metric": "trees and kernel", "optimism": optimism}
+        both: Any = {"bank": bank, "held_out": held_out, "metric": "trees and kernel", "optimism": optimism}
         yield replace(trees, network=network, **both)
 
 
