@@ -123,7 +123,7 @@ def _mean(
     head = Blend(heads, projector.widths, share)
     network = NeighborNetwork(trees.network.encoder, projector, head.double()).eval()
     bank, held_out = _side_by_side(trees.bank, kernel.bank), _side_by_side(trees.held_out, kernel.held_out)
-    both = {"bank": bank, "held_out": held_out, "metric": "trees and kernel", "optimism": optimism}
+    both: Any = {"bank": bank, "held_out": held_out, "metric": "trees and kernel", "optimism": optimism}
     return replace(trees, network=network, **both)
 
 

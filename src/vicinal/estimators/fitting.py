@@ -502,7 +502,7 @@ def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: f
     # without it
     job = job.folded()
     at, folds = spread(len(job.rows), MOST_ROWS), torch.from_numpy(np.asarray(job.rows.held_out.folds))
-    if len(folds[at].unique()) < int(folds.max()) + 1:  # a few large groups
+    if len({*folds[at].tolist()}) <= int(folds.max()):  # a few large groups
         return model
     parts = RowSubset(inputs, at), model.codec.as_predicted(job.rows.labels)[at], folds[at]
     network = trend_network(model.network, *parts, model.bank.mass[at], amplitude)
