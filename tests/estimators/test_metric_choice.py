@@ -13,6 +13,7 @@ from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model, metric_choice
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
+from vicinal.report.summary import ModelSettings
 
 SETTINGS = {**QUICK, "random_state": 0}
 
@@ -215,6 +216,7 @@ def test_log_odds_of_classes_are_those_of_columns_and_of_rows_together(monkeypat
         assert any(one.trend.columns.values())  # of the first of two classes, too
         assert "->" not in str(one)  # no row is adjusted
     model.save(tmp_path / "m")
+    assert ModelSettings.model_validate_json((tmp_path / "m" / "config.json").read_text()).blend is not None
     again = load_model(tmp_path / "m")
     np.testing.assert_array_equal(again.predict_proba(new), said)
     again.add(new.assign(a=new["a"] + 20), ["late"] * len(new), ids=range(900, 930), new_classes=True)

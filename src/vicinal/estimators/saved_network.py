@@ -155,7 +155,7 @@ def _empty_blend(
     return NeighborNetwork(encoder, projector, Blend([head, other], projector.widths))
 
 
-def blended_readouts(head: torch.nn.Module) -> list[dict[str, int | None]] | None:
+def blended_readouts(head: torch.nn.Module) -> list[dict[str, bool | int | None]] | None:
     """What ``config.json`` says of the heads of a mean; None of any other head."""
     if not blends(head):
         return None

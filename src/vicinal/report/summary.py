@@ -76,7 +76,7 @@ class ModelSettings(ShownSettings):
     neighbors: int | None = None
     whole_up_to: int = 0
     metric: str | None = None
-    blend: list[dict[str, int | None]] | None = None
+    blend: list[dict[str, bool | int | None]] | None = None
     adaptation: dict[str, JsonValue] | None = None
     trials: list[_Trial] = Field(default_factory=list)
     changed: list[str] | None = None
