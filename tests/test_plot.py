@@ -99,7 +99,9 @@ def test_classes_are_counted_and_their_probabilities_compared(network):
     sure = network.predict_proba(X[70:]).max(axis=1)
     right = network.predict(X[70:]) == labels
     places = np.minimum((10 * sure).astype(int), 9)
-    by_hand = [(sure[places == one].mean(), right[places == one].mean()) for one in np.unique(places)]
+    bins = [one for one in np.unique(places) if (places == one).sum() >= 5]
+    by_hand = [(sure[places == one].mean(), right[places == one].mean()) for one in bins]
+    assert bins
     np.testing.assert_allclose(curve.get_xydata(), by_hand)
 
 

@@ -102,8 +102,8 @@ def cell_text(value: Any) -> str:
     """
     if isinstance(value, str) and value.startswith('["') and value.endswith('"]'):  # as a bank keeps lists
         with suppress(ValueError, RecursionError):
-            held = json.loads(value)
-            value = held if all(isinstance(one, str) for one in held) else value
+            elements = json.loads(value)
+            value = elements if all(isinstance(one, str) for one in elements) else value
     if isinstance(value, list | tuple | set | np.ndarray | dict):
         brief = len(value) <= _BRIEF and not isinstance(value, dict)
         return ", ".join(map(cell_text, value)) if brief else f"({len(value)} elements)"

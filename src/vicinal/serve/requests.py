@@ -241,14 +241,13 @@ def table_of(model: BankedEstimator, rows: list[dict[str, Any]], *, whole: bool 
                     f"none{likely}; null stands for a gap"
                 )
     frame = frame_of(rows, model.kinds_)
-    for name, cells in model.form_.read(
-        frame, frame.columns
-    ).items():  # what it cannot read stays: no client sees warnings
-        form = model.form_.columns.get(str(name))
-        odd = [] if form is None or form.kind not in MEASURED else [cell for cell in cells if isinstance(cell, str)]
+    read_cells = model.form_.read(frame, frame.columns)  # what it cannot read stays, as no client sees warnings
+    for column, form in model.form_.columns.items():
+        cells = read_cells[column].tolist() if column in read_cells and form.kind in MEASURED else []
+        odd = [place for place, cell in enumerate(cells) if isinstance(cell, str)]
         if odd:
-            at = f"rows: in row {cells.tolist().index(odd[0])}, column {short(name)}"
-            raise ValueError(f"{at}, expected {MEASURED[form.kind]}, got {short(odd[0])}; null stands for a gap")
+            at = f"rows: in row {odd[0]}, column {short(column)}"
+            raise ValueError(f"{at}, expected {MEASURED[form.kind]}, got {short(cells[odd[0]])}; null stands for a gap")
     return frame
 
 

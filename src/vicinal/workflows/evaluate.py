@@ -389,7 +389,7 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     classes, said = codec.classes, seen.expected
     labels, groups = _labels(model, table), table.groups
     known, at = _in_bank(model, table, parts)
-    if model.folds_ is not None:  # rows that were added later are in no fold
+    if model.folds_ is not None and bank.folds is not None:  # rows that were added later are in no fold
         inside = bank.folds.numpy()[at] >= 0
         said[known[inside]] = left_out(model, torch.from_numpy(at[inside]))
     expected = expected_labels(model, labels, said, lambda: features, groups)

@@ -47,9 +47,8 @@ def expected_labels(
     if len(labels) < 3 or not (classes or model.metric_ == "network"):
         return said
     if classes:
-        return (
-            np.clip(left_out_predictions(features(), np.eye(classes)[labels], groups=groups), 1e-3, None) + said
-        ) / 2
+        other = left_out_predictions(features(), np.eye(classes)[labels], groups=groups)
+        return (other.clip(1e-3) + said) / 2
     scale = label_scale(model, labels)
     truth, guess = scaled(scale, labels), scaled(scale, said)
     other = left_out_predictions(features(), truth, groups=groups).clip(truth.min(), truth.max())
