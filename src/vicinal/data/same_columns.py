@@ -198,7 +198,7 @@ def with_points_apart(table: pd.DataFrame, whole: Collection[str]) -> pd.DataFra
         parts = table[name].astype(object).map(lambda cell: _POINT.fullmatch(str(cell)))
         place, table = list(table.columns).index(name), table.drop(columns=name)
         for part in (2, 1):
-            numbers = [float(found[part]) if found else np.nan for found in parts]
+            numbers = [float(point[part]) if point else np.nan for point in parts]
             table.insert(place, f"{name} {part}", numbers)
     return table
 

@@ -237,10 +237,10 @@ class Linkage(LinkageModel):
                 break
             last = named.sum()
             self._refine(tables, pairs, named, labels, seed)
-        named = self._scored(tables)[2] >= 0.5
-        if self.expected(tables) >= FEWEST / 2 and named.any() and self._doubt(tables, labels):
+        if self.expected(tables) >= FEWEST / 2 and self._doubt(tables, labels):
             self.is_sure = False
-            if np.median(self.ratios(tables, pairs[named])) + self.start(tables) > 0:
+            at = pairs[self._scored(tables)[2] >= 0.5]
+            if len(at) and np.median(self.ratios(tables, at)) + self.start(tables) > 0:
                 return
         vars(self).update(before)
         tables.change_scores()
