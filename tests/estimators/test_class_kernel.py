@@ -242,7 +242,13 @@ def test_what_a_kernel_of_classes_has_not_is_said(settings, y, sentence):
 def test_a_kernel_of_classes_reads_texts_as_their_encoder_gives_them_untrained(tmp_path):
     table = pd.DataFrame({"text": [f"word {i % 7} and {i % 3} more of it" for i in range(140)]})
     kinds = np.where((np.arange(140) % 7 < 3) ^ (np.arange(140) % 20 == 0), "a", "b")
-    few = {"max_epochs": 1, "members": 2, "encoders": {"text": "ngrams"}, "random_state": 0}
+    few = {
+        "max_epochs": 1,
+        "members": 2,
+        "columns": {"text": "text"},
+        "encoders": {"text": "ngrams"},
+        "random_state": 0,
+    }
     model, kernel = (NeighborClassifier(**few, metric=metric).fit(table, kinds) for metric in ("auto", "kernel"))
     assert (model.metric_, model.score(table, kinds) > 0.9) == ("kernel", True)
     np.testing.assert_array_equal(model.predict_proba(table[:9]), kernel.predict_proba(table[:9]))

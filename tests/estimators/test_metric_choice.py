@@ -235,7 +235,7 @@ def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monke
     found, settle = [], NgramEncoder.settle
     monkeypatch.setattr(metric_choice, "BESIDE_TREES", 100)
     monkeypatch.setattr(NgramEncoder, "settle", lambda self, some: found.append(self) or settle(self, some))
-    model = NeighborRegressor(**SETTINGS, encoders={"text": "ngrams"}).fit(frame, y)
+    model = NeighborRegressor(**SETTINGS, columns={"t": "text"}, encoders={"t": "ngrams"}).fit(frame, y)
     assert {trial.metric for trial in model.fitted_.trials} >= {"trees", "kernel", "network"}
     assert len(found) == 1
 
@@ -246,7 +246,7 @@ def test_of_few_rows_no_network_is_tried_beside_trees(monkeypatch, classes, leas
     frame, y = rows()
     frame["t"] = [f"some more words of {i % 70} or {i % 7}" for i in range(len(frame))]
     monkeypatch.setattr(metric_choice, "BESIDE_TREES", least)
-    settings = {**SETTINGS, "max_epochs": 1, "encoders": {"text": "ngrams"}}
+    settings = {**SETTINGS, "max_epochs": 1, "columns": {"t": "text"}, "encoders": {"t": "ngrams"}}
     model = NeighborClassifier(**settings).fit(frame, y > 0) if classes else NeighborRegressor(**settings).fit(frame, y)
     assert ("network" in {trial.metric for trial in model.fitted_.trials}) is tried
 

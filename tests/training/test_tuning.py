@@ -110,6 +110,6 @@ def test_the_linear_schedule_rises_and_falls(folder, monkeypatch):
         "vicinal.estimators.fitting.training_settings",
         lambda settings, seed: TrainingSettings(max_epochs=4, batch_size=10, learning_rate=1e-2, schedule="linear"),
     )
-    model(folder).fit(*table())
+    model(folder, metric="network").fit(*table())  # beside a kernel it ends where it cannot win
     assert len(rates) == 20
     np.testing.assert_allclose(rates[1:], 1e-2 * np.arange(18, -1, -1) / 19, atol=1e-9)

@@ -298,6 +298,7 @@ def check_column(role: str, column: str, columns: Sequence[str]) -> str:
     if column not in columns:
         numbers = sum(number_of(str(name)) is not None for name in columns)
         no_names = "; the first line looks like a row: add names" * (2 * numbers > len(columns))
+        no_names *= [*columns] != [str(place) for place in range(len(columns))]  # as pandas names those without names
         hint = nearest(str(column), columns) or no_names
         raise ValueError(f"{role}: expected one of the columns {listed(columns, 400)}, got {short(column)}{hint}")
     return column

@@ -5,14 +5,17 @@ table has several parts), so that any loader can move it to a device.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vicinal.encoders.cache import content_key
+
+GONE = 100.0
+"""Ranges beyond its column from which on a number in a row of a fit is a gap."""
 
 
 @runtime_checkable
@@ -49,8 +52,8 @@ class RowInputs:
 
     Attributes:
         values: ``[n, ...]``.
-        excess: of each column, how far its cells lie beyond what they count as, in ranges of the column ``[n, c]``;
-            None: none of them does.
+        excess: how far the first c values lie beyond what they count as, in ranges of their column ``[n, c]``; None:
+            none of them does.
 
     >>> RowInputs(torch.tensor([[1.0], [2.0]])).select(torch.tensor([1]))
     tensor([[2.]])
@@ -65,6 +68,14 @@ class RowInputs:
     def select(self, rows: Tensor) -> Tensor:
         """``[b, ...]``."""
         return self.values[table_rows(rows, len(self))]
+
+    def without_wild(self) -> Self:
+        """Rows of a fit, where a standardized number over ``GONE`` ranges beyond the others is a gap, the mean."""
+        if self.excess is None:
+            return self
+        wild = torch.zeros(self.values.shape, dtype=torch.bool)
+        wild[:, : self.excess.shape[1]] = self.excess > GONE
+        return replace(self, values=self.values.masked_fill(wild, 0.0))
 
     def content(self, row: int) -> bytes:
         """The bytes of the row."""

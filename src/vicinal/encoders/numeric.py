@@ -198,9 +198,6 @@ BEYOND = 0.5
 """How far beyond the ends of the training rows numbers go on to count, in ranges between these ends."""
 
 
-GONE = 100.0
-"""Ranges beyond which a number is none: at the ends a row of the fit would pull at the slopes of its column."""
-
 WIDE, FARTHEST = 1e3, 10.0
 """Positive numbers whose ends are so many times apart have a long tail, and go on up to so many times the upper end."""
 
@@ -334,9 +331,9 @@ class StandardEncoder(ColumnEncoder):
         """Its numbers ``[n, d]``, NaN where one is missing."""
 
     def standardized(self, values: Array) -> tuple[Array, Array]:
-        """Standardized numbers ``[n, d]``, 0 for wild ones, and how far each lies beyond the ends: :func:`bounded`."""
+        """Standardized numbers ``[n, d]``, and how far each lies beyond the ends, see :func:`bounded`."""
         inside, excess = bounded(values, self.low, self.high)
-        return np.where(excess > GONE, 0.0, (inside - np.array(self.mean)) * np.array(self.factor)), excess
+        return (inside - np.array(self.mean)) * np.array(self.factor), excess
 
     def forget_numbers(self, gone: Array, left: Callable[[], Array]) -> None:
         """Let both ends that only forgotten cells had be those of the cells that are left.
@@ -529,7 +526,7 @@ class VectorEncoder(StandardEncoder):
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize."""
         standard, excess = self.standardized(self._read(frame))
-        return RowInputs(torch.from_numpy(standard), _where_any(excess.max(axis=1, keepdims=True)))
+        return RowInputs(torch.from_numpy(standard), _where_any(excess))
 
     def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
         """Let both ends be those of the rows that are left, as far as their cells are known: a saved bank has none."""

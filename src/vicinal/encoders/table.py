@@ -41,6 +41,12 @@ class TableInputs(JoinedInputs):
         """The batches of all parts, by their number as text, and of "columns"."""
         return super().select(rows) | ({} if self.columns is None else {"columns": self.columns[rows]})
 
+    def without_wild(self) -> Self:
+        """Rows of a fit: see :meth:`RowInputs.without_wild`."""
+        return replace(
+            self, parts=tuple(one.without_wild() if isinstance(one, RowInputs) else one for one in self.parts)
+        )
+
     def with_columns(self, columns: Tensor) -> Self:
         """The same with ``columns [n, m]``."""
         return replace(self, columns=columns)
@@ -152,7 +158,8 @@ class TableEncoder(nn.Module):
         beyond: dict[str, Tensor] = {}
         for part, item in zip(self.encoders, inputs.parts, strict=True):
             if isinstance(item, RowInputs) and item.excess is not None:
-                beyond |= {name: far for name, far in zip(part.columns, item.excess.T, strict=True) if far.any()}
+                each = item.excess.reshape(len(item), len(part.columns), -1).amax(dim=2)  # vectors have many numbers
+                beyond |= {name: far for name, far in zip(part.columns, each.T, strict=True) if far.any()}
         return beyond
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:

@@ -316,7 +316,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
         """Prepared rows, those of frozen networks run once."""
         reader = getattr(self.network_.projector, "reader", None) if hasattr(self, "fitted_") else None
-        return prepared(settings_of(self), encoder, frame, reader)
+        return prepared(settings_of(self), encoder, frame, reader, fits=False)
 
     @property
     def table_encoder(self) -> TableEncoder:

@@ -140,7 +140,12 @@ def device_of(settings: Settings, rows: int) -> torch.device:
 
 
 def prepared(
-    settings: Settings, encoder: TableEncoder, frame: pd.DataFrame, reader: TreeColumns | None = None
+    settings: Settings,
+    encoder: TableEncoder,
+    frame: pd.DataFrame,
+    reader: TreeColumns | None = None,
+    *,
+    fits: bool = True,
 ) -> TableInputs:
     """Prepared rows, those of frozen networks run once (and kept in ``cache_dir`` if there is one).
 
@@ -149,9 +154,11 @@ def prepared(
         encoder: of the table, fitted.
         frame: the rows.
         reader: of a metric that reads columns in its own way.
+        fits: whether a fit is of the rows: one at the ends of a column would pull at its slopes.
     """
     root, cache_dir = settings["root"], settings["cache_dir"]
     inputs = encoder.prepare(frame, None if root is None else Path(root))
+    inputs = inputs.without_wild() if fits else inputs
     store = None if cache_dir is None else EmbeddingCache(cache_dir)
     inputs = encoder.cache(inputs, store=store, device=device_of(settings, len(frame)))
     return inputs if reader is None else reader.prepare(encoder, frame, inputs)
