@@ -77,6 +77,7 @@ def test_ids_by_name():
     assert kind_of(values, "user_id").reason == "left out: looks like an id (whole numbers, all different)"
     assert kind_of(values, "Unnamed: 0").kind is None
     assert kind_of(values, "Unnamed: 0.1").kind is None, "the index of a table that was written twice"
+    assert {kind_of(values, name).kind for name in ("rownames", "...1", "#", "Obs.", "CASENO", "subject")} == {None}
     assert kind_of(values, "Unnamed: 4").kind == "number", "a column without a name is no index"
     assert kind_of(["kim", "lee", "ann"], "id").reason == "left out: looks like an id by its name (3 different values)"
     assert kind_of([f"name {k % 38}" for k in range(N)], "row_id").kind is None

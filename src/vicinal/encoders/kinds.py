@@ -26,6 +26,9 @@ ID_NAME = re.compile(
     r"^unnamed: 0(\.\d+)*$|^(row|record)_?(id|number)$",
     re.I,
 )
+_NUMBERED = re.compile(
+    r"(#|\.{3}1|row[_.]?names?|obs|observation|case(_?(id|no))?|s_?no|subject|respondent|participant)\.?", re.I
+)
 ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|[0-9a-f]{16,}")
 
 _ADDRESS, _DIGITS, FEW = re.compile(r"[^@\s]+@[^@\s]+\.\w+"), re.compile(r"\d+"), 20
@@ -132,7 +135,7 @@ def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnK
     # By values and name, never by the order of rows: a part of the table, or the table sorted otherwise, has the same
     # columns. Years that rise by 1 are numbers; a row number has a name that says so.
     whole = pd.api.types.is_integer_dtype(present)
-    if whole and distinct == len(present) and len(present) > 2 and ID_NAME.search(name):
+    if whole and distinct == len(present) and len(present) > 2 and (ID_NAME.search(name) or _NUMBERED.fullmatch(name)):
         return ColumnKind(None, "left out: looks like an id (whole numbers, all different)")
     return ColumnKind("number", f"numbers from {present.min():g} to {present.max():g}")
 
