@@ -386,7 +386,7 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     if isinstance(model, NeighborClassifier) and model.multilabel_:
         return _suspects_of_several(model, table, features, seen, parts)
     codec, bank = model.fitted_.codec, model.bank_
-    classes, said = codec.classes, seen.expected
+    classes, said = codec.classes, seen.expected.copy()
     labels, groups = _labels(model, table), table.groups
     known, at = _in_bank(model, table, parts)
     if model.folds_ is not None and bank.folds is not None:  # rows that were added later are in no fold
