@@ -102,7 +102,7 @@ def test_auto_keeps_the_frozen_encoder_unless_tuning_is_better_on_the_rows_held_
 def test_the_probe_makes_a_plan_that_is_kept_with_the_checkpoints(folder, tmp_path, kind):
     x, y = table()
     y = y if kind is NeighborRegressor else np.array(["a", "b"])[(y > 0).astype(int)]
-    chosen = model(folder, kind, tune="auto", minutes=1, checkpoint_dir=tmp_path).fit(x, y)
+    chosen = model(folder, kind, metric="network", tune="auto", minutes=1, checkpoint_dir=tmp_path).fit(x, y)
     plan = TuningPlan.model_validate_json((tmp_path / "plan.json").read_text())
     assert (plan.tune, plan.epochs, plan.rows) == ("all", EPOCHS, 51)
     assert chosen.plan_.tune in ("all", "none")
