@@ -298,8 +298,8 @@ def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
         tab.fill("#query", "7")
         tab.press("#query", "Enter")
         tab.wait_for_selector("#detail h2:has-text('Row 7')")
-        assert tab.inner_text("#detail .is-truth") == f"{price[7]:.0f}"
-        assert float(tab.inner_text("#detail .is-prediction")) == pytest.approx(price[7], rel=0.9)
+        assert tab.inner_text("#detail .is-truth") == f"{price[7]:,.0f}"
+        assert float(tab.inner_text("#detail .is-prediction").replace(",", "")) == pytest.approx(price[7], rel=0.9)
         assert "so a prediction is a weighted geometric mean" in tab.inner_text("#detail")
         assert "→" in tab.inner_text("#detail .entry >> nth=0")
         assert "Trend by columns, on that scale: " in tab.inner_text("#detail")

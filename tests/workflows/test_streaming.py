@@ -29,7 +29,9 @@ def place(tmp_path_factory):
     NeighborRegressor(metric="kernel", readout="rows", max_neighbors=5).fit(frame, target).save(folder / "numbers")
     words = frame.assign(c=np.where(frame["a"] > 0, "x", "y"))
     settings = {"max_epochs": 2, "members": 1, "hidden": (8, 4)}
-    model = NeighborClassifier(**settings, random_state=0).fit(words, np.where(target > 1, "high", "low"))
+    model = NeighborClassifier(**settings, metric="kernel", random_state=0).fit(
+        words, np.where(target > 1, "high", "low")
+    )
     model.notes_ = {"id": "name"}
     model.save(folder / "words")
     new = pd.DataFrame(random.normal(size=(ROWS, 2)), columns=["a", "b"]).assign(c=random.choice(["x", "y", "z"], ROWS))

@@ -59,6 +59,8 @@ def as_table(name: str, value: Any, *, listed: bool = True) -> Any:
 
 def _listed_rows(name: str, value: Any) -> Any:
     """Rows or columns with names as a table, texts alone as a column; anything else as it is."""
+    if scipy.sparse.issparse(value):  # one of its forms is a dictionary
+        return value
     if isinstance(value, Mapping) and type(value).__module__.partition(".")[0] != "datasets":
         are_columns = all(isinstance(cell, list | tuple | np.ndarray | pd.Series | Tensor) for cell in value.values())
         return pd.DataFrame(dict(value) if are_columns else [dict(value)])

@@ -157,6 +157,7 @@ def warn_of_order(x: Any, y: Any) -> None:
 
 def label_column(y: Any) -> Ids:
     """The labels ``[n]``, some maybe missing, as an array of numpy's numbers or bools, or of objects."""
+    y = np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "__len__") else y
     if isinstance(y, str | bytes | dict) or not (hasattr(y, "__len__") or hasattr(y, "__iter__")):
         raise TypeError(f"y: expected labels, one a row, got {short(y)}")
     if isinstance(y, np.ma.MaskedArray):
