@@ -321,14 +321,15 @@ def test_every_row_is_in_the_bank_and_rows_held_out_do_not_calibrate_on_their_ow
     assert set(model.bank_.ids) == set(range(400))
     assert len(model.calibration_) == 160
     assert model.bank_.has(model.calibration_.ids).all()
+    # of 160 rows that calibrate the share covered has a standard deviation of .032; twelve draws had .80 on average
     fresh, truth = generator.normal(size=(2000, 2)), generator.normal(size=2000)
     low, high = model.predict_interval(fresh, 0.8).T
-    assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.07)
+    assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.11)
     few = NeighborRegressor(
         metric="network", readout="rows", members=1, hidden=(8,), max_epochs=2, validation_fraction=0.4
     ).fit(x, y)
     low, high = few.predict_interval(fresh, 0.8).T
-    assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.07)
+    assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.11)
 
 
 @pytest.mark.parametrize("kind", [NeighborRegressor, NeighborClassifier])
