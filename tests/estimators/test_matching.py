@@ -482,7 +482,7 @@ def edited(folder, change):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda config: config.update(version=9), "expected format version 3, got 9"),
+        (lambda config: config.update(version=9), "expected format version 4, got 9"),
         (lambda config: config.update(rows=[5, 5]), "expected"),
         (lambda config: config.update(texts=["name", "other"]), "expected"),
         (lambda config: config.update(threshold=2.0), "expected valid settings"),
@@ -690,3 +690,5 @@ def test_points_in_one_cell_are_two_columns_also_of_rows_that_are_added():
     assert more.frame[numbers].to_numpy().tolist() == [[48.5, 2.25]]
     (table, _), _ = read_tables([left, left.assign(name="lamp")], (None, None), (None, None))
     assert "where" in table.frame
+    (table, _), _ = read_tables([left.assign(**{"where 1": 7}), right], (None, None), (None, None))
+    assert {"where", "where 1"} <= set(table.frame), "whose name is taken"

@@ -177,3 +177,9 @@ def test_whole_numbers_that_two_tables_share_by_chance_alone_are_amounts(other, 
     texts = [str(value) for value in np.concatenate([left, right]).tolist()]
     column = CodedColumn.of_codes("a", np.split(np.arange(1_000), 2), texts, numbers=True)
     assert column.kind == kind
+
+
+@pytest.mark.parametrize("cells", [["1234\u00b2", "2345\u00b2", "3456\u00b2"], [str(10**20 + k) for k in range(3)]])
+def test_digits_that_are_no_integer_are_codes(cells):
+    column = CodedColumn.of_codes("a", np.split(np.arange(6), 2), [*cells, *cells], numbers=True)
+    assert column.kind == "code"

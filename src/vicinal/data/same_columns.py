@@ -193,7 +193,8 @@ def with_points_apart(table: pd.DataFrame, whole: Collection[str]) -> pd.DataFra
     for name in [name for name in table.columns if name not in whole]:
         cells = table[name].dropna()
         points = [isinstance(cell, str) and _POINT.fullmatch(cell) for cell in cells.iloc[:_TRIED]]
-        if sum(map(bool, points)) < max(1.0, _POINTS * len(points)):
+        taken = {f"{name} 1", f"{name} 2"} & set(map(str, table.columns))
+        if taken or sum(map(bool, points)) < max(1.0, _POINTS * len(points)):
             continue
         parts = table[name].astype(object).map(lambda cell: _POINT.fullmatch(str(cell)))
         place, table = list(table.columns).index(name), table.drop(columns=name)

@@ -144,9 +144,12 @@ def _counts(codes: Ids, size: int) -> Floats:
 
 def _are_amounts(values: Sequence[str], each: Sequence[Floats]) -> bool:
     """Whether two tables have equal whole numbers by chance alone: as many as such that differ by one."""
-    numbers = np.array([int(value) if value.isdigit() else -1 for value in values])
+    # others are names: longer ones than an integer holds, and 12², whose digits are no number
+    numbers = np.array([int(value) if value.isdecimal() and len(value) < 19 else -1 for value in values])
     left, right = (numbers[(counts > 0) & (numbers > 0)] for counts in each)
     fewest = min(len(left), len(right))
+    if not fewest:
+        return False
     low, high = np.quantile(numbers[numbers > 0], (0.1, 0.9))
     if any(np.count_nonzero(counts) < _DISTINCT * counts.sum() for counts in each) or high < _SPREAD * low:
         return False
