@@ -216,3 +216,18 @@ class LikenessSettings(EstimatorSettings):
     dim: int = setting(128, "Largest width of the learned vectors.", Limits(2, 1 << 16))
     unseen: bool | None = None
     max_epochs: int = setting(100, "Most passes over the training rows.", Limits(1))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClickSettings:
+    """How a recommender learns from clicks; see :class:`vicinal.estimators.Recommender`."""
+
+    rank: int = setting(64, "Numbers in the vector of an item.", Limits())
+    confidence: float | None = setting(
+        None, "Weight of a click beside 1 of no click; default: by held-out clicks.", Limits(0, closed=False)
+    )
+    ridge: float | None = setting(
+        None, "Penalty of large vectors; default: by held-out clicks.", Limits(0, closed=False)
+    )
+    sweeps: int = setting(10, limits=Limits())
+    n_neighbors: int = setting(50, "Known items that a new one is a mean of, at most.", Limits())

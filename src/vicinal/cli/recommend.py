@@ -8,6 +8,7 @@ from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_progress, print_rows
+from vicinal.settings import ClickSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 _SHOWN = 5
 """Reasons of a kind to print."""
 
+CLICKS = o.of_settings(
+    ClickSettings, o.LEARN, "rank", "confidence", "ridge", "n_neighbors", options={"n_neighbors": "--neighbors"}
+)
+
 
 @app.command(
     epilog="Examples: vicinal recommend clicks.csv --user u --item i --items items.csv  |  "
@@ -25,6 +30,7 @@ _SHOWN = 5
 )
 @o.with_options(
     {name: o.TABLE[name] for name in ("text", "number", "category", "database")},
+    CLICKS,
     {name: o.TRAINING[name] for name in ("encoder", "seed")},
     o.ANSWER,
 )
@@ -60,20 +66,6 @@ def recommend(
     out: Annotated[
         str | None, typer.Option(help="Folder to write; default: NAME-recommender beside the clicks.", metavar="FOLDER")
     ] = None,
-    rank: Annotated[int, typer.Option(help="Numbers in the vector of an item.", rich_help_panel=o.LEARN)] = 64,
-    confidence: Annotated[
-        float | None,
-        typer.Option(
-            help="Weight of a click beside 1 of no click; default: by held-out clicks.", rich_help_panel=o.LEARN
-        ),
-    ] = None,
-    ridge: Annotated[
-        float | None,
-        typer.Option(help="Penalty of large vectors; default: by held-out clicks.", rich_help_panel=o.LEARN),
-    ] = None,
-    neighbors: Annotated[
-        int, typer.Option(help="Known items that a new one is a mean of, at most.", rich_help_panel=o.LEARN)
-    ] = 50,
     **options: Any,
 ) -> None:
     """Recommend items to users, new items included, and say why.
@@ -122,10 +114,7 @@ def recommend(
         "user": user,
         "item": item,
         "value": value,
-        "rank": rank,
-        "confidence": confidence,
-        "ridge": ridge,
-        "n_neighbors": neighbors,
+        **{name: options[name] for name in CLICKS},
         "kinds": kinds or None,
         "encoders": o.parse_encoders(options["encoder"]) or None,
         "random_state": options["seed"],

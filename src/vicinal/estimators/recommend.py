@@ -1,7 +1,7 @@
 """What each user should see next, new items included, and why: factors of clicks, and neighbors among item columns."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vicinal.core import check_choice, counted, listed, short
-from vicinal.core.checks import check_between, check_integer
+from vicinal.core.checks import check_integer
 from vicinal.core.folders import staged_folder
 from vicinal.core.identity import canonical_ids
 from vicinal.data.form import TableForm
@@ -27,6 +27,8 @@ from vicinal.estimators.inputs import as_table
 from vicinal.estimators.recommend_files import read_recommender, recommender_settings, write_recommender
 from vicinal.factorization import als, fold_in, fold_in_shares
 from vicinal.metrics import recall_at_k
+from vicinal.settings import ClickSettings
+from vicinal.training.settings import check_values
 
 if TYPE_CHECKING:
     from vicinal.report.summary import Summary
@@ -82,7 +84,8 @@ class Reasons(NamedTuple):
         return notebook_html(*parts)
 
 
-class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+@dataclass(eq=False, repr=False)
+class Recommender(ClickSettings, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     r"""Recommends items to users out of their clicks, new items by their columns, and gives the reasons as exact sums.
 
     Items get vectors by alternating least squares of implicit feedback (:func:`vicinal.factorization.als`). A user's
@@ -119,28 +122,17 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     >>> model.recommend([4], 1)[["user", "rank", "item", "by"]].to_dict("list")
     {'user': [4], 'rank': [1], 'item': ['b'], 'by': ['clicks']}
     >>> reasons = model.explain(4, "b")
-    >>> reasons.clicks["item"].tolist(), math.isclose(reasons.clicks["share"].sum(), reasons.score)
+    >>> reasons.clicks["item"].tolist(), bool(abs(reasons.clicks["share"].sum() - reasons.score) < 1e-12)
     (['a'], True)
     """
 
-    def __init__(
-        self,
-        user: str = "user",
-        item: str = "item",
-        value: str | None = None,
-        *,
-        rank: int = 64,
-        confidence: float | None = None,
-        ridge: float | None = None,
-        sweeps: int = 10,
-        n_neighbors: int = 50,
-        kinds: Mapping[str, Kind] | None = None,
-        encoders: Mapping[str, str] | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.user, self.item, self.value = user, item, value
-        self.rank, self.confidence, self.ridge, self.sweeps = rank, confidence, ridge, sweeps
-        self.n_neighbors, self.kinds, self.encoders, self.random_state = n_neighbors, kinds, encoders, random_state
+    user: str = "user"
+    item: str = "item"
+    value: str | None = None
+    _: KW_ONLY
+    kinds: Mapping[str, Kind] | None = None
+    encoders: Mapping[str, str] | None = None
+    random_state: int = 0
 
     # Fitting.
 
@@ -182,11 +174,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     def _check_parameters(self) -> None:
         if self.user == self.item:
             raise ValueError(f"item: expected another column than that of users, got {short(self.item)} for both")
-        for name in ("rank", "sweeps", "n_neighbors"):
-            check_integer(name, getattr(self, name))
-        for name in ("confidence", "ridge"):
-            if getattr(self, name) is not None:
-                check_between(name, getattr(self, name), 0, math.inf)
+        check_values(vars(self), ClickSettings)
 
     def _read_clicks(self, clicks: Any) -> tuple[Ids, Ids, Ids]:
         """Users, items and values of the rows of a table."""

@@ -22,6 +22,7 @@ from vicinal.core.untrusted import (
     read_frame,
     read_settings,
     read_tensors,
+    saved_settings,
 )
 from vicinal.data.form import TableForm
 from vicinal.encoders import Kind
@@ -29,6 +30,7 @@ from vicinal.encoders.names import reaches_out
 from vicinal.estimators.click_sides import Side
 from vicinal.estimators.column_kernel import ColumnKernel
 from vicinal.estimators.saving import shown_cell
+from vicinal.settings import ClickSettings
 from vicinal.version import __version__
 
 VERSION = 1
@@ -41,17 +43,15 @@ _Positive = Annotated[float, Field(gt=0)]
 _Text = Annotated[str, Field(max_length=1000)]
 
 
-class SavedRecommenderParameters(Saved):
+_Settings = saved_settings(ClickSettings, ClickSettings.__annotations__)
+
+
+class SavedRecommenderParameters(_Settings):  # type: ignore[misc, valid-type]  # it is made of settings
     """Parameters of a recommender; see :class:`vicinal.estimators.Recommender`."""
 
     user: _Text
     item: _Text
     value: _Text | None
-    rank: PositiveInt
-    confidence: _Positive | None
-    ridge: _Positive | None
-    sweeps: PositiveInt
-    n_neighbors: PositiveInt
     kinds: dict[str, Kind] | None
     encoders: dict[str, _Text] | None
     random_state: NonNegativeInt

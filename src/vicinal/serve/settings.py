@@ -4,20 +4,21 @@ import contextlib
 from ipaddress import ip_address
 from pathlib import Path
 from socket import gethostname
-from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field
 
 from vicinal.core import short
-from vicinal.core.untrusted import Saved
+from vicinal.core.untrusted import saved_settings
 from vicinal.settings import ServerSettings
 
 SETTINGS, TOKEN, MEASURES = "VICINAL_SERVE", "VICINAL_TOKEN", "PROMETHEUS_MULTIPROC_DIR"
 """Environment variables: settings for the workers, the token for changes, and the folder of the workers' counters."""
 
+_Listening = saved_settings(ServerSettings, ServerSettings.__annotations__, required=False)
 
-class ServeSettings(Saved):
+
+class ServeSettings(_Listening):  # type: ignore[misc, valid-type]  # it is made of settings
     """Settings of a server.
 
     Attributes:
@@ -34,14 +35,8 @@ class ServeSettings(Saved):
     """
 
     models: dict[str, str] = Field(min_length=1)
-    host: str = ServerSettings.host
-    port: Annotated[int, Field(ge=0, le=65535)] = ServerSettings.port
-    workers: Annotated[int, Field(ge=1, le=256)] = ServerSettings.workers
     index: str | None = None
     encoders: dict[str, str] | None = None
-    most_bytes: PositiveInt = ServerSettings.most_bytes
-    most_rows: PositiveInt = ServerSettings.most_rows
-    rate: NonNegativeInt = ServerSettings.rate
     allow_hosts: list[str] = Field(default_factory=list)
 
     def is_own_host(self, address: str) -> bool:
