@@ -28,11 +28,11 @@ def test_header_says_the_results(words):
 
 
 def test_examples_are_code_for_the_task(words, digits, tmp_path):
-    text = write_card(words, tmp_path / "README.md", folder="my model").read_text(encoding="utf-8")
+    text = write_card(words, tmp_path / "README.md").read_text(encoding="utf-8")
     (python,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     ast.parse(python)
-    assert "NeighborRegressor.load('my model')" in python
-    assert "vicinal predict 'my model' new.csv --explain 5 --interval 0.9" in text
+    assert "NeighborRegressor.load('MODEL')" in python
+    assert "vicinal predict MODEL new.csv --explain 5 --interval 0.9" in text
     assert "NeighborClassifier" in card_text(digits)
     assert "--interval" not in card_text(digits)
     dense = card_text(dataclasses.replace(words, settings={"head": "dense"}))
@@ -82,7 +82,6 @@ def test_hostile_names_stay_text(words):
     text = card_text(record)
     assert "<script" not in text, "not in code and not in the header either, as not every reader knows them"
     assert "[b](" not in text
-    text = card_text(record, folder=HOSTILE)
     (model,) = header(text)["model-index"]
     assert model["name"].startswith('"x": [y] --- # <script>')
     body = text.split("---\n", 2)[2]

@@ -87,18 +87,17 @@ def machine_memory() -> int:
 # Files and paths.
 
 
-def open_regular(path: Path, name: str = "") -> BufferedReader:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; one that might block or never end (a named pipe, a device) is refused.
 
     Args:
         path: of the file; links are followed.
-        name: its name in errors; "" for its own name.
 
     Raises:
         ValueError: if there is no regular file at ``path``.
         OSError: if it cannot be opened.
     """
-    name = name or path.name
+    name = path.name
     if not path.exists():  # a null byte and a ring of links are no files either
         raise ValueError(f"{name}: expected a file, got none at {str(path)!r}")
     _check_regular(path.stat().st_mode, name)

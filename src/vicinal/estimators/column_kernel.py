@@ -1,6 +1,6 @@
 """Which known rows speak for a new one by its columns: a kernel with a length for each column, and convex weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -126,19 +126,17 @@ class ColumnKernel:
         self.rates, self.noise, self.explained = dict(other.rates), other.noise, other.explained
         return self
 
-    def near(self, frame: pd.DataFrame, k: int = 50, known: Sequence[int] | Places | None = None) -> NearRows:
+    def near(self, frame: pd.DataFrame, k: int) -> NearRows:
         """The ``k`` nearest known rows of each new row, and their weights.
 
         Args:
             frame: new rows, with the columns of the fit; a column that is missing counts as empty.
             k: rows, at most.
-            known: positions of the known rows that may have weight; None: all.
         """
         lacking = [name for name in self.columns if name not in frame.columns]
         new = self.features(self.form.read(frame.assign(**dict.fromkeys(lacking))))
-        allowed = np.arange(next(iter(self._rows.values())).shape[0]) if known is None else np.asarray(known)
-        bank = {name: values[allowed] for name, values in self._rows.items()}
-        k = min(k, len(allowed))
+        bank = self._rows
+        k = min(k, next(iter(bank.values())).shape[0])
         places, weights = [], []
         for start in range(0, len(frame), _BLOCK):
             rows = slice(start, start + _BLOCK)
@@ -150,7 +148,7 @@ class ColumnKernel:
                 inner = {n: _squares(bank[n][some], bank[n][some]) / self.means[n] for n in self.columns}
                 systems.append(_kernel(inner, self.rates) + self.noise * np.eye(k))
             vector = torch.from_numpy(np.take_along_axis(kernel, order, axis=1))
-            places.append(allowed[order])
+            places.append(order)
             weights.append(kriging_weights(torch.from_numpy(np.stack(systems)), vector)[0].numpy())
         if not places:
             return NearRows(np.zeros((0, k), dtype=np.int64), np.zeros((0, k)))

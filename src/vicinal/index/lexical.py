@@ -287,7 +287,7 @@ def _best(columns: Any, values: Any, k: int, hidden: int = -1) -> tuple[Any, Any
     return columns[best], values[best]
 
 
-def fuse(searches: Sequence[Hits], k: int, *, offset: float = 60.0) -> Hits:
+def fuse(searches: Sequence[Hits], k: int) -> Hits:
     r"""One list of several for each query by reciprocal rank fusion: highest $\sum 1 / (60 + \mathrm{rank})$ first.
 
     Ranks are from 1; a row that a search has not found adds nothing for it.
@@ -295,7 +295,6 @@ def fuse(searches: Sequence[Hits], k: int, *, offset: float = 60.0) -> Hits:
     Args:
         searches: of the same queries, ``[b, k_i]``.
         k: rows of the fused list.
-        offset: in the place of 60.
 
     Paper: Cormack, Clarke and Buettcher, 2009.
 
@@ -305,6 +304,6 @@ def fuse(searches: Sequence[Hits], k: int, *, offset: float = 60.0) -> Hits:
     """
     ids = torch.cat([hits.ids for hits in searches], dim=1)
     ranks = torch.cat([torch.arange(1, hits.ids.shape[1] + 1).expand_as(hits.ids) for hits in searches], dim=1)
-    items, summed, _ = reciprocal_rank_sums(ids, ranks, offset)
+    items, summed, _ = reciprocal_rank_sums(ids, ranks, 60.0)
     best = ordered(items, torch.where(items >= 0, summed, -torch.inf).float())
     return Hits(best.ids[:, :k], best.scores[:, :k])

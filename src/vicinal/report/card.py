@@ -16,21 +16,12 @@ _ADJUSTED = "each adjusted by what a trend by columns says of the difference, an
 """How the labels of comparables are taken."""
 
 
-def write_card(record: FitRecord, path: str | os.PathLike[str], *, folder: str = "MODEL") -> Path:
-    """Write the card of ``record`` to ``path``, whole or not at all.
-
-    Args:
-        record: the fit.
-        path: of the card, usually README.md in the model folder.
-        folder: name of the model folder in the usage examples.
-
-    Returns:
-        The path.
-    """
-    return replace_text(path, card_text(record, folder=folder))
+def write_card(record: FitRecord, path: str | os.PathLike[str]) -> Path:
+    """Write the card of ``record`` to ``path``, usually README.md in the model folder, whole or not at all."""
+    return replace_text(path, card_text(record))
 
 
-def card_text(record: FitRecord, *, folder: str = "MODEL") -> str:
+def card_text(record: FitRecord) -> str:
     """The card of ``record`` as Markdown with a YAML header."""
     settings = record.settings
     with_neighbors = str(settings.get("head", "nona")).startswith("nona")
@@ -41,7 +32,7 @@ def card_text(record: FitRecord, *, folder: str = "MODEL") -> str:
             f"from the labelled rows that are near it: each prediction is a weighted {mean_of(record)} of labels of "
             f"real rows, {adjusted}which can be listed"
         )
-    place, (again, arguments) = one_line(folder, 200), _named_again(record)
+    again, arguments = _named_again(record)
     explain, interval = " --explain 5" * with_neighbors, " --interval 0.9" * with_neighbors
     shares = [[name, percent(share)] for name, share in importance_rows(record.importance)]
     columns = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]
@@ -53,10 +44,9 @@ def card_text(record: FitRecord, *, folder: str = "MODEL") -> str:
         how=how,
         findings=findings(record),
         scores=fit_table(record),
-        command=f"vicinal predict {shlex.quote(place)} new.csv{explain}"
-        f"{interval if record.task == 'regression' else ''}{again}",
+        command=f"vicinal predict MODEL new.csv{explain}{interval if record.task == 'regression' else ''}{again}",
         estimator="NeighborRegressor" if record.task == "regression" else "NeighborClassifier",
-        load=f"{place!r}{arguments}",
+        load=f"'MODEL'{arguments}",
         neighbors=with_neighbors,
         columns=[["column", "taken for", "encoder", "because"], *columns],
         importance=[["column", "share"], *shares],

@@ -151,11 +151,11 @@ def _points(axes: "Axes", x: NDArray[Any], y: NDArray[Any]) -> None:
     axes.scatter(x, y, s=7 if many else 14, alpha=0.32 if many else 0.6, color=POINT, linewidth=0, rasterized=True)
 
 
-def _running_median(x: NDArray[Any], y: NDArray[Any], bins: int = 12) -> tuple[NDArray[Any], NDArray[Any]]:
+def _running_median(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Medians of ``x`` and ``y`` in groups of equal size along ``x``; nothing for fewer than 40 points."""
     if len(x) < 40:
         return np.zeros(0), np.zeros(0)
-    groups = np.array_split(np.argsort(x, kind="stable"), min(bins, len(x) // 10))
+    groups = np.array_split(np.argsort(x, kind="stable"), min(12, len(x) // 10))
     return np.array([np.median(x[g]) for g in groups]), np.array([np.median(y[g]) for g in groups])
 
 
@@ -163,7 +163,6 @@ def confusion_matrix(
     probabilities: NDArray[Any],
     truth: Sequence[str] | NDArray[Any],
     classes: Sequence[str],
-    limit: int = 12,
     axes: "Axes | None" = None,
 ) -> "Figure":
     """Counts of true class (rows) by predicted class (columns), shaded by the share of the true class.
@@ -172,10 +171,9 @@ def confusion_matrix(
         probabilities: ``[n, classes]``.
         truth: names of the true classes ``[n]``.
         classes: names in the order of the columns.
-        limit: most classes to show; if there are more, the rarest become one class "(other)".
         axes: where to draw.
     """
-    names, counts = _count_pairs(np.asarray(probabilities), truth, classes, limit)
+    names, counts = _count_pairs(np.asarray(probabilities), truth, classes)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = len(names)
     with style():
@@ -199,14 +197,14 @@ def confusion_matrix(
 
 
 def _count_pairs(
-    probabilities: NDArray[Any], truth: Sequence[str] | NDArray[Any], classes: Sequence[str], limit: int
+    probabilities: NDArray[Any], truth: Sequence[str] | NDArray[Any], classes: Sequence[str]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Shown names, and the matrix of counts over them."""
+    """Names of the 12 most frequent classes and of the others, and the matrix of counts over them."""
     position = {name: place for place, name in enumerate(classes)}
     true = np.array([position.get(str(name), len(classes)) for name in truth], dtype=int)
     guess = probabilities.argmax(axis=1) if len(probabilities) else np.zeros(0, dtype=int)
     frequent = np.argsort(-np.bincount(true, minlength=len(classes) + 1)[: len(classes)], kind="stable")
-    rows = sorted(frequent[:limit].tolist())
+    rows = sorted(frequent[:_CLASSES].tolist())
     place = np.full(len(classes) + 1, len(rows))
     place[rows] = np.arange(len(rows))
     counts = np.zeros((len(rows) + 1, len(rows) + 1), dtype=np.int64)
@@ -217,6 +215,9 @@ def _count_pairs(
     return names, counts[:-1, :-1]
 
 
+_BINS, _CLASSES = 10, 12
+"""Bins of equal width from 0 to 1, and classes that are shown apart."""
+
 _FEWEST = 5
 """Fewest rows whose share of right answers is drawn, unless no bin has so many."""
 
@@ -225,7 +226,6 @@ def reliability(
     probabilities: NDArray[Any],
     truth: Sequence[str] | NDArray[Any],
     classes: Sequence[str],
-    bins: int = 10,
     axes_names: tuple[str, str, str] = ("share that is right", "probability of the predicted class", "rows"),
     axes: "Axes | None" = None,
 ) -> "Figure":
@@ -235,7 +235,6 @@ def reliability(
         probabilities: ``[n, classes]``.
         truth: names of the true classes ``[n]``.
         classes: names in the order of the columns.
-        bins: number of bins of equal width from 0 to 1.
         axes_names: names of the vertical axis, the horizontal axis, and the counts.
         axes: where to draw the curve alone, without the counts.
     """
@@ -244,11 +243,11 @@ def reliability(
     right = np.array([str(classes[k]) for k in probabilities.argmax(axis=1)] if len(sure) else []) == np.array(
         [str(name) for name in truth]
     )
-    place = np.minimum((sure * bins).astype(int), bins - 1)
-    counts = np.bincount(place, minlength=bins)
+    place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
+    counts = np.bincount(place, minlength=_BINS)
     used = counts >= (_FEWEST if counts.max() >= _FEWEST else 1)  # of one row it is 0 or 1
-    mean_sure = np.bincount(place, sure, bins)[used] / counts[used]
-    mean_right = np.bincount(place, right, bins)[used] / counts[used]
+    mean_sure = np.bincount(place, sure, _BINS)[used] / counts[used]
+    mean_right = np.bincount(place, right, _BINS)[used] / counts[used]
     with style():
         if axes is not None:
             _shares(axes, mean_sure, mean_right, axes_names[1], axes_names[0])
@@ -256,7 +255,7 @@ def reliability(
         figure = sheet(4.2, 3.9)
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
         _shares(axes, mean_sure, mean_right, "", axes_names[0])
-        below.bar((np.arange(bins) + 0.5) / bins, counts, width=0.9 / bins, color=SOFT)
+        below.bar((np.arange(_BINS) + 0.5) / _BINS, counts, width=0.9 / _BINS, color=SOFT)
         below.set(xlabel=axes_names[1], ylabel=axes_names[2])
         below.locator_params(axis="y", nbins=3)
     return figure

@@ -41,9 +41,7 @@ def metric_name(metric: str) -> str:
     return _METRICS.get(metric.lower(), one_line(metric, 30))
 
 
-def score_table(
-    each: Mapping[str, Mapping[str, Any]], shown: Callable[[Any], str], named: Callable[[str], str] = metric_name
-) -> list[list[str]]:
+def score_table(each: Mapping[str, Mapping[str, Any]], shown: Callable[[Any], str]) -> list[list[str]]:
     """Scores by method and metric as rows of text, the header first; "" where a method lacks a metric.
 
     >>> score_table({"model": {"mse": 1.0, "r2": 0.5}, "mean": {"mse": 2.0}}, number)
@@ -51,7 +49,7 @@ def score_table(
     """
     metrics = list(dict.fromkeys(metric for scores in each.values() for metric in scores))
     rows = [[name, *(shown(scores[m]) if m in scores else "" for m in metrics)] for name, scores in each.items()]
-    return [["", *map(named, metrics)], *rows]
+    return [["", *map(metric_name, metrics)], *rows]
 
 
 def clean(value: object) -> str:
