@@ -3,6 +3,7 @@
 An extension of griffe, named in mkdocs.yml.
 """
 
+import ast
 import re
 import textwrap
 from typing import Any
@@ -14,7 +15,17 @@ ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?([^`]+)`")
 
 
 class Docstrings(griffe.Extension):
-    """Puts each run of doctests under a heading of examples, which the docstring style knows."""
+    """Puts each run of doctests under a heading of examples, which the docstring style knows.
+
+    What a package imports ``as`` itself is public in it, as PEP 484 has it.
+    """
+
+    def on_module_members(self, *, node: Any, mod: griffe.Module, **_: Any) -> None:
+        """Called for every module whose members were read."""
+        imports = [part for part in getattr(node, "body", ()) if isinstance(part, ast.ImportFrom)]
+        public = [alias.name for part in imports for alias in part.names if alias.name == alias.asname]
+        if public and mod.exports is None:
+            mod.exports = list(public)
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called for every module, class, function and attribute that was read."""

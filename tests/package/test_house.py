@@ -32,7 +32,9 @@ def test_a_number_of_training_has_its_value_in_one_place():
 
 def test_nobody_but_heads_asks_of_what_class_a_head_is():
     heads = module(
-        "vicinal.heads", "from vicinal.heads.kriging import Kriging\n__all__ = ['Kriging', 'weighs_locally']"
+        "vicinal.heads",
+        "from vicinal.heads.kinds import weighs_locally as weighs_locally\n"
+        "from vicinal.heads.kriging import Kriging as Kriging",
     )
     heads = house.Module(heads.name, Path("vicinal/heads/__init__.py"), heads.text, heads.tree)
     inside = module("vicinal.heads.kinds", "def local(head):\n    return isinstance(head, Kriging)")

@@ -1,45 +1,34 @@
 """Honest figures: scores, baselines, tests, and the resumable comparison of methods over seeded splits."""
 
-from vicinal.evaluation.audit import Drift, average_precision, left_out_predictions, suspicion
-from vicinal.evaluation.baselines import knn_baseline, knn_grid
-from vicinal.evaluation.comparison import Significance, Summary, answers, significance, summarize
-from vicinal.evaluation.fairness import group_gap
-from vicinal.evaluation.ranking import query_ndcg, ranking_scores
-from vicinal.evaluation.representers import l1_representers, nuclear_representers
-from vicinal.evaluation.scores import classification_scores, regression_scores, scores_by_class, several_scores
-from vicinal.evaluation.statistics import critical_difference, friedman, paired_t, wilcoxon
-from vicinal.evaluation.store import Run
-from vicinal.evaluation.tuned import tuned_baselines
-from vicinal.evaluation.wrong_labels import WrongLabels, wrong_classes, wrong_labels
+from vicinal.core.exports import export_imported as _export_imported
+from vicinal.evaluation.audit import Drift as Drift
+from vicinal.evaluation.audit import average_precision as average_precision
+from vicinal.evaluation.audit import left_out_predictions as left_out_predictions
+from vicinal.evaluation.audit import suspicion as suspicion
+from vicinal.evaluation.baselines import knn_baseline as knn_baseline
+from vicinal.evaluation.baselines import knn_grid as knn_grid
+from vicinal.evaluation.comparison import Significance as Significance
+from vicinal.evaluation.comparison import Summary as Summary
+from vicinal.evaluation.comparison import answers as answers
+from vicinal.evaluation.comparison import significance as significance
+from vicinal.evaluation.comparison import summarize as summarize
+from vicinal.evaluation.fairness import group_gap as group_gap
+from vicinal.evaluation.ranking import query_ndcg as query_ndcg
+from vicinal.evaluation.ranking import ranking_scores as ranking_scores
+from vicinal.evaluation.representers import l1_representers as l1_representers
+from vicinal.evaluation.representers import nuclear_representers as nuclear_representers
+from vicinal.evaluation.scores import classification_scores as classification_scores
+from vicinal.evaluation.scores import regression_scores as regression_scores
+from vicinal.evaluation.scores import scores_by_class as scores_by_class
+from vicinal.evaluation.scores import several_scores as several_scores
+from vicinal.evaluation.statistics import critical_difference as critical_difference
+from vicinal.evaluation.statistics import friedman as friedman
+from vicinal.evaluation.statistics import paired_t as paired_t
+from vicinal.evaluation.statistics import wilcoxon as wilcoxon
+from vicinal.evaluation.store import Run as Run
+from vicinal.evaluation.tuned import tuned_baselines as tuned_baselines
+from vicinal.evaluation.wrong_labels import WrongLabels as WrongLabels
+from vicinal.evaluation.wrong_labels import wrong_classes as wrong_classes
+from vicinal.evaluation.wrong_labels import wrong_labels as wrong_labels
 
-__all__ = [
-    "Drift",
-    "Run",
-    "Significance",
-    "Summary",
-    "WrongLabels",
-    "answers",
-    "average_precision",
-    "classification_scores",
-    "critical_difference",
-    "friedman",
-    "group_gap",
-    "knn_baseline",
-    "knn_grid",
-    "l1_representers",
-    "left_out_predictions",
-    "nuclear_representers",
-    "paired_t",
-    "query_ndcg",
-    "ranking_scores",
-    "regression_scores",
-    "scores_by_class",
-    "several_scores",
-    "significance",
-    "summarize",
-    "suspicion",
-    "tuned_baselines",
-    "wilcoxon",
-    "wrong_classes",
-    "wrong_labels",
-]
+_export_imported(__name__)

@@ -1,88 +1,61 @@
 """Links h with primitive H and slope h': where on the score axis a matching loss is sensitive, and how to design it."""
 
-from vicinal.links.composite import CompositeSigmoid, CompositeSoftmax
-from vicinal.links.curve import Cap, Curve, Flip, Multiple, Sum
-from vicinal.links.custom import FromCallable, from_callable
-from vicinal.links.high_norms import AbsPower, Arcsin, Arctanh, Cosh, Logit, SignedPower, Sinh, Tan
-from vicinal.links.learned import ConvexPotential, MonotoneNet
-from vicinal.links.low_norms import (
-    Arcsinh,
-    Arctan,
-    Constant,
-    HuberGrad,
-    Identity,
-    PseudoHuberGrad,
-    Sigmoid,
-    Sign,
-    SignedLog1p,
-    Sin,
-    SmeLUGrad,
-    Step,
-    Tanh,
-)
-from vicinal.links.numerics import Positive
-from vicinal.links.one_sided import AntiExp, Exp, Log, NegLog1m, Power
-from vicinal.links.parse import parse
-from vicinal.links.piecewise import Interpolated, Joined, Piecewise, Staircase
-from vicinal.links.regions import class_hessian, class_ranking, class_region, class_slope, region
-from vicinal.links.sensitivity import blust, bust, design, grows_exponentially, llust, slope, wide_slope
-from vicinal.links.shaped import Shaped
+from vicinal.core.exports import export_imported as _export_imported
+from vicinal.links.composite import CompositeSigmoid as CompositeSigmoid
+from vicinal.links.composite import CompositeSoftmax as CompositeSoftmax
+from vicinal.links.curve import Cap as Cap
+from vicinal.links.curve import Curve as Curve
+from vicinal.links.curve import Flip as Flip
+from vicinal.links.curve import Multiple as Multiple
+from vicinal.links.curve import Sum as Sum
+from vicinal.links.custom import FromCallable as FromCallable
+from vicinal.links.custom import from_callable as from_callable
+from vicinal.links.high_norms import AbsPower as AbsPower
+from vicinal.links.high_norms import Arcsin as Arcsin
+from vicinal.links.high_norms import Arctanh as Arctanh
+from vicinal.links.high_norms import Cosh as Cosh
+from vicinal.links.high_norms import Logit as Logit
+from vicinal.links.high_norms import SignedPower as SignedPower
+from vicinal.links.high_norms import Sinh as Sinh
+from vicinal.links.high_norms import Tan as Tan
+from vicinal.links.learned import ConvexPotential as ConvexPotential
+from vicinal.links.learned import MonotoneNet as MonotoneNet
+from vicinal.links.low_norms import Arcsinh as Arcsinh
+from vicinal.links.low_norms import Arctan as Arctan
+from vicinal.links.low_norms import Constant as Constant
+from vicinal.links.low_norms import HuberGrad as HuberGrad
+from vicinal.links.low_norms import Identity as Identity
+from vicinal.links.low_norms import PseudoHuberGrad as PseudoHuberGrad
+from vicinal.links.low_norms import Sigmoid as Sigmoid
+from vicinal.links.low_norms import Sign as Sign
+from vicinal.links.low_norms import SignedLog1p as SignedLog1p
+from vicinal.links.low_norms import Sin as Sin
+from vicinal.links.low_norms import SmeLUGrad as SmeLUGrad
+from vicinal.links.low_norms import Step as Step
+from vicinal.links.low_norms import Tanh as Tanh
+from vicinal.links.numerics import Positive as Positive
+from vicinal.links.one_sided import AntiExp as AntiExp
+from vicinal.links.one_sided import Exp as Exp
+from vicinal.links.one_sided import Log as Log
+from vicinal.links.one_sided import NegLog1m as NegLog1m
+from vicinal.links.one_sided import Power as Power
+from vicinal.links.parse import parse as parse
+from vicinal.links.piecewise import Interpolated as Interpolated
+from vicinal.links.piecewise import Joined as Joined
+from vicinal.links.piecewise import Piecewise as Piecewise
+from vicinal.links.piecewise import Staircase as Staircase
+from vicinal.links.regions import class_hessian as class_hessian
+from vicinal.links.regions import class_ranking as class_ranking
+from vicinal.links.regions import class_region as class_region
+from vicinal.links.regions import class_slope as class_slope
+from vicinal.links.regions import region as region
+from vicinal.links.sensitivity import blust as blust
+from vicinal.links.sensitivity import bust as bust
+from vicinal.links.sensitivity import design as design
+from vicinal.links.sensitivity import grows_exponentially as grows_exponentially
+from vicinal.links.sensitivity import llust as llust
+from vicinal.links.sensitivity import slope as slope
+from vicinal.links.sensitivity import wide_slope as wide_slope
+from vicinal.links.shaped import Shaped as Shaped
 
-__all__ = [
-    "AbsPower",
-    "AntiExp",
-    "Arcsin",
-    "Arcsinh",
-    "Arctan",
-    "Arctanh",
-    "Cap",
-    "CompositeSigmoid",
-    "CompositeSoftmax",
-    "Constant",
-    "ConvexPotential",
-    "Cosh",
-    "Curve",
-    "Exp",
-    "Flip",
-    "FromCallable",
-    "HuberGrad",
-    "Identity",
-    "Interpolated",
-    "Joined",
-    "Log",
-    "Logit",
-    "MonotoneNet",
-    "Multiple",
-    "NegLog1m",
-    "Piecewise",
-    "Positive",
-    "Power",
-    "PseudoHuberGrad",
-    "Shaped",
-    "Sigmoid",
-    "Sign",
-    "SignedLog1p",
-    "SignedPower",
-    "Sin",
-    "Sinh",
-    "SmeLUGrad",
-    "Staircase",
-    "Step",
-    "Sum",
-    "Tan",
-    "Tanh",
-    "blust",
-    "bust",
-    "class_hessian",
-    "class_ranking",
-    "class_region",
-    "class_slope",
-    "design",
-    "from_callable",
-    "grows_exponentially",
-    "llust",
-    "parse",
-    "region",
-    "slope",
-    "wide_slope",
-]
+_export_imported(__name__)

@@ -5,305 +5,165 @@ Matching losses of a link are called ``loss(prediction, target)`` as torch's are
 criteria of embeddings and labels out of them.
 """
 
-from vicinal.losses.bregman import bregman
-from vicinal.losses.class_contract import ClassLoss, class_loss
-from vicinal.losses.class_scores import (
-    ALDRKL,
-    aldr_kl,
-    comp_sum,
-    js_loss,
-    ldr_k,
-    ldr_kl,
-    normalized_ce,
-    smooth_adversarial,
-    symmetric_ce,
-    truncated_gce,
-    weston_watkins,
-    worst_inputs,
-    z_loss,
-)
-from vicinal.losses.clicks import clip_rows, exposed_relevance, warp
-from vicinal.losses.contract import PairLoss, Pairs, pair_loss
-from vicinal.losses.contrastive import (
-    contrastive,
-    intra_pair_variance,
-    margin,
-    nlsh,
-    pair_cross_entropy,
-    ranked_list,
-    tcm,
-)
-from vicinal.losses.cross_batch import CrossBatchBank
-from vicinal.losses.crps import CRPS
-from vicinal.losses.embedding import EmbeddingLoss, explain_batch
-from vicinal.losses.embedding_shape import (
-    coding_rate,
-    mcr2,
-    neural_collapse,
-    t_regs,
-    tree_length,
-)
-from vicinal.losses.errors import PseudoHuberLoss, best_of_k, guess_errors, ms_ssim_loss
-from vicinal.losses.fairness import distance_covariance, equal_rates, group_rates, joint_distance_covariance
-from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
-from vicinal.losses.icnn import icnn
-from vicinal.losses.lists import ListLoss, PlackettLuceLoss, SoftRankLoss
-from vicinal.losses.matching import (
-    CompositeSigmoidMatchingLoss,
-    CompositeSoftmaxMatchingLoss,
-    DecomposedMatchingLoss,
-    MatchingLoss,
-    PotentialMatchingLoss,
-    SoftmaxMatchingLoss,
-)
-from vicinal.losses.matching_baselines import (
-    CompositeSigmoidCrossEntropy,
-    CompositeSoftmaxCrossEntropy,
-    ProximalMatchingLoss,
-    ReweightedSquaredLoss,
-)
-from vicinal.losses.matching_presets import (
-    DistillationMatchingLoss,
-    DwellTimeMatchingLoss,
-    ListwiseRankingLoss,
-    PairwiseRankingLoss,
-    PointwiseRankingLoss,
-    PreferenceMatchingLoss,
-)
-from vicinal.losses.mixed import AdaptiveHeadsLoss, MixedLoss, PairTemperature
-from vicinal.losses.perceptron import Separator, separate, step_weights
-from vicinal.losses.pml import LossForPML, LossFromPML, MinerForPML, miner_from_pml
-from vicinal.losses.proxy import (
-    arcface,
-    cosface,
-    large_margin_softmax,
-    normalized_softmax,
-    proxy_anchor,
-    proxy_nca,
-    soft_triple,
-    sphereface,
-    subcenter_arcface,
-    unpg,
-)
-from vicinal.losses.proxy_loss import ProxyLoss, batch_negatives
-from vicinal.losses.ranking import adore, pnp, smooth_ap, soft_topk
-from vicinal.losses.regression import label_contrast, log_ratio, rank_n_contrast
-from vicinal.losses.regularizer_loss import RegularizerLoss
-from vicinal.losses.regularizers import (
-    block_contrast,
-    covariance_penalty,
-    energy_confusion,
-    flops,
-    grown,
-    loss_weights,
-    temperature_penalty,
-    vicreg,
-    zero_mean,
-)
-from vicinal.losses.setwise import facility_location, graph_cut, log_det
-from vicinal.losses.several_labels import (
-    ensloss,
-    label_correlation,
-    label_phi,
-    margin_surrogate,
-)
-from vicinal.losses.softmax import (
-    amcl,
-    decoupled_softmax,
-    focal_nt_xent,
-    n_pairs,
-    nca,
-    nt_xent,
-    summed_softmax,
-    supcon,
-)
-from vicinal.losses.spec import parse
-from vicinal.losses.spherical import SphericalClasses
-from vicinal.losses.structured import (
-    PairForm,
-    circle,
-    generalized_lifted_structure,
-    lifted_structure,
-    metrix,
-    multi_similarity,
-    tuplet_margin,
-)
-from vicinal.losses.subspaces import SubspaceLearners, matched_clusters, subspace_slices
-from vicinal.losses.teachers import (
-    PredictionMemory,
-    SelfDistillation,
-    TrajectoryLoss,
-    ar2,
-    kl_top,
-    member_diversity,
-    mixed_labels,
-    ranknet,
-    sinkhorn_distillation,
-    teacher_ensemble,
-)
-from vicinal.losses.tempered import bi_tempered, tempered
-from vicinal.losses.triplets import angular, lmnn, ngame, proto_triplet, triplet
-from vicinal.losses.validity import check_scaling, first_fall, scaling_of_transform
-from vicinal.losses.weights import RationaleInvariance, cauchy_schwarz, group_orthogonality
+from vicinal.core.exports import export_imported as _export_imported
+from vicinal.losses.bregman import bregman as bregman
+from vicinal.losses.class_contract import ClassLoss as ClassLoss
+from vicinal.losses.class_contract import class_loss as class_loss
+from vicinal.losses.class_scores import ALDRKL as ALDRKL
+from vicinal.losses.class_scores import aldr_kl as aldr_kl
+from vicinal.losses.class_scores import comp_sum as comp_sum
+from vicinal.losses.class_scores import js_loss as js_loss
+from vicinal.losses.class_scores import ldr_k as ldr_k
+from vicinal.losses.class_scores import ldr_kl as ldr_kl
+from vicinal.losses.class_scores import normalized_ce as normalized_ce
+from vicinal.losses.class_scores import smooth_adversarial as smooth_adversarial
+from vicinal.losses.class_scores import symmetric_ce as symmetric_ce
+from vicinal.losses.class_scores import truncated_gce as truncated_gce
+from vicinal.losses.class_scores import weston_watkins as weston_watkins
+from vicinal.losses.class_scores import worst_inputs as worst_inputs
+from vicinal.losses.class_scores import z_loss as z_loss
+from vicinal.losses.clicks import clip_rows as clip_rows
+from vicinal.losses.clicks import exposed_relevance as exposed_relevance
+from vicinal.losses.clicks import warp as warp
+from vicinal.losses.contract import PairLoss as PairLoss
+from vicinal.losses.contract import Pairs as Pairs
+from vicinal.losses.contract import pair_loss as pair_loss
+from vicinal.losses.contrastive import contrastive as contrastive
+from vicinal.losses.contrastive import intra_pair_variance as intra_pair_variance
+from vicinal.losses.contrastive import margin as margin
+from vicinal.losses.contrastive import nlsh as nlsh
+from vicinal.losses.contrastive import pair_cross_entropy as pair_cross_entropy
+from vicinal.losses.contrastive import ranked_list as ranked_list
+from vicinal.losses.contrastive import tcm as tcm
+from vicinal.losses.cross_batch import CrossBatchBank as CrossBatchBank
+from vicinal.losses.crps import CRPS as CRPS
+from vicinal.losses.embedding import EmbeddingLoss as EmbeddingLoss
+from vicinal.losses.embedding import explain_batch as explain_batch
+from vicinal.losses.embedding_shape import coding_rate as coding_rate
+from vicinal.losses.embedding_shape import mcr2 as mcr2
+from vicinal.losses.embedding_shape import neural_collapse as neural_collapse
+from vicinal.losses.embedding_shape import t_regs as t_regs
+from vicinal.losses.embedding_shape import tree_length as tree_length
+from vicinal.losses.errors import PseudoHuberLoss as PseudoHuberLoss
+from vicinal.losses.errors import best_of_k as best_of_k
+from vicinal.losses.errors import guess_errors as guess_errors
+from vicinal.losses.errors import ms_ssim_loss as ms_ssim_loss
+from vicinal.losses.fairness import distance_covariance as distance_covariance
+from vicinal.losses.fairness import equal_rates as equal_rates
+from vicinal.losses.fairness import group_rates as group_rates
+from vicinal.losses.fairness import joint_distance_covariance as joint_distance_covariance
+from vicinal.losses.histograms import DynamicSoftMargin as DynamicSoftMargin
+from vicinal.losses.histograms import dynamic_soft_margin as dynamic_soft_margin
+from vicinal.losses.histograms import fast_ap as fast_ap
+from vicinal.losses.histograms import histogram as histogram
+from vicinal.losses.icnn import icnn as icnn
+from vicinal.losses.lists import ListLoss as ListLoss
+from vicinal.losses.lists import PlackettLuceLoss as PlackettLuceLoss
+from vicinal.losses.lists import SoftRankLoss as SoftRankLoss
+from vicinal.losses.matching import CompositeSigmoidMatchingLoss as CompositeSigmoidMatchingLoss
+from vicinal.losses.matching import CompositeSoftmaxMatchingLoss as CompositeSoftmaxMatchingLoss
+from vicinal.losses.matching import DecomposedMatchingLoss as DecomposedMatchingLoss
+from vicinal.losses.matching import MatchingLoss as MatchingLoss
+from vicinal.losses.matching import PotentialMatchingLoss as PotentialMatchingLoss
+from vicinal.losses.matching import SoftmaxMatchingLoss as SoftmaxMatchingLoss
+from vicinal.losses.matching_baselines import CompositeSigmoidCrossEntropy as CompositeSigmoidCrossEntropy
+from vicinal.losses.matching_baselines import CompositeSoftmaxCrossEntropy as CompositeSoftmaxCrossEntropy
+from vicinal.losses.matching_baselines import ProximalMatchingLoss as ProximalMatchingLoss
+from vicinal.losses.matching_baselines import ReweightedSquaredLoss as ReweightedSquaredLoss
+from vicinal.losses.matching_presets import DistillationMatchingLoss as DistillationMatchingLoss
+from vicinal.losses.matching_presets import DwellTimeMatchingLoss as DwellTimeMatchingLoss
+from vicinal.losses.matching_presets import ListwiseRankingLoss as ListwiseRankingLoss
+from vicinal.losses.matching_presets import PairwiseRankingLoss as PairwiseRankingLoss
+from vicinal.losses.matching_presets import PointwiseRankingLoss as PointwiseRankingLoss
+from vicinal.losses.matching_presets import PreferenceMatchingLoss as PreferenceMatchingLoss
+from vicinal.losses.mixed import AdaptiveHeadsLoss as AdaptiveHeadsLoss
+from vicinal.losses.mixed import MixedLoss as MixedLoss
+from vicinal.losses.mixed import PairTemperature as PairTemperature
+from vicinal.losses.perceptron import Separator as Separator
+from vicinal.losses.perceptron import separate as separate
+from vicinal.losses.perceptron import step_weights as step_weights
+from vicinal.losses.pml import LossForPML as LossForPML
+from vicinal.losses.pml import LossFromPML as LossFromPML
+from vicinal.losses.pml import MinerForPML as MinerForPML
+from vicinal.losses.pml import miner_from_pml as miner_from_pml
+from vicinal.losses.proxy import arcface as arcface
+from vicinal.losses.proxy import cosface as cosface
+from vicinal.losses.proxy import large_margin_softmax as large_margin_softmax
+from vicinal.losses.proxy import normalized_softmax as normalized_softmax
+from vicinal.losses.proxy import proxy_anchor as proxy_anchor
+from vicinal.losses.proxy import proxy_nca as proxy_nca
+from vicinal.losses.proxy import soft_triple as soft_triple
+from vicinal.losses.proxy import sphereface as sphereface
+from vicinal.losses.proxy import subcenter_arcface as subcenter_arcface
+from vicinal.losses.proxy import unpg as unpg
+from vicinal.losses.proxy_loss import ProxyLoss as ProxyLoss
+from vicinal.losses.proxy_loss import batch_negatives as batch_negatives
+from vicinal.losses.ranking import adore as adore
+from vicinal.losses.ranking import pnp as pnp
+from vicinal.losses.ranking import smooth_ap as smooth_ap
+from vicinal.losses.ranking import soft_topk as soft_topk
+from vicinal.losses.regression import label_contrast as label_contrast
+from vicinal.losses.regression import log_ratio as log_ratio
+from vicinal.losses.regression import rank_n_contrast as rank_n_contrast
+from vicinal.losses.regularizer_loss import RegularizerLoss as RegularizerLoss
+from vicinal.losses.regularizers import block_contrast as block_contrast
+from vicinal.losses.regularizers import covariance_penalty as covariance_penalty
+from vicinal.losses.regularizers import energy_confusion as energy_confusion
+from vicinal.losses.regularizers import flops as flops
+from vicinal.losses.regularizers import grown as grown
+from vicinal.losses.regularizers import loss_weights as loss_weights
+from vicinal.losses.regularizers import temperature_penalty as temperature_penalty
+from vicinal.losses.regularizers import vicreg as vicreg
+from vicinal.losses.regularizers import zero_mean as zero_mean
+from vicinal.losses.setwise import facility_location as facility_location
+from vicinal.losses.setwise import graph_cut as graph_cut
+from vicinal.losses.setwise import log_det as log_det
+from vicinal.losses.several_labels import ensloss as ensloss
+from vicinal.losses.several_labels import label_correlation as label_correlation
+from vicinal.losses.several_labels import label_phi as label_phi
+from vicinal.losses.several_labels import margin_surrogate as margin_surrogate
+from vicinal.losses.softmax import amcl as amcl
+from vicinal.losses.softmax import decoupled_softmax as decoupled_softmax
+from vicinal.losses.softmax import focal_nt_xent as focal_nt_xent
+from vicinal.losses.softmax import n_pairs as n_pairs
+from vicinal.losses.softmax import nca as nca
+from vicinal.losses.softmax import nt_xent as nt_xent
+from vicinal.losses.softmax import summed_softmax as summed_softmax
+from vicinal.losses.softmax import supcon as supcon
+from vicinal.losses.spec import parse as parse
+from vicinal.losses.spherical import SphericalClasses as SphericalClasses
+from vicinal.losses.structured import PairForm as PairForm
+from vicinal.losses.structured import circle as circle
+from vicinal.losses.structured import generalized_lifted_structure as generalized_lifted_structure
+from vicinal.losses.structured import lifted_structure as lifted_structure
+from vicinal.losses.structured import metrix as metrix
+from vicinal.losses.structured import multi_similarity as multi_similarity
+from vicinal.losses.structured import tuplet_margin as tuplet_margin
+from vicinal.losses.subspaces import SubspaceLearners as SubspaceLearners
+from vicinal.losses.subspaces import matched_clusters as matched_clusters
+from vicinal.losses.subspaces import subspace_slices as subspace_slices
+from vicinal.losses.teachers import PredictionMemory as PredictionMemory
+from vicinal.losses.teachers import SelfDistillation as SelfDistillation
+from vicinal.losses.teachers import TrajectoryLoss as TrajectoryLoss
+from vicinal.losses.teachers import ar2 as ar2
+from vicinal.losses.teachers import kl_top as kl_top
+from vicinal.losses.teachers import member_diversity as member_diversity
+from vicinal.losses.teachers import mixed_labels as mixed_labels
+from vicinal.losses.teachers import ranknet as ranknet
+from vicinal.losses.teachers import sinkhorn_distillation as sinkhorn_distillation
+from vicinal.losses.teachers import teacher_ensemble as teacher_ensemble
+from vicinal.losses.tempered import bi_tempered as bi_tempered
+from vicinal.losses.tempered import tempered as tempered
+from vicinal.losses.triplets import angular as angular
+from vicinal.losses.triplets import lmnn as lmnn
+from vicinal.losses.triplets import ngame as ngame
+from vicinal.losses.triplets import proto_triplet as proto_triplet
+from vicinal.losses.triplets import triplet as triplet
+from vicinal.losses.validity import check_scaling as check_scaling
+from vicinal.losses.validity import first_fall as first_fall
+from vicinal.losses.validity import scaling_of_transform as scaling_of_transform
+from vicinal.losses.weights import RationaleInvariance as RationaleInvariance
+from vicinal.losses.weights import cauchy_schwarz as cauchy_schwarz
+from vicinal.losses.weights import group_orthogonality as group_orthogonality
 
-__all__ = [
-    "ALDRKL",
-    "CRPS",
-    "AdaptiveHeadsLoss",
-    "ClassLoss",
-    "CompositeSigmoidCrossEntropy",
-    "CompositeSigmoidMatchingLoss",
-    "CompositeSoftmaxCrossEntropy",
-    "CompositeSoftmaxMatchingLoss",
-    "CrossBatchBank",
-    "DecomposedMatchingLoss",
-    "DistillationMatchingLoss",
-    "DwellTimeMatchingLoss",
-    "DynamicSoftMargin",
-    "EmbeddingLoss",
-    "ListLoss",
-    "ListwiseRankingLoss",
-    "LossForPML",
-    "LossFromPML",
-    "MatchingLoss",
-    "MinerForPML",
-    "MixedLoss",
-    "PairForm",
-    "PairLoss",
-    "PairTemperature",
-    "Pairs",
-    "PairwiseRankingLoss",
-    "PlackettLuceLoss",
-    "PointwiseRankingLoss",
-    "PotentialMatchingLoss",
-    "PredictionMemory",
-    "PreferenceMatchingLoss",
-    "ProximalMatchingLoss",
-    "ProxyLoss",
-    "PseudoHuberLoss",
-    "RationaleInvariance",
-    "RegularizerLoss",
-    "ReweightedSquaredLoss",
-    "SelfDistillation",
-    "Separator",
-    "SoftRankLoss",
-    "SoftmaxMatchingLoss",
-    "SphericalClasses",
-    "SubspaceLearners",
-    "TrajectoryLoss",
-    "adore",
-    "aldr_kl",
-    "amcl",
-    "angular",
-    "ar2",
-    "arcface",
-    "batch_negatives",
-    "best_of_k",
-    "bi_tempered",
-    "block_contrast",
-    "bregman",
-    "cauchy_schwarz",
-    "check_scaling",
-    "circle",
-    "class_loss",
-    "clip_rows",
-    "coding_rate",
-    "comp_sum",
-    "contrastive",
-    "cosface",
-    "covariance_penalty",
-    "decoupled_softmax",
-    "distance_covariance",
-    "dynamic_soft_margin",
-    "energy_confusion",
-    "ensloss",
-    "equal_rates",
-    "explain_batch",
-    "exposed_relevance",
-    "facility_location",
-    "fast_ap",
-    "first_fall",
-    "flops",
-    "focal_nt_xent",
-    "generalized_lifted_structure",
-    "graph_cut",
-    "group_orthogonality",
-    "group_rates",
-    "grown",
-    "guess_errors",
-    "histogram",
-    "icnn",
-    "intra_pair_variance",
-    "joint_distance_covariance",
-    "js_loss",
-    "kl_top",
-    "label_contrast",
-    "label_correlation",
-    "label_phi",
-    "large_margin_softmax",
-    "ldr_k",
-    "ldr_kl",
-    "lifted_structure",
-    "lmnn",
-    "log_det",
-    "log_ratio",
-    "loss_weights",
-    "margin",
-    "margin_surrogate",
-    "matched_clusters",
-    "mcr2",
-    "member_diversity",
-    "metrix",
-    "miner_from_pml",
-    "mixed_labels",
-    "ms_ssim_loss",
-    "multi_similarity",
-    "n_pairs",
-    "nca",
-    "neural_collapse",
-    "ngame",
-    "nlsh",
-    "normalized_ce",
-    "normalized_softmax",
-    "nt_xent",
-    "pair_cross_entropy",
-    "pair_loss",
-    "parse",
-    "pnp",
-    "proto_triplet",
-    "proxy_anchor",
-    "proxy_nca",
-    "rank_n_contrast",
-    "ranked_list",
-    "ranknet",
-    "scaling_of_transform",
-    "separate",
-    "sinkhorn_distillation",
-    "smooth_adversarial",
-    "smooth_ap",
-    "soft_topk",
-    "soft_triple",
-    "sphereface",
-    "step_weights",
-    "subcenter_arcface",
-    "subspace_slices",
-    "summed_softmax",
-    "supcon",
-    "symmetric_ce",
-    "t_regs",
-    "tcm",
-    "teacher_ensemble",
-    "temperature_penalty",
-    "tempered",
-    "tree_length",
-    "triplet",
-    "truncated_gce",
-    "tuplet_margin",
-    "unpg",
-    "vicreg",
-    "warp",
-    "weston_watkins",
-    "worst_inputs",
-    "z_loss",
-    "zero_mean",
-]
+_export_imported(__name__)
