@@ -22,7 +22,7 @@ class Docstrings(griffe.Extension):
 
     def on_module_members(self, *, node: Any, mod: griffe.Module, **_: Any) -> None:
         """Called for every module whose members were read."""
-        imports = [part for part in getattr(node, "body", ()) if isinstance(part, ast.ImportFrom)]
+        imports = [part for part in ast.walk(node) if isinstance(part, ast.ImportFrom)] if node is not None else []
         public = [alias.name for part in imports for alias in part.names if alias.name == alias.asname]
         if public and mod.exports is None:
             mod.exports = list(public)

@@ -280,15 +280,13 @@ def defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def exported(module: Module) -> list[str] | None:
     """Public names of a package: its ``__all__``, or what it imports ``as`` itself; None if it has neither."""
-    aliases: list[str] = []
     for node in module.tree.body:
-        if isinstance(node, ast.ImportFrom):
-            aliases += [alias.name for alias in node.names if alias.asname == alias.name]
         targets = node.targets if isinstance(node, ast.Assign) else []
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
             names = [each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)]  # type: ignore[attr-defined]
             return [name for name in names if isinstance(name, str)]
-    return aliases or None
+    imports = [node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)]  # those for types as well
+    return [alias.name for node in imports for alias in node.names if alias.name == alias.asname] or None
 
 
 def bound_names(module: Module) -> set[str]:
@@ -343,9 +341,6 @@ def out_of_reach(modules: dict[str, Module], project: Path) -> list[str]:
     graph = {name: set(names_taken(modules, module.tree, module.text)) for name, module in files.items()}
     todo = [name for name, module in files.items() if module.room in ("cli", "serve", "workflows", "(top)")]
     todo += [file for name in ESTIMATORS if (file := origin(modules, "vicinal.estimators", name))]
-    for node in (node for module in modules.values() if module.name not in files for node in module.tree.body):
-        if isinstance(node, ast.ImportFrom) and any((alias.asname or "").startswith("_") for alias in node.names):
-            todo.append(str(node.module))  # what a package runs itself
     for path in sorted(project.glob("examples/*.py")):
         text = path.read_text(encoding="utf-8")
         todo += names_taken(modules, ast.parse(text), text)

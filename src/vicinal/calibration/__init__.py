@@ -39,6 +39,6 @@ from vicinal.calibration.split import distance_scores as distance_scores
 from vicinal.calibration.split import interval_quality as interval_quality
 from vicinal.calibration.split import neighbor_spread as neighbor_spread
 from vicinal.calibration.split import range_scores as range_scores
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 
 _export_imported(__name__)

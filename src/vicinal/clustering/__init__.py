@@ -18,6 +18,6 @@ from vicinal.clustering.transductive import Transduction as Transduction
 from vicinal.clustering.transductive import neighbor_affinity as neighbor_affinity
 from vicinal.clustering.transductive import transductive as transductive
 from vicinal.clustering.transductive import transductive_classes as transductive_classes
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 
 _export_imported(__name__)

@@ -11,7 +11,6 @@ from vicinal.core.checks import counted as counted
 from vicinal.core.checks import listed as listed
 from vicinal.core.checks import nearest as nearest
 from vicinal.core.checks import short as short
-from vicinal.core.exports import export_imported as _export_imported
 from vicinal.core.files import replaced_file as replaced_file
 from vicinal.core.reduce import Reduction as Reduction
 from vicinal.core.reduce import log_mask as log_mask
@@ -21,5 +20,6 @@ from vicinal.core.registry import entries as entries
 from vicinal.core.registry import entry as entry
 from vicinal.core.registry import make as make
 from vicinal.core.registry import register as register
+from vicinal.exports import export_imported as _export_imported
 
 _export_imported(__name__)

@@ -1,6 +1,5 @@
 """Columns of a table to vectors: one encoder for each kind of column, chosen automatically and overridable."""
 
-from vicinal.core.exports import export_imported as _export_imported
 from vicinal.encoders.base import ColumnEncoder as ColumnEncoder
 from vicinal.encoders.base import Features as Features
 from vicinal.encoders.base import Kind as Kind
@@ -34,5 +33,6 @@ from vicinal.encoders.table import build_table_encoder as build_table_encoder
 from vicinal.encoders.transformers import AudioTransformer as AudioTransformer
 from vicinal.encoders.transformers import ImageTransformer as ImageTransformer
 from vicinal.encoders.transformers import TextTransformer as TextTransformer
+from vicinal.exports import export_imported as _export_imported
 
 _export_imported(__name__)

@@ -1,26 +1,32 @@
 """Estimators in scikit-learn's manner, and their saved form."""
 
-import importlib as _importlib
 import typing as _typing
 
-from vicinal.core import ExtrapolationWarning
-from vicinal.estimators.bank import Bank
-from vicinal.estimators.banked import load_model
-from vicinal.estimators.explanation import Element, Explanation, Neighbor, explanation_table
-from vicinal.estimators.forces import Force, RowForces
-from vicinal.estimators.learner import EmbeddingLearner
-from vicinal.estimators.model_folder import ModelFolder
-from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
-from vicinal.estimators.plan import TuningPlan
-from vicinal.estimators.presets import PRESETS
-from vicinal.estimators.saving import save_model
-from vicinal.estimators.search import Hit
+from vicinal.core import ExtrapolationWarning as ExtrapolationWarning
+from vicinal.estimators.bank import Bank as Bank
+from vicinal.estimators.banked import load_model as load_model
+from vicinal.estimators.explanation import Element as Element
+from vicinal.estimators.explanation import Explanation as Explanation
+from vicinal.estimators.explanation import Neighbor as Neighbor
+from vicinal.estimators.explanation import explanation_table as explanation_table
+from vicinal.estimators.forces import Force as Force
+from vicinal.estimators.forces import RowForces as RowForces
+from vicinal.estimators.learner import EmbeddingLearner as EmbeddingLearner
+from vicinal.estimators.model_folder import ModelFolder as ModelFolder
+from vicinal.estimators.neighbors import NeighborClassifier as NeighborClassifier
+from vicinal.estimators.neighbors import NeighborRegressor as NeighborRegressor
+from vicinal.estimators.plan import TuningPlan as TuningPlan
+from vicinal.estimators.presets import PRESETS as PRESETS
+from vicinal.estimators.saving import save_model as save_model
+from vicinal.estimators.search import Hit as Hit
+from vicinal.exports import export_imported as _export_imported
 
 if _typing.TYPE_CHECKING:
-    from vicinal.estimators.matching import RowMatcher
-    from vicinal.estimators.pair_explanation import PairExplanation
-    from vicinal.estimators.recommend import Reasons, Recommender
-    from vicinal.linkage.compared import CellComparison
+    from vicinal.estimators.matching import RowMatcher as RowMatcher
+    from vicinal.estimators.pair_explanation import PairExplanation as PairExplanation
+    from vicinal.estimators.recommend import Reasons as Reasons
+    from vicinal.estimators.recommend import Recommender as Recommender
+    from vicinal.linkage.compared import CellComparison as CellComparison
 
 _LATER = {
     "CellComparison": "pair_explanation",
@@ -31,37 +37,4 @@ _LATER = {
 }
 """Files by name that are imported at first use: no prediction waits for what matches and recommends."""
 
-__all__ = [
-    "PRESETS",
-    "Bank",
-    "CellComparison",
-    "Element",
-    "EmbeddingLearner",
-    "Explanation",
-    "ExtrapolationWarning",
-    "Force",
-    "Hit",
-    "ModelFolder",
-    "Neighbor",
-    "NeighborClassifier",
-    "NeighborRegressor",
-    "PairExplanation",
-    "Reasons",
-    "Recommender",
-    "RowForces",
-    "RowMatcher",
-    "TuningPlan",
-    "explanation_table",
-    "load_model",
-    "save_model",
-]
-
-
-def __getattr__(name: str) -> _typing.Any:
-    if name in _LATER:
-        return getattr(_importlib.import_module(f"vicinal.estimators.{_LATER[name]}"), name)
-    raise AttributeError(f"module 'vicinal.estimators' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_export_imported(__name__, _LATER)

@@ -1,6 +1,5 @@
 """Honest figures: scores, baselines, tests, and the resumable comparison of methods over seeded splits."""
 
-from vicinal.core.exports import export_imported as _export_imported
 from vicinal.evaluation.audit import Drift as Drift
 from vicinal.evaluation.audit import average_precision as average_precision
 from vicinal.evaluation.audit import left_out_predictions as left_out_predictions
@@ -30,5 +29,6 @@ from vicinal.evaluation.tuned import tuned_baselines as tuned_baselines
 from vicinal.evaluation.wrong_labels import WrongLabels as WrongLabels
 from vicinal.evaluation.wrong_labels import wrong_classes as wrong_classes
 from vicinal.evaluation.wrong_labels import wrong_labels as wrong_labels
+from vicinal.exports import export_imported as _export_imported
 
 _export_imported(__name__)

@@ -1,6 +1,6 @@
 """Interactions, graphs and weights as few vectors: plain tensors, for columns, banks, indexes and smaller layers."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.factorization.least_squares import Factors as Factors
 from vicinal.factorization.least_squares import als as als
 from vicinal.factorization.least_squares import fold_in as fold_in

@@ -1,6 +1,6 @@
 """Heads: ``head(queries, bank, labels, *, query_ids, bank_ids, query_groups, bank_groups) -> prediction``."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.heads.admissible import admissible as admissible
 from vicinal.heads.class_heads import Basis as Basis
 from vicinal.heads.class_heads import EquiangularHead as EquiangularHead

@@ -1,6 +1,6 @@
 """Banks of labelled rows at any size, and searches for the rows most like a query."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.index.anchors import anchor_codes as anchor_codes
 from vicinal.index.anchors import anchor_search as anchor_search
 from vicinal.index.bank import NeighborBank as NeighborBank

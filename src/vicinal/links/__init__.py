@@ -1,6 +1,6 @@
 """Links h with primitive H and slope h': where on the score axis a matching loss is sensitive, and how to design it."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.links.composite import CompositeSigmoid as CompositeSigmoid
 from vicinal.links.composite import CompositeSoftmax as CompositeSoftmax
 from vicinal.links.curve import Cap as Cap

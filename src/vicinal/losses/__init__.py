@@ -5,7 +5,7 @@ Matching losses of a link are called ``loss(prediction, target)`` as torch's are
 criteria of embeddings and labels out of them.
 """
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.losses.bregman import bregman as bregman
 from vicinal.losses.class_contract import ClassLoss as ClassLoss
 from vicinal.losses.class_contract import class_loss as class_loss

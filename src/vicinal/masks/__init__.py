@@ -1,6 +1,6 @@
 """Masks ``mask(scores, queries, weight) -> log_mask [b, N]`` and simplex maps ``map(scores) -> weights [b, N]``."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.masks.budgets import MutualChoice as MutualChoice
 from vicinal.masks.budgets import feature_choice as feature_choice
 from vicinal.masks.budgets import mutual_choice as mutual_choice

@@ -1,6 +1,6 @@
 """Metrics of retrieval and of embeddings: functions ``f(scores, relation, weight) -> [b]`` and accumulators."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.metrics.accumulate import EmbeddingRetrieval as EmbeddingRetrieval
 from vicinal.metrics.accumulate import RetrievalMetrics as RetrievalMetrics
 from vicinal.metrics.calibration import opis as opis

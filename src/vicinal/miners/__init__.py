@@ -1,6 +1,6 @@
 """Miners ``g(scores, relation, weight=None, **hyper) -> weight [b, N]``: which pairs of a batch a loss sees."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.miners.iqr_filter import iqr_filter as iqr_filter
 from vicinal.miners.iqr_filter import within_fences as within_fences
 from vicinal.miners.pairs import adaptive_margin as adaptive_margin

@@ -1,6 +1,6 @@
 """Ranks of scores, which metrics and ranking losses share; related pairs; sorting, and orders of several rankings."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.ranks.aggregation import Consensus as Consensus
 from vicinal.ranks.aggregation import borda as borda
 from vicinal.ranks.aggregation import kemeny as kemeny

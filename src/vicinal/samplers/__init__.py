@@ -1,6 +1,6 @@
 """Samplers, which choose the rows of a batch: iterators of lists of row numbers, seeded, with ``set_epoch``."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.samplers.base import BatchSampler as BatchSampler
 from vicinal.samplers.classes import ClassBatches as ClassBatches
 from vicinal.samplers.classes import GroupBatches as GroupBatches

@@ -1,6 +1,6 @@
 """Similarities: ``sim(queries [b, d], bank [N, d]) -> scores [b, N]``, where higher means more alike."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.similarity.base import Similarity as Similarity
 from vicinal.similarity.distances import NegativeL1 as NegativeL1
 from vicinal.similarity.distances import NegativeL2 as NegativeL2

@@ -1,6 +1,6 @@
 """Transport between masses: one Sinkhorn for everybody, ``sinkhorn(scores, a, b) -> plan [..., m, n]``."""
 
-from vicinal.core.exports import export_imported as _export_imported
+from vicinal.exports import export_imported as _export_imported
 from vicinal.transport.class_structured import fused_transport as fused_transport
 from vicinal.transport.class_structured import group_lasso_transport as group_lasso_transport
 from vicinal.transport.class_structured import same_class as same_class

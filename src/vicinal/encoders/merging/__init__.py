@@ -1,6 +1,5 @@
 """Two networks of one architecture become one: whose hidden units belong together, and what their mean is."""
 
-from vicinal.core.exports import export_imported as _export_imported
 from vicinal.encoders.merging.matching import activation_matching as activation_matching
 from vicinal.encoders.merging.matching import sinkhorn_matching as sinkhorn_matching
 from vicinal.encoders.merging.matching import unit_products as unit_products
@@ -13,5 +12,6 @@ from vicinal.encoders.merging.units import Orders as Orders
 from vicinal.encoders.merging.units import permuted as permuted
 from vicinal.encoders.merging.units import same_input as same_input
 from vicinal.encoders.merging.units import unit_axes as unit_axes
+from vicinal.exports import export_imported as _export_imported
 
 _export_imported(__name__)

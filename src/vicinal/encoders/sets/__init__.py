@@ -1,6 +1,5 @@
 """Encoders of sets, ``encode(elements [b, n, d], valid [b, n]) -> [b, e]``: neither order nor padding matters."""
 
-from vicinal.core.exports import export_imported as _export_imported
 from vicinal.encoders.sets.attention_pooling import AttSets as AttSets
 from vicinal.encoders.sets.attention_pooling import FeatureAttention as FeatureAttention
 from vicinal.encoders.sets.attention_pooling import two_phase_backward as two_phase_backward
@@ -31,5 +30,6 @@ from vicinal.encoders.sets.subsets import SubsetScore as SubsetScore
 from vicinal.encoders.sets.subsets import mean_field as mean_field
 from vicinal.encoders.sets.view_transformer import PreNormBlock as PreNormBlock
 from vicinal.encoders.sets.view_transformer import ViewTransformer as ViewTransformer
+from vicinal.exports import export_imported as _export_imported
 
 _export_imported(__name__)
