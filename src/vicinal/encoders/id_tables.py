@@ -93,14 +93,12 @@ class FSQ(nn.Module):
     (tensor([[ 0., -1.]]), tensor([1]), tensor([[ 0., -1.]]))
     """
 
-    levels: Tensor
-
     def __init__(self, levels: Sequence[int]) -> None:
         super().__init__()
         if not levels:
             raise ValueError("levels: expected at least one number, got none")
         counts = [check_integer("levels", each, 2) for each in levels]
-        self.register_buffer("levels", torch.tensor(counts), persistent=False)
+        self.levels: Tensor = nn.Buffer(torch.tensor(counts), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[..., d]`` of levels from -1 to 1, for floating ``[..., d]``."""

@@ -28,16 +28,13 @@ class PiecewiseColumns(nn.Module):
         width: p + 8 q.
     """
 
-    edges: Tensor
-    center: Tensor
-
     def __init__(self, in_dim: int, numbers: Sequence[int] = ()) -> None:
         super().__init__()
         self.in_dim = check_integer("in_dim", in_dim)
         self.numbers = list(numbers)
         self.width = self.in_dim + BINS * len(self.numbers)
-        self.register_buffer("edges", torch.zeros(len(self.numbers), BINS + 1, dtype=torch.float64))
-        self.register_buffer("center", torch.zeros(self.width, dtype=torch.float64))
+        self.edges: Tensor = nn.Buffer(torch.zeros(len(self.numbers), BINS + 1, dtype=torch.float64))
+        self.center: Tensor = nn.Buffer(torch.zeros(self.width, dtype=torch.float64))
 
     @torch.no_grad()
     def fit(self, features: Tensor) -> Self:
@@ -101,8 +98,6 @@ class KernelProjector(PiecewiseColumns):
     (12, 10, torch.Size([5, 12]))
     """
 
-    scale: Tensor
-
     def __init__(
         self, in_dim: int, numbers: Sequence[int] = (), *, line: bool = True, components: Components | None = None
     ) -> None:
@@ -112,7 +107,7 @@ class KernelProjector(PiecewiseColumns):
         self.components = components
         self.parts = list(range(self.in_dim)) if components is None else components.parts()
         if components is not None:
-            self.register_buffer("scale", torch.ones(in_dim, dtype=torch.float64))
+            self.scale: Tensor = nn.Buffer(torch.ones(in_dim, dtype=torch.float64))
         self.log_lengths = nn.Parameter(torch.full((in_dim,), math.log(in_dim) / 2, dtype=torch.float64))
         self.log_linear = nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
         self.log_pieces = nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
@@ -175,18 +170,15 @@ class TrendProjector(nn.Module):
 
     linear = 0
     cross_fitted = True
-    slopes: Tensor
-    base: Tensor
-    unit: Tensor
 
     def __init__(self, kernel: KernelProjector, folds: int, targets: int = 1, names: Sequence[str] = ()) -> None:
         super().__init__()
         self.names = list(names)
         self.kernel, self.folds, self.targets, self.trend = kernel, folds, targets, kernel.in_dim
         self.dim = kernel.in_dim * (1 + targets)
-        self.register_buffer("slopes", torch.zeros(folds, kernel.linear, targets, dtype=torch.float64))
-        self.register_buffer("base", torch.zeros(targets, dtype=torch.float64))
-        self.register_buffer("unit", torch.ones(targets, dtype=torch.float64))
+        self.slopes: Tensor = nn.Buffer(torch.zeros(folds, kernel.linear, targets, dtype=torch.float64))
+        self.base: Tensor = nn.Buffer(torch.zeros(targets, dtype=torch.float64))
+        self.unit: Tensor = nn.Buffer(torch.ones(targets, dtype=torch.float64))
 
     def forward(self, features: Tensor, folds: Tensor | None = None) -> Tensor:
         """``[b, dim]``, float64, of ``features [b, p]``; ``folds [b]`` as of trees: -1 for the mean of all."""

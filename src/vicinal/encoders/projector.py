@@ -198,12 +198,10 @@ class PrincipalProjector(nn.Module):
     True
     """
 
-    center: Tensor
-
     def __init__(self, in_dim: int, dim: int) -> None:
         super().__init__()
         self.in_dim, self.dim = check_integer("in_dim", in_dim), check_integer("dim", dim)
-        self.register_buffer("center", torch.zeros(self.in_dim))
+        self.center: Tensor = nn.Buffer(torch.zeros(self.in_dim))
         self.weight = nn.Parameter(torch.zeros(self.in_dim, self.dim))
 
     @torch.no_grad()

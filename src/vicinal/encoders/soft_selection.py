@@ -30,8 +30,6 @@ class SelectedIdTable(nn.Module):
     ([3, 1], 8, True)
     """
 
-    block: Tensor
-
     def __init__(self, counts: Tensor, dim: int, *, blocks: int = 8) -> None:
         super().__init__()
         if check_tensor("counts", counts).ndim != 1 or not len(counts) or not bool((counts >= 0).all()):
@@ -42,7 +40,7 @@ class SelectedIdTable(nn.Module):
         block = torch.empty_like(order)
         for number, some in enumerate(order.tensor_split(blocks)):
             block[some] = number
-        self.register_buffer("block", block)
+        self.block: Tensor = nn.Buffer(block)
         self.table = nn.Parameter(torch.randn(len(counts), dim) / dim**0.5)
         self.selection = nn.Parameter(torch.ones(blocks, dim))
 
@@ -89,17 +87,13 @@ class FoldedIdTable(nn.Module):
         block: of each id, ``[size]``.
     """
 
-    stays: Tensor
-    block: Tensor
-    start: Tensor
-
     def __init__(self, values: Tensor, stays: Tensor, block: Tensor) -> None:
         super().__init__()
         self.values = nn.Parameter(values)
-        self.register_buffer("stays", stays)
-        self.register_buffer("block", block)
+        self.stays: Tensor = nn.Buffer(stays)
+        self.block: Tensor = nn.Buffer(block)
         widths = stays.sum(1)[block]
-        self.register_buffer("start", widths.cumsum(0) - widths, persistent=False)
+        self.start: Tensor = nn.Buffer(widths.cumsum(0) - widths, persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
         """``[..., dim]`` of whole numbers ``[...]``."""

@@ -81,9 +81,6 @@ class StackedProjector(nn.Module):
 
     linear = 0
     cross_fitted = True
-    slopes: Tensor
-    shares: Tensor
-    start: Tensor
 
     def __init__(
         self, texts: Sequence[Sequence[str]], reader: LinearColumns, targets: int = 1, *, classes: bool = False
@@ -101,10 +98,10 @@ class StackedProjector(nn.Module):
         places = {name: place for place, name in enumerate(self.names)}
         self._of_trees = torch.tensor([places[name] for name in reader.names])
         self._of_lines = torch.tensor([places[name] for name in self.columns.by_column(reader.further)])
-        self.register_buffer("slopes", torch.zeros(self.folds, targets, self.columns.width, dtype=torch.float64))
-        self.register_buffer("shares", torch.zeros(2, targets, dtype=torch.float64))
-        self.register_buffer("start", torch.zeros(targets, dtype=torch.float64))
-        self.register_buffer("unit", torch.ones(targets, dtype=torch.float64))
+        self.slopes: Tensor = nn.Buffer(torch.zeros(self.folds, targets, self.columns.width, dtype=torch.float64))
+        self.shares: Tensor = nn.Buffer(torch.zeros(2, targets, dtype=torch.float64))
+        self.start: Tensor = nn.Buffer(torch.zeros(targets, dtype=torch.float64))
+        self.unit: Tensor = nn.Buffer(torch.ones(targets, dtype=torch.float64))
 
     @property
     def texts(self) -> list[list[str]]:

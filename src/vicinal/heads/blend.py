@@ -44,8 +44,6 @@ class Blend(Comparables):
     tensor([17.5000])
     """
 
-    share: Tensor
-
     def __init__(self, heads: Sequence[Kriging], widths: Sequence[int], share: float = 0.5) -> None:
         adjusting = [head for head in heads if isinstance(head, Comparables)]
         if len(heads) != 2 or len(widths) != 2 or not adjusting:
@@ -55,7 +53,7 @@ class Blend(Comparables):
         super().__init__(sum(head.k for head in heads), trend=trend, targets=targets)
         self.heads, self.widths, self.convex = nn.ModuleList(heads), list(widths), all(head.convex for head in heads)
         share = check_between("share", share, 0, 1, closed=True)
-        self.register_buffer("share", torch.tensor(share, dtype=torch.float64))
+        self.share: Tensor = nn.Buffer(torch.tensor(share, dtype=torch.float64))
 
     def extra_repr(self) -> str:
         """The share of the first head, as it is now."""

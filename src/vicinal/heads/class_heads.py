@@ -56,9 +56,6 @@ class NearestClassMean(nn.Module):
             [0., 1.]], dtype=torch.float64)
     """
 
-    sums: Tensor
-    counts: Tensor
-
     def __init__(
         self,
         classes: int,
@@ -72,8 +69,8 @@ class NearestClassMean(nn.Module):
         check_integer("classes", classes), check_integer("dim", dim)
         self.similarity, self.spherical = resolve_similarity(similarity), spherical
         self.temperature = check_between("temperature", temperature, 0, math.inf)
-        self.register_buffer("sums", torch.zeros(classes, dim, dtype=torch.int64))
-        self.register_buffer("counts", torch.zeros(classes, dtype=torch.int64))
+        self.sums: Tensor = nn.Buffer(torch.zeros(classes, dim, dtype=torch.int64))
+        self.counts: Tensor = nn.Buffer(torch.zeros(classes, dtype=torch.int64))
 
     @property
     def classes(self) -> int:
@@ -334,8 +331,6 @@ class EquiangularHead(nn.Module):
     (torch.Size([2, 4]), 0)
     """
 
-    basis: Tensor
-
     def __init__(
         self, classes: int, dim: int, *, temperature: float = 0.07, threshold: float | None = None, seed: int = 0
     ) -> None:
@@ -351,7 +346,7 @@ class EquiangularHead(nn.Module):
                     "larger threshold"
                 )
             warnings.warn(f"two classes have a cosine of {least:.4f}, {of}; take more dimensions", stacklevel=2)
-        self.register_buffer("basis", basis.vectors)
+        self.basis: Tensor = nn.Buffer(basis.vectors)
         self.largest_cosine = basis.largest_cosine
 
     def forward(self, embeddings: Tensor) -> Tensor:

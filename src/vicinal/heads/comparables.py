@@ -4,7 +4,7 @@ import copy
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicinal.core import register
 from vicinal.core.checks import check_integer
@@ -68,8 +68,6 @@ class Comparables(Kriging):
     """
 
     slack = True
-    base: Tensor
-    unit: Tensor
 
     def __init__(
         self, k: int = 30, *, scale: float = 1.0, noise: float = 0.3, trend: int = 1, targets: int = 1
@@ -78,8 +76,8 @@ class Comparables(Kriging):
         self.trend, self.targets = check_integer("trend", trend), check_integer("targets", targets)
         self.place: int | None = None  # of the one target that is meant
         self.log_odds = False
-        self.register_buffer("base", torch.zeros(targets, dtype=torch.float64))
-        self.register_buffer("unit", torch.ones(targets, dtype=torch.float64))
+        self.base: Tensor = nn.Buffer(torch.zeros(targets, dtype=torch.float64))
+        self.unit: Tensor = nn.Buffer(torch.ones(targets, dtype=torch.float64))
 
     def of_target(self, place: int, low: float, high: float) -> "Comparables":
         """The head of one target, whose labels 0 and 1 were ``low`` and ``high``."""

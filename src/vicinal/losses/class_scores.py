@@ -303,14 +303,12 @@ class ALDRKL(nn.Module):
     tensor([1.0000, 0.8405, 1.0000])
     """
 
-    temperatures: Tensor
-
     def __init__(
         self, rows: int, *, temperature: float = 1.0, margin: float = 2.0, alpha: float = 2.0, normalize: bool = True
     ) -> None:
         super().__init__()
         self.settings = {"temperature": temperature, "margin": margin, "alpha": alpha, "normalize": normalize}
-        self.register_buffer("temperatures", torch.full((check_integer("rows", rows),), float(temperature)))
+        self.temperatures: Tensor = nn.Buffer(torch.full((check_integer("rows", rows),), float(temperature)))
 
     def forward(self, scores: Tensor, target: Tensor, ids: Tensor, *, reduction: str = "mean") -> Tensor:
         """The loss of ``scores [b, K]`` with classes ``[b]`` of the rows ``ids [b]``, whose temperatures it updates.

@@ -41,17 +41,14 @@ class CRPS(nn.Module):
     tensor(1.8750)
     """
 
-    middles: Tensor
-    widths: Tensor
-
     def __init__(self, knots: int = 64, *, reduction: str = "mean") -> None:
         super().__init__()
         self.knots = check_integer("knots", knots)
         if self.knots < 2:
             raise ValueError(f"knots: expected at least 2, got {knots}")
         self.reduction = check_reduction(reduction)
-        self.register_buffer("middles", torch.zeros(0))
-        self.register_buffer("widths", torch.zeros(0))
+        self.middles: Tensor = nn.Buffer(torch.zeros(0))
+        self.widths: Tensor = nn.Buffer(torch.zeros(0))
 
     def fit(self, labels: Tensor) -> Self:
         """Take the knots from labels ``[n]``, not all of them equal; returns this loss."""

@@ -85,12 +85,6 @@ class SphericalClasses(nn.Module):
     True
     """
 
-    factor: Tensor
-    common: Tensor
-    shift: Tensor
-    total: Tensor
-    gram: Tensor
-
     def __init__(
         self,
         dim: int,
@@ -113,11 +107,11 @@ class SphericalClasses(nn.Module):
         }
         self.classes, self.formula = classes, formulas[check_choice("loss", loss, formulas)]
         start = torch.randn(classes, dim, generator=generator, dtype=torch.float64) / math.sqrt(dim)
-        self.register_buffer("factor", torch.cat([start, torch.zeros(classes, 1, dtype=torch.float64)], dim=1))
-        self.register_buffer("common", torch.eye(dim + 1, dtype=torch.float64))
-        self.register_buffer("shift", torch.zeros(dim + 1, dtype=torch.float64))
-        self.register_buffer("total", self.factor.sum(0))
-        self.register_buffer("gram", self.factor.T @ self.factor)
+        self.factor: Tensor = nn.Buffer(torch.cat([start, torch.zeros(classes, 1, dtype=torch.float64)], dim=1))
+        self.common: Tensor = nn.Buffer(torch.eye(dim + 1, dtype=torch.float64))
+        self.shift: Tensor = nn.Buffer(torch.zeros(dim + 1, dtype=torch.float64))
+        self.total: Tensor = nn.Buffer(self.factor.sum(0))
+        self.gram: Tensor = nn.Buffer(self.factor.T @ self.factor)
         self._pulls: list[_Pull] = []
         self._steps = 0
 

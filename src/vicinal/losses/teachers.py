@@ -400,12 +400,10 @@ class PredictionMemory(nn.Module):
     tensor([[5., 6.]])
     """
 
-    memory: Tensor
-
     def __init__(self, rows: int, classes: int, *, lag: int = 1, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         size = (check_integer("lag", lag), check_integer("rows", rows), check_integer("classes", classes))
-        self.register_buffer("memory", torch.full(size, torch.nan, dtype=dtype))
+        self.memory: Tensor = nn.Buffer(torch.full(size, torch.nan, dtype=dtype))
 
     @torch.no_grad()
     def exchange(self, ids: Tensor, scores: Tensor, epoch: int) -> Tensor:

@@ -158,14 +158,12 @@ class RationaleInvariance(nn.Module):
     tensor(2.5000)
     """
 
-    rationales: Tensor
-
     def __init__(self, classes: int, dim: int, *, factor: float = 0.01, rate: float = 1e-3) -> None:
         super().__init__()
         check_integer("classes", classes), check_integer("dim", dim)
         self.factor = check_between("factor", factor, 0, math.inf, closed=True)
         self.rate = check_between("rate", rate, 0, 1 + 1e-12)
-        self.register_buffer("rationales", torch.full((classes, classes, dim), torch.nan))
+        self.rationales: Tensor = nn.Buffer(torch.full((classes, classes, dim), torch.nan))
 
     def forward(self, features: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
         """The loss.

@@ -112,12 +112,10 @@ class MutualChoice(nn.Module):
     tensor([[0.0000, 2.5000]])
     """
 
-    threshold: Tensor
-
     def __init__(self, k: int, *, rate: float = 0.01) -> None:
         super().__init__()
         self.k, self.rate = check_integer("k", k), check_between("rate", rate, 0, 1 + 1e-12)
-        self.register_buffer("threshold", torch.tensor(math.nan))
+        self.threshold: Tensor = nn.Buffer(torch.tensor(math.nan))
 
     def forward(self, activations: Tensor) -> Tensor:
         """The chosen ones of ``activations [b, F]``, >= 0, and 0 for the rest."""

@@ -218,7 +218,6 @@ class FixedDimensionalEncoding(nn.Module):
     tensor([[1.5000]])
     """
 
-    planes: Tensor
     signs: Tensor | None
     places: Tensor | None
     place_signs: Tensor | None
@@ -242,7 +241,7 @@ class FixedDimensionalEncoding(nn.Module):
         def draw_signs(*shape: int) -> Tensor:
             return 2.0 * torch.randint(0, 2, shape, generator=generator) - 1
 
-        self.register_buffer("planes", torch.randn(repetitions, width, bits, generator=generator))
+        self.planes: Tensor = nn.Buffer(torch.randn(repetitions, width, bits, generator=generator))
         self.register_buffer("signs", None if projected is None else draw_signs(repetitions, width, projected))
         whole = repetitions * 2**bits * self.bucket_width
         self.dim = whole if sketched is None else check_integer("sketched", sketched, 1, whole)

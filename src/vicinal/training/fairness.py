@@ -36,8 +36,6 @@ class FairTerm(nn.Module):
     tensor(1.1998)
     """
 
-    groups: Tensor
-
     def __init__(
         self,
         groups: Tensor,
@@ -52,7 +50,7 @@ class FairTerm(nn.Module):
         self.weight = check_between("fair_weight", usual if weight is None else weight, 0, math.inf, closed=True)
         self.rate, self.numbers = cast(Rate, check_choice("fair_rate", rate, RATES)), numbers
         self.multilabel = multilabel
-        self.register_buffer("groups", groups, persistent=False)
+        self.groups: Tensor = nn.Buffer(groups, persistent=False)
 
     def forward(self, prediction: Tensor, labels: Tensor, ids: Tensor) -> Tensor:
         """The term of a batch; 0 if fewer than two groups count, or for fewer than four numbers.

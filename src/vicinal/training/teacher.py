@@ -31,8 +31,6 @@ class Teacher(nn.Module):
     tensor([0.5000, 1.0000])
     """
 
-    predictions: Tensor
-    share: Tensor
     vectors: Tensor | None
 
     def __init__(
@@ -51,8 +49,8 @@ class Teacher(nn.Module):
             raise ValueError("share: expected numbers from 0 to 1, got some outside")
         if loss is not None and (vectors is None or len(vectors) != len(predictions)):
             raise ValueError(f"vectors: expected [{len(predictions)}, d], one a prediction, for a loss of scores")
-        self.register_buffer("predictions", predictions.detach(), persistent=False)
-        self.register_buffer("share", shares, persistent=False)
+        self.predictions: Tensor = nn.Buffer(predictions.detach(), persistent=False)
+        self.share: Tensor = nn.Buffer(shares, persistent=False)
         self.register_buffer("vectors", None if vectors is None else vectors.detach().float(), persistent=False)
         self.loss, self.weight = loss, check_between("weight", weight, 0, torch.inf)
         self.similarity = resolve_similarity(similarity)

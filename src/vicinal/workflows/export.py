@@ -147,16 +147,12 @@ class _Graph(nn.Module):
 class _Normalized(nn.Module):
     """A batch norm in evaluation mode as plain arithmetic, since the exporter needs a known width for its operator."""
 
-    mean: Tensor
-    factor: Tensor
-    bias: Tensor
-
     def __init__(self, norm: nn.BatchNorm1d) -> None:
         super().__init__()
         state = norm.state_dict()
-        self.register_buffer("mean", state["running_mean"])
-        self.register_buffer("factor", state.get("weight", 1.0) / (state["running_var"] + norm.eps).sqrt())
-        self.register_buffer("bias", state.get("bias", torch.zeros_like(self.mean)))
+        self.mean: Tensor = nn.Buffer(state["running_mean"])
+        self.factor: Tensor = nn.Buffer(state.get("weight", 1.0) / (state["running_var"] + norm.eps).sqrt())
+        self.bias: Tensor = nn.Buffer(state.get("bias", torch.zeros_like(self.mean)))
 
     def forward(self, inputs: Tensor) -> Tensor:
         return (inputs - self.mean) * self.factor + self.bias
@@ -206,15 +202,13 @@ def _piece(part: ColumnEncoder) -> _Piece:
 class _Standardized(nn.Module):
     """Numbers within limits, minus their mean, times their factor, NaN as 0; then flags of NaN for some columns."""
 
-    mean: Tensor
-    factor: Tensor
     least: Tensor
     most: Tensor
 
     def __init__(self, part: NumberEncoder | VectorEncoder, flagged: list[int]) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.tensor(part.mean, dtype=torch.float64))
-        self.register_buffer("factor", torch.tensor(part.factor, dtype=torch.float64))
+        self.mean: Tensor = nn.Buffer(torch.tensor(part.mean, dtype=torch.float64))
+        self.factor: Tensor = nn.Buffer(torch.tensor(part.factor, dtype=torch.float64))
         for name, ends in zip(("least", "most"), limits(part.low, part.high, len(part.mean)), strict=True):
             self.register_buffer(name, torch.from_numpy(ends))
         self.flagged = flagged
@@ -264,13 +258,10 @@ def _categories(part: CategoryEncoder) -> _Piece:
 class _Bags(nn.Module):
     """Sum of the vectors of a text's known n-grams, weighted by their counts, which are scaled to length 1."""
 
-    slots: Tensor
-    table: Tensor
-
     def __init__(self, part: NgramEncoder) -> None:
         super().__init__()
-        self.register_buffer("slots", part.slots.long())
-        self.register_buffer("table", part.table.weight.detach())
+        self.slots: Tensor = nn.Buffer(part.slots.long())
+        self.table: Tensor = nn.Buffer(part.table.weight.detach())
 
     def forward(self, buckets: Tensor, counts: Tensor) -> Tensor:
         slots = self.slots[buckets]  # [b, m]

@@ -107,15 +107,13 @@ class SlicedQuantiles(SetEncoder):
     tensor([[0.7071, 2.1213, 1.0986]], grad_fn=...)
     """
 
-    along: Tensor
-
     def __init__(self, width: int, dim: int | None = None, directions: int = 32, levels: int = 8) -> None:
         count = 1 if width == 1 else check_integer("directions", directions)
         size = count * check_integer("levels", levels) + 1
         super().__init__(width, size if dim is None else dim)
         self.levels = levels
         drawn = draw_directions(width, count, orthogonal=True, generator=torch.Generator().manual_seed(0))
-        self.register_buffer("along", (drawn.abs() if width == 1 else drawn).to(self.empty))
+        self.along: Tensor = nn.Buffer((drawn.abs() if width == 1 else drawn).to(self.empty))
         self.out = nn.Identity() if dim is None else nn.Linear(size, dim)
 
     def encode(self, elements: Tensor, valid: Tensor) -> Tensor:

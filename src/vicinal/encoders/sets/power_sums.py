@@ -36,8 +36,6 @@ class PowerSums(AdditiveSetEncoder):
     torch.Size([4, 3])
     """
 
-    largest: Tensor
-
     def __init__(
         self,
         width: int,
@@ -53,7 +51,7 @@ class PowerSums(AdditiveSetEncoder):
         self.powers, self.mean = check_integer("powers", powers), mean
         self.projection = nn.Linear(width, count, bias=False)
         self.rho = perceptron(self.features, check_integer("hidden", hidden), dim)
-        self.register_buffer("largest", torch.tensor(0.0))
+        self.largest: Tensor = nn.Buffer(torch.tensor(0.0))
 
     @property
     def features(self) -> int:
