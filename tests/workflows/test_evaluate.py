@@ -19,8 +19,8 @@ from vicinal.report.audit import audit_findings
 from vicinal.report.records import AuditRecord
 from vicinal.workflows import Explorer, TableJob, audit_table, fit_table
 from vicinal.workflows.bank import relabel_table
-from vicinal.workflows.evaluate import equal_content, labelled_rows
-from vicinal.workflows.known_rows import known_rows
+from vicinal.workflows.evaluate import equal_content
+from vicinal.workflows.known_rows import known_rows, labelled_rows
 
 QUICK = {"max_epochs": 3, "members": 2, "hidden": (16, 8), "learning_rate": 1e-3, "metric": "network"}
 

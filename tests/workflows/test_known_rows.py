@@ -11,8 +11,7 @@ from vicinal.cli import run
 from vicinal.estimators import load_model
 from vicinal.workflows import audit_table
 from vicinal.workflows.bank import add_table
-from vicinal.workflows.evaluate import labelled_table
-from vicinal.workflows.known_rows import known_rows
+from vicinal.workflows.known_rows import known_rows, labelled_table
 
 
 def made(kind, count, seed=0):

@@ -11,8 +11,7 @@ from vicinal.core import files
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.saving import OpenSettings, save_model
 from vicinal.estimators.shift import Shift
-from vicinal.workflows.evaluate import labelled_rows
-from vicinal.workflows.known_rows import known_rows
+from vicinal.workflows.known_rows import known_rows, labelled_rows
 from vicinal.workflows.predict import features_of, load_predictor, read_rows
 
 

@@ -29,9 +29,8 @@ from vicinal.losses import DistillationMatchingLoss
 from vicinal.losses.spec import read_teacher_loss
 from vicinal.similarity.base import resolve_similarity
 from vicinal.training import Teacher
-from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, write_files
-from vicinal.workflows.known_rows import known_rows
+from vicinal.workflows.known_rows import known_rows, labelled_table
 from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.measuring import TIMED, predict_test, seconds_of
 from vicinal.workflows.opening import OpenTable, TableJob, rows_of_the_table

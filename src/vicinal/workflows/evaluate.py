@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.stats import skew
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from vicinal.calibration import conformal_quantile
@@ -19,15 +20,12 @@ from vicinal.core.checks import check_integer, unwarned
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import Log
 from vicinal.data import find_duplicates
-from vicinal.data.sources import table_name
-from vicinal.data.table import Table, check_column, prepare_table, without_weightless
+from vicinal.data.table import Table
 from vicinal.encoders.kinds import element_kind
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.calibrating import calibrating_units
 from vicinal.estimators.fitted import SCORES
-from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import OpenSettings
-from vicinal.evaluation import left_out_predictions
 from vicinal.evaluation.audit import (
     coverage_curve,
     error_by_period,
@@ -36,27 +34,25 @@ from vicinal.evaluation.audit import (
     target_slices,
 )
 from vicinal.evaluation.baselines import Baseline
-from vicinal.evaluation.scores import several_hot
 from vicinal.heads.kinds import has_members
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import Copies, Hub
 from vicinal.report.audit import worth_checking
-from vicinal.report.records import AuditRecord, Part, Suspect
-from vicinal.report.text import cell_text
-from vicinal.workflows.known_rows import known_rows
-from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, places_of, shown_label
+from vicinal.report.records import AuditRecord, Part
+from vicinal.workflows.known_rows import known_rows, labelled_rows
+from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, shown_label
 from vicinal.workflows.measuring import (
     baseline_notes,
     fairness_of,
-    kept_vectors,
     threshold_notes,
     tuned_on,
     unknown_classes,
-    untrained_encoder,
+    untrained_features,
 )
 from vicinal.workflows.opening import made_with
-from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows, separator_of
-from vicinal.workflows.suspects import doubts, expected_labels, left_out
+from vicinal.workflows.predict import load_predictor, of_target, separator_of
+from vicinal.workflows.showing import row_text
+from vicinal.workflows.suspects import listed_suspects, relabelled_notes
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Coverages of the intervals that are checked."""
@@ -157,7 +153,7 @@ def audit_table(
     counts = {part: parts.count(part) for part in ("bank", "held out", "new")}
     classes, errors = model.fitted_.codec.classes.tolist(), ours.losses
     gap, said = fairness_of(model, ours.predicted, fresh)
-    doubted = _suspects(model, table, features, seen, parts)
+    doubted = listed_suspects(model, table, features, seen.expected, parts)
     worth = [one.chance for one in worth_checking(doubted) if one.chance is not None]
     return AuditRecord(
         name=table.name,
@@ -192,7 +188,7 @@ def audit_table(
         multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh, ours),
         notes=[
             *_notes(model, table),
-            *_relabelled(model, table, parts),
+            *relabelled_notes(model, table, parts),
             *tuned_notes,
             *threshold_notes(model),
             *(said if gap is None else []),
@@ -291,16 +287,6 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     return notes
 
 
-def _relabelled(model: BankedEstimator, table: Table, parts: list[Part]) -> list[str]:
-    """How many rows have another label in the table than in the bank, as after `vicinal relabel`."""
-    if model.multilabel_:
-        return []
-    known, at = _in_bank(model, table, parts)
-    count = int((model.bank_.labels.numpy()[at] != _labels(model, table)[known]).sum())
-    rows = "1 row has" if count == 1 else f"{count} rows have"
-    return [f"Labels worth checking are those of the table: {rows} another label in the model."] if count else []
-
-
 @_said_once()
 def _class_sets(model: BankedEstimator, fresh: Table, ours: Measured) -> dict[str, dict[str, float]]:
     if not isinstance(ours, MeasuredClasses) or not model.calibrates(SETS):
@@ -343,7 +329,7 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table, ours: M
 def _hubs(model: BankedEstimator, seen: BankUse) -> list[Hub]:
     bank, hubs = model.bank_, []
     for place in np.lexsort((-seen.weight, -seen.served))[:_HUBS]:
-        label, shown = _label(model.fitted_.codec.named(bank.labels[place].tolist())), _shown(bank.rows.iloc[place])
+        label, shown = _label(model.fitted_.codec.named(bank.labels[place].tolist())), row_text(bank.rows.iloc[place])
         hubs.append(Hub(bank.ids[place], label, int(seen.served[place]), float(seen.weight[place]), shown))
     return hubs
 
@@ -365,136 +351,6 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
     rows = replace(table.select(known), times=None)
     tuned = tuned_on(rows, features[known], features[np.flatnonzero(new)], model.kinds_, classes)
     return tuned, baseline_notes(tuned, len(known))
-
-
-def _labels(model: BankedEstimator, table: Table) -> Array:
-    """Numbers, or places of classes; of an unknown class 0."""
-    classes = model.fitted_.codec.classes.tolist()
-    return places_of(table.target, classes).clip(min=0) if classes else table.target
-
-
-def _in_bank(model: BankedEstimator, table: Table, parts: list[Part]) -> tuple[Array, Array]:
-    """The rows of the table that the bank has, and their positions there, in its order."""
-    at = model.bank_.store.positions(table.ids).numpy()
-    at[np.array([part == "new" for part in parts])] = -1  # a new row may bear the number of another one in the bank
-    known = np.argsort(at)[int((at < 0).sum()) :]
-    return known, at[known]
-
-
-def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse, parts: list[Part]) -> list[Suspect]:
-    """All rows, the most suspicious first; those of the bank are judged among themselves, as in `explore`."""
-    if isinstance(model, NeighborClassifier) and model.multilabel_:
-        return _suspects_of_several(model, table, features, seen, parts)
-    codec, bank = model.fitted_.codec, model.bank_
-    classes, said = codec.classes, seen.expected.copy()
-    labels, groups = _labels(model, table), table.groups
-    known, at = _in_bank(model, table, parts)
-    if model.folds_ is not None and bank.folds is not None:  # rows that were added later are in no fold
-        inside = bank.folds.numpy()[at] >= 0
-        said[known[inside]] = left_out(model, torch.from_numpy(at[inside]))
-    expected = expected_labels(model, labels, said, lambda: features, groups)
-    wrong = doubts(model, labels, expected)
-    if len(known):
-        groups = bank.clusters[at] if bank.grouped else None
-        expected[known] = expected_labels(model, labels[known], said[known], lambda: features[known], groups)
-        wrong.ratio[known], wrong.chance[known], _ = doubts(model, labels[known], expected[known])
-    shown = (classes[each.argmax(1)].tolist() if len(classes) else each.tolist() for each in (expected, said))
-    cells = [_shown(row) for _, row in table.frame.iterrows()]
-    figures = wrong.ratio.tolist(), cells, wrong.chance.tolist()
-    rows = [*map(Suspect, table.ids.tolist(), parts, table.target, *shown, *figures)]
-    return [rows[place] for place in np.lexsort((-wrong.ratio, -wrong.chance))]
-
-
-def _suspects_of_several(
-    model: NeighborClassifier, table: Table, features: Any, seen: BankUse, parts: list[Part]
-) -> list[Suspect]:
-    """The same for rows with several classes: a row is as suspicious as its most suspicious class.
-
-    ``expected`` is that class, missing (+) or wrong (-); ``neighbors`` is its probability by the model.
-    """
-    names = model.classes_.tolist()
-    labels = several_hot(table.target, names)[0]
-    expected = left_out_predictions(features, labels, groups=table.groups)
-    doubts, said = np.abs(expected - labels), seen.expected
-    worst, scores = doubts.argmax(1), doubts.max(1)
-    listed = []
-    for i in np.argsort(-scores, kind="stable").tolist():
-        k = int(worst[i])
-        sign = "-" if labels[i, k] else "+"
-        row = table.ids.tolist()[i], parts[i], shown_label(table.target[i]), f"{sign}{names[k]}", f"{said[i, k]:.2f}"
-        listed.append(Suspect(*row, float(scores[i]), _shown(table.frame.iloc[i])))
-    return listed
-
-
-def untrained_features(model: BankedEstimator, frame: pd.DataFrame, root: Path | None = None) -> Any:
-    """Features of the rows from encoders before any training, with statistics from the bank's rows.
-
-    Vectors and sets keep their fitted encoders, since the bank does not have their whole cells.
-    """
-    frame, rows = frame[list(model.kinds_)], model.bank_.rows[list(model.kinds_)]
-    encoder = untrained_encoder(model, model.kinds_, rows, ("vector", "set"))
-    return encoder.features(frame, kept_vectors(model, encoder, frame, root))
-
-
-def _shown(row: "pd.Series[Any]") -> str:
-    cells = [f"{name}: {cell_text(value)[:60]}" for name, value in row.items() if not isinstance(value, bytes | dict)]
-    return "; ".join(cells)[:200]
-
-
-def labelled_rows(
-    model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None, **roles: str | None
-) -> Table:
-    """The rows of ``source`` with the model's columns and target, and the columns ``time``, ``weight`` and ``fair``.
-
-    For ``weight`` and ``fair``, None is the column of the fit, if the table has it.
-    """
-    name = table_name(source) if isinstance(source, Path) else "table"
-    frame, known = read_rows(model, source, root, log), model.notes_.get("weight")
-    if roles.get("weight") is None and known in frame.columns:
-        roles["weight"] = known
-    return labelled_table(model, frame, name, log, **roles)
-
-
-def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log, **roles: str | None) -> Table:
-    """The same for rows from :func:`vicinal.workflows.predict.read_rows`."""
-    frame, left = without_weightless(frame, roles.get("weight"))
-    if left:
-        log(left)
-    target = model.notes_.get("target")
-    if target is None:
-        raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
-    features = features_of(model, frame, log)
-    known = {role: model.notes_.get(role) for role in ("id", "group")}
-    for column in (target, *known.values()):
-        if column is not None:
-            if column not in frame.columns:
-                new = "" if column == target else "; give it, with names of their own for rows that are new"
-                raise ValueError(
-                    f"data: expected the column {short(column)}, which the model was fitted with, got none{new}"
-                )
-            features[column] = frame[column]
-    if roles.get("fair") is None and model.fair in frame.columns:
-        roles["fair"] = model.fair
-    for role, column in roles.items():
-        if column is not None:
-            column = check_column(role, column, list(frame.columns))
-            features[column] = frame[column]
-    return prepare_table(
-        features,
-        target,
-        use=list(model.feature_names_in_),
-        id=known["id"],
-        group=known["group"],
-        task="regression" if model.fitted_.codec.kind == "numbers" else "classification",
-        separator=separator_of(model) if model.multilabel_ else None,
-        name=name,
-        root=None if model.root is None else Path(model.root),
-        form=model.form_,
-        aside=list(model.feature_names_in_),  # those of no form were read as they are, whatever these rows look like
-        repeats=False,
-        log=log,
-        **dict[str, Any](roles),
-    )
 
 
 def _vectors(model: BankedEstimator, table: Table, new: Array) -> Tensor:
@@ -573,13 +429,8 @@ def near_embeddings(table: Table, vectors: Tensor, parts: Sequence[Part], known:
     fresh, seen = np.flatnonzero(new), np.flatnonzero(~new)
     if not len(fresh) or not len(seen):
         return []
-    distance, place = [], []
-    for start in range(0, len(fresh), 512):
-        block = fresh[start : start + 512]
-        near = torch.cdist(vectors[block], vectors[seen]).min(dim=1)
-        distance.append(near.values.numpy())
-        place.append(seen[near.indices.numpy()])
-    gaps, others = np.concatenate(distance), np.concatenate(place)
+    near = NearestNeighbors(n_neighbors=1).fit(vectors[seen].numpy()).kneighbors(vectors[fresh].numpy())
+    gaps, others = near[0][:, 0], seen[near[1][:, 0]]
     listed = {frozenset((a, b)) for group in known for a in group.rows for b in group.rows}
     copies: list[Copies] = []
     for query in np.argsort(gaps, kind="stable"):

@@ -23,8 +23,8 @@ from vicinal.estimators.search import Hit, rows_of, search_rows, vectors_of
 from vicinal.evaluation.audit import class_suspicion, suspicion
 from vicinal.report.figures import principal_plane
 from vicinal.training.rows import spread
-from vicinal.workflows.evaluate import untrained_features
 from vicinal.workflows.explore_rows import TableRows, as_text, embedded_row, page_cells, sound_address
+from vicinal.workflows.measuring import untrained_features
 from vicinal.workflows.search import read_row
 from vicinal.workflows.suspects import doubts, expected_labels, left_out
 

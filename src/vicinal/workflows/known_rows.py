@@ -1,22 +1,26 @@
-"""Which rows of a table a model was given before: by their ids, or without a column of ids by what is in them."""
+"""Labelled rows for a model, and which of them it was given before: by their ids, or by what is in them."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vicinal.core import counted
+from vicinal.core import counted, short
 from vicinal.core.identity import canonical_ids
+from vicinal.core.progress import Log
 from vicinal.data.cells import as_numbers
-from vicinal.data.table import Table
+from vicinal.data.sources import table_name
+from vicinal.data.table import Table, check_column, prepare_table, without_weightless
 from vicinal.encoders.category import level_of
 from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.saving import shown_cell
 from vicinal.report.records import Part
+from vicinal.workflows.predict import features_of, read_rows, separator_of
 
 Codes = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -25,6 +29,62 @@ _FEW = 0.01
 
 _WHOLE = 0.95
 """Share of the rows of the fit that a table holds, at least, so that it is the table of the fit in another order."""
+
+
+def labelled_rows(
+    model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None, **roles: str | None
+) -> Table:
+    """The rows of ``source`` with the model's columns and target, and the columns ``time``, ``weight`` and ``fair``.
+
+    For ``weight`` and ``fair``, None is the column of the fit, if the table has it.
+    """
+    name = table_name(source) if isinstance(source, Path) else "table"
+    frame, known = read_rows(model, source, root, log), model.notes_.get("weight")
+    if roles.get("weight") is None and known in frame.columns:
+        roles["weight"] = known
+    return labelled_table(model, frame, name, log, **roles)
+
+
+def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log, **roles: str | None) -> Table:
+    """The same for rows from :func:`vicinal.workflows.predict.read_rows`."""
+    frame, left = without_weightless(frame, roles.get("weight"))
+    if left:
+        log(left)
+    target = model.notes_.get("target")
+    if target is None:
+        raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
+    features = features_of(model, frame, log)
+    known = {role: model.notes_.get(role) for role in ("id", "group")}
+    for column in (target, *known.values()):
+        if column is not None:
+            if column not in frame.columns:
+                new = "" if column == target else "; give it, with names of their own for rows that are new"
+                raise ValueError(
+                    f"data: expected the column {short(column)}, which the model was fitted with, got none{new}"
+                )
+            features[column] = frame[column]
+    if roles.get("fair") is None and model.fair in frame.columns:
+        roles["fair"] = model.fair
+    for role, column in roles.items():
+        if column is not None:
+            column = check_column(role, column, list(frame.columns))
+            features[column] = frame[column]
+    return prepare_table(
+        features,
+        target,
+        use=list(model.feature_names_in_),
+        id=known["id"],
+        group=known["group"],
+        task="regression" if model.fitted_.codec.kind == "numbers" else "classification",
+        separator=separator_of(model) if model.multilabel_ else None,
+        name=name,
+        root=None if model.root is None else Path(model.root),
+        form=model.form_,
+        aside=list(model.feature_names_in_),  # those of no form were read as they are, whatever these rows look like
+        repeats=False,
+        log=log,
+        **dict[str, Any](roles),
+    )
 
 
 def known_rows(model: BankedEstimator, table: Table, *, distinct: bool = False) -> tuple[Table, list[Part]]:

@@ -264,6 +264,16 @@ def untrained_encoder(
         return TableEncoder([old if old.kind in fitted_kinds else new.fit(rows) for old, new in pairs])
 
 
+def untrained_features(model: BankedEstimator, frame: pd.DataFrame, root: Path | None = None) -> Any:
+    """Features of the rows from encoders before any training, with statistics from the bank's rows.
+
+    Vectors and sets keep their fitted encoders, since the bank does not have their whole cells.
+    """
+    frame, rows = frame[list(model.kinds_)], model.bank_.rows[list(model.kinds_)]
+    encoder = untrained_encoder(model, model.kinds_, rows, ("vector", "set"))
+    return encoder.features(frame, kept_vectors(model, encoder, frame, root))
+
+
 def kept_vectors(model: BankedEstimator, encoder: TableEncoder, frame: pd.DataFrame, root: Path | None) -> Any:
     """What an encoder gives for the cells of rows, taken from the model's cache of frozen encoders if it has one."""
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)

@@ -26,9 +26,8 @@ from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.saving import OpenSettings, write_model
 from vicinal.evaluation.scores import relative_weights
-from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, run_fingerprint, write_files
-from vicinal.workflows.known_rows import known_rows
+from vicinal.workflows.known_rows import known_rows, labelled_table
 from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.measuring import (
     measure,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from vicinal.core.arrays import Array
 from vicinal.data import (
@@ -65,3 +66,9 @@ def shown_cells(row: Mapping[str, Any], kinds: dict[str, Any], root: Path | None
         else:
             shown[name] = cell_text(cell)
     return shown
+
+
+def row_text(row: "pd.Series[Any]") -> str:
+    """A row in one line, without what is no text."""
+    cells = [f"{name}: {cell_text(value)[:60]}" for name, value in row.items() if not isinstance(value, bytes | dict)]
+    return "; ".join(cells)[:200]
