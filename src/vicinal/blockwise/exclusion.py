@@ -1,5 +1,7 @@
 """Which entries of a block may not be attended to, without comparing every query with every bank row."""
 
+import operator
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -43,19 +45,16 @@ class Exclusion:
         return self._last[2]
 
     def _entries(self, start: int, stop: int) -> ExcludedEntries | None:
-        touched: Tensor | None = None  # [B], whether a bank row is excluded for some query
-        for _, of_bank, ordered in self.keys:
-            part = of_bank[start:stop].long()
-            known = ordered[torch.searchsorted(ordered, part).clamp_(max=len(ordered) - 1)] == part
-            touched = known if touched is None else touched | known
-        if touched is None or not bool(touched.any()):
+        parts = [(of_queries, of_bank[start:stop], ordered) for of_queries, of_bank, ordered in self.keys]
+        found = [
+            ordered[torch.searchsorted(ordered, part.long()).clamp_(max=len(ordered) - 1)] == part
+            for _, part, ordered in parts
+        ]
+        columns = reduce(operator.or_, found).nonzero()[:, 0]  # [m], of rows that are excluded for some query
+        if not len(columns):
             return None
-        columns = touched.nonzero()[:, 0]  # [m]
-        where: Tensor | None = None  # [b, m]
-        for of_queries, of_bank, _ in self.keys:
-            same = of_queries[:, None] == of_bank[start:stop][columns]
-            where = same if where is None else where | same
-        return None if where is None else ExcludedEntries(columns, where)
+        where = reduce(operator.or_, (of_queries[:, None] == part[columns] for of_queries, part, _ in parts))  # [b, m]
+        return ExcludedEntries(columns, where)
 
 
 def check_some_row(near: Tensor) -> None:

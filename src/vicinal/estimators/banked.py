@@ -450,8 +450,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 raise ValueError("sample_weight: expected none for a model that predicts nothing, got weights")
             sample_weight, rows = self.weighted_rows(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
-        known = {"new_classes": new_classes}
-        self.fitted_, names = with_rows(self.fitted_, frame, vectors, y, ids, groups, sample_weight, **known)
+        cells = frame, vectors, y, ids, groups, sample_weight
+        self.fitted_, names = with_rows(self.fitted_, *cells, new_classes=new_classes)
         return names
 
     def weighted_rows(

@@ -97,6 +97,8 @@ def kemeny(rankings: Tensor, count: int | None = None, *, method: Method = "auto
 
 def _best(costs: np.ndarray) -> tuple[np.ndarray, int]:
     """The first best order, and how many there are; ``costs[j, i]``: rankings that have j before i."""
+    # Held and Karp: a mask says which items are placed already; of the others the least cost, and in how many orders
+    # it is reached, are those of placing one of them next. Masks of more items come first.
     count = len(costs)
     masks = np.arange(1 << count)
     least = np.zeros(1 << count, dtype=np.int64)
