@@ -141,14 +141,7 @@ class RowStats:
     def score_gaps(
         self, scores: BlockScores, product: Product, rows: Rows, entries: ExcludedEntries | None
     ) -> ScoreGaps:
-        """The block's gaps, which overwrite the product's values.
-
-        Args:
-            scores: where the product comes from.
-            product: of ``rows`` with a block.
-            rows: which queries.
-            entries: excluded entries of the block.
-        """
+        """The block's gaps, which overwrite the product's values."""
         cut = None if self.limit is None else product.values > self.limit[rows]
         costs = scores.costs(product)
         return ScoreGaps(torch.sub(self.first[rows], costs, out=costs), cut, entries, rows)

@@ -57,9 +57,6 @@ def gather_rows(rows: Tensor) -> Tensor:
     The gradient is the sum over processes, so after the mean of data-parallel training it is that of one process with
     the whole batch. Processes may have different numbers of rows, even none.
 
-    Args:
-        rows: ``[b, ...]``; the same dtype and the same shape after ``b`` on all processes.
-
     >>> gather_rows(torch.ones(2, 3)).shape
     torch.Size([2, 3])
     """

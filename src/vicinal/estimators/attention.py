@@ -193,26 +193,13 @@ def inward(model: FittedModel, prediction: Tensor, low: Tensor, high: Tensor) ->
 
 
 def range_features(low: Tensor, high: Tensor, unit: Tensor) -> Floats:
-    """What the size of errors goes by ``[b, 2]``: the middle of each range, and its width, or the unit if it has none.
-
-    Args:
-        low: ``[b]``.
-        high: ``[b]``.
-        unit: ``[b]``.
-    """
+    """What the size of errors goes by ``[b, 2]``: the middle of each range, and its width, or the unit if none."""
     width = torch.where(high > low, high - low, unit)
     return torch.stack([(low + high) / 2, width], dim=1).detach().double().numpy()
 
 
 def error_size(labels: Tensor, low: Tensor, high: Tensor, unit: Tensor) -> ErrorSize:
-    """How large errors of single predictions usually are, in their units; 1 for ranges, whose width follows the rows.
-
-    Args:
-        labels: ``[n]``, of rows that calibrate.
-        low: ``[n]``.
-        high: ``[n]``.
-        unit: ``[n]``.
-    """
+    """How large errors of single predictions usually are, in their units; 1 for ranges that are as wide as rows say."""
     errors = torch.zeros_like(labels) if bool((high > low).any()) else (labels - low) / unit
     return ErrorSize(range_features(low, high, unit), errors.detach().numpy())
 

@@ -393,15 +393,7 @@ def filled_bank(
     positions: np.ndarray,
     device: torch.device = _PROCESSOR,
 ) -> Bank:
-    """The bank of some rows.
-
-    Args:
-        network: what embeds them.
-        inputs: the rows, prepared.
-        rows: all rows of the table.
-        positions: of those that go in ``[n]``.
-        device: where encoders that were tuned run.
-    """
+    """The bank of those of all ``rows`` that stand at ``positions [n]``; tuned encoders run on ``device``."""
     store = NeighborBank(network.width)
     store.reserve(len(positions) + len(positions) // 8)  # room for rows that are added; it costs no memory until then
     for start in range(0, len(positions), _BLOCK):

@@ -139,10 +139,6 @@ class _Compared:
         """The scale and noise of least error, or of nearly as little with more weight on few rows.
 
         The neighbors of the best so far are tried until none is better.
-
-        Args:
-            head: its other settings are kept.
-            start: the first places that are tried.
         """
         known: dict[Place, Candidate] = {}
         todo = start

@@ -75,10 +75,7 @@ def installed_encoders(
 ) -> list[EncoderChoice]:
     """The pretrained encoders that are installed, for images, sounds and texts of ``WORDS`` words on average.
 
-    Args:
-        frame: the rows.
-        kinds: of the columns.
-        encoders: what was asked for, by column or kind; such columns are left out.
+    Columns for which an encoder was asked for are left out.
     """
     members = _with_choice(frame, kinds, encoders)
     return [

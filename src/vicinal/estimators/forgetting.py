@@ -87,13 +87,7 @@ def _nobody(name: Any, known: set[Any]) -> Any:
 
 
 def range_without(low: Array, high: Array, gone: Array, left: Array) -> tuple[Array, Array]:
-    """Lowest and highest labels ``[T]`` of which those go that only forgotten rows had.
-
-    Args:
-        low: ``[T]``.
-        high: ``[T]``, above ``low``.
-        gone: labels of forgotten rows ``[m, T]``.
-        left: labels of all others ``[n, T]``, n >= 1.
+    """Lowest and highest labels ``[T]`` without those that only forgotten rows had: ``gone [m, T]``, ``left [n, T]``.
 
     >>> range_without(np.array([0.0]), np.array([9.0]), np.array([[9.0]]), np.array([[0.0], [4.0]]))
     (array([0.]), array([4.]))

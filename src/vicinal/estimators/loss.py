@@ -211,14 +211,7 @@ def make_added(
     *,
     multilabel: bool = False,
 ) -> AddedLosses | None:
-    """The losses of embeddings in ``loss``, or None; labels are those of :func:`make_criterion`.
-
-    Args:
-        settings: the estimator's parameters.
-        label_range: see :func:`make_criterion`.
-        num_classes: of a classification, else None.
-        multilabel: whether rows have several of them.
-    """
+    """The losses of embeddings in ``loss``, or None; labels are those of :func:`make_criterion`."""
     loss = settings["loss"]
     written = read_loss(loss) if isinstance(loss, str) else LossText(None, ())
     dim = settings["hidden"][-1] * settings["members"]

@@ -18,13 +18,9 @@ Who = Mapping[str, Ids | None]
 
 @torch.no_grad()
 def fold_predictions(model: FittedModel, queries: Tensor, who: Who, head: nn.Module | None = None) -> Tensor:
-    """Predictions ``[b, F]`` or ``[b, F, K]`` of embedded queries, in the head's units, by the members of each fold.
+    """Predictions ``[b, F]`` or ``[b, F, K]`` of ``queries [b, M * d]``, in the head's units, by each fold's members.
 
-    Args:
-        model: whose members are folds.
-        queries: ``[b, M * d]``.
-        who: ids and groups of the queries.
-        head: that all folds are read by, in place of their own.
+    All are read by ``head``, if given, in place of their own.
     """
     members, each = model.fold_members(), []
     others = members if head is None else FoldMembers(head, members.members, members.folds)

@@ -185,13 +185,7 @@ def _coverage(model: FittedModel, mass: Tensor) -> float | None:
 
 
 def shift_of_labelled(labels: Floats, said: Floats, ends: Floats) -> tuple[Shift, Adaptation | None]:
-    """Whether 90 % intervals fail for labelled rows, by a binomial test, and the adaptation to their errors.
-
-    Args:
-        labels: ``[m]``.
-        said: predictions ``[m]``.
-        ends: of intervals ``[m, 2]``.
-    """
+    """Whether 90 % intervals fail for labelled rows, by a binomial test, and the adaptation to their errors."""
     from scipy.stats import binomtest  # slow to import
 
     check_new_rows(len(labels))

@@ -146,14 +146,7 @@ def check_some(allowed: Tensor | None, rows: int) -> None:
 
 
 def warn_of_own_bank(head: nn.Module, queries: Tensor, bank: Tensor, *identity: Tensor | None) -> None:
-    """Warn, once a head, that queries are rows of their own bank and neither ids nor groups say so.
-
-    Args:
-        head: who is asked.
-        queries: ``[b, d]``.
-        bank: ``[N, d]``.
-        identity: ids and groups of either, as far as they are given.
-    """
+    """Warn, once a head, that queries are rows of their own bank and neither ids nor groups say so."""
     if torch.compiler.is_compiling() or head in _WARNED or any(values is not None for values in identity):
         return
     if shares_rows(queries, bank):

@@ -42,15 +42,7 @@ class ExternalMetric(NamedTuple):
         return values / dim if self.similarity == "scaled_dot" else values
 
     def hits(self, ids: Array, values: Array, queries: Tensor, k: int, bank: NeighborBank | None) -> Hits:
-        """The first ``k`` hits of the index as hits of the similarity, scored by the vectors of a bank if there is one.
-
-        Args:
-            ids: ``[b, m]``, -1 where there is none.
-            values: ``[b, m]``, of the index.
-            queries: ``[b, d]``.
-            k: >= 1.
-            bank: which holds the same rows, or None.
-        """
+        """The first ``k`` of ``ids [b, m]``, -1 for none, by the index's ``values``, or by a bank if there is one."""
         numbers = torch.from_numpy(ids)
         scores = self.scores(torch.from_numpy(values), queries.shape[1]).masked_fill_(numbers < 0, -torch.inf)
         ranked = ordered(numbers, scores)

@@ -167,11 +167,7 @@ def confusion_matrix(
 ) -> "Figure":
     """Counts of true class (rows) by predicted class (columns), shaded by the share of the true class.
 
-    Args:
-        probabilities: ``[n, classes]``.
-        truth: names of the true classes ``[n]``.
-        classes: names in the order of the columns.
-        axes: where to draw.
+    ``probabilities [n, classes]`` have the order of ``classes``; ``truth [n]`` holds names.
     """
     names, counts = _count_pairs(np.asarray(probabilities), truth, classes)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -407,12 +403,7 @@ def _by_class(axes: "Axes", points: NDArray[Any], names: list[str]) -> None:
 
 
 def column_shares(shares: Sequence[tuple[str, float]], axes: "Axes | None" = None) -> "Figure":
-    """Bars of how much each column matters, the first on top.
-
-    Args:
-        shares: (column, share from 0 to 1).
-        axes: where to draw.
-    """
+    """Bars of how much each column matters, the first on top."""
     with style():
         figure, axes = blank(4.6, max(1.6, 0.9 + 0.26 * len(shares)), axes)
         values = [100 * share for _, share in shares]

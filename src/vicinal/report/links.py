@@ -62,12 +62,7 @@ def visible_range(link: Curve, low: float = -3.0, high: float = 3.0) -> tuple[fl
 
 
 def link_figure(link: Curve, name: str) -> "Figure":
-    """Four panels: the link, its slope, its losses for three observed scores, and the loss of two classes.
-
-    Args:
-        link: a monotone curve.
-        name: the title, usually the link as the user wrote it.
-    """
+    """Four panels: the link, its slope, its losses for three observed scores, and the loss of two classes."""
     low, high = visible_range(link)
     grid = torch.linspace(low, high, 401, dtype=torch.float64)
     with style(), torch.no_grad():

@@ -42,17 +42,7 @@ class AddedLosses(nn.Module):
         self.low, self.high, self.multilabel = low, high, multilabel
 
     def forward(self, embeddings: Tensor, labels: Tensor, ids: Tensor, groups: Tensor | None = None) -> Tensor:
-        """The weighted sum of the losses.
-
-        Args:
-            embeddings: ``[b, d]``.
-            labels: as in training: numbers ``[b]`` scaled to [0, 1], or one-hot classes ``[b, K]``.
-            ids: whole numbers ``[b]``.
-            groups: whole numbers ``[b]`` or None.
-
-        Returns:
-            A number.
-        """
+        """The weighted sum of the losses of ``embeddings [b, d]``; labels are numbers in [0, 1], or one-hot."""
         if self.multilabel:
             targets = labels.long()
         else:

@@ -145,14 +145,9 @@ class NeighborModule(LightningModule):
         who: Identity,
         active: Tensor,
     ) -> Tensor:
-        """Predictions of all rows that are ``active [b]``, each made by the process that has embedded the row.
+        """Predictions of all rows that are ``active [b]``, one at least, each by the process that has embedded the row.
 
-        Args:
-            local: embeddings of this process' rows.
-            embeddings: those of all processes ``[b, d]``.
-            labels: of all.
-            who: ids, groups and weights of all.
-            active: which rows have neighbors; there is one.
+        ``local`` are the embeddings of this process, all else is of all processes.
         """
         start = 0  # where the rows of this process begin among those of all
         if self.together:

@@ -79,17 +79,11 @@ def check_engine(engine: str | None, workers: int | None, engines: Sequence[str]
 def predicted_by_ray(
     predictor: tuple[Any, ...], frames: Iterable[pd.DataFrame], workers: int, log: Log
 ) -> Generator[pd.DataFrame, None, None]:
-    """Predictions of batches, in order, by ``workers`` actors of Ray.
+    """Predictions of batches ``frames``, in order, by ``workers`` actors of Ray, each a :class:`BatchPredictor`.
 
     Ray is started on this machine and stopped at the end, unless it is running already. ``RAY_ADDRESS`` names a
     cluster instead, whose machines must see the model folder under the same path. Each worker gets two batches at a
     time. Ray sends rows between its processes as pickles.
-
-    Args:
-        predictor: arguments of :class:`BatchPredictor`.
-        frames: batches of rows.
-        workers: number of workers, one processor each.
-        log: gets the log lines of the workers.
     """
     with _ray(workers) as ray:
         actors = [ray.remote(num_cpus=1)(BatchPredictor).remote(*predictor) for _ in range(workers)]
@@ -141,15 +135,10 @@ def _result(ray: Any, reference: Any) -> Any:
 def done_together(
     engine: str, workers: int, works: Sequence[Callable[[], Any]]
 ) -> Generator[tuple[int, Any], None, None]:
-    """Results of independent jobs as they finish, each with the position of its job.
+    """Results of independent ``works`` as they finish, so many at a time, each with the position of its job.
 
     Workers are processes of this machine ("joblib"), or tasks of Ray, here or on a cluster whose machines see the same
     files under the same paths. Jobs and results go between processes as pickles. After an error no more jobs start.
-
-    Args:
-        engine: out of ``FITTING``.
-        workers: number of jobs at a time, one processor each.
-        works: functions without arguments, independent of each other.
     """
     if engine == "ray":
         yield from _done_by_ray(workers, works)

@@ -200,14 +200,7 @@ def audit_table(
 def audit_targets(
     folder: Path, source: Path | pd.DataFrame, *, target: str | None = None, **settings: Any
 ) -> list[AuditRecord]:
-    """The records of :func:`audit_table` for each target of the model, or for ``target`` only.
-
-    Args:
-        folder: of the model.
-        source: file of the table, or the table itself.
-        target: for a model of several targets, the only one to audit.
-        settings: further arguments of :func:`audit_table`.
-    """
+    """The records of :func:`audit_table` for each target of the model, or for ``target`` only."""
     opening: dict[str, Any] = {name: settings.get(name) for name in OpenSettings.__annotations__}
     names = load_predictor(folder, several=True, **opening).targets_
     chosen = [target] if names is None or target is not None else list(names)
@@ -386,13 +379,7 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
 
 
 def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) -> list[Copies]:
-    """Groups of rows that are equal in all columns, or in one of media or of long texts, vectors or sets.
-
-    Args:
-        table: the labelled rows.
-        kinds: of the columns that the model reads.
-        parts: part of each row ``[n]``.
-    """
+    """Groups of rows that are equal in all columns, or in one of media or of long texts, vectors or sets."""
     copies, listed = [], set()
     singles = [name for name, kind in kinds.items() if kind in MEDIA and _says_much(table, name, kind)]
     for what, columns in [("all columns", list(kinds)), *((name, [name]) for name in singles)]:
@@ -417,14 +404,7 @@ _NEAR, _PAIRS = 0.01, 20
 
 
 def near_embeddings(table: Table, vectors: Tensor, parts: Sequence[Part], known: Sequence[Copies]) -> list[Copies]:
-    """New rows that lie unusually near a row that the model has seen, and are not known copies.
-
-    Args:
-        table: the labelled rows.
-        vectors: ``[n, d]``, their embeddings.
-        parts: part of each row ``[n]``.
-        known: copies of equal content.
-    """
+    """New rows of ``vectors [n, d]`` unusually near one that the model has seen, which are not ``known`` copies."""
     new = np.array([part == "new" for part in parts])
     fresh, seen = np.flatnonzero(new), np.flatnonzero(~new)
     if not len(fresh) or not len(seen):

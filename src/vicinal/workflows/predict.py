@@ -391,15 +391,9 @@ def separator_of(model: BankedEstimator) -> str:
 
 
 def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log: Log) -> pd.DataFrame:
-    """The rows of a file or table, cells as they are written; sets ``model.root`` to ``root``.
+    """The rows of a file or table, cells as they are written; sets ``model.root`` to ``root`` (the file's folder).
 
     The model reads the cells by its ``form_``; whatever else does, such as labels, reads them by it, too.
-
-    Args:
-        model: reads the rows.
-        source: file of the table, or the table itself.
-        root: folder that paths start from; None: that of the file.
-        log: gets notes on how the file was read.
     """
     if not isinstance(source, Path):
         model.root = root

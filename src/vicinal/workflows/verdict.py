@@ -122,15 +122,7 @@ def verdict(measured: Measurements, groups: Array, promise: Covering) -> Verdict
 def examples(
     model: BankedEstimator, opened: OpenTable, rows: Array, measured: Measured, promise: Covering
 ) -> list[Example]:
-    """At most 300 of the measured rows, the largest error first.
-
-    Args:
-        model: the measured model.
-        opened: the table.
-        rows: positions in the table ``[n]``.
-        measured: predictions of these rows.
-        promise: from :func:`covering`, with the intervals to show.
-    """
+    """At most 300 of the measured ``rows [n]``, the largest error first, with the intervals of ``promise``."""
     places = np.linspace(0, len(rows) - 1, min(SEARCHED, len(rows))).round().astype(np.int64)
     part, shown, misses, f1 = opened.table.select(rows[places]), measured.shown, measured.misses, None
     if isinstance(measured, MeasuredSeveral):
