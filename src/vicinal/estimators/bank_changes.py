@@ -92,14 +92,7 @@ def with_labels(model: FittedModel, ids: Ids, y: Any) -> FittedModel:
 
 
 def without_rows(model: FittedModel, encoder: TableEncoder, gone: Ids, former: Sequence[Any]) -> FittedModel:
-    """The model without rows of these ids, and without what it holds of them: see the list in ``forgetting``.
-
-    Args:
-        model: fitted.
-        encoder: of its columns, which loses single cells.
-        gone: each once.
-        former: labels that these rows had earlier.
-    """
+    """The model without rows of these ids and what it holds of them and of their ``former`` labels: see ``forgetting``."""
     banks = model.bank, model.held_out
     tables = [bank for bank in banks if bank.store.columns is not None]
     cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in tables]
@@ -187,12 +180,6 @@ def weights_for(model: FittedModel, vectors: Tensor, y: Any, groups: Any = None)
     As 1, 3, 10 or 30 rows of the fit: with which of these the new rows are predicted best from the bank and one
     another, each without itself and its group, by at most 400 of them. It is 1 unless another is better by more than a
     standard error of the difference.
-
-    Args:
-        model: that predicts from neighbors.
-        vectors: their embeddings ``[n, d]``.
-        y: their labels, of classes that the model knows.
-        groups: their groups, if the model was fitted with groups.
     """
     bank, count = model.bank, len(vectors)
     values = torch.from_numpy(np.array(model.codec.take(y, count), dtype=np.float64))

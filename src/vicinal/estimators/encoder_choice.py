@@ -90,11 +90,6 @@ def planned_encoders(
 
     All columns can be read by what comes first.
 
-    Args:
-        frame: the rows to train on.
-        kinds: of the columns.
-        encoders: what was named, by column or kind.
-
     >>> planned_encoders(pd.DataFrame({"size": [1.0]}), {"size": "number"}, None)
     {'size': 'numbers'}
     """

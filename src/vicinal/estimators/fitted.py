@@ -339,11 +339,7 @@ class FittedModel:
 
     @torch.no_grad()
     def out_of_fold(self, positions: Tensor) -> Tensor:
-        """Predictions ``[n]`` or ``[n, K]`` of bank rows, in the head's units, by members that leave out their folds.
-
-        Args:
-            positions: ``[n]``, of rows that a fold leaves out.
-        """
+        """Predictions ``[n]`` or ``[n, K]`` of bank rows, in the head's units, by members that left them out."""
         members, bank = self.fold_members(), self.bank
         prediction = self.bank_labels()[:0]
         for fold in range(members.folds):

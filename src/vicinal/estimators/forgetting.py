@@ -34,13 +34,7 @@ Array = np.ndarray[Any, Any]
 
 
 def forget_cells(encoder: TableEncoder, gone: Sequence[pd.DataFrame], left: Sequence[pd.DataFrame]) -> None:
-    """Let a fitted encoder go of single cells of rows that a model no longer has.
-
-    Args:
-        encoder: of the model.
-        gone: the forgotten rows, of each bank.
-        left: the rows that are left, of each bank that has some.
-    """
+    """Let a fitted encoder go of single cells of rows that a model no longer has."""
 
     @functools.cache
     def cells(column: str) -> "pd.Series[Any]":

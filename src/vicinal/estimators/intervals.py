@@ -30,12 +30,7 @@ def intervals_of(
 ) -> Intervals:
     """Intervals ``[n, 2]`` by coverage, of embedded queries: see :meth:`NeighborRegressor.predict_interval`.
 
-    Args:
-        model: of one number a row.
-        queries: ``[n, d]``.
-        who: their ids and groups.
-        coverages: each between 0 and 1.
-        excess: by how many ranges of a column each row lies beyond the fit ``[n]``; None: none does.
+    A row may lie ``excess [n]`` ranges of a column beyond the fit.
     """
     if model.adaptation is not None and (misses := model.adaptation.misses):
         ends = intervals_of(replace(model, adaptation=None), queries, who, (SHIFTED,), excess)[SHIFTED]

@@ -82,15 +82,9 @@ class FoldMembers:
         bank_folds: Tensor,
         **identity: Tensor | None,
     ) -> Tensor:
-        """Predictions ``[b]`` or ``[b, T]`` by the members of ``fold``.
+        """Predictions ``[b]`` or ``[b, T]`` of ``queries [b, M * d]`` by the members of ``fold``.
 
-        Args:
-            fold: from 0 to F - 1.
-            queries: ``[b, M * d]``.
-            bank: ``[N, M * d]``.
-            labels: ``[N]`` or ``[N, T]``.
-            bank_folds: ``[N]``, the fold of each row; -1 for rows that all members may see.
-            identity: ids and groups, as heads take them.
+        Rows of the bank of fold -1 may be seen by all members.
         """
         rows, own_labels, known = self.bank(fold, bank, labels, bank_folds, identity)
         prediction: Tensor = self.part(fold)(self.columns(fold, queries), rows, own_labels, **known)

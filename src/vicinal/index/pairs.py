@@ -33,13 +33,9 @@ def pair_score(similarity: nn.Module) -> PairScore | None:
 
 
 def exact_scores(score: PairScore, queries: Tensor, rows: Tensor, at: Callable[[slice], Tensor]) -> Tensor:
-    """Scores of pairs, computed in float64 and rounded to float32 once, so that equal rows have equal scores.
+    """Scores ``[p]`` of pairs, computed in float64 and rounded to float32 once, so that equal rows have equal scores.
 
-    Args:
-        score: see :func:`pair_score`.
-        queries: ``[b, d]``.
-        rows: which query each pair is of: ``[p]``.
-        at: the vectors ``[n, d]`` of a run of pairs.
+    ``rows [p]`` says which query each pair is of; ``at`` gives the vectors of a run of pairs.
 
     Returns:
         ``[p]``, float32.

@@ -27,11 +27,7 @@ class WorkingFolder:
         self.folder, self.mark, self.shared = folder, mark, shared
 
     def take_up(self, fingerprint: str) -> bool:
-        """Whether there is a run with this ``fingerprint`` to resume; files of a different run are removed.
-
-        Args:
-            fingerprint: text of all that the result depends on.
-        """
+        """Whether there is a run with this ``fingerprint`` to resume; files of a different run are removed."""
         if self.folder is None:
             return False
         mark = self.folder / _FINGERPRINT
