@@ -92,7 +92,7 @@ def with_labels(model: FittedModel, ids: Ids, y: Any) -> FittedModel:
 
 
 def without_rows(model: FittedModel, encoder: TableEncoder, gone: Ids, former: Sequence[Any]) -> FittedModel:
-    """The model without rows of these ids and what it holds of them and of their ``former`` labels: see ``forgetting``."""
+    """The model without rows of these ids, what it holds of them and their ``former`` labels; see ``forgetting``."""
     banks = model.bank, model.held_out
     tables = [bank for bank in banks if bank.store.columns is not None]
     cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in tables]
