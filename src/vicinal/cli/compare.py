@@ -68,8 +68,9 @@ def compare(
             name: {one: kind for one, kind in settings[name].items() if one in names}
             for name in ("kinds", "sets", "missing")
         }
+        # a column that this table lacks is in another one; of a single table it is refused later
         there |= {
-            role: settings[role] if settings[role] in names else _one(settings[role], sources)
+            role: settings[role] if settings[role] in names or len(sources) == 1 else None
             for role in ("id", "group", "time", "weight")
         }
         use, drop = options["use"], settings["drop"]
@@ -92,11 +93,6 @@ def compare(
         print_json(comparison_json(comparison))
     else:
         print_comparison(comparison, folder)
-
-
-def _one(column: str | None, data: list[Path]) -> str | None:
-    """The column for a table that lacks it: None with several tables (it is in another); with one, refused later."""
-    return column if len(data) == 1 else None
 
 
 def _check_named(named: dict[str, Any], columns: list[list[str]]) -> None:

@@ -95,7 +95,10 @@ def grid_view(panel: NeighborPanel, most: int | None = None) -> Grid:
         GridLine(
             one_line(name, 40),
             _text(panel.query.get(name, "")),
-            [_cell(one, name, panel.query, each[at]) for one, each in zip(rows, added, strict=True)],
+            [
+                replace(_beside(panel.query.get(name, ""), one.row.get(name, ""), _CELL), adds=each[at])
+                for one, each in zip(rows, added, strict=True)
+            ],
         )
         for at, name in enumerate(first)
     ]
@@ -135,10 +138,6 @@ def _adjusted(one: Neighbor, decimals: int | None) -> str:
     """The adjusted label, with the decimals of its adjustments if these are in its unit."""
     value = float(one.adjusted or 0.0)
     return number(value) if decimals is None else fixed(value, decimals)
-
-
-def _cell(one: Neighbor, name: str, query: Mapping[str, Cell], adds: str) -> GridCell:
-    return replace(_beside(query.get(name, ""), one.row.get(name, ""), _CELL), adds=adds)
 
 
 def _text(cell: Cell, limit: int = _CELL) -> str:

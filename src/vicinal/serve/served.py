@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from vicinal.core import short
 from vicinal.core.identity import canonical_ids
@@ -20,7 +18,8 @@ from vicinal.serve.pages import answer_of
 from vicinal.serve.requests import Add, Explain, Forget, Predict, Relabel, Search, read_body, table_of
 from vicinal.serve.settings import ServeSettings
 from vicinal.workflows.explore import LOOKS, Explorer
-from vicinal.workflows.predict import Answers, AnswerSettings, answer_rows, features_of, made_rows
+from vicinal.workflows.predict import Answers, AnswerSettings, answer_rows, features_of, made_rows, who_of
+from vicinal.workflows.suspects import left_out
 
 CHANGES = ("add", "relabel", "forget")
 """What needs the token for changes."""
@@ -85,7 +84,7 @@ class ServedModel:
             hits = model.search([body.query] if isinstance(body.query, str) else body.query, body.k)
         elif body.rows is not None and body.query is None:
             frame = made_rows(model, table_of(model, body.rows, whole=False))
-            hits = model.search(frame, body.k, ids=_column(frame, model.notes_.get("id")))
+            hits = model.search(frame, body.k, ids=who_of(model, frame).get("ids"))
         else:
             raise ValueError("body: expected one of the keys query and rows, got both or neither")
         return {
@@ -184,15 +183,11 @@ class ServedModel:
 
 def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """Predictions of bank rows, each from all rows except itself and its group; None for several classes per row."""
-    bank, fitted = model.bank_, model.fitted_
-    at = bank.store.positions(names)
-    with torch.no_grad():
-        said: Tensor = fitted.in_label_units(
-            fitted.predict_embedded(bank.vectors[at].double(), bank.identity(**bank.who(at)))
-        )
-    if fitted.codec.kind == "numbers":
-        return said.double().numpy()
-    return None if model.multilabel_ else fitted.codec.classes[said.argmax(dim=1).numpy()]
+    codec = model.fitted_.codec
+    if codec.multilabel:
+        return None
+    said = left_out(model, model.bank_.store.positions(names))
+    return said if codec.kind == "numbers" else codec.classes[said.argmax(axis=1)]
 
 
 def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
@@ -217,10 +212,6 @@ def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
         if not isinstance(label, list):
             raise ValueError(f"labels: expected a list of classes for each row, got {short(label)} at {place}")
     return [[named.get(str(one), one) for one in label] for label in labels]
-
-
-def _column(frame: pd.DataFrame, name: Any) -> list[Any] | None:
-    return None if name is None or name not in frame.columns else list(frame[name].tolist())
 
 
 def _cells(row: dict[str, Any]) -> dict[str, Any]:

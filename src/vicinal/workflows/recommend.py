@@ -73,11 +73,8 @@ def recommend_tables(job: RecommendJob, out: Path, log: Log = lambda line: None)
 
 def _read(path: Path, model: Recommender, log: Log) -> pd.DataFrame:
     log(f"reading {path.name}")
-    return read_table(path, ids=[model.user, model.item], text=_texts(model), log=log)
-
-
-def _texts(model: Recommender) -> list[str]:
-    return [name for name, kind in (model.kinds or {}).items() if kind in ("text", "category")]
+    texts = [name for name, kind in (model.kinds or {}).items() if kind in ("text", "category")]
+    return read_table(path, ids=[model.user, model.item], text=texts, log=log)
 
 
 def report_lines(model: Recommender) -> list[str]:
