@@ -134,6 +134,7 @@ def test_imports_stay_light(loaded, code):
 
 
 def test_the_front_door_offers_packages_and_main_names():
+    assert {"NONA", "NeighborRegressor", "losses"} <= set(vicinal.__all__)
     assert set(vicinal.__all__) <= set(dir(vicinal))
     for name in vicinal.__all__:
         assert getattr(vicinal, name) is not None
