@@ -64,7 +64,7 @@ class LabelScorer:
         matches = labelled["match"].to_numpy()
         log(f"learning from {len(labelled)} pairs")
         features = cls.features(tables, linkage, positions_of(labelled))
-        learned = cls(BoostedPairs().fit(features, matches, settings["random_state"]), features)
+        learned = cls(BoostedPairs.fit(features, matches, settings["random_state"]), features)
         if settings["tune"] == "none":
             return learned, ""
         inner = pairs_to_learn_from(labelled, INNER, random)
@@ -130,7 +130,7 @@ def _reader(
     texts = tables.pair_texts(at)
     keys = tables.pair_keys(labelled[["left row", "right row"]].to_numpy(dtype=np.int64))
     reader = PairReader.tuned(texts, matches, keys, inner, names)
-    scorer = BoostedPairs().fit(learned.known[inner], matches[inner], settings["random_state"])
+    scorer = BoostedPairs.fit(learned.known[inner], matches[inner], settings["random_state"])
     scored, outer = scorer.chances(learned.known[~inner]), np.flatnonzero(~inner)
     read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
     alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])

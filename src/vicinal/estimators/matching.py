@@ -54,9 +54,6 @@ _RISK = 0.05
 MOST_CANDIDATES = 10_000
 """Of a row, at most."""
 
-_LOCAL = ("index", "root", "cache_dir", "plan")
-"""Parameters that say where a run is made; they are not saved."""
-
 _EVEN, _DOUBT = 0.5, (0.1, 0.9)
 """The threshold and the band of doubt without labels that choose them."""
 
@@ -187,8 +184,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
         self.notes_ = notes
-        self.new_rows_: dict[int, NewRows] = {}
-        self.journal_: MatchJournal | None = None
+        self.new_rows_, self.journal_ = {}, None
         labels = 0 if labelled is None else len(labelled)
         if labels == 0:
             self._check_promise(0, 0, self.validation_fraction)  # before anything is encoded or compared
@@ -445,7 +441,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         from vicinal.report.summary import MatcherSettings, matcher_facts, summary
 
         check_is_fitted(self, "tables_")
-        shown = MatcherSettings.model_validate_json(matcher_settings(*self._saved()).model_dump_json())
+        shown = MatcherSettings.model_validate_json(matcher_settings(self).model_dump_json())
         return summary(matcher_facts(shown))
 
     def _html_repr(self) -> str:
@@ -464,18 +460,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def write(self, stage: Path) -> None:
         """Write the files of the matcher into an empty folder."""
-        write_matcher(stage, *self._saved())
-
-    def _saved(self) -> tuple[dict[str, Any], MatchedTables, tuple[pd.DataFrame, pd.DataFrame], Linkage, Any]:
-        """What a folder holds, as :func:`vicinal.estimators.match_files.write_matcher` takes it."""
-        config = {
-            "parameters": {name: value for name, value in self.get_params(deep=False).items() if name not in _LOCAL},
-            "threshold": self.threshold_,
-            "doubt": list(self.doubt_),
-            "scores": self.scores_,
-            "notes": self.notes_,
-        }
-        return config, self.tables_, (self.labelled_, self.labels_), self.linkage_, self.learned_
+        write_matcher(stage, self)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoders: Mapping[str, str] | None = None) -> Self:
@@ -489,14 +474,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             ValueError: if the folder is not a matcher, was damaged or edited, or names a place that was not given
                 again.
         """
-        config, tables, pairs, linkage, learned, journal = read_matcher(Path(folder), encoders or {})
-        matcher = cls(**config.parameters.model_dump())
-        matcher.tables_, matcher.linkage_, matcher.learned_ = tables, linkage, learned
-        matcher.new_rows_, matcher.journal_ = {}, journal
-        matcher.labelled_, matcher.labels_ = pairs
-        matcher.notes_, matcher.scores_ = list(config.notes), dict(config.scores)
-        matcher.threshold_, matcher.doubt_ = config.threshold, config.doubt
+        matcher = read_matcher(cls, Path(folder), encoders or {})
         for number, name in enumerate((matcher.id_left, matcher.id_right)):
-            if len(rows := journal.rows(SIDES[number])):
-                tables.add(-number, tables.more(-number, rows, name))
+            if len(rows := matcher.journal_.rows(SIDES[number])):
+                matcher.tables_.add(-number, matcher.tables_.more(-number, rows, name))
         return matcher

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from vicinal.estimators.pair_features import MISSING
-from vicinal.estimators.pair_scorers import DEPTH, BoostedPairs
+from vicinal.estimators.pair_scorers import BoostedPairs, boosting_settings
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import Competition
 
@@ -98,20 +98,9 @@ class _Trees:
     def __init__(self, features: Floats, half: Ids, seed: int) -> None:
         import lightgbm  # slow to import
 
-        self.settings = {
-            "objective": "cross_entropy",
-            "num_leaves": LEAVES,
-            "max_depth": DEPTH,
-            "learning_rate": RATE,
-            "min_data_in_leaf": 20,
-            "lambda_l2": 1.0,
-            "max_bin": 63,
-            "use_missing": False,
-            "verbosity": -1,
-            "num_threads": 1,
-            "deterministic": True,
-            "seed": seed,
-        }
+        self.settings = boosting_settings(
+            seed, objective="cross_entropy", num_leaves=LEAVES, learning_rate=RATE, min_data_in_leaf=20
+        )
         self.features = features
         every = np.ones(len(half), dtype=bool)
         self.parts = [part if part.any() else every for part in (half == 1, half == 0, every)]
