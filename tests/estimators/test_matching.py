@@ -265,7 +265,7 @@ def test_start_weights_and_what_is_refined_are_the_log2_odds():
             assert bits == pytest.approx(np.log2(chance / (1 - chance)), abs=1e-6)
 
 
-def test_a_scorer_counts_a_quarter_beside_the_estimates(fitted):
+def test_a_scorer_counts_as_much_as_the_estimates(fitted):
     model, (_, _, pairs) = fitted
     at = model.tables_.things(model._pair_positions(pairs))
     alone = copy.copy(model)
@@ -273,23 +273,33 @@ def test_a_scorer_counts_a_quarter_beside_the_estimates(fitted):
     for share in (1.0, 0.0):
         alone.learned_ = replace(model.learned_, share=share)
         odds[share] = log_odds(alone._chances(at))
-    mean = 0.25 * odds[1.0] + 0.75 * odds[0.0]
+    mean = (odds[1.0] + odds[0.0]) / 2
     assert np.abs(odds[1.0] - odds[0.0]).max() > 1
     np.testing.assert_allclose(log_odds(model._chances(at)), mean, atol=1e-6)
 
 
 def test_a_promise_without_labels_is_refused_with_the_number_that_would_do():
     left, right, _ = shops(40)
-    with pytest.raises(ValueError, match=r"^precision: expected some 236 labelled pairs that match, .* takes 59 held"):
-        matcher(precision=0.95).fit(left, right)  # log(.05) / log(.95) = 58.4 held out, of every fourth
+    with pytest.raises(ValueError, match=r"^precision: expected some 59 labelled pairs that match, .* takes 59 held"):
+        matcher(precision=0.95).fit(left, right)  # log(.05) / log(.95) = 58.4 held out, as all are in turn
+
+
+def test_a_promise_is_by_all_labelled_pairs_each_told_by_what_has_not_seen_it():
+    left, right, pairs = shops()
+    model = matcher(precision=0.8).fit(left, right, pairs)
+    assert len(model.validation_) == len(model.labelled_) == len(pairs)
+    assert model.scores_["precision"] > 0.8
+    noise = pairs.assign(match=np.random.default_rng(0).permutation(pairs["match"]))
+    with pytest.raises(ValueError, match=r"^precision: expected .*; ask for less or give more pairs"):
+        matcher(precision=0.8).fit(left, right, noise)
 
 
 def test_rivals_of_labelled_matches_are_none_where_a_row_has_one_partner():
     left, right, pairs = shops()
     matches, other = pairs[pairs["match"] == 1], pairs[pairs["match"] == 0].head(1)
     promise = {"precision": 0.8, "random_state": 1}  # log(.05) / log(.8) = 13.4
-    few = pd.concat([matches.head(20), other])
-    with pytest.raises(ValueError, match=r"^precision: expected some 56 .*, got 20 \([45] held out\); label more"):
+    few = pd.concat([matches.head(9), other])
+    with pytest.raises(ValueError, match=r"^precision: expected some 14 .*, got 9 \(9 held out\); label more"):
         matcher(**promise).fit(left, right, answers=few)
     many = pd.concat([matches.head(100), other])
     model = matcher(**promise).fit(left, right, answers=many)

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from vicinal.calibration import best_f1, precision_threshold
-from vicinal.estimators.labelled_pairs import pairs_to_learn_from, positions_of
+from vicinal.estimators.labelled_pairs import folds, positions_of
 from vicinal.estimators.linking import log_odds
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import Log, MatchedTables, installed_encoders
@@ -17,7 +17,7 @@ from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_scorers import BoostedPairs
 from vicinal.linkage.columns import Floats, Ids
 
-SHARE = 0.25
+SHARE = 0.5
 """Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know which pairs
 compete. Alone it links many pairs that nobody labelled: docs/results/match.md."""
 
@@ -57,7 +57,6 @@ class LabelScorer:
         tables: MatchedTables,
         linkage: Linkage,
         labelled: pd.DataFrame,
-        random: np.random.Generator,
         log: Log,
     ) -> tuple["LabelScorer", str]:
         """What pairs of things teach, with the settings of a matcher; and a sentence on reading them, or ""."""
@@ -67,7 +66,7 @@ class LabelScorer:
         learned = cls(BoostedPairs.fit(features, matches, settings["random_state"]), features)
         if settings["tune"] == "none":
             return learned, ""
-        inner = pairs_to_learn_from(labelled, INNER, random)
+        inner = folds(labelled, INNER, np.random.default_rng(settings["random_state"])) > 0
         learned.reader, note = _reader(settings, tables, labelled, learned, inner, log)
         learned.share = SHARE if learned.reader is None else 1.0  # match weights know no texts
         return learned, note

@@ -11,12 +11,12 @@ import pandas as pd
 import torch
 from rapidfuzz.distance import OSA
 from rapidfuzz.process import cpdist
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from vicinal.core.identity import spelled
 from vicinal.index.base import Hits
 from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, presence, without_marks
-from vicinal.linkage.block_keys import runs
 from vicinal.linkage.columns import Floats, Ids
 
 MISSING = -1.0
@@ -82,20 +82,16 @@ class Side:
 
 
 class LongCodes(NamedTuple):
-    """The codes of four letters and more of each row: those of row r are ``ids[ends[r]:ends[r + 1]]``.
+    """The codes of four letters and more of each row.
 
     Attributes:
-        ends: ``[n + 1]``, from 0.
-        ids: places in ``values``.
+        rows: sparse ``[n, values]``: how rare each code of a row is, at most 1.
         values: distinct codes.
-        weights: of these, how rare they are, at most 1.
         texts: all letters and digits of each row, ``[n]``.
     """
 
-    ends: Ids
-    ids: Ids
+    rows: Sparse
     values: Ids
-    weights: Floats
     texts: Ids
 
     @classmethod
@@ -104,14 +100,10 @@ class LongCodes(NamedTuple):
         rows = [dict.fromkeys(code for code in codes(text) if len(code) >= _LONG) for text in texts]
         ids, values = pd.factorize(np.array([code for row in rows for code in row], dtype=object))
         roots = terms.of(values.tolist())
-        weights = np.asarray(roots.multiply(roots).sum(axis=1), dtype=np.float64).ravel()
+        rare = np.asarray(roots.multiply(roots).sum(axis=1), dtype=np.float64).ravel() / max(terms.weights.max(), 1e-9)
+        cells = rare[ids], ids, np.cumsum([0, *map(len, rows)])
         plain = np.array([*map(without_marks, texts), ""], dtype=object)
-        return cls(np.cumsum([0, *map(len, rows)]), ids, values, weights / max(float(terms.weights.max()), 1e-9), plain)
-
-    def at(self, rows: Ids) -> tuple[Ids, Ids]:
-        """The codes of some rows, as places in ``ids``, and the place of the row of each."""
-        sizes = np.diff(self.ends)[rows]
-        return self.ids[runs(self.ends[rows], sizes)], np.repeat(np.arange(len(rows)), sizes)
+        return cls(csr_matrix(cells, (len(texts), len(values))), values, plain)
 
 
 Key = tuple[str, str]
@@ -231,29 +223,25 @@ _CODES = ("row: codes within the other", "row: rarest code within the other", "r
 of these; and how near each other those are that the other row has not: models of a series differ in a letter."""
 
 
-def _of_codes(sides: tuple[LongCodes, LongCodes], pairs: Ids) -> list[Floats]:
+def _of_codes(sides: Sequence[LongCodes], pairs: Ids) -> list[Floats]:
     """What :data:`_CODES` says: codes of one row anywhere in the other, whatever stands between their letters."""
-    count, shares, others, rarest = len(pairs), [], [], np.full(len(pairs), MISSING)
+    count, rarest, nearest = len(pairs), np.full(len(pairs), MISSING), np.full(len(pairs), MISSING)
+    shares, others = [], []
     for side, known in enumerate(sides):
-        ids, pair = known.at(pairs[:, side])
-        texts, weights = sides[1 - side].texts[pairs[pair, 1 - side]], known.weights[ids]
-        within = np.fromiter(map(contains, texts, known.values[ids]), bool, len(ids))
-        every, found = (np.bincount(pair, weights=each, minlength=count) for each in (weights, weights * within))
+        rows = known.rows[pairs[:, side]]
+        pair, rare = np.repeat(np.arange(count), np.diff(rows.indptr)), rows.data
+        texts = sides[1 - side].texts[pairs[pair, 1 - side]]
+        within = np.fromiter(map(contains, texts, known.values[rows.indices]), bool, len(pair))
+        every, found = (np.bincount(pair, weights=each, minlength=count) for each in (rare, rare * within))
         shares.append(np.where(every > 0, found / np.maximum(every, 1e-12), np.nan))
-        np.maximum.at(rarest, pair, weights * within)
-        others.append((ids[~within], np.bincount(pair[~within], minlength=count)))
-    (left, lefts), (right, rights) = others
-    sizes = lefts * rights
-    pair = np.repeat(np.arange(count), sizes)
-    ends = [np.cumsum(each) - each for each in (lefts, rights, sizes)]
-    one, other = np.divmod(np.arange(len(pair)) - ends[2][pair], np.maximum(rights[pair], 1))
-    both = left[ends[0][pair] + one] * len(sides[1].values) + right[ends[1][pair] + other]
-    place, distinct = pd.factorize(both)  # each two codes are compared once
-    texts = (
-        side.values[each] for side, each in zip(sides, np.divmod(distinct, len(sides[1].values) or 1), strict=True)
-    )
-    alike, nearest = cpdist(*texts, scorer=OSA.normalized_similarity, dtype=np.float64), np.full(count, MISSING)
-    np.maximum.at(nearest, pair, alike[place])
+        np.maximum.at(rarest, pair, rare * within)
+        others.append(pd.DataFrame({"pair": pair[~within], "code": rows.indices[~within]}))
+    both = others[0].merge(others[1], on="pair")
+    width = max(len(sides[1].values), 1)
+    place, distinct = pd.factorize(both["code_x"].to_numpy(np.int64) * width + both["code_y"].to_numpy())
+    texts = [side.values[part] for side, part in zip(sides, np.divmod(distinct, width), strict=True)]
+    alike = cpdist(*texts, scorer=OSA.normalized_similarity, dtype=np.float64)[place]  # each two are compared once
+    np.maximum.at(nearest, both["pair"].to_numpy(), alike)
     return [np.nan_to_num(np.minimum(*shares), nan=MISSING), rarest, nearest]
 
 
@@ -277,7 +265,7 @@ class Rivals:
         searches: for "vectors" (or None) and "words", of the left rows and of the right ones, ``[n, 2]`` each.
     """
 
-    searches: tuple[tuple[Hits, Hits] | None, tuple[Hits, Hits]]
+    searches: Sequence[Sequence[Hits] | None]
 
     def ahead(self, pairs: Ids, vectors: Floats, words: Floats) -> list[Floats]:
         """By how much each pair is ahead of the best other pair of its left row and of its right row."""
