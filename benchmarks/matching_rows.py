@@ -107,7 +107,7 @@ def by_features(lines: Lines, name: str, model: RowMatcher, pairs: pd.DataFrame)
     rivals = np.array(["above the best other" in each for each in names])
     strings = np.array([": vectors" not in each and each != "row: vectors" for each in names]) & ~rivals
     variants: dict[str, tuple[np.ndarray, Fit]] = {
-        "the pair alone": (~rivals, lambda *known: BoostedPairs().fit(*known).chances),
+        "the pair alone": (~rivals, lambda *known: BoostedPairs.fit(*known).chances),
         "string similarities, boosting": (strings, boosted_by_scikit_learn),
     }
     for method, (columns, fit) in variants.items():

@@ -177,7 +177,7 @@ def test_what_is_wrong_is_told_in_one_sentence_and_nothing_is_written(shops, cap
         assert sentences[name] in error(capsys, command(shops, tmp_path / "m", "--pairs", tmp_path / "p.csv"))
     base = command(shops, tmp_path / "m", "--pairs", shops / "pairs.csv")
     for words, sentence in (
-        (["--precision", "0.99"], r"--precision: expected some 1196 labelled pairs that match, .* got 80 "),
+        (["--precision", "0.99"], r"--precision: expected some 299 labelled pairs that match, .* got 80 "),
         (["--precision", "95"], r"--precision: expected a number between 0 and 1, got 95"),
         (["--links", "two"], "--links: expected 'one-to-one', 'one-to-many', 'many-to-many', or '1:3'"),
         (["--id-left", "id"], r"a\.csv: expected a column 'id' of ids"),

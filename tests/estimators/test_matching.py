@@ -9,15 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import f1_score
 
 from vicinal.core.folders import _seal
-from vicinal.estimators import RowMatcher, pair_scorers
+from vicinal.estimators import RowMatcher
 from vicinal.estimators.labelled_pairs import lack_of_labels
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.match_rows import read_tables
-from vicinal.estimators.pair_features import PairFeatures
+from vicinal.estimators.pair_features import PairFeatures, _of_codes
 from vicinal.estimators.pair_scorers import BoostedPairs
 
 WORDS = ["lamp", "chair", "table", "red", "blue", "oak", "brass", "large", "small", "garden", "kitchen", "round"]
@@ -266,7 +265,7 @@ def test_start_weights_and_what_is_refined_are_the_log2_odds():
             assert bits == pytest.approx(np.log2(chance / (1 - chance)), abs=1e-6)
 
 
-def test_a_scorer_counts_a_quarter_beside_the_estimates(fitted):
+def test_a_scorer_counts_as_much_as_the_estimates(fitted):
     model, (_, _, pairs) = fitted
     at = model.tables_.things(model._pair_positions(pairs))
     alone = copy.copy(model)
@@ -274,23 +273,33 @@ def test_a_scorer_counts_a_quarter_beside_the_estimates(fitted):
     for share in (1.0, 0.0):
         alone.learned_ = replace(model.learned_, share=share)
         odds[share] = log_odds(alone._chances(at))
-    mean = 0.25 * odds[1.0] + 0.75 * odds[0.0]
+    mean = (odds[1.0] + odds[0.0]) / 2
     assert np.abs(odds[1.0] - odds[0.0]).max() > 1
     np.testing.assert_allclose(log_odds(model._chances(at)), mean, atol=1e-6)
 
 
 def test_a_promise_without_labels_is_refused_with_the_number_that_would_do():
     left, right, _ = shops(40)
-    with pytest.raises(ValueError, match=r"^precision: expected some 236 labelled pairs that match, .* takes 59 held"):
-        matcher(precision=0.95).fit(left, right)  # log(.05) / log(.95) = 58.4 held out, of every fourth
+    with pytest.raises(ValueError, match=r"^precision: expected some 59 labelled pairs that match, .* takes 59 held"):
+        matcher(precision=0.95).fit(left, right)  # log(.05) / log(.95) = 58.4 held out, as all are in turn
+
+
+def test_a_promise_is_by_all_labelled_pairs_each_told_by_what_has_not_seen_it():
+    left, right, pairs = shops()
+    model = matcher(precision=0.8).fit(left, right, pairs)
+    assert len(model.validation_) == len(model.labelled_) == len(pairs)
+    assert model.scores_["precision"] > 0.8
+    noise = pairs.assign(match=np.random.default_rng(0).permutation(pairs["match"]))
+    with pytest.raises(ValueError, match=r"^precision: expected .*; ask for less or give more pairs"):
+        matcher(precision=0.8).fit(left, right, noise)
 
 
 def test_rivals_of_labelled_matches_are_none_where_a_row_has_one_partner():
     left, right, pairs = shops()
     matches, other = pairs[pairs["match"] == 1], pairs[pairs["match"] == 0].head(1)
     promise = {"precision": 0.8, "random_state": 1}  # log(.05) / log(.8) = 13.4
-    few = pd.concat([matches.head(20), other])
-    with pytest.raises(ValueError, match=r"^precision: expected some 56 .*, got 20 \([45] held out\); label more"):
+    few = pd.concat([matches.head(9), other])
+    with pytest.raises(ValueError, match=r"^precision: expected some 14 .*, got 9 \(9 held out\); label more"):
         matcher(**promise).fit(left, right, answers=few)
     many = pd.concat([matches.head(100), other])
     model = matcher(**promise).fit(left, right, answers=many)
@@ -390,23 +399,13 @@ def test_a_promised_precision_is_promised_or_refused():
         matcher(precision=0.99).fit(left, right, few)
 
 
-def test_trees_as_arrays_predict_what_scikit_learn_predicts():
+def test_trees_learn_which_pairs_match():
     random = np.random.default_rng(0)
-    features, matches = random.normal(size=(300, 5)), random.integers(0, 2, 300)
-    ours = BoostedPairs().fit(features, matches, 3).chances(features)
-    theirs = GradientBoostingClassifier(
-        n_estimators=pair_scorers.ROUNDS,
-        max_depth=4,
-        learning_rate=pair_scorers.RATE,
-        subsample=0.5,
-        max_features="sqrt",
-        min_samples_leaf=5,
-        random_state=3,
-    ).fit(features, matches)
-    np.testing.assert_allclose(ours, theirs.predict_proba(features)[:, 1], atol=1e-9)
-    assert (
-        BoostedPairs().fit(features, matches, 3).likeness(features[:4], features[:4]).diagonal().tolist() == [1.0] * 4
-    )
+    features = random.normal(size=(400, 5))
+    matches = (features[:, 0] + 0.1 * random.normal(size=400) > 0).astype(int)
+    scorer = BoostedPairs.fit(features[:300], matches[:300], 3)
+    assert ((scorer.chances(features[300:]) > 0.5) == matches[300:]).mean() > 0.9
+    assert scorer.likeness(features[:4], features[:4]).diagonal().tolist() == [1.0] * 4
 
 
 def test_columns_of_other_names_are_compared():
@@ -482,7 +481,7 @@ def edited(folder, change):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda config: config.update(version=9), "expected format version 4, got 9"),
+        (lambda config: config.update(version=9), "expected format version 5, got 9"),
         (lambda config: config.update(rows=[5, 5]), "expected"),
         (lambda config: config.update(texts=["name", "other"]), "expected"),
         (lambda config: config.update(threshold=2.0), "expected valid settings"),
@@ -607,7 +606,8 @@ def test_features_have_names_and_stay_within_their_range(fitted):
 def test_codes_are_found_anywhere_in_the_other_row(left, right, expected):
     tables = [pd.DataFrame({"name": [text, "chair xy-77"]}) for text in (left, right)]
     features = PairFeatures(["name"], [])
-    least, rarest, near = np.concatenate(features._codes(*features.fit(tables), np.array([[0, 0]])))
+    sides = [side.codes for side in features.fit(tables)]
+    least, rarest, near = np.concatenate(_of_codes(sides, np.array([[0, 0]])))
     assert least == pytest.approx(expected[0])
     assert (rarest > 0.5) == expected[1] if expected[1] != -1 else rarest == -1
     assert near == pytest.approx(expected[2])

@@ -26,7 +26,7 @@ MATCHING: o.Options = {
     **{name: o.TABLE[name] for name in ("use", "drop", "root")},
     "precision": o.option(
         float | None,
-        "Share of links that must be right, promised with 95 % confidence by labelled pairs held out; "
+        "Share of links that must be right, promised with 95 % confidence by labelled pairs, each held out once; "
         "default: the threshold of best F1.",
     ),
     "candidates": o.option(int, "Rows that each row is compared with; see the report.", o.LEARN, default=10),
@@ -278,8 +278,10 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
         rows = [[str(k), f"{share:.3f}"] for k, share in record.recall.items()]
         print_rows("Candidate recall on labelled matches", ["candidates", "share"], rows)
     notes = [note for note in record.notes if whole or note.startswith(_WARNINGS) or _ALONE in note]
-    total = sum(record.pairs)
-    used = [f"{total:,} labeled pairs used: {record.pairs[0]:,} to learn from, {record.pairs[1]:,} held out."]
+    learned, held_out = record.pairs
+    total = max(record.pairs) if record.is_crossed else sum(record.pairs)
+    how = "each held out once" if record.is_crossed else f"{learned:,} to learn from, {held_out:,} held out"
+    used = [f"{total:,} labeled pairs used: {how}."]
     for sentence in (*match_findings(record), *used * bool(total), *notes):
         output.print(sentence)
     to_label = len(outcome.review)

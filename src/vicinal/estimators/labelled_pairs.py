@@ -109,11 +109,12 @@ def positions_of(pairs: pd.DataFrame) -> Ids:
     return pairs[["left", "right"]].to_numpy(dtype=np.int64)
 
 
-def pairs_to_learn_from(pairs: pd.DataFrame, fraction: float, random: np.random.Generator) -> Ids:
-    """Which labelled pairs are learned from: all of a left row or none."""
-    rows = pairs["left"].unique()
-    held_out = random.permutation(rows)[: max(1, round(fraction * len(rows)))]
-    return ~pairs["left"].isin(held_out).to_numpy()
+def folds(pairs: pd.DataFrame, fraction: float, random: np.random.Generator) -> Ids:
+    """The fold of each labelled pair, ``[n]``, each of about a ``fraction`` of the left rows, whole rows at a time."""
+    rows = random.permutation(pairs["left"].unique())
+    number = np.arange(len(rows)) // max(1, round(fraction * len(rows)))
+    last = max(1, round(1 / fraction) - 1)
+    return np.asarray(pairs["left"].map(dict(zip(rows.tolist(), np.minimum(number, last).tolist(), strict=True))))
 
 
 class SameThings:

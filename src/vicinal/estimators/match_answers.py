@@ -58,7 +58,10 @@ class MatchAnswers:
     labels_: pd.DataFrame
     threshold_: float
     doubt_: tuple[float, float]
+    scores_: dict[str, float]
     notes_: list[str]
+    new_rows_: dict[int, Any]
+    journal_: Any
     links: str
     n_candidates: int
     random_state: int

@@ -1,9 +1,9 @@
 """The saved form of a matcher: a folder of JSON, safetensors and parquet, read within bounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from vicinal.data.form import TableForm
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.names import reaches_out
 from vicinal.estimators.journal import Change, append_change, now, read_changes, user_name
+from vicinal.estimators.match_answers import MatchAnswers
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_rows import SIDES, MatchColumns, MatchTable
@@ -193,27 +194,10 @@ def _journalled(cell: Any) -> Any:
     return shown_cell(cell, None)
 
 
-def write_matcher(
-    stage: Path,
-    config: Mapping[str, Any],
-    tables: MatchedTables,
-    pairs: tuple[pd.DataFrame, pd.DataFrame],
-    linkage: Linkage,
-    learned: LabelScorer | None,
-) -> None:
-    """Write the files of a matcher into an empty folder.
-
-    Args:
-        stage: the folder.
-        config: its parameters and what they led to.
-        tables: both, without the cells of images and sounds.
-        pairs: those that explanations show, and all that were labelled, as positions.
-        linkage: the estimates.
-        learned: None where the estimates count alone.
-    """
-    saved = matcher_settings(config, tables, pairs, linkage, learned)
-    (stage / CONFIG).write_text(saved.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    encoder, (labelled, labels) = tables.encoder, pairs
+def write_matcher(stage: Path, matcher: MatchAnswers) -> None:
+    """Write the files of a matcher into an empty folder; of images and sounds the vectors alone."""
+    (stage / CONFIG).write_text(matcher_settings(matcher).model_dump_json(indent=1) + "\n", encoding="utf-8")
+    tables, linkage, learned = matcher.tables_, matcher.linkage_, matcher.learned_
     state = {f"{table.name}.vectors": table.vectors.contiguous() for table in tables.tables}
     state |= {f"{table.name}.thing": torch.from_numpy(table.thing.astype(np.int64)) for table in tables.tables}
     state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
@@ -224,27 +208,22 @@ def write_matcher(
         learned.scorer.save(stage / SCORER)
         if learned.reader is not None:
             learned.reader.save(stage / READER)
-    if encoder is not None:
-        state |= {f"encoder.{name}": value.clone() for name, value in encoder.trained_state().items()}
+    if tables.encoder is not None:
+        state |= {f"encoder.{name}": value.clone() for name, value in tables.encoder.trained_state().items()}
     save_file(state, stage / TENSORS)
     for table in tables.tables:
         _saved_rows(table, tables.columns).to_parquet(stage / f"{table.name}.parquet", index=False)
-    labelled.to_parquet(stage / PAIRS, index=False)
-    labels.to_parquet(stage / LABELS, index=False)
+    matcher.labelled_.to_parquet(stage / PAIRS, index=False)
+    matcher.labels_.to_parquet(stage / LABELS, index=False)
 
 
-def matcher_settings(
-    config: Mapping[str, Any],
-    tables: MatchedTables,
-    pairs: tuple[pd.DataFrame, pd.DataFrame],
-    linkage: Linkage,
-    learned: LabelScorer | None,
-) -> SavedMatcher:
-    """What ``matcher.json`` holds of a matcher; see :func:`write_matcher`."""
-    encoder, (labelled, labels) = tables.encoder, pairs
+def matcher_settings(matcher: MatchAnswers) -> SavedMatcher:
+    """What ``matcher.json`` holds of a matcher."""
+    tables, learned, encoder = matcher.tables_, matcher.learned_, matcher.tables_.encoder
     settings = {
         "version": MATCHER_VERSION,
         "vicinal": __version__,
+        "parameters": {name: getattr(matcher, name) for name in SavedMatcherParameters.model_fields},
         "texts": tables.columns.texts,
         "numbers": tables.columns.numbers,
         "media": tables.columns.media,
@@ -255,15 +234,17 @@ def matcher_settings(
         "things": [len(table.first) for table in tables.tables],
         "forms": [table.form for table in tables.tables],
         "sources": [table.sources for table in tables.tables],
-        "labelled": len(labelled),
-        "labels": len(labels),
+        "labelled": len(matcher.labelled_),
+        "labels": len(matcher.labels_),
         "temperature": tables.temperature,
-        "linkage": _linkage_settings(linkage),
+        "linkage": _linkage_settings(matcher.linkage_),
         "share": 0.0 if learned is None else learned.share,
         "scorer": None if learned is None else "boosting",
         "reader": None if learned is None or learned.reader is None else learned.reader.weights,
-        **config,
-        "scores": {name: value for name, value in config["scores"].items() if np.isfinite(value)},
+        "threshold": matcher.threshold_,
+        "doubt": matcher.doubt_,
+        "scores": {name: value for name, value in matcher.scores_.items() if np.isfinite(value)},
+        "notes": matcher.notes_,
     }
     return check_settings("matcher", SavedMatcher, settings)
 
@@ -319,14 +300,11 @@ _IDS = "\0ids"
 """The column of ids in the saved tables; no column of a user is called so."""
 
 
-LoadedMatcher = tuple[
-    SavedMatcher, MatchedTables, tuple[pd.DataFrame, pd.DataFrame], Linkage, LabelScorer | None, MatchJournal
-]
-"""What a folder holds: settings, tables, the pairs of :func:`write_matcher`, estimates, what labels taught, journal."""
+Matcher = TypeVar("Matcher", bound=MatchAnswers)
 
 
-def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
-    """What :func:`write_matcher` wrote.
+def read_matcher(kind: Callable[..., Matcher], folder: Path, encoders: Mapping[str, str]) -> Matcher:
+    """What :func:`write_matcher` wrote, with the rows of its journal.
 
     Raises:
         ValueError: naming the file that is missing, torn, edited or of a newer version.
@@ -334,10 +312,10 @@ def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     folder = local_path("model", folder)
     if not folder.is_dir():
         raise ValueError(f"model: expected a folder of a matcher, got {short_text(folder, ECHO)}, which is none")
-    return read_whole(folder, lambda place: _read(place, encoders))
+    return read_whole(folder, lambda place: _read(kind, place, encoders))
 
 
-def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
+def _read(kind: Callable[..., Matcher], folder: Path, encoders: Mapping[str, str]) -> Matcher:
     check_inside(folder, *_FILES, *(f"{name}.parquet" for name in SIDES))
     check_sums(folder, (CONFIG,), "matcher", LARGEST_SETTINGS)
     config = read_settings(
@@ -346,14 +324,24 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     for each in (config.rows, config.things, config.forms):
         if len(each) != (1 if config.single else 2):
             raise ValueError(f"{CONFIG}: expected {1 if config.single else 2} tables, got {len(each)}")
-    names = SIDES[: len(config.rows)]
-    check_sums(folder, (TENSORS, PAIRS, LABELS, *(f"{name}.parquet" for name in names)), "matcher")
-    encoder = _encoder(config, encoders)
-    columns = MatchColumns(config.texts, config.numbers, config.media)
+    check_sums(folder, (TENSORS, PAIRS, LABELS, *(f"{name}.parquet" for name in SIDES[: len(config.rows)])), "matcher")
+    matcher = kind(**config.parameters.model_dump())
+    matcher.tables_, known = _tables(config, folder, encoders)
+    matcher.linkage_ = _linkage(config, matcher.tables_, folder)
+    matcher.labelled_ = _labelled(folder / PAIRS, config.labelled, config)
+    matcher.labels_ = _labelled(folder / LABELS, config.labels, config)
+    matcher.learned_ = None if known is None else _learned(folder, config, known.numpy(), encoders)
+    matcher.notes_, matcher.scores_ = list(config.notes), dict(config.scores)
+    matcher.threshold_, matcher.doubt_ = config.threshold, config.doubt
+    matcher.new_rows_, matcher.journal_ = {}, MatchJournal.read(folder)
+    return matcher
+
+
+def _tables(config: SavedMatcher, folder: Path, encoders: Mapping[str, str]) -> tuple[MatchedTables, Tensor | None]:
+    """The tables of a folder, and descriptions of the labelled pairs, where a scorer learned from them."""
+    columns, encoder = MatchColumns(config.texts, config.numbers, config.media), _encoder(config, encoders)
     tables = MatchedTables([], columns, encoder)
-    linkage = _linkage(config, tables, folder)
-    count = len(tables.features.names) + 1  # the log ratio of match weights is read beside them
-    state = read_tensors(folder / TENSORS, _template(config, tables, count))
+    state = read_tensors(folder / TENSORS, _template(config, tables))
     if encoder is not None:
         trained = {name.partition(".")[2]: value for name, value in state.items() if name.startswith("encoder.")}
         encoder.load_trained_state(trained)
@@ -361,17 +349,12 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         terms.weights = state[f"terms.{number}"].numpy()
         if not (terms.weights > 0).all():
             raise ValueError(f"{TENSORS}: expected weights of terms above 0, got others")
-    for number, name in enumerate(names):
-        table = _table(folder, name, config.rows[number], columns)
+    for number, (name, rows) in enumerate(zip(SIDES, config.rows, strict=False)):
+        table = _table(folder, name, rows, columns)
         table.form, table.sources = config.forms[number], config.sources[number]
         tables.tables.append(_with_things(table, state[f"{name}.vectors"], state[f"{name}.thing"].numpy(), columns))
     tables.temperature = config.temperature
-    labelled = _labelled(folder / PAIRS, config.labelled, config)
-    labels = _labelled(folder / LABELS, config.labels, config)
-    learned = None
-    if config.scorer is not None:
-        learned = _learned(folder, config, state["known"].numpy(), encoders)
-    return config, tables, (labelled, labels), linkage, learned, MatchJournal.read(folder)
+    return tables, state.get("known")
 
 
 def _learned(folder: Path, config: SavedMatcher, known: Floats, encoders: Mapping[str, str]) -> LabelScorer:
@@ -401,7 +384,7 @@ def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder 
     return TableEncoder.from_config({"parts": parts}, empty=True)
 
 
-def _template(config: SavedMatcher, tables: MatchedTables, count: int) -> dict[str, Tensor]:
+def _template(config: SavedMatcher, tables: MatchedTables) -> dict[str, Tensor]:
     """Shapes that the tensors of a folder must have."""
     with torch.device("meta"):
         shapes = {}
@@ -410,6 +393,7 @@ def _template(config: SavedMatcher, tables: MatchedTables, count: int) -> dict[s
             shapes[f"{name}.thing"] = torch.zeros(rows, dtype=torch.int64)
         shapes |= {f"terms.{number}": torch.zeros(BUCKETS) for number in range(len(tables.features.terms))}
         if config.scorer is not None:
+            count = len(tables.features.names) + 1  # the log ratio of match weights is read beside them
             shapes["known"] = torch.zeros(config.labelled, count, dtype=torch.float64)
     if tables.encoder is not None:
         shapes |= {f"encoder.{name}": value for name, value in tables.encoder.trained_state().items()}

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from vicinal.calibration import best_f1, precision_threshold
-from vicinal.estimators.labelled_pairs import pairs_to_learn_from, positions_of
+from vicinal.estimators.labelled_pairs import folds, positions_of
 from vicinal.estimators.linking import log_odds
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import Log, MatchedTables, installed_encoders
@@ -17,7 +17,7 @@ from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_scorers import BoostedPairs
 from vicinal.linkage.columns import Floats, Ids
 
-SHARE = 0.25
+SHARE = 0.5
 """Weight of a scorer's log odds beside those of the estimates, which learn from the same labels and know which pairs
 compete. Alone it links many pairs that nobody labelled: docs/results/match.md."""
 
@@ -57,17 +57,16 @@ class LabelScorer:
         tables: MatchedTables,
         linkage: Linkage,
         labelled: pd.DataFrame,
-        random: np.random.Generator,
         log: Log,
     ) -> tuple["LabelScorer", str]:
         """What pairs of things teach, with the settings of a matcher; and a sentence on reading them, or ""."""
         matches = labelled["match"].to_numpy()
         log(f"learning from {len(labelled)} pairs")
         features = cls.features(tables, linkage, positions_of(labelled))
-        learned = cls(BoostedPairs().fit(features, matches, settings["random_state"]), features)
+        learned = cls(BoostedPairs.fit(features, matches, settings["random_state"]), features)
         if settings["tune"] == "none":
             return learned, ""
-        inner = pairs_to_learn_from(labelled, INNER, random)
+        inner = folds(labelled, INNER, np.random.default_rng(settings["random_state"])) > 0
         learned.reader, note = _reader(settings, tables, labelled, learned, inner, log)
         learned.share = SHARE if learned.reader is None else 1.0  # match weights know no texts
         return learned, note
@@ -130,7 +129,7 @@ def _reader(
     texts = tables.pair_texts(at)
     keys = tables.pair_keys(labelled[["left row", "right row"]].to_numpy(dtype=np.int64))
     reader = PairReader.tuned(texts, matches, keys, inner, names)
-    scorer = BoostedPairs().fit(learned.known[inner], matches[inner], settings["random_state"])
+    scorer = BoostedPairs.fit(learned.known[inner], matches[inner], settings["random_state"])
     scored, outer = scorer.chances(learned.known[~inner]), np.flatnonzero(~inner)
     read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
     alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])

@@ -2,6 +2,8 @@
 
 import zlib
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -88,12 +90,11 @@ class Linkage(LinkageModel):
             log: gets a line.
         """
         log("estimating match weights")
-        self.kinds, notes = _kinds(tables.coded())
-        self.has_media = bool(tables.columns.media)
-        texts = [text for column in tables.coded(self.kinds) if column.kind == "text" for text in column.values]
-        self.has_digits = sum(map(bool, map(codes, texts))) >= _CODED * len(texts)  # else years would count twice
+        weighed = "weighed", self.links, self.n_candidates, seed  # which no label changes
+        state, notes, chances = tables.once(weighed, lambda: self._weighed(tables, seed))
+        vars(self).update(state)
+        tables.change_scores()
         pairs = tables.pairs_both_ways(self.n_candidates)
-        chances = self._weigh(tables, seed, notes)
         is_enough = self.expected(tables) >= FEWEST and not tables.is_large
         if is_enough and not self._are_clear(tables, pairs, chances, labels):
             log("learning from probable pairs")
@@ -113,8 +114,12 @@ class Linkage(LinkageModel):
                 tables.change_scores()
         return notes + self._sentences(tables, labels)
 
-    def _weigh(self, tables: MatchedTables, seed: int, notes: list[str]) -> Floats:
-        """Estimate the match weights; gives the probabilities of the candidates, and adds sentences to ``notes``."""
+    def _weighed(self, tables: MatchedTables, seed: int) -> tuple[dict[str, Any], list[str], Floats]:
+        """The model with its match weights, sentences, and the probabilities of the candidates."""
+        self.kinds, notes = _kinds(tables.coded())
+        self.has_media = bool(tables.columns.media)
+        texts = [text for column in tables.coded(self.kinds) if column.kind == "text" for text in column.values]
+        self.has_digits = sum(map(bool, map(codes, texts))) >= _CODED * len(texts)  # else years would count twice
         inputs = self._inputs(tables, seed, _WEIGHED)
         fitted = estimate(*inputs, second=True)
         self.follows = self._following(tables, fitted.weights, seed)
@@ -130,7 +135,7 @@ class Linkage(LinkageModel):
             self.among = True
             fitted, _ = self._of_all(estimate(*self._inputs(tables, seed, _WEIGHED), among=True), tables, seed)
         self._take(fitted, tables)
-        return fitted.chances
+        return dict(vars(self)), notes, np.zeros(0) if tables.is_large else fitted.chances
 
     def _of_all(self, fitted: Estimate, tables: MatchedTables, seed: int) -> tuple[Estimate, Competition]:
         """What an estimate from some candidates comes to with all of them, and their competition."""
@@ -214,13 +219,15 @@ class Linkage(LinkageModel):
         some = np.flatnonzero(_marks(tables, 0)[pairs[:, 0]] % step == 0)
         some = np.union1d(some, places[known])
         competition = self._competition(tables, pairs[some], _share(pairs, some))
-        features = self.features(tables, pairs[some])
+        is_whole = len(some) == len(pairs)
+        make = partial(self.features, tables, pairs[some])
+        features = tables.once(("features", self.n_candidates), make) if is_whole else make()
         labelled = np.searchsorted(some, places[known]), labels[1][known]
         half = (_marks(tables, 0)[pairs[some, 0]] + _marks(tables, 1)[pairs[some, 1]]) % 2
         refined = Refinement.learn(features, self.alone(tables), chances[some], competition, labelled, half, seed)
         self.refinement = refined
         tables.change_scores()
-        if len(some) == len(pairs):  # features are slow to make
+        if is_whole:
             tables.once(("scored", "log odds"), lambda: refined.log_odds(features))
 
     def _look_again(self, tables: MatchedTables, pairs: Ids, labels: tuple[Ids, Floats], seed: int) -> None:

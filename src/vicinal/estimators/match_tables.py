@@ -202,7 +202,7 @@ class MatchedTables:
     def correct(self, temperature: float | None) -> None:
         """Take this temperature for the hub correction of vectors; None: no correction."""
         self.temperature = temperature
-        self._forget("vectors", "candidates", "levels", "scored")
+        self._forget("vectors", "candidates", "levels", "features", "weighed", "scored")
 
     def change_scores(self) -> None:
         """Forget the probabilities of candidates, as what scores them changed."""
@@ -402,33 +402,34 @@ class MatchedTables:
             texts += values
         return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=name in self.columns.numbers)
 
-    def _by_terms(self, side: int, rows: Tensor | None, k: int) -> Hits:
-        """The rows of the other side that share most words and letters with rows of this one (None: with each)."""
+    def _search(self, kind: int, side: int, rows: Tensor | None, k: int, *, corrected: bool = True) -> Hits:
+        """The rows of the other side most like rows of this one (None: all), by words (0) or by vectors (1).
+
+        Of one table none is compared with itself.
+        """
+        count = len(self.tables[-side].first)
+        themselves = (torch.arange(count) if rows is None else rows) if self.is_single else None
+        if kind:
+            vectors = self.tables[-side].vectors
+            vectors = vectors if rows is None else vectors[rows]
+            return self.by_vectors(vectors, k, 1 - side, themselves, corrected=corrected)
         lexical = self._side(side).lexical
         postings = None if len(self.tables[side - 1].first) <= _ALL else _POSTINGS
         queries = lexical if rows is None else lexical[rows.numpy()]
-        return self._lexical(1 - side).search(queries, k, exclude=self._themselves(side, rows), postings=postings)
+        return self._lexical(1 - side).search(queries, k, exclude=themselves, postings=postings)
 
-    def _near(self, side: int, rows: Tensor | None, k: int, *, corrected: bool = True) -> Hits:
-        """The same by vectors."""
-        vectors = self.tables[-side].vectors
-        vectors, themselves = vectors if rows is None else vectors[rows], self._themselves(side, rows)
-        return self.by_vectors(vectors, k, 1 - side, themselves, corrected=corrected)
-
-    def _themselves(self, side: int, rows: Tensor | None) -> Tensor | None:
-        """Of one table the rows, which are not compared with themselves."""
-        every = torch.arange(len(self.tables[-side].first)) if rows is None else rows
-        return every if self.is_single else None
+    @property
+    def _searched(self) -> range:
+        """The kinds of searches."""
+        return range(1 + (self.encoder is not None))
 
     def _searches(self, side: int, depth: int, rows: Tensor | None = None) -> list[Hits]:
         """Rows of the other side for rows of this one (None: all), by words and by vectors."""
-        searches = [self._by_terms(side, rows, depth)]
-        if self.encoder is not None:
-            searches.append(self._near(side, rows, depth))
+        searches = [self._search(kind, side, rows, depth) for kind in self._searched]
         if rows is None:
             best = list(searches)
             if self.temperature is not None and side == 0:  # rivals are as near as they are
-                best[1] = self._near(side, rows, 2, corrected=False)
+                best[1] = self._search(1, side, rows, 2, corrected=False)
             self._of("best", side, lambda _: [Hits(*(part[:, :2].clone() for part in hits)) for hits in best])
         return searches
 
@@ -457,19 +458,17 @@ class MatchedTables:
 
     def _rivals(self, at: Ids) -> Rivals:
         """The two best rows for each row of pairs; what no search for all rows has found is looked for."""
-        rows = [np.unique(at[:, side]) for side in (0, 1)]
-        kinds = range(1 + (self.encoder is not None))
-        words, *near = [(self._best(kind, 0, rows[0]), self._best(kind, 1, rows[1])) for kind in kinds]
+        words, *near = [tuple(self._best(kind, side, at) for side in (0, 1)) for kind in self._searched]
         return Rivals((near[0] if near else None, words))
 
-    def _best(self, kind: int, side: int, rows: Ids) -> Hits:
-        """Of some rows, in the places of all; by words (0) or by vectors (1)."""
+    def _best(self, kind: int, side: int, at: Ids) -> Hits:
+        """Of the rows of pairs, in the places of all; see :meth:`_search`."""
         known: list[Hits] | None = self._known.get(("best", side * (not self.is_single)))
         if known is not None:
             return known[kind]
-        count, some = len(self.tables[-side].first), torch.from_numpy(rows)
+        count, some = len(self.tables[-side].first), torch.from_numpy(np.unique(at[:, side]))
         best = Hits(torch.full((count, 2), -1), torch.full((count, 2), -torch.inf))
-        hits = self._by_terms(side, some, 2) if kind == 0 else self._near(side, some, 2, corrected=False)
+        hits = self._search(kind, side, some, 2, corrected=False)
         best.ids[some], best.scores[some] = hits.ids, hits.scores
         return best
 

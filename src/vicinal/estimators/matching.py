@@ -19,9 +19,9 @@ from vicinal.estimators.inputs import as_table
 from vicinal.estimators.labelled_pairs import (
     check_one_label,
     closed_pairs,
+    folds,
     labelled_rows,
     lack_of_labels,
-    pairs_to_learn_from,
     positions_of,
     take_labels,
     take_pairs,
@@ -54,9 +54,6 @@ _RISK = 0.05
 MOST_CANDIDATES = 10_000
 """Of a row, at most."""
 
-_LOCAL = ("index", "root", "cache_dir", "plan")
-"""Parameters that say where a run is made; they are not saved."""
-
 _EVEN, _DOUBT = 0.5, (0.1, 0.9)
 """The threshold and the band of doubt without labels that choose them."""
 
@@ -81,7 +78,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         links: "one-to-one", "one-to-many" (a left row may have several right ones), "1:3" (three at most, or as many
             as stands there) or "many-to-many" (also "many").
         precision: share of links that must be right, with 95 % confidence for pairs like the labelled ones (see
-            :func:`vicinal.calibration.precision_threshold`); None: the threshold with the best F1.
+            :func:`vicinal.calibration.precision_threshold`), each of which is told by a scorer of the other folds; that
+            is proved of a fold by itself, and measured of all together. None: the threshold with the best F1.
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
             words and letters only. None: the pretrained ones that are installed; of texts with 200 labels or more, and
             at most 20,000 rows of a table, else words and letters.
@@ -91,7 +89,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             :class:`vicinal.estimators.pair_reader.PairReader`. It takes minutes to hours. "none": pairs are not read.
         minutes: how long ``tune="auto"`` may take.
         plan: a :class:`vicinal.estimators.TuningPlan` or its file, in place of four epochs or of the probe.
-        validation_fraction: share of the labelled pairs held out to set the threshold, whole left rows at a time.
+        validation_fraction: share of the labelled pairs held out to set the threshold, whole left rows at a time; with
+            ``precision`` and without ``tune`` each share is once.
         index: what searches vectors: "exact"; for millions of rows "faiss:IVF1024,Flat", "milvus:FILE.db" or the
             address of a server, see :func:`vicinal.index.open_index`. It holds the vectors for the life of the matcher,
             and is not saved.
@@ -187,11 +186,10 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
         self.notes_ = notes
-        self.new_rows_: dict[int, NewRows] = {}
-        self.journal_: MatchJournal | None = None
+        self.new_rows_, self.journal_ = {}, None
         labels = 0 if labelled is None else len(labelled)
         if labels == 0:
-            self._check_promise(0, 0, self.validation_fraction)  # before anything is encoded or compared
+            self._check_promise(0, 0, self._share)  # before anything is encoded or compared
         self._suggest_links(tables)
         encoders = self._encoders(tables, labels)
         if self.tune != "none":
@@ -208,6 +206,11 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         self.labels_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
         self._fit_labels(labelled, chosen, progress)
         return self
+
+    @property
+    def _share(self) -> float:
+        """Share of the labelled pairs that are held out once: all in turn, where that takes minutes a part of them."""
+        return 1.0 if self.precision is not None and self.tune == "none" else self.validation_fraction
 
     def _check_promise(self, matches: int, held_out: int, share: float) -> None:
         """Refuse to promise a precision by matches of which so few are held out that no threshold can show it."""
@@ -250,36 +253,32 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
     def _fit_labels(self, labelled: pd.DataFrame | None, chosen: pd.DataFrame | None, log: Log) -> None:
         """Probabilities by what is labelled: by estimates alone, beside few labels, or by a scorer."""
         if labelled is None:
-            self._estimate(_NO_LABELS, log)
+            self.notes_ += self._estimate(_NO_LABELS, log)
             return
-        parts = self._learned_and_held_out(labelled, chosen)
-        lack = lack_of_labels(*parts[:2])
+        parts, held_out, lack = self._parts(labelled, chosen)
         needs_held_out = self.precision is not None or chosen is not None or self.tune != "none"
         if needs_held_out:
-            matches = int(pd.concat(parts[:2])["match"].sum())
-            share = self.validation_fraction if chosen is None else 1.0
-            self._check_promise(matches, int(parts[1]["match"].sum()), share)
+            matches = int(pd.concat(parts[0])["match"].sum())
+            self._check_promise(matches, int(held_out["match"].sum()), self._share if chosen is None else 1.0)
             if lack and partners(self.links)[0] == 1:  # other candidates of a matched row are none, then
                 for each in (labelled, chosen):
                     if each is not None:
                         each.attrs["implicit"] = True
-                parts = self._learned_and_held_out(labelled, chosen)
-                lack = lack_of_labels(*parts[:2])
+                parts, held_out, lack = self._parts(labelled, chosen)
             if lack:
                 raise ValueError(f"pairs: {lack}")
-        is_few = len(parts[0]) + len(parts[1]) < FEW
-        if lack or (is_few and not needs_held_out):
-            both = pd.concat(parts[:2])
+        both = pd.concat(parts[0])
+        if lack or (len(both) < FEW and not needs_held_out):
             self.labelled_ = labelled_rows(both)
-            self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), log)
+            self.notes_ += self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), log)
         else:
-            self._learn(*parts, log)
+            self._learn(parts, held_out, log)
 
-    def _estimate(self, labels: tuple[Ids, Floats], log: Log) -> None:
+    def _estimate(self, labels: tuple[Ids, Floats], log: Log) -> list[str]:
         """Probabilities of all candidates by their match weights, and by labels of things, where there are any."""
         self.linkage_ = Linkage(self.links, self.n_candidates)
-        self.notes_ += self.linkage_.fit(self.tables_, labels, self.random_state, log)
         self.threshold_, self.doubt_ = _EVEN, _DOUBT
+        return self.linkage_.fit(self.tables_, labels, self.random_state, log)
 
     def _check_parameters(self) -> None:
         check_integer("n_candidates", self.n_candidates, 1, MOST_CANDIDATES)
@@ -295,33 +294,49 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             check_between("precision", self.precision, 0, 1)
         check_index(self.index)
 
-    def _learned_and_held_out(
+    def _parts(
         self, labelled: pd.DataFrame, chosen: pd.DataFrame | None
-    ) -> tuple[pd.DataFrame, pd.DataFrame, np.random.Generator]:
-        """Pairs of things to learn from and to choose the threshold by, and the generator that drew them."""
-        random = np.random.default_rng(self.random_state)
+    ) -> tuple[list[tuple[pd.DataFrame, pd.DataFrame]], pd.DataFrame, str]:
+        """Pairs of things to learn from and to choose the threshold by, all of the latter, and what they lack.
+
+        A promise of a precision is by all labelled pairs, each of which is held out once, from a scorer of its own.
+        """
         labelled = self._closed(labelled)
         if chosen is not None:
-            return labelled, self._closed(chosen), random
-        train = pairs_to_learn_from(labelled, self.validation_fraction, random)
-        return labelled[train], labelled[~train], random
+            parts = [(labelled, self._closed(chosen))]
+        else:
+            fold = folds(labelled, self.validation_fraction, np.random.default_rng(self.random_state))
+            count = fold.max() + 1 if self._share == 1 else 1
+            parts = [(labelled[fold != each], labelled[fold == each]) for each in range(count)]
+            parts += [(labelled, labelled[:0])] if count > 1 else []
+        held_out = pd.concat([part for _, part in parts])
+        lacks = [lack_of_labels(learned, held_out) for learned, _ in parts]
+        return parts, held_out, max(lacks, key=len)
 
-    def _learn(self, labelled: pd.DataFrame, held_out: pd.DataFrame, random: np.random.Generator, log: Log) -> None:
+    def _learn(self, parts: Sequence[tuple[pd.DataFrame, pd.DataFrame]], held_out: pd.DataFrame, log: Log) -> None:
         """The hub correction, the scorer and the threshold, from labelled pairs."""
         if self.tables_.encoder is not None:
-            self.notes_.append(correct_hubs(self.tables_, labelled[labelled["match"] == 1]))
-        self._estimate((positions_of(labelled), labelled["match"].to_numpy(np.float64)), log)
-        settings = self.get_params(deep=False)
-        self.learned_, note = LabelScorer.learn(settings, self.tables_, self.linkage_, labelled, random, log)
-        self.notes_ += [note] if note else []
+            self.notes_.append(correct_hubs(self.tables_, parts[-1][0].query("match == 1")))
+        chances = []
+        for labelled, others in parts:
+            notes = self._scorer(labelled, log)
+            chances.append(self._chances(positions_of(others)))
+        self.notes_ += notes
         self.labelled_ = labelled_rows(labelled)
-        chances, truth = self._chances(positions_of(held_out)), held_out["match"].to_numpy()
-        self.validation_ = pd.DataFrame({"probability": chances, "match": truth})
-        self.threshold_, self.doubt_ = threshold_and_doubt(chances, truth, self.precision)
-        quality = link_quality(chances >= self.threshold_, truth)
-        recall = self.candidate_recall(pd.concat([labelled, held_out]))
+        self.validation_ = pd.DataFrame({"probability": np.concatenate(chances), "match": held_out["match"].to_numpy()})
+        told, truth = self.validation_["probability"].to_numpy(), self.validation_["match"].to_numpy()
+        self.threshold_, self.doubt_ = threshold_and_doubt(told, truth, self.precision)
+        quality = link_quality(told >= self.threshold_, truth)
+        recall = self.candidate_recall(pd.concat(parts[0]))
         scores = {"precision": quality.precision, "recall": quality.recall, "f1": quality.f1}
         self.scores_ = {**scores, **{f"recall at {k}": share for k, share in recall.items()}}
+
+    def _scorer(self, labelled: pd.DataFrame, log: Log) -> list[str]:
+        """The estimates and the scorer by labelled pairs; and sentences."""
+        notes = self._estimate((positions_of(labelled), labelled["match"].to_numpy(np.float64)), log)
+        settings = self.get_params(deep=False)
+        self.learned_, note = LabelScorer.learn(settings, self.tables_, self.linkage_, labelled, log)
+        return [*notes, note] if note else notes
 
     def _closed(self, labelled: pd.DataFrame) -> pd.DataFrame:
         pairs, notes = closed_pairs(self.tables_, labelled, self.labels_, self.n_candidates)
@@ -445,7 +460,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         from vicinal.report.summary import MatcherSettings, matcher_facts, summary
 
         check_is_fitted(self, "tables_")
-        shown = MatcherSettings.model_validate_json(matcher_settings(*self._saved()).model_dump_json())
+        shown = MatcherSettings.model_validate_json(matcher_settings(self).model_dump_json())
         return summary(matcher_facts(shown))
 
     def _html_repr(self) -> str:
@@ -464,18 +479,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def write(self, stage: Path) -> None:
         """Write the files of the matcher into an empty folder."""
-        write_matcher(stage, *self._saved())
-
-    def _saved(self) -> tuple[dict[str, Any], MatchedTables, tuple[pd.DataFrame, pd.DataFrame], Linkage, Any]:
-        """What a folder holds, as :func:`vicinal.estimators.match_files.write_matcher` takes it."""
-        config = {
-            "parameters": {name: value for name, value in self.get_params(deep=False).items() if name not in _LOCAL},
-            "threshold": self.threshold_,
-            "doubt": list(self.doubt_),
-            "scores": self.scores_,
-            "notes": self.notes_,
-        }
-        return config, self.tables_, (self.labelled_, self.labels_), self.linkage_, self.learned_
+        write_matcher(stage, self)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoders: Mapping[str, str] | None = None) -> Self:
@@ -489,14 +493,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             ValueError: if the folder is not a matcher, was damaged or edited, or names a place that was not given
                 again.
         """
-        config, tables, pairs, linkage, learned, journal = read_matcher(Path(folder), encoders or {})
-        matcher = cls(**config.parameters.model_dump())
-        matcher.tables_, matcher.linkage_, matcher.learned_ = tables, linkage, learned
-        matcher.new_rows_, matcher.journal_ = {}, journal
-        matcher.labelled_, matcher.labels_ = pairs
-        matcher.notes_, matcher.scores_ = list(config.notes), dict(config.scores)
-        matcher.threshold_, matcher.doubt_ = config.threshold, config.doubt
+        matcher = read_matcher(cls, Path(folder), encoders or {})
         for number, name in enumerate((matcher.id_left, matcher.id_right)):
-            if len(rows := journal.rows(SIDES[number])):
-                tables.add(-number, tables.more(-number, rows, name))
+            if len(rows := matcher.journal_.rows(SIDES[number])):
+                matcher.tables_.add(-number, matcher.tables_.more(-number, rows, name))
         return matcher

@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from operator import contains
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from rapidfuzz.distance import OSA
+from rapidfuzz.process import cpdist
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from vicinal.core.identity import spelled
@@ -65,6 +67,7 @@ class Side:
         vectors: unit rows ``[n, d]``, or None.
         terms: which terms each row has, by column and kind, ``[n, BUCKETS]``.
         lexical: rows as :class:`vicinal.index.lexical.LexicalIndex` compares them.
+        codes: what :data:`_CODES` are of.
     """
 
     texts: dict[str, list[str]]
@@ -72,9 +75,35 @@ class Side:
     vectors: Tensor | None
     terms: dict[tuple[str, str], Sparse]
     lexical: Sparse
+    codes: "LongCodes"
 
     def __len__(self) -> int:
         return len(self.texts[ROW])
+
+
+class LongCodes(NamedTuple):
+    """The codes of four letters and more of each row.
+
+    Attributes:
+        rows: sparse ``[n, values]``: how rare each code of a row is, at most 1.
+        values: distinct codes.
+        texts: all letters and digits of each row, ``[n]``.
+    """
+
+    rows: Sparse
+    values: Ids
+    texts: Ids
+
+    @classmethod
+    def of(cls, texts: Sequence[str], terms: Terms) -> "LongCodes":
+        """Of whole rows."""
+        rows = [dict.fromkeys(code for code in codes(text) if len(code) >= _LONG) for text in texts]
+        ids, values = pd.factorize(np.array([code for row in rows for code in row], dtype=object))
+        roots = terms.of(values.tolist())
+        rare = np.asarray(roots.multiply(roots).sum(axis=1), dtype=np.float64).ravel() / max(terms.weights.max(), 1e-9)
+        cells = rare[ids], ids, np.cumsum([0, *map(len, rows)])
+        plain = np.array([*map(without_marks, texts), ""], dtype=object)
+        return cls(csr_matrix(cells, (len(texts), len(values))), values, plain)
 
 
 Key = tuple[str, str]
@@ -133,7 +162,7 @@ class PairFeatures:
         numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
         terms = {key: presence(counts[key]) for key in self.terms}
         lexical = beside([self.terms[ROW, kind].unit(counts[ROW, kind]) for kind in _LEXICAL])
-        return Side(texts, numbers, vectors, terms, lexical)
+        return Side(texts, numbers, vectors, terms, lexical, LongCodes.of(texts[CODED], self.terms[CODED, "codes"]))
 
     def lexical(self, texts: Sequence[str]) -> Sparse:
         """Whole rows, as texts, as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
@@ -183,34 +212,8 @@ class PairFeatures:
         if left.vectors is not None and right.vectors is not None:
             cosine = (left.vectors[torch.tensor(at)] * right.vectors[torch.tensor(to)]).sum(dim=1).double().numpy()
         common = np.asarray(left.lexical[at].multiply(right.lexical[to]).sum(axis=1), dtype=np.float64).ravel()
-        columns += [*self._codes(left, right, pairs), cosine, *rivals.ahead(pairs, cosine, common)]
+        columns += [*_of_codes((left.codes, right.codes), pairs), cosine, *rivals.ahead(pairs, cosine, common)]
         return np.stack(columns, axis=1)
-
-    def _codes(self, left: Side, right: Side, pairs: Ids) -> list[Floats]:
-        """What :data:`_CODES` says: codes of one row anywhere in the other, whatever stands between their letters."""
-        terms = self.terms[CODED, "codes"]
-        top, sides = max(float(terms.weights.max()), 1e-9), []
-        for side, places in ((left, pairs[:, 0]), (right, pairs[:, 1])):
-            texts = {place: side.texts[CODED][place] for place in np.unique(places).tolist()}
-            long = {place: {code for code in codes(text) if len(code) >= _LONG} for place, text in texts.items()}
-            every = list(set().union(*long.values()))
-            roots = terms.of(every)
-            weights = np.asarray(roots.multiply(roots).sum(axis=1)).ravel() / top
-            rare = dict(zip(every, weights.tolist(), strict=True))
-            sides.append({at: ({c: rare[c] for c in long[at]}, without_marks(text)) for at, text in texts.items()})
-        features = np.full((len(pairs), len(_CODES)), MISSING)
-        for row, (one, other) in enumerate(pairs.tolist()):
-            (ours, our_text), (theirs, their_text) = sides[0][one], sides[1][other]
-            within = {code: weight for code, weight in ours.items() if code in their_text}
-            within |= {code: weight for code, weight in theirs.items() if code in our_text}
-            if ours and theirs:
-                shares = [sum(within.get(code, 0.0) for code in has) / sum(has.values()) for has in (ours, theirs)]
-                features[row, 0] = min(shares)
-            if ours or theirs:
-                features[row, 1] = max(within.values(), default=0.0)
-            alike = [OSA.normalized_similarity(*both) for both in product(ours.keys() - within, theirs.keys() - within)]
-            features[row, 2] = max(alike, default=MISSING)
-        return list(features.T)
 
 
 _SHARES = ("cosine", "least share", "greatest share")
@@ -218,6 +221,28 @@ _RIVALS = ("vectors", "words")
 _CODES = ("row: codes within the other", "row: rarest code within the other", "row: nearest of other codes")
 """The least share of the long codes of either row that the other has, also in parts of words or in several; the rarest
 of these; and how near each other those are that the other row has not: models of a series differ in a letter."""
+
+
+def _of_codes(sides: Sequence[LongCodes], pairs: Ids) -> list[Floats]:
+    """What :data:`_CODES` says: codes of one row anywhere in the other, whatever stands between their letters."""
+    count, rarest, nearest = len(pairs), np.full(len(pairs), MISSING), np.full(len(pairs), MISSING)
+    shares, others = [], []
+    for side, known in enumerate(sides):
+        rows = known.rows[pairs[:, side]]
+        pair, rare = np.repeat(np.arange(count), np.diff(rows.indptr)), rows.data
+        texts = sides[1 - side].texts[pairs[pair, 1 - side]]
+        within = np.fromiter(map(contains, texts, known.values[rows.indices]), bool, len(pair))
+        every, found = (np.bincount(pair, weights=each, minlength=count) for each in (rare, rare * within))
+        shares.append(np.where(every > 0, found / np.maximum(every, 1e-12), np.nan))
+        np.maximum.at(rarest, pair, rare * within)
+        others.append(pd.DataFrame({"pair": pair[~within], "code": rows.indices[~within]}))
+    both = others[0].merge(others[1], on="pair")
+    width = max(len(sides[1].values), 1)
+    place, distinct = pd.factorize(both["code_x"].to_numpy(np.int64) * width + both["code_y"].to_numpy())
+    texts = [side.values[part] for side, part in zip(sides, np.divmod(distinct, width), strict=True)]
+    alike = cpdist(*texts, scorer=OSA.normalized_similarity, dtype=np.float64)[place]  # each two are compared once
+    np.maximum.at(nearest, both["pair"].to_numpy(), alike)
+    return [np.nan_to_num(np.minimum(*shares), nan=MISSING), rarest, nearest]
 
 
 def _shares(shared: Shared) -> list[Floats]:
@@ -240,7 +265,7 @@ class Rivals:
         searches: for "vectors" (or None) and "words", of the left rows and of the right ones, ``[n, 2]`` each.
     """
 
-    searches: tuple[tuple[Hits, Hits] | None, tuple[Hits, Hits]]
+    searches: Sequence[Sequence[Hits] | None]
 
     def ahead(self, pairs: Ids, vectors: Floats, words: Floats) -> list[Floats]:
         """By how much each pair is ahead of the best other pair of its left row and of its right row."""

@@ -178,17 +178,12 @@ class PairReader:
 def _left_out_losses(odds: Floats, matches: Ids, rows: Ids) -> Floats:
     """Log losses ``[n]`` of a logistic regression on ``odds [n, F]``, of each part of the rows by the others."""
     from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
 
-    parts = np.unique(rows, return_inverse=True)[1] % FOLDS
-    losses = np.zeros(len(matches))
-    for part in range(FOLDS):
-        here = parts == part
-        if not here.any():
-            continue
-        others = ~here if len(set(matches[~here].tolist())) == 2 else np.full(len(here), fill_value=True)
-        chances = LogisticRegression(C=10.0).fit(odds[others], matches[others]).predict_proba(odds[here])[:, 1]
-        losses[here] = -np.log(np.clip(np.where(matches[here] == 1, chances, 1 - chances), _LEAST, 1))
-    return losses
+    fewest = min(FOLDS, len(set(rows.tolist())), np.bincount(matches.astype(np.int64)).min())
+    parts = {"cv": StratifiedGroupKFold(fewest), "groups": rows, "method": "predict_proba"}
+    chances = cross_val_predict(LogisticRegression(C=10.0), odds, matches, **parts)
+    return np.asarray(-np.log(np.clip(chances[np.arange(len(matches)), matches.astype(np.int64)], _LEAST, 1)))
 
 
 def check_reader(tune: str, encoder: str, texts: Sequence[str]) -> None:

@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from vicinal.estimators.pair_features import MISSING
-from vicinal.estimators.pair_scorers import DEPTH, BoostedPairs
+from vicinal.estimators.pair_scorers import BoostedPairs, boosting_settings
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import Competition
 
@@ -22,10 +24,10 @@ LABEL = 5.0
 """Weight of a pair that was labelled."""
 
 _SEEN = 1e-4
-"""Weight of a pair in the second derivatives from which on it counts there, and the shortest part of a step."""
+"""Weight of a pair in the second derivatives from which on it counts there."""
 
-_STEPS, _STEADY = 50, 1e-9
-"""Steps of Newton's method at most, and the decrease of the loss of a pair from which on nothing changes."""
+_STEADY = 1e-4
+"""Length of the slope of the loss from which on nothing changes."""
 
 
 class Refinement:
@@ -98,20 +100,9 @@ class _Trees:
     def __init__(self, features: Floats, half: Ids, seed: int) -> None:
         import lightgbm  # slow to import
 
-        self.settings = {
-            "objective": "cross_entropy",
-            "num_leaves": LEAVES,
-            "max_depth": DEPTH,
-            "learning_rate": RATE,
-            "min_data_in_leaf": 20,
-            "lambda_l2": 1.0,
-            "max_bin": 63,
-            "use_missing": False,
-            "verbosity": -1,
-            "num_threads": 1,
-            "deterministic": True,
-            "seed": seed,
-        }
+        self.settings = boosting_settings(
+            seed, objective="cross_entropy", num_leaves=LEAVES, learning_rate=RATE, min_data_in_leaf=20
+        )
         self.features = features
         every = np.ones(len(half), dtype=bool)
         self.parts = [part if part.any() else every for part in (half == 1, half == 0, every)]
@@ -174,22 +165,17 @@ def _linear(standard: Floats, targets: Floats, weights: Floats, start: Floats | 
     columns = np.column_stack([standard, np.ones(len(standard))])
     penalty = np.append(np.ones(standard.shape[1]), 0.0)
 
-    def loss(point: Floats, odds: Floats) -> float:
-        return float(weights @ (np.logaddexp(0, odds) - targets * odds) + penalty @ point**2 / 2)
+    def loss(point: Floats) -> tuple[float, Floats]:
+        odds = columns @ point
+        value = weights @ (np.logaddexp(0, odds) - targets * odds) + penalty @ point**2 / 2
+        return float(value), columns.T @ (weights * (expit(odds) - targets)) + penalty * point
 
-    point = np.zeros(len(penalty)) if start is None else start
-    odds = columns @ point
-    for _ in range(_STEPS):
-        chances = 1 / (1 + np.exp(-odds))
-        slope = columns.T @ (weights * (chances - targets)) + penalty * point
+    def curvature(point: Floats) -> Floats:
+        chances = expit(columns @ point)
         curving = weights * chances * (1 - chances)
         some = curving > _SEEN
-        curvature = (columns[some].T * curving[some]) @ columns[some] + np.diag(penalty + _SEEN)
-        step = np.linalg.solve(curvature, slope)
-        change, before, share = columns @ step, loss(point, odds), 1.0
-        while share > _SEEN and loss(point - share * step, odds - share * change) > before:
-            share /= 2
-        point, odds = point - share * step, odds - share * change
-        if slope @ step < _STEADY * len(targets):
-            break
+        return np.asarray((columns[some].T * curving[some]) @ columns[some] + np.diag(penalty + _SEEN))
+
+    start = np.zeros(len(penalty)) if start is None else start
+    point = minimize(loss, start, jac=True, hess=curvature, method="trust-exact", options={"gtol": _STEADY}).x
     return {"weights": point[:-1], "start": point[-1:]}

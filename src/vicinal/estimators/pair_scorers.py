@@ -23,46 +23,37 @@ _BLOCK = 1 << 14
 """Pairs that are scored at a time, so that their numbers stay in a cache."""
 
 
+def boosting_settings(seed: int, **others: Any) -> dict[str, Any]:
+    """Settings of LightGBM for trees of pairs, all of whose cells are numbers."""
+    shared = {"max_depth": DEPTH, "max_bin": 63, "lambda_l2": 1.0, "use_missing": False, "seed": seed}
+    return {**shared, "deterministic": True, "num_threads": 1, "verbosity": -1, **others}
+
+
 class BoostedPairs:
-    """Gradient boosting of shallow trees (scikit-learn), kept as arrays: a saved scorer holds numbers only.
+    """Gradient boosting of shallow trees (LightGBM), kept as arrays: a saved scorer holds numbers only.
 
     Two pairs are as alike as the share of trees that put them in one leaf.
     """
 
     trees: dict[str, Tensor]
 
-    def fit(self, features: Floats, matches: Ids, seed: int) -> "BoostedPairs":
-        """Learn from pairs ``[n, F]`` and 0/1 ``[n]``."""
-        from sklearn.ensemble import GradientBoostingClassifier  # slow to import
+    @classmethod
+    def fit(cls, features: Floats, matches: Ids, seed: int) -> "BoostedPairs":
+        """Learn from pairs ``[n, F]`` and 0/1 ``[n]``, each tree from half of them and each split from few features."""
+        import lightgbm  # slow to import
 
-        model = GradientBoostingClassifier(
-            n_estimators=ROUNDS,
-            max_depth=DEPTH,
+        settings = boosting_settings(
+            seed,
+            objective="binary",
+            num_leaves=1 << DEPTH,
             learning_rate=RATE,
-            subsample=0.5,
-            max_features="sqrt",
-            min_samples_leaf=max(1, min(5, len(matches) // 20)),
-            random_state=seed,
-        ).fit(features, matches)
-        grown = [tree.tree_ for tree in model.estimators_[:, 0]]
-        starts = np.cumsum([0, *(tree.node_count for tree in grown)])[:-1]
-
-        def joined(name: str, kind: Any) -> Tensor:
-            return torch.from_numpy(np.concatenate([getattr(tree, name).ravel() for tree in grown]).astype(kind))
-
-        shifts = torch.from_numpy(np.repeat(starts, [tree.node_count for tree in grown]))
-        left, right = joined("children_left", np.int64), joined("children_right", np.int64)
-        share = matches.mean()
-        self.trees = {
-            "roots": torch.from_numpy(starts.astype(np.int64)),
-            "left": torch.where(left < 0, -1, left + shifts),
-            "right": torch.where(left < 0, -1, right + shifts),
-            "feature": joined("feature", np.int64).clamp(min=0),
-            "threshold": joined("threshold", np.float64),
-            "value": RATE * joined("value", np.float64),
-            "start": torch.tensor([np.log(share / (1 - share))]),
-        }
-        return self
+            bagging_fraction=0.5,
+            bagging_freq=1,
+            feature_fraction_bynode=features.shape[1] ** -0.5,
+            min_data_in_leaf=max(1, min(5, len(matches) // 20)),
+            min_sum_hessian_in_leaf=0.1,
+        )
+        return cls.of_lightgbm(lightgbm.train(settings, lightgbm.Dataset(features, matches), ROUNDS))
 
     def leaves(self, features: Floats) -> Ids:
         """The leaf of each pair in each tree, ``[n, trees]``."""
@@ -105,14 +96,14 @@ class BoostedPairs:
         columns = dict(zip(("left", "right", "feature", "threshold", "value"), zip(*nodes, strict=True), strict=True))
         scorer = cls()
         scorer.trees = {name: torch.from_numpy(np.array(column)) for name, column in columns.items()}
-        scorer.trees |= {"roots": torch.tensor(roots), "start": torch.zeros(1, dtype=torch.float64)}
+        scorer.trees["roots"] = torch.tensor(roots)
         return scorer
 
     def log_odds(self, features: Floats) -> Floats:
         """Log odds ``[n]`` that each pair matches."""
-        start, values = float(self.trees["start"]), self.trees["value"].tolist()
+        values = self.trees["value"].tolist()
         parts = (features[part] for part in pieces(len(features), _BLOCK))
-        odds = [sum(self._by_tree(part, values), np.full(len(part), start)) for part in parts]
+        odds = [sum(self._by_tree(part, values), np.zeros(len(part))) for part in parts]
         return np.concatenate([np.zeros(0), *odds])
 
     def chances(self, features: Floats) -> Floats:
@@ -139,10 +130,10 @@ class BoostedPairs:
         count, nodes = ((shapes.get(name) or (0,))[0] for name in ("roots", "left"))
         if not 0 < count <= nodes <= _LARGEST:
             raise ValueError(f"{path.name}: expected trees of at most {_LARGEST} nodes, got others")
-        sizes, real = {"roots": count, "start": 1}, dict.fromkeys(("threshold", "value", "start"), torch.float64)
+        whole = {name: torch.int64 for name in ("roots", "left", "right", "feature")}
         template = {
-            name: torch.zeros(sizes.get(name, nodes), dtype=real.get(name, torch.int64), device="meta")
-            for name in ("roots", "left", "right", "feature", *real)
+            name: torch.zeros(count if name == "roots" else nodes, dtype=dtype, device="meta")
+            for name, dtype in (whole | dict.fromkeys(("threshold", "value"), torch.float64)).items()
         }
         scorer = cls()
         scorer.trees = read_tensors(path, template)

@@ -93,6 +93,11 @@ class MatchRecord:
     reached: float | None = None
     weakest: Sequence[WeakPair] = ()
 
+    @property
+    def is_crossed(self) -> bool:
+        """Whether each labelled pair was held out once, and learned from beside."""
+        return self.promised is not None and self.pairs[0] == self.pairs[1]
+
 
 def write_match_page(record: MatchRecord, path: str | os.PathLike[str]) -> Path:
     """Write the page of ``record`` to ``path``, whole or not at all, and return the path."""
