@@ -84,7 +84,9 @@ def discover_findings(record: DiscoverRecord) -> list[str]:
             "about as much of these groups: space and number of groups were chosen by it."
         )
     else:
-        said.append("Too few classes are known to hide some, so the number of groups is by a usual setting.")
+        said.append(
+            "With so few known classes the number of groups could not be tried on hidden ones; it is a usual setting."
+        )
     return said
 
 

@@ -38,7 +38,7 @@ def metric_name(metric: str) -> str:
     >>> metric_name("mse"), metric_name("log_loss"), metric_name("own")
     ('MSE', 'log loss', 'own')
     """
-    return _METRICS.get(metric.lower(), one_line(metric, 30))
+    return _METRICS.get(metric.lower(), one_line(metric, 40))
 
 
 def score_table(
