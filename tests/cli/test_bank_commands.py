@@ -2,6 +2,7 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ import pytest
 
 from references.tables import QUICK, table
 from vicinal.cli import run
+from vicinal.cli.search import print_hits
 from vicinal.estimators import NeighborClassifier, load_model, save_model
+from vicinal.estimators.search import Hit
 from vicinal.workflows.explain import Explainer
 
 
@@ -81,6 +84,11 @@ def test_a_row_of_the_bank_is_not_near_itself(folder, capsys):
     assert mine not in [hit["id"] for hit in hits]
     scores = [hit["score"] for hit in hits]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_a_score_that_is_as_good_as_zero_has_no_sign(capsys):
+    print_hits(SimpleNamespace(queries=["q"], hits=[[Hit("a", -1e-9, 1.0, {"size": 1.0})]]))
+    assert " 0.000 " in capsys.readouterr().out
 
 
 def test_rows_as_json_from_files_and_line_by_line_are_searched_alike(folder, tmp_path, capsys, monkeypatch):
