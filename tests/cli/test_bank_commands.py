@@ -2,6 +2,7 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ import pytest
 
 from references.tables import QUICK, table
 from vicinal.cli import run
+from vicinal.cli.search import print_hits
 from vicinal.estimators import NeighborClassifier, load_model, save_model
+from vicinal.estimators.search import Hit
 from vicinal.workflows.explain import Explainer
 
 
@@ -81,6 +84,11 @@ def test_a_row_of_the_bank_is_not_near_itself(folder, capsys):
     assert mine not in [hit["id"] for hit in hits]
     scores = [hit["score"] for hit in hits]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_a_score_that_is_as_good_as_zero_has_no_sign(capsys):
+    print_hits(SimpleNamespace(queries=["q"], hits=[[Hit("a", -1e-9, 1.0, {"size": 1.0})]]))
+    assert " 0.000 " in capsys.readouterr().out
 
 
 def test_rows_as_json_from_files_and_line_by_line_are_searched_alike(folder, tmp_path, capsys, monkeypatch):
@@ -295,6 +303,7 @@ def test_corrected_labels_are_those_of_later_predictions_and_are_listed_with_who
         ("house,price\nh1,x\n", "row 1, column price: expected a number, got 'x'"),
         ("house,price\nh1,\n", "expected a label, got an empty cell"),
         ("house,price\nh1,2\nh1,3\n", "expected each id once"),
+        ("house,price\nh999,2\n", "--id: expected ids of rows that the model was given, got 'h999'; did you mean 'h9"),
         ("nr,price\nh1,2\n", "--id: expected one of 'nr', 'price', got 'house'"),
         ("house,prize\nh1,2\n", "--target: expected one of 'house', 'prize', got 'price'"),
     ],
@@ -348,7 +357,7 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
         ([], "query: expected one of DATA, --id and --row, got none"),
         (["--id", "h1", "--row", "{}"], "got --id and --row"),
         (["new.csv", "--file", "new.csv"], "got DATA and --file"),
-        (["--id", "h999"], "--id: expected ids of rows that the model was given, got 'h999'"),
+        (["--id", "h999"], "got 'h999' (of rows that are only in a table: `explain MODEL TABLE --id ID`)"),
         (["--row", "["], "--row: expected a JSON object"),
         (["--row", '{"size": "x"}'], "size: expected a number"),
         (["--id", "h1", "--interval", "2"], "--interval: expected a number between 0 and 1"),

@@ -299,7 +299,9 @@ def test_columns_of_other_names_are_compared_and_odd_dates_stay(capsys, tmp_path
     assert run(arguments) == 0
     output = capsys.readouterr()
     told = "Name = what, Day = when, Mail = mail"
-    assert set(told.split(", ")) <= set(re.search(r"same: (.*?);", " ".join(output.err.split())).group(1).split(", "))
+    assert set(told.split(", ")) <= set(
+        re.search(r"two names: (.*?);", " ".join(output.err.split())).group(1).split(", ")
+    )
     assert "not compared: only the left table has 'Floor'; only the right one has 'x'" in " ".join(output.err.split())
     assert "missing" not in output.err
     links = pd.read_csv(tmp_path / "a-b-match" / "links.csv")

@@ -48,6 +48,15 @@ def test_the_folder_has_recommendations_and_a_report(place: Path) -> None:
     assert "Column x of items: left out: 1 in every row." in report
 
 
+def test_rows_without_a_user_or_an_item_are_left_out_and_told(place, tmp_path, capsys):
+    clicks = (place / "clicks.csv").read_text()
+    (tmp_path / "clicks.csv").write_text(clicks + "ann 0,\n,7\n")
+    out = tmp_path / "m"
+    assert run(["recommend", str(tmp_path / "clicks.csv"), "--user", "u", "--item", "i", "--out", str(out)]) == 0
+    assert "left out: 2 rows of clicks.csv without u or i" in capsys.readouterr().err
+    assert "350 pairs of 50 users" in (out / "report.md").read_text()
+
+
 def test_a_folder_is_read_changed_and_explained(
     place: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -145,7 +145,7 @@ def test_rows_that_are_merely_alike_are_no_copies():
     """Cars of a table are like other cars, which are not like one another."""
     model = RowMatcher().fit(cars_table().rename_axis("id").reset_index()[:150], None)
     assert len(model.link()) == 0
-    assert any(note.startswith("no sign of copies") for note in model.notes_)
+    assert any(note.startswith("no sign of duplicates") for note in model.notes_)
 
 
 def test_many_copies_of_one_thing_are_linked_though_few_pairs_of_them_are_candidates():

@@ -214,7 +214,8 @@ def test_log_odds_of_classes_are_those_of_columns_and_of_rows_together(monkeypat
         assert one.total == pytest.approx(sum(n.contribution for n in one.neighbors) + one.trend.contribution, abs=1e-9)
         assert 1 - one.trend.weight == pytest.approx(sum(n.weight for n in one.neighbors), abs=1e-9)
         assert any(one.trend.columns.values())  # of the first of two classes, too
-        assert "->" not in str(one)  # no row is adjusted
+        assert "->" not in str(one)  # no row is adjusted,
+        assert {n.adjusted for n in one.neighbors} == {None}  # so that pages show the cells of the rows
     model.save(tmp_path / "m")
     assert ModelSettings.model_validate_json((tmp_path / "m" / "config.json").read_text()).blend is not None
     again = load_model(tmp_path / "m")

@@ -130,6 +130,16 @@ def test_users_without_clicks_are_served_by_their_columns_else_by_popularity(mod
     assert model.explain("nobody", unknown["item"][0]).by == "popularity"
 
 
+def test_a_saved_column_of_sets_is_read_again(tmp_path: Path) -> None:
+    clicks, items, _ = _tables()
+    model = Recommender(rank=4, sweeps=5).fit(clicks, items.assign(genre=[[one, "all"] for one in items["genre"]]))
+    assert model.kernels_["item"].columns["genre"] == "set"
+    model.save(tmp_path / "m")
+    later = pd.DataFrame({"item": ["i77"], "genre": [["a"]], "year": [2001]})
+    one, other = (each.add(items=later).explain("u 2", "i77") for each in (Recommender.load(tmp_path / "m"), model))
+    assert one.score == pytest.approx(other.score)
+
+
 def test_folders_give_the_same_and_refuse_what_was_edited(model: Recommender, tmp_path: Path) -> None:
     model.save(tmp_path / "m")
     again = Recommender.load(tmp_path / "m")

@@ -44,6 +44,8 @@ def test_target_slices_cover_all_rows_once_even_with_ties() -> None:
     found = target_slices(np.ones(100), target, parts=10, least=1)
     assert sum(part.rows for part in found) == 100
     assert all(part.error == 1 for part in found)
+    prices = target_slices(np.ones(60), 200 * np.arange(60.0), parts=2, least=1)
+    assert [part.value for part in prices] == ["0 to 5900", "5900 to 11800"], "no exponent"
 
 
 def test_coverage_is_counted_overall_and_by_part() -> None:

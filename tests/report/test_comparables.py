@@ -2,7 +2,7 @@
 
 import pytest
 
-from vicinal.report.comparables import grid_view
+from vicinal.report.comparables import beside, grid_view
 from vicinal.report.page import page_html, panel_view
 from vicinal.report.records import FitRecord, NeighborPanel, TrendLine
 from vicinal.report.tables import limits
@@ -53,6 +53,8 @@ def test_rows_that_are_not_adjusted_stand_beside_too():
     grid = panel_view(plain).grid
     assert (grid.heads, grid.below) == (["row 7", "neighbor 2"], [("weight in the prediction", "", ["75 %", "25 %"])])
     assert [[cell.differs for cell in line.cells] for line in grid.lines] == [[False] * 2, [True, False], [False] * 2]
+    [when] = beside({"when": "2016-10-05 01:50:48"}, [{"when": "2016-09-27 17:47:36"}])
+    assert when.cells[0].pieces == [("2016-09-27 17:47:36", True)], "a time is no text, of which words may agree"
     text = page(plain, readout="rows")
     assert "This row beside its neighbors" in text
     assert "what the trend adds" not in text

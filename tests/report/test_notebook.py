@@ -203,7 +203,7 @@ def test_records_show_their_scores_and_no_arrays():
 
 def test_a_comparison_shows_the_means_of_its_splits():
     assert repr(compare_record()).splitlines() == [
-        f"{BAD}: mean MSE x 1000",
+        f"{BAD}: mean MSE x 1000, labels scaled to 0-1",
         "dense, red lamp 3, b",
         "nona, red lamp 1.5, b 500",
     ]

@@ -160,7 +160,7 @@ def test_the_page_tells_weights_distribution_clusters_and_what_was_missed():
     )
     numbers = [[name, level, *re.findall(r"num\"[^>]*>([^<]+)<", rest)] for name, level, rest in rows]
     assert numbers[0] == ["name", "differs", "5.0 %", "93 %", "\N{MINUS SIGN}4.2"]
-    assert numbers[1] == ["", "equal", "95 %", "1 in 2,500", "+11.2"]
+    assert numbers[1] == ["", "equal", "95 %", "1 in 2500", "+11.2"]
     assert numbers[2][1:] == ["equal", "50 %", "50 %", "0.0"]
     assert "<script" not in page
     assert "Estimated candidate recall: at most 96 %." in page

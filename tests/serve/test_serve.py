@@ -177,6 +177,11 @@ def test_a_forgotten_row_is_in_no_memory_of_the_page(houses):
     assert (explorer.changes, explorer.version()["undo"]) == ([], 0)
 
 
+def test_a_class_with_a_typing_error_is_told_the_one_that_was_meant(served):
+    answer = served.post("/models/kinds/relabel", json={"ids": ["h1"], "labels": ["cheep"]}, headers=TOKEN)
+    assert answer.json()["error"] == "labels: expected one of 'cheap', 'dear', got 'cheep'; did you mean 'cheap'?"
+
+
 def test_pictures_come_as_base64_and_in_forms_and_never_from_the_disk(served, folders, tmp_path):
     picture = load_model(folders / "kinds").bank_.rows["photo"][0]
     content = picture if isinstance(picture, bytes) else base64.b64decode(str(picture).partition(",")[2])
@@ -493,6 +498,7 @@ def test_added_rows_bring_weights_where_the_model_was_fitted_with_a_column_of_th
 def test_the_page_of_addresses_loads_nothing_from_elsewhere(served):
     page, described = served.ask(("GET", "/", {}), ("GET", "/openapi.json", {}))
     assert "/models/{name}/predict" in page.text
+    assert "/recommend" not in page.text, "no model here answers it"
     assert not re.search(r"https?://|<script|src=", page.text)
     assert set(described.json()["paths"]) >= {"/predict", "/explain", "/search", "/add", "/forget", "/relabel"}
 

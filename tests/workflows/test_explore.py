@@ -251,7 +251,7 @@ def test_what_a_bank_names_is_opened_only_inside_a_folder_that_the_user_names(tm
     (tmp_path / "secret.png").write_bytes(png())
     row = {"photo": str(tmp_path / "secret.png"), "voice": "a/b.wav"}
     assert [one["kind"] for one in page_cells(model, row)] == ["text", "text"]
-    assert "--root" in page_cells(model, row)[0]["text"]
+    assert all("--root" in one["text"] for one in page_cells(model, row))
     with pytest.raises(ValueError, match="--root"):
         sound_address(model, row, "voice", "r1")
     model.root = tmp_path / "inside"
@@ -330,7 +330,9 @@ def test_wrong_classes_are_found_where_trees_predict(tmp_path):
     wrong = rng.choice(240, 12, replace=False)
     y[wrong] = np.where(y[wrong] == "up", "down", "up")
     NeighborClassifier(metric="trees").fit(x, y).save(tmp_path / "m")
-    doubted = [one for one in Explorer(tmp_path / "m").suspects() if one["chance"] >= 0.5]  # of trees alone: none
+    listed = Explorer(tmp_path / "m").suspects(240)
+    assert all(one["said"] != one["label"] for one in listed), "what the model predicts is not suspicious"
+    doubted = [one for one in listed if one["chance"] >= 0.5]  # of trees alone: none
     assert len({one["id"] for one in doubted} & {*wrong.tolist()}) >= 6
 
 
@@ -354,6 +356,8 @@ def test_numbers_learned_as_logarithms_are_shown_as_they_are_and_doubted_by_thei
     miss = np.log(label / said)
     assert [one["score"] for one in doubted] == pytest.approx(np.abs(miss) / np.sqrt((miss**2).mean()), rel=1e-4)
     shown = explorer.map()
+    points = np.array(shown["points"]).reshape(-1, 2)
+    assert (points.min(axis=0).tolist(), points.max(axis=0).tolist()) == ([-1, -1], [1, 1]), "it fills the map"
     assert shown["error"][shown["checked"].index(cheap)] == pytest.approx(abs(label[0] - said[0]), rel=1e-6)
     assert "weighted geometric mean" in shown["scale"]
     row = explorer.row(str(cheap))

@@ -170,7 +170,7 @@ def print_comparison(comparison: "Comparison", folder: Path) -> None:
         output.print(sentence)
     scale, title = 1, "micro F1" if comparison.metric == "micro_f1" else "accuracy"
     if comparison.metric == "mse":
-        scale, title = 1000, "MSE x 1000 on labels scaled to [0, 1]"
+        scale, title = 1000, "MSE x 1000, labels scaled to 0-1"
     several = len({cell.dataset for cell in comparison.table}) > 1
     rows = []
     for cell in comparison.table:

@@ -128,13 +128,14 @@ def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
 
 def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     from vicinal.report.comparables import reasons
+    from vicinal.report.text import fixed
 
     explanation, digits = one.explanation.brief(), explainer.digits
 
     def words(value: Any) -> str:
         if isinstance(value, list | tuple):
             return label_words(value) or "no class"
-        return f"{value:,.{digits}f}" if isinstance(value, int | float) and not one.chances else cell_words(value)
+        return fixed(value, digits) if isinstance(value, int | float) and not one.chances else cell_words(value)
 
     before = "" if one.label is None else f" (its label is {words(one.label)})"
     predicted = words(explanation.prediction if one.said is None else one.said)
@@ -149,30 +150,31 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         far = _far(one.nearest, *explainer.usual)
         unusual = one.nearest > explainer.usual[1]
         output.print(f"Unusual row: {far}. Treat with caution." if unusual else f"{far[0].upper()}{far[1:]}.")
-    shown = _CELLS if explanation.trend is None else 1  # adjustments name what matters
+    moved = any(n.adjusted is not None for n in explanation.neighbors)
+    shown = 1 if moved else _CELLS  # adjustments name what matters
     columns = list(explanation.neighbors[0].row)[:shown] if explanation.neighbors else []
     trend = explanation.trend
     near_by = one.near_by if any(len(each) > 1 for each in one.near_by) else ()  # one column is near by itself
-    by = ["adjusted by"] if trend is not None else ["near by"] if near_by else []
+    by = ["adjusted by"] if moved else ["near by"] if near_by else []
     lines = [
-        [str(n.id), words(n.label), *([] if trend is None else [words(n.adjusted)])]
+        [str(n.id), words(n.label), *([words(n.adjusted)] if moved else [])]
         + [f"{n.weight:.3f}", _part(n.contribution, one, digits)]
-        + ([reasons(n.adjustments)] if trend is not None else [_near_by(near_by[place])] if near_by else [])
+        + ([reasons(n.adjustments)] if moved else [_near_by(near_by[place])] if near_by else [])
         + [cell_words(n.row[name]) for name in columns]
         for place, n in enumerate(explanation.neighbors)
     ]
     if trend is not None:
-        said = ["trend", "", _part(trend.value, one, digits), f"{trend.weight:.3f}"]
-        said += [_part(trend.contribution, one, digits), reasons(trend.columns)]
-        lines.append([*said, *[""] * len(columns)])
+        said = ["trend", "", _part(trend.value, one, digits)] if moved else ["trend", reasons(trend.columns)]
+        said += [f"{trend.weight:.3f}", _part(trend.contribution, one, digits)]
+        lines.append([*said, *([reasons(trend.columns) if moved else ""] if by else []), *[""] * len(columns)])
     scale = _SCALES.get(explanation.transform, "")
     adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
         have = _of_others(one, explainer, words)
-        rest = [f"{explanation.other_count} others", *([have] if trend is None else ["", have])]
+        rest = [f"{explanation.other_count} others", *(["", have] if moved else [have])]
         rest.append(f"{explanation.other_weight:.3f}")
         lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
-    adjusted = [] if trend is None else ["adjusted"]
+    adjusted = ["adjusted"] if moved else []
     headings = ["id", "label", *adjusted, "weight", adds, *by]
     print_rows("", [*headings, *columns], lines, numbers=False, names=True, least=len(headings))
 
@@ -234,5 +236,6 @@ def _near_by(columns: dict[str, float]) -> str:
 
 
 def _part(value: float, one: "Explained", digits: int) -> str:
-    scaled = one.chances or one.explanation.transform != "none"
-    return f"{value:.3f}" if scaled else f"{value:,.{digits}f}"
+    from vicinal.report.text import fixed
+
+    return fixed(value, 3 if one.chances or one.explanation.transform != "none" else digits)

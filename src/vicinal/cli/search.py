@@ -127,13 +127,15 @@ def _answer_lines(searcher: "Searcher | MatcherSearcher", *, as_json: bool) -> N
 
 def print_hits(result: "Searched") -> None:
     """Print a table of hits for each query."""
+    from vicinal.report.text import fixed
+
     for query, hits in zip(result.queries, result.hits, strict=True):
         columns = list(hits[0].row)[:_CELLS] if hits else []
         lines = [
             [
                 str(rank),
                 str(hit.id),
-                f"{hit.score:.3f}",
+                fixed(hit.score, 3),
                 label_words(hit.label),
                 *(cell_words(hit.row[name]) for name in columns),
             ]

@@ -110,6 +110,15 @@ def nearest(value: str, choices: Iterable[str]) -> str:
     return f"; did you mean {short(folded[close[0]], ECHO)}?" if close else ""
 
 
+def plain(value: float, digits: int = 4) -> str:
+    """``value`` with so many significant digits and no exponent, as an end of a range.
+
+    >>> plain(15284.3), plain(0.0254321), plain(1998)
+    ('15280', '0.02543', '1998')
+    """
+    return f"{float(f'{value:.{digits}g}'):.12g}"
+
+
 def listed(names: Iterable[object], room: int = 900) -> str:
     """The first names, as many as fit into ``room`` characters, and how many more there are.
 

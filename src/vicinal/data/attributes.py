@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core.checks import short_text
+from vicinal.core.checks import plain, short_text
 from vicinal.data.cells import as_numbers, missing_cells
 from vicinal.data.target import class_names
 
@@ -53,4 +53,4 @@ def attribute_groups(values: "pd.Series[Any]", *, least: int = 2) -> tuple[Codes
 def _named_parts(numbers: NDArray[np.float64], parts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
     used, codes = np.unique(parts, return_inverse=True)
     ends = [(numbers[parts == part].min(), numbers[parts == part].max()) for part in used]
-    return codes, [f"{low:.6g} to {high:.6g}" if low < high else f"{low:.6g}" for low, high in ends]
+    return codes, [f"{plain(low, 6)} to {plain(high, 6)}" if low < high else plain(low, 6) for low, high in ends]

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core import check_choice, short
+from vicinal.core.checks import plain
 from vicinal.encoders.base import KIND_NAMES, Kind, refuse
 from vicinal.encoders.category import NAMES, to_levels
 from vicinal.encoders.numeric import is_date, is_duration
@@ -137,7 +138,7 @@ def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnK
     whole = pd.api.types.is_integer_dtype(present)
     if whole and distinct == len(present) and len(present) > 2 and (ID_NAME.search(name) or _NUMBERED.fullmatch(name)):
         return ColumnKind(None, "left out: looks like an id (whole numbers, all different)")
-    return ColumnKind("number", f"numbers from {present.min():g} to {present.max():g}")
+    return ColumnKind("number", f"numbers from {plain(present.min(), 6)} to {plain(present.max(), 6)}")
 
 
 def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind:

@@ -366,16 +366,18 @@ def _neighbors(
 ) -> tuple[Neighbor, ...]:
     """The rows of a query with what each adds to the number, or class, at ``place``."""
     neighbors, entries = [], model.network.trend_columns()
+    moves = torch.zeros(0) if top.trend is None else top.trend.differences[query].abs() > _ROUNDING * _ROUNDING
+    moved = bool(moves.any()) or (top.trend is not None and top.trend.shared is not None)
     for nth, (weight, slot) in enumerate(zip(top.weights[query].tolist(), slots.tolist(), strict=True)):
         if slot < 0 or weight == 0:  # nothing of it is in the prediction: such is the row itself, and its group
             continue
         one, number, value = listed.rows[slot], listed.numbers[slot][place], listed.values[slot][place]
         if top.trend is not None:
-            moves = top.trend.differences[query, nth]
-            by_column = _by_column(entries, moves) if bool((moves.abs() > _ROUNDING * _ROUNDING).any()) else {}
+            by_column = _by_column(entries, top.trend.differences[query, nth]) if bool(moves[nth].any()) else {}
             if top.trend.shared is not None:
                 by_column["the trend"] = float(top.trend.shared[query])
-            one, value = _adjusted(one, number, by_column, *listed.scales)
+            adjusted, value = _adjusted(one, number, by_column, *listed.scales)
+            one = adjusted if moved else one
         if top.below is not None:
             bound = float(top.prediction[query])
             value = float(value <= bound + _ROUNDING * _ROUNDING * (abs(bound) + abs(number)))

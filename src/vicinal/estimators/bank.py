@@ -340,13 +340,12 @@ class Bank(Grouped):
         self.state = object()
 
 
-def check_known(bank: Bank, others: Bank, ids: Ids) -> None:
-    """Raise ValueError if one of ``ids`` is in neither bank, with the nearest that is."""
+def check_known(bank: Bank, others: Bank, ids: Ids, advice: str = "") -> None:
+    """Raise ValueError if one of ``ids`` is in neither bank, with ``advice`` and the nearest that is."""
     lost = ids[~(bank.has(ids) | others.has(ids))].tolist()
     if lost:
         hint = nearest(str(lost[0]), map(str, bank.ids[:_SHOWN].tolist()))
-        got = f"{short(lost[0])} (of rows that are only in a table: `explain MODEL TABLE --id ID`){hint}"
-        raise ValueError(f"ids: expected ids of rows that the model was given, got {got}")
+        raise ValueError(f"ids: expected ids of rows that the model was given, got {short(lost[0])}{advice}{hint}")
 
 
 _PROCESSOR = torch.device("cpu")

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from vicinal.core import short
+from vicinal.core import nearest, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data import TableForm
 from vicinal.data.target import LARGEST, SEPARATOR
@@ -294,9 +294,10 @@ class ClassCodec(LabelCodec):
         codes = []
         for row, value in enumerate(values.tolist()):
             if value not in positions:
+                got = f"got {short(value)} in row {row}{nearest(str(value), map(str, positions))}"
                 raise ValueError(
-                    f"y: expected a class that the model was fitted with, got {short(value)} in row {row}; new classes "
-                    "are added by new_classes=True (vicinal add --new-classes)"
+                    f"y: expected a class that the model was fitted with, {got}; new classes are added by "
+                    "new_classes=True (vicinal add --new-classes)"
                 )
             codes.append(positions[value])
         return np.array(codes, dtype=np.float64)

@@ -329,7 +329,7 @@ class Linkage(LinkageModel):
         ]
         linked = "only equal rows are" if tables.is_single else "none is"
         if not self.has_sign and not self._closes(tables):
-            return [f"no sign of copies: rows like one row are not like one another; {linked} linked"]
+            return [f"no sign of duplicates: rows that resemble one row do not resemble each other; {linked} linked"]
         if not self.has_sign:
             return [f"no sign of matches: no pair stands out, so {linked} linked; label pairs of the review"]
         if self.expected(tables) < FEWEST:

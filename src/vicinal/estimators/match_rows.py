@@ -186,7 +186,7 @@ def read_tables(
     sources = sources_of(same)
     if same:
         pairs = ", ".join(f"{' + '.join(one)} = {' + '.join(other)}" for one, other in same.items())
-        notes.append(f"columns of other names are taken for the same: {pairs}; to change that, rename or drop them")
+        notes.append(f"compared under two names: {pairs}; to change that, rename or drop columns")
         frames = list(with_same_columns(frames[0], frames[1], same))
     alone = [[name for name in one if name not in other] for one, other in itertools.permutations(frames, 2)]
     if alone and all(alone):

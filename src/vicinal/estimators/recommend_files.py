@@ -95,9 +95,10 @@ def write_recommender(stage: Path, model: Any) -> None:
     pd.DataFrame(columns).to_parquet(stage / CLICKS, index=False)
     for side in (model.items_, model.users_):
         cells = {_IDS: side.ids, _DESCRIBED: side.described}
+        kinds = model.kernels_[side.name].columns if side.name in model.kernels_ else {}
         for name in () if side.rows is None else side.rows.columns:
-            column = side.rows[name]
-            cells[name] = [shown_cell(cell, None) for cell in column] if column.dtype == object else column.to_numpy()
+            column, kind = side.rows[name], kinds.get(name)
+            cells[name] = [shown_cell(cell, kind) for cell in column] if column.dtype == object else column.to_numpy()
         pd.DataFrame(cells).to_parquet(stage / SIDES[side.name], index=False)
 
 

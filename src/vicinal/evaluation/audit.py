@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 
 from vicinal.calibration import clopper_pearson
-from vicinal.core.checks import check_between, check_integer
+from vicinal.core.checks import check_between, check_integer, plain
 from vicinal.core.identity import IdsLike, canonical_ids
 from vicinal.evaluation.scores import relative_weights
 
@@ -85,7 +85,7 @@ def target_slices(
     for part in range(len(edges) - 1):
         inside = values[place == part]
         if len(inside) >= least:
-            slices.append(_slice(name, f"{edges[part]:.4g} to {edges[part + 1]:.4g}", inside, overall))
+            slices.append(_slice(name, f"{plain(edges[part])} to {plain(edges[part + 1])}", inside, overall))
     return slices
 
 

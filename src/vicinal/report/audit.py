@@ -257,7 +257,7 @@ def served_figure(record: AuditRecord) -> "Figure":
         figure, axes = blank(4.6, 3.3)
         top = int(record.served.max(initial=0))
         axes.hist(record.served, bins=min(40, top + 1) or 1, color=SOFT, edgecolor=ACCENT, linewidth=0.5)
-        axes.set(xlabel="predictions served", ylabel="bank rows")
+        axes.set(xlabel="predictions that use it", ylabel="bank rows")
         axes.set_yscale("symlog", linthresh=10)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     return figure
@@ -273,7 +273,7 @@ def _pictures(record: AuditRecord) -> Iterator[Picture]:
             yield picture(
                 figures.coverage(promised, covered, by_part),
                 "coverage",
-                "Do the intervals hold?",
+                "Coverage of the intervals",
                 "Share of new rows within their interval over the share promised, with the diagonal.",
                 "On the diagonal intervals hold as promised; below it they are too narrow. The thin lines are the "
                 "quarters of the rows by their true value.",
@@ -285,7 +285,7 @@ def _pictures(record: AuditRecord) -> Iterator[Picture]:
         yield picture(
             selective_figure(record),
             "selective",
-            "What abstaining buys",
+            "Error by share answered",
             "Share of wrong answers over the share of new rows that are answered, with that of all rows.",
             "If only the surest rows are answered, fewer answers are wrong; the line is the error of all rows. "
             "vicinal predict --abstain promises such an error.",
@@ -294,8 +294,8 @@ def _pictures(record: AuditRecord) -> Iterator[Picture]:
         yield picture(
             served_figure(record),
             "served",
-            "Who serves whom",
+            "How often rows are used",
             "Histogram of how many predictions each bank row is among the first neighbors of.",
-            f"How often each bank row is among the {record.neighbors} nearest of a new row. A long tail to the "
-            "right are hubs: few rows that speak in many predictions.",
+            f"How often each bank row is among the {record.neighbors} nearest of a new row. The long tail on "
+            "the right are hubs: few rows, used in many predictions.",
         )

@@ -123,7 +123,7 @@ def beside(query: Mapping[str, Cell], rows: Sequence[Mapping[str, Cell]]) -> lis
 
 def _beside(one: Cell, other: Cell, limit: int = _CLIPPED) -> GridCell:
     known, text = _text(one, limit), _text(other, limit)
-    are_texts = min(len(text.split()), len(known.split())) > 1
+    are_texts = min(len(text.split()), len(known.split())) > 1 and any(map(str.isalpha, text))  # no time of a day
     return GridCell(text, one != other, pieces=differences(known, text)[1] if are_texts else [(text, one != other)])
 
 

@@ -84,7 +84,7 @@ def discover_findings(record: DiscoverRecord) -> list[str]:
             "about as much of these groups: space and number of groups were chosen by it."
         )
     else:
-        said.append("Too few classes are known to hide some, so the number of groups is by a usual setting.")
+        said.append("Too few known classes to hide some and try: the number of groups is a usual setting.")
     return said
 
 

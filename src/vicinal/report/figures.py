@@ -185,7 +185,8 @@ def confusion_matrix(
                     ink = PAPER if share > 0.55 else INK
                     text = f"{counts[row, column]:,}"
                     axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=9 if size < 8 else 7)
-        axes.set_xticks(range(size), names, rotation=0 if size < 5 else 45, ha="center" if size < 5 else "right")
+        flat = size < 5 and max(map(len, names)) < 10
+        axes.set_xticks(range(size), names, rotation=0 if flat else 45, ha="center" if flat else "right")
         axes.set_yticks(range(size), names)
         axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5), xlabel="predicted", ylabel="true")
         axes.spines[:].set_visible(False)
@@ -205,7 +206,7 @@ def _count_pairs(
     place[rows] = np.arange(len(rows))
     counts = np.zeros((len(rows) + 1, len(rows) + 1), dtype=np.int64)
     np.add.at(counts, (place[true], place[guess]), 1)
-    names = [one_line(classes[k], 14) for k in rows]
+    names = [one_line(classes[k], 20) for k in rows]
     if counts[-1].any() or counts[:, -1].any():
         return [*names, "(other)"], counts
     return names, counts[:-1, :-1]

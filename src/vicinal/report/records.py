@@ -403,8 +403,8 @@ class CompareRecord(ShownRecord):
 
     @property
     def measure(self) -> str:
-        """The metric, with the factor that values are multiplied by."""
-        return metric_name(self.metric) + (f" x {self.scale:g}" if self.scale != 1 else "")
+        """The metric, and of which labels it is where these are scaled."""
+        return metric_name(self.metric) + (f" x {self.scale:g}, labels scaled to 0-1" if self.scale != 1 else "")
 
     def _title(self) -> str:
         return f"{self.name}: mean {self.measure}"

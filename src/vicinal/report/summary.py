@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from vicinal.core.checks import plain
 from vicinal.report.text import metric_name, number, one_line, score
 
 _NAMES = 20
@@ -260,9 +261,7 @@ def _what(facts: Mapping[str, Any]) -> str:
         several = ", several a row" if labels.get("several") else ""
         what += f" ({labels['classes']} classes{several}: {', '.join(map(str, labels['names']))}{more})"
     elif labels:
-        low, high = (
-            f"{end:.0f}" if end == round(end) else f"{end:.4g}" for end in (labels["lowest"], labels["highest"])
-        )
+        low, high = (f"{end:.0f}" if end == round(end) else plain(end) for end in (labels["lowest"], labels["highest"]))
         what += f" (numbers from {low} to {high} in training)"
     return what + (f", distilled from {facts['distilled_from']}" if facts["distilled_from"] else "")
 

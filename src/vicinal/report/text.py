@@ -38,7 +38,7 @@ def metric_name(metric: str) -> str:
     >>> metric_name("mse"), metric_name("log_loss"), metric_name("own")
     ('MSE', 'log loss', 'own')
     """
-    return _METRICS.get(metric.lower(), one_line(metric, 30))
+    return _METRICS.get(metric.lower(), one_line(metric, 40))
 
 
 def score_table(each: Mapping[str, Mapping[str, Any]], shown: Callable[[Any], str]) -> list[list[str]]:
@@ -73,10 +73,10 @@ def one_line(value: object, limit: int = 60) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """``value`` with about ``digits`` significant digits, and all digits before the point below 1e9.
+    """``value`` with about ``digits`` significant digits, all before the point below 1e9, and commas as :func:`fixed`.
 
-    >>> number(0.0254321), number(123456.7), number(-2.5), number(5.13e10)
-    ('0.02543', '123,457', '-2.5', '5.13e10')
+    >>> number(0.0254321), number(123456.7), number(-2.5), number(5.13e10), number(1998)
+    ('0.02543', '123,457', '-2.5', '5.13e10', '1998')
     """
     if not math.isfinite(value):
         return "n/a"
@@ -86,7 +86,7 @@ def number(value: float, digits: int = 4) -> str:
     if not -5 <= size < 9:
         mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(power)}"
-    text = f"{value:,.{max(0, digits - 1 - size)}f}"
+    text = fixed(value, max(0, digits - 1 - size))
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -106,9 +106,7 @@ def cell_text(value: Any) -> str:
         brief = len(value) <= _BRIEF and not isinstance(value, dict)
         return ", ".join(map(cell_text, value)) if brief else f"({len(value)} elements)"
     if isinstance(value, float | np.floating):
-        shown = float(value)
-        like_year = 1000 <= abs(shown) < 10_000 and shown.is_integer()  # a gap makes years floats
-        return "" if np.isnan(shown) else f"{shown:.0f}" if like_year else number(shown)
+        return "" if np.isnan(value) else number(float(value))
     text = "" if value is None else str(value)
     return "" if text in ("NaT", "<NA>") else _MIDNIGHT.sub("", text)
 
@@ -236,10 +234,10 @@ def round_to_sum(values: Sequence[float], total: float, decimals: int) -> list[s
 
 
 def fixed(value: float, decimals: int) -> str:
-    """``value`` with exactly ``decimals`` decimals and no negative zero.
+    """``value`` with exactly ``decimals`` decimals and no negative zero; four digits have no comma: they may be a year.
 
-    >>> fixed(-0.001, 2), fixed(1234.5, 1)
-    ('0.00', '1,234.5')
+    >>> fixed(-0.001, 2), fixed(1998.5, 1), fixed(12345.6, 1)
+    ('0.00', '1998.5', '12,345.6')
     """
-    text = f"{value:,.{decimals}f}"
+    text = f"{value:{',' if abs(value) >= 9999.5 else ''}.{decimals}f}"
     return text.lstrip("-") if not text.strip("-0.,") else text

@@ -221,8 +221,9 @@ class Application:
 
     async def page(self, request: Request) -> Response:
         """A page that lists all endpoints."""
-        paths = request.app.openapi()["paths"]
-        shown = {name: hasattr(model, "explore") for name, model in self.models.items()}
+        able = [one for one in BODIES if any(hasattr(model, one) for model in self.models.values())]
+        paths = {p: of for p, of in request.app.openapi()["paths"].items() if "post" not in of or p[1:] in able}
+        shown = {name: model.columns() for name, model in self.models.items()}
         template = environment().get_template("endpoints.html")
         return HTMLResponse(template.render(paths=paths, models=shown, dumps=json.dumps))
 

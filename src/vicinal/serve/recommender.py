@@ -38,6 +38,10 @@ class ServedRecommender:
             self.measures.rows.labels(self.name).set(self.model.clicks_.nnz)
         return self.model
 
+    def columns(self) -> dict[str, list[str]]:
+        """Names of the columns that requests have, by what they are for."""
+        return {"user": [self.model.user], "item": [self.model.item]}
+
     def close(self) -> None:
         """Nothing: each change is in the folder."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import short
+from vicinal.core import check_choice, short
 from vicinal.core.identity import canonical_ids
 from vicinal.data.table import read_weights
 from vicinal.estimators import ModelFolder
@@ -59,10 +59,16 @@ class ServedModel:
         self.folder.compact()
         self._nowhere.cleanup()
 
+    def columns(self) -> dict[str, list[str]]:
+        """Names of the columns that requests have, by what they are for."""
+        model = self.folder.model
+        roles = {role: [str(model.notes_[role])] for role in ("id", "target") if model.notes_.get(role)}
+        return {"columns": [str(name) for name in model.feature_names_in_]} | roles
+
     # What is asked.
 
     def predict(self, content: bytes) -> dict[str, Any]:
-        """Predict rows, with an interval if a coverage is given; ``abstain`` leaves some without an answer."""
+        """Predict rows: ``interval`` is a coverage, ``abstain`` the share of answers that may be wrong."""
         model, body = self._current(), read_body(Predict, content, self.most)
         answers = self._answers(model, body, 0)
         return {"predictions": [_prediction(one, model) for one in answers.records()]}
@@ -207,7 +213,7 @@ def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
         return labels
     named = {str(name): name for name in model.fitted_.codec.classes.tolist()}
     if not model.multilabel_:
-        return [named.get(str(label), label) for label in labels]
+        return [named[check_choice("labels", str(label), named)] for label in labels]
     for place, label in enumerate(labels):
         if not isinstance(label, list):
             raise ValueError(f"labels: expected a list of classes for each row, got {short(label)} at {place}")

@@ -255,12 +255,12 @@ def _grouped(
         known, note = _known_rows(model)
         some, names = spread(len(known), _KNOWN), [str(name) for name in model.feature_names_in_]
         vectors = _encoded(model, pd.concat([features.iloc[new], known.store.rows_at(some)[names]], ignore_index=True))
-        labels, note = known.labels[some].long(), f"the encoders' vectors, beside rows of the bank{note}"
+        labels, note = known.labels[some].long(), f"the encoders' vectors, together with rows of the bank{note}"
     elif _enough(classes[fitting]):
         fitting = fitting[spread(len(fitting), _KNOWN).numpy()]
         vectors = _encoded(model, features.iloc[np.concatenate([new, fitting])])
         labels = torch.from_numpy(np.unique(classes[fitting], return_inverse=True)[1])
-        note = "the encoders' vectors, beside rows of this table that fit a known class"
+        note = "the encoders' vectors, together with rows of this table that fit a known class"
     else:
         vectors, labels = torch.cat([rows.vectors[new], bank.store.vectors_at(some)]), bank.labels[some].long()
         note = "the vectors of the model, as too few rows of this table fit known classes"
@@ -271,7 +271,7 @@ def _grouped(
         groups=groups,
         generator=torch.Generator().manual_seed(seed),
     )
-    return discovery, [f"Groups are of {note}."]
+    return discovery, [f"Rows are grouped by {note}."]
 
 
 def _known_rows(model: BankedEstimator) -> tuple[Bank, str]:

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from vicinal.core import ExtrapolationWarning, replaced_file
 from vicinal.core.checks import check_between, check_integer, nearest, short, short_text, unwarned
-from vicinal.core.identity import IdentityWarning
+from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.core.progress import Log
 from vicinal.data.cells import missing_cells
 from vicinal.estimators.attention import nearest_rows
+from vicinal.estimators.bank import check_known
 from vicinal.estimators.calibrating import check_calibrates
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
@@ -113,6 +114,8 @@ class Explainer:
 
     def ids(self, ids: Sequence[str]) -> list[Explained]:
         """Explain bank rows, each predicted without itself and its group."""
+        advice = " (of rows that are only in a table: `explain MODEL TABLE --id ID`)"
+        check_known(self.model.bank_, self.model.calibration_, canonical_ids("ids", ids), advice)
         rows, known = rows_of(self.model, ids)
         self.log("Each row is predicted without itself, but the encoder may have been trained with it.")
         return self._explained(list(ids), rows, known, self.model.labels_of(known["ids"]))

@@ -151,7 +151,7 @@ class Explorer:
         }
 
     def suspects(self, n: int = 50) -> list[dict[str, Any]]:
-        """The rows whose labels are most probably wrong, the most probable first.
+        """The rows whose labels are most probably wrong, the most probable first; none that the model predicts.
 
         "chance" is the probability that the label is wrong (see :func:`vicinal.evaluation.wrong_labels`), 0 for all if
         there is no clear sign of wrong labels. For a number, the score is its distance to the prediction over the root
@@ -163,6 +163,7 @@ class Explorer:
         """
         doubt, bank = self._doubts(fresh=True), self.model.bank_
         best = np.argsort(-doubt["ratio"], kind="stable")[:n]
+        best = best[doubt["score"][best] > 0]
         names = bank.ids[doubt["at"][best]].tolist()
         columns = (doubt[name][best].tolist() for name in ("said", "score", "chance"))
         return [
@@ -395,8 +396,9 @@ class Explorer:
             if self.table is not None:
                 vectors = torch.cat([vectors, self.table.embedded(model).vectors])
             places = principal_plane(vectors.numpy())[0]
-            reach = np.abs(places).max(axis=0)  # one scale an axis: the second may vary far less
-            self._plane = model.bank_.state, np.round(places / np.where(reach > 0, reach, 1.0), 5)
+            low, high = places.min(axis=0), places.max(axis=0)  # one scale an axis: the second may vary far less
+            middle, reach = (low + high) / 2, np.where(high > low, high - low, 2.0) / 2
+            self._plane = model.bank_.state, np.round((places - middle) / reach, 5)
         return self._plane[1]
 
     def _table(self) -> TableRows:

@@ -158,6 +158,7 @@ def page_cells(model: BankedEstimator, row: Mapping[str, Any]) -> list[dict[str,
     for name, cell in plain.items():
         if kinds.get(name) == "image" and model.root is None and not _content(cell):
             del kinds[name]
+            plain[name] = f"{cell} (name its folder by --root to see it)" if isinstance(cell, str) else cell
     shown = shown_cells(plain, kinds, None if model.root is None else Path(model.root))
     return [*(_sound(name, cell, model) for name, cell in sounds.items()), *(asdict(v) for v in cells(shown, 400))]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice, short
 from vicinal.core.arrays import Array
-from vicinal.core.checks import check_between, unwarned
+from vicinal.core.checks import check_between, plain, unwarned
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import Log
@@ -355,4 +355,4 @@ class Retrieved:
 
 
 def _name(label: Any) -> str:
-    return ", ".join(label) if isinstance(label, list) else f"{label:.4g}" if isinstance(label, float) else str(label)
+    return ", ".join(label) if isinstance(label, list) else plain(label) if isinstance(label, float) else str(label)

@@ -74,7 +74,12 @@ def recommend_tables(job: RecommendJob, out: Path, log: Log = lambda line: None)
 def _read(path: Path, model: Recommender, log: Log) -> pd.DataFrame:
     log(f"reading {path.name}")
     texts = [name for name, kind in (model.kinds or {}).items() if kind in ("text", "category")]
-    return read_table(path, ids=[model.user, model.item], text=texts, log=log)
+    table = read_table(path, ids=[model.user, model.item], text=texts, log=log)
+    named = [name for name in (model.user, model.item) if name in table.columns]
+    whole = table[named].notna().all(axis=1)
+    if not whole.all():
+        log(f"left out: {counted(int((~whole).sum()), 'row')} of {path.name} without {' or '.join(named)}")
+    return table[whole]
 
 
 def report_lines(model: Recommender) -> list[str]:

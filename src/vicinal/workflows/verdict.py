@@ -14,6 +14,7 @@ import pandas as pd
 
 from vicinal.calibration import clopper_pearson
 from vicinal.core.arrays import Array
+from vicinal.core.checks import plain
 from vicinal.data import Split
 from vicinal.encoders.numeric import is_dates, to_numbers
 from vicinal.estimators.banked import BankedEstimator
@@ -167,7 +168,7 @@ def thirds(cells: pd.Series) -> list[str | None]:
     numbers, dates = to_numbers(cells, str(cells.name)), is_dates(cells)
     known = ~np.isnan(numbers)
     ends = np.unique(np.quantile(numbers[known], np.linspace(0, 1, _THIRDS + 1))) if known.any() else np.zeros(0)
-    shown = [str(np.datetime64(math.floor(end), "D")) if dates else f"{end:.4g}" for end in ends.tolist()]
+    shown = [str(np.datetime64(math.floor(end), "D")) if dates else plain(end) for end in ends.tolist()]
     names = [f"{low} to {high}" for low, high in pairwise(shown)]
     places = np.clip(np.searchsorted(ends, numbers, side="right") - 1, 0, max(0, len(names) - 1))
     return [names[at] if is_known and names else None for at, is_known in zip(places.tolist(), known, strict=True)]
