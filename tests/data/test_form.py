@@ -69,6 +69,10 @@ NUMBERS = {
     "#12": 12.0,
     "2.212,50 S": -2212.5,
     "2.212,50 H": 2212.5,
+    "11 st 7 lb": 11.5,
+    "3.5\u4e07\u5186": 35000.0,
+    "1,2 \u043c\u043b\u043d \u0440\u0443\u0431.": 1.2e6,
+    "$24.279m": 24.279e6,
 }
 DATES = {
     "31/12/2021": DAY,
@@ -95,6 +99,7 @@ DATES = {
     "31DEC2021:14:30:00": DAY.replace(hour=14, minute=30),
     "20211231T143000Z": DAY.replace(hour=14, minute=30),
     "2021\u5e7412\u670831\u65e5": DAY,
+    "\u4ee4\u548c3\u5e7412\u6708": DAY.replace(day=1),
     "12/2021": DAY.replace(day=1),
     "Dec-21": DAY.replace(day=1),
     "Q4 2021": datetime.datetime(2021, 10, 1),
@@ -337,7 +342,7 @@ LENGTHS = {
     "a stopwatch": {"3:28.5": 208.5, "0:00.25": 0.25, "4:07": 247, "59,32": 59.32, "9.58": 9.58},
     "a run": {"45:07": 2707, "1:02:03": 3723},
     "hours and minutes": {"7:30": 27000, "12:45": 45900, "1:02:03": 3723},
-    "German": {"2 Std. 5 Min.": 7500, "07:30 Uhr": 27000},
+    "German": {"2 Std. 5 Min.": 7500, "07:30 Uhr": 27000, "13.15 Uhr": 47700, "7 Uhr": 25200},
 }
 
 
@@ -358,6 +363,12 @@ PARTS = {
     "a count": (lambda n: f"{n}.5 (1,{n}1 reviews)", lambda n: [n + 0.5, 1001 + 10 * n]),
     "three": (lambda n: f"1.{n}.{n + 1}", lambda n: [n, n + 1]),
     "about": (lambda n: f"{'ca. ' * (n % 2)}{n},5 l/100 km", lambda n: n + 0.5),
+    "packs": (lambda n: f"{n}x75 cl" if n % 2 else f"{n} \u00d7 500 ml", lambda n: [n, 750 if n % 2 else 500]),
+    "sides": (
+        lambda n: f"{n}x{n + 1} cm" if n % 2 else f"{n} x {n + 1} mm",
+        lambda n: [10 * n, 10 * n + 10] if n % 2 else [n, n + 1],
+    ),
+    "a bonus": (lambda n: f"{n}+{n % 4}" if n % 4 else f"{n}", lambda n: [n, n % 4]),
 }
 
 
@@ -499,6 +510,13 @@ STILL_NUMBERS = {
     "amounts that are negative": (["123.45-", "99.00-", "7.00-"], [-123.45, -99.0, -7.0]),
     "pieces": (["12 pcs", "12", "7"], [12.0, 12.0, 7.0]),
     "a control character": (["6.2\x1a", "7.1"], [6.2, 7.1]),
+    "feet and inches": ([*(f"5'{n}" for n in range(10)), "5-6", "6-0"], [*(5 + n / 12 for n in range(10)), 5.5, 6.0]),
+    "letters of a test": (
+        [f"{n}.5{' ' * (n % 2)}{group}" for n, group in enumerate(["a", "ab", "b", "bc", "c"] * 3)],
+        [n + 0.5 for n in range(15)],
+    ),
+    "minor versions": ([f"3.{n}" for n in range(7, 13)], [float(n) for n in range(7, 13)]),
+    "prices of people": (["3.9", "3.10", "3.05"], [3.9, 3.1, 3.05]),
 }
 
 
@@ -506,6 +524,17 @@ STILL_NUMBERS = {
 def test_numbers_with_bounds_and_words_are_numbers(cells, meant):
     frame = pd.DataFrame({"x": cells})
     assert TableForm.of(frame).read(frame)["x"].tolist() == meant
+
+
+def test_versions_are_their_numbers():
+    for cells in (["v3.9.1", "v3.10.2-rc2", "v2.1"], ["3.9", "3.10.2", "2.1"]):
+        assert read(cells)[1] == [3.0, 10.0, 2.0]
+    assert form_of(["10.0.0.1", "10.0.0.12", "10.0.3.4"]) is None
+
+
+def test_texts_of_one_pattern_that_few_rows_have_are_no_numbers():
+    builds = [f"Windows 10.0.{n}" for n in range(20)]
+    assert form_of([*builds, *["macOS 14.1"] * 30]) is None
 
 
 def test_times_of_day_with_points_are_no_minutes_and_seconds():

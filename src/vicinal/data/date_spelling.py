@@ -36,7 +36,8 @@ _DURATIONS = tuple(
     re.compile(form)
     for form in (
         r"(?P<minus>-)?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
-        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?(?: ?uhr)?",
+        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?",
+        r"(?P<hours>[01]?[0-9]|2[0-4])(?:[:.](?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?uhr",
         r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
         r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
         r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?"
@@ -133,6 +134,9 @@ _DAYS = tuple(
 )
 """Days without a year."""
 
+_ERAS = {"令和": 2018, "平成": 1988, "昭和": 1925}
+"""The year before the first of an emperor."""
+
 _REWRITTEN = (
     (  # from the start of a word only: a long one would take its square
         re.compile(r"(?<![^\W\d_])([^\W\d_]+) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?: (utc|gmt))? ([0-9]{4})$"),
@@ -143,7 +147,11 @@ _REWRITTEN = (
     (re.compile(r"^(?:kw|wk|week) ?([0-9]{1,2})[ /-]+([0-9]{4})$"), r"\2w\1"),
     (re.compile(r"^([1-4])(?:\. ?quartal |q[ /'-]?)([0-9]{2,4})$"), r"q\1 \2"),
     (re.compile(r"^(q[1-4])[ /'-]{0,2}([0-9]{2})$"), lambda part: f"{part[1]} {_full_year(part[2])}"),
-    (re.compile(r"^([0-9]{4})\u5e74([0-9]{1,2})\u6708([0-9]{1,2})\u65e5"), r"\1-\2-\3"),
+    (
+        re.compile(r"^(令和|平成|昭和)([0-9]{1,2}|元)(?=年)"),
+        lambda part: str(_ERAS[part[1]] + int(part[2].replace("元", "1"))),
+    ),
+    (re.compile(r"^([0-9]{4})年([0-9]{1,2})月(?:([0-9]{1,2})日)?"), lambda part: f"{part[1]}-{part[2]}-{part[3] or 1}"),
 )
 """Times as C (Sun Jan 01 00:00:00 2012), basic ISO (20240131T101500Z), SAS (31JAN2024:10:15:00), Japan write them, and
 weeks and quarters as Germany does."""

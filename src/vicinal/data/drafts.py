@@ -12,7 +12,16 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 
 from vicinal.core import listed, short
 from vicinal.data.cell_reading import read_column, split
-from vicinal.data.column_form import CLOCK, MOST_GAPS, MOST_WORDS, SEPARATORS, ColumnForm, is_missing, is_number
+from vicinal.data.column_form import (
+    CLOCK,
+    MOST_GAPS,
+    MOST_WORDS,
+    SEPARATORS,
+    ColumnForm,
+    is_missing,
+    is_number,
+    rows_of,
+)
 from vicinal.data.date_drafts import (
     DOUBT,
     FEWEST_READ,
@@ -32,6 +41,7 @@ from vicinal.data.number_drafts import (
     mostly_read,
     number_form,
     parts_form,
+    version_form,
     without_odd,
     without_words,
     worded_form,
@@ -160,17 +170,21 @@ def _form_of_texts(
     if (worded := worded_form(column, plain)) is not None:
         return worded
     raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
-    numbers = span_form(raw) or parts_form(raw)
+    numbers = span_form(raw) or parts_form(column, raw)
     if numbers is None and len(raw) >= FEWEST_READ and range_of(raw[0]) and not any(map(CODED.search, raw)):
         numbers = number_form(raw, (), gaps=True, middles=True)
     return numbers or _separated(column, texts, None)
 
 
 def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) -> ColumnForm | None:
-    """Of truth values, or of words that are steps of a scale."""
+    """Of truth values, of versions, or of words that are steps of a scale."""
     if kind != "number" and (pair := _truth_form(plain, others)) is not None:
         return pair
-    if kind == "category" or others or len(plain) > 2 * MOST_STEPS:
+    if kind == "category" or others:
+        return None
+    if kind is None and (versions := version_form(plain)) is not None:
+        return versions
+    if len(plain) > 2 * MOST_STEPS:
         return None
     steps, gaps = steps_of({text.casefold() for text in plain})
     return ColumnForm(kind="scale", steps=steps, gaps=gaps[:MOST_GAPS], middle=True) if steps else None
@@ -208,7 +222,7 @@ def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None
         if len({part for cell in first for part in split(cell, mark)}) > MOST_WORDS:
             continue
         words: Counter[str] = Counter()
-        often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+        often = rows_of(column)
         for gap in GAPS & often.keys():
             del often[gap]
         for cell, count in often.items():
@@ -267,14 +281,14 @@ def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnFo
     if len(set(words.values())) > MOST_WORDS:
         return ColumnForm(kind="words") if gaps else None
     raw = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
-    spaced = {cell.strip() for cell in raw.tolist() if isinstance(cell, str)}
+    spaced = dict.fromkeys(cell.strip() for cell in raw.tolist() if isinstance(cell, str))
     ways = Counter(words[plain_text(cell)] for cell in spaced)
     alike = {word for word, count in ways.items() if count > 1 and sum(map(str.isalpha, word)) > 1}
     alike -= {word for plain, word in words.items() if not _usual_case(plain)}
     short = _abbreviations(ways)
     if not alike and not short:
         return ColumnForm(kind="words") if gaps else None
-    often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    often = rows_of(column)
     usual = {words[plain]: plain for plain, _ in reversed(often.most_common())}
     spellings = {word: usual[short.get(word, word)] for word in ways if word in alike or word in short}
     return ColumnForm(kind="words", spellings=spellings)
