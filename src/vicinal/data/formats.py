@@ -53,6 +53,19 @@ _FORMATS = (
 )
 """Formats that tables are often stored in: pattern of the first bytes, name, what to do."""
 
+READABLE = {
+    ".parquet": "a parquet file",
+    ".xlsx": "an Excel file",
+    ".feather": "an Arrow or Feather file",
+    ".sqlite": "an SQLite database",
+    ".gz": "a gzip file",
+    ".zst": "a zstandard file",
+    ".zip": "a zip archive",
+    ".json": "a JSON array",
+    ".jsonl": "JSON objects",
+}
+"""Those of them that are read, by the ending of a file."""
+
 _ENDINGS = {".xls": _SPREADSHEET, ".ods": _ODS, ".dta": _STATA, ".sav": _SPSS}
 
 _MARKS = {
