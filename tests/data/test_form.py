@@ -526,6 +526,18 @@ def test_numbers_with_bounds_and_words_are_numbers(cells, meant):
     assert TableForm.of(frame).read(frame)["x"].tolist() == meant
 
 
+@pytest.mark.parametrize("stored", [np.int64, str, object])
+@pytest.mark.parametrize("parts", [1, 1000])
+def test_seconds_since_1970_are_times_in_a_column_of_times(stored, parts):
+    numbers = [parts * (1_700_000_000 + 86_400 * n) for n in range(12)]
+    frame = pd.DataFrame({name: np.array(numbers).astype(stored) for name in ("created_at", "serial")})
+    form = TableForm.of(frame)
+    read = form.read(frame)
+    assert read["created_at"].iloc[1] == pd.Timestamp("2023-11-15 22:13:20")
+    assert form.read(frame[:2])["created_at"].tolist() == read["created_at"].tolist()[:2]
+    assert form.columns["serial"].kind == "number"
+
+
 def test_versions_are_their_numbers():
     for cells in (["v3.9.1", "v3.10.2-rc2", "v2.1"], ["3.9", "3.10.2", "2.1"]):
         assert read(cells)[1] == [3.0, 10.0, 2.0]

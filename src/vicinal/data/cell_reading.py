@@ -280,11 +280,9 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
         return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(cell, datetime.date):
         return datetime.datetime(cell.year, cell.month, cell.day)
-    if is_number(cell) and (day := day_of(f"{float(cell):.0f}")) is not None and float(cell).is_integer():
-        return day.day_first  # 20240131
-    if form.serial and is_number(cell) and (serial := serial_of(str(cell))) is not None:
-        return serial
-    return _Refused("dates", "numbers" if is_number(cell) else "something else")
+    if is_number(cell):  # 20240131
+        return _date_in(form, f"{float(cell):.0f}" if float(cell).is_integer() else str(cell))
+    return _Refused("dates", "something else")
 
 
 def _date_in(form: ColumnForm, text: str) -> Any:

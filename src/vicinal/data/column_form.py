@@ -1,6 +1,7 @@
 """How the cells of one column are written, and how they are read by it."""
 
 import datetime
+import functools
 import re
 from collections import Counter
 from decimal import Decimal
@@ -12,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import short
 from vicinal.core.untrusted import Saved
-from vicinal.data.date_spelling import dotted_of, month_of, ordinal_of, season_of, year_day_of, year_first_of
+from vicinal.data.date_spelling import dotted_of, epoch_of, month_of, ordinal_of, season_of, year_day_of, year_first_of
 from vicinal.data.scales import MOST_STEPS
 from vicinal.data.spelling import GAPS, LONGEST_PART, MONEY, MOST_PARTS, plain_text
 
@@ -34,6 +35,7 @@ SEPARATORS = (";", "|", ",")
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
+SECONDS, MILLISECONDS = "seconds since 1970", "milliseconds since 1970"
 MONTHS, DAYS, YEARS, DOTTED, SEASONS, ORDINALS = "mm/yy", "dd/mm", "yy-mm-dd", "d.m.yy", "yyyy-yy", "yyyy-ddd"
 CLOCK, SPAN, VERSION = "hhmm", "dates", "version"
 """Signs of lengths of time of which 0930 is half past nine, and of parts that are two days, or a version: 3.10."""
@@ -45,6 +47,8 @@ PARTIAL_DATES = {
     DOTTED: ("days, 3.4.21 as the 3rd of April 2021", dotted_of),
     SEASONS: ("years, 1998-99 as 1998", season_of),
     ORDINALS: ("days of a year, 2024-032 as the 1st of February", ordinal_of),
+    SECONDS: (SECONDS, epoch_of),
+    MILLISECONDS: (MILLISECONDS, functools.partial(epoch_of, parts=1000)),
 }
 """Signs of columns of dates that their cells alone do not show, what they are, and how one of their texts is read."""
 

@@ -238,6 +238,18 @@ def ordinal_of(text: str) -> Day | None:
     return Day(moment, moment) if moment.year == int(match[1]) else None
 
 
+def epoch_of(text: str, *, parts: int = 1) -> Day | None:
+    """The moment in a text of whole seconds since 1970, or of so many parts of them; or None.
+
+    >>> epoch_of("1700000000500", parts=1000).day_first
+    datetime.datetime(2023, 11, 14, 22, 13, 20, 500000)
+    """
+    if not text.isdecimal() or len(text) > 15:
+        return None
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(text) / parts)
+    return Day(moment, moment)
+
+
 _FROM = re.compile(r"^(?:from|vom|von|du|del|dal) ", re.IGNORECASE)
 _UNTIL = re.compile(r" ?(?:[-/~\u301c]|\b(?:to|until|till|bis|au|al|tot)\b) ?")
 _HEAD, _DAY = re.compile(r"[^\W\d_]+\.? "), re.compile(r"(?:[0-9]{1,2}(?=\D)(?:st|nd|rd|th)?)?")

@@ -29,6 +29,7 @@ from vicinal.data.date_drafts import (
     compact_dates,
     date_draft,
     date_form,
+    epoch_form,
     month_form,
     partial_form,
     span_form,
@@ -105,8 +106,9 @@ def _form_of_numbers(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm 
         return ColumnForm(kind="levels")
     if column.dtype.kind == "c":
         return None
-    compact = compact_dates(whole_days(column)) if kind is None else None
-    return compact or _with_placeholders(ColumnForm(kind="number"), column, kind)
+    name = str(column.name)
+    dates = (compact_dates(whole_days(column)) or epoch_form(name, column.dropna())) if kind is None else None
+    return dates or _with_placeholders(ColumnForm(kind="number"), column, kind)
 
 
 def _with_placeholders(form: ColumnForm, column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm:
@@ -143,9 +145,8 @@ def _draft_of_cells(
     if not others and (dates := partial_form(str(column.name), plain, day_first=day_first)) is not None:
         return dates.model_copy(update={"gaps": words_of_gaps, "beside": beside})
     if all(map(is_number, others)):
-        compact = compact_dates([*plain, *others])
-        if compact is not None:
-            return compact
+        if (dates := compact_dates([*plain, *others]) or epoch_form(str(column.name), [*plain, *others])) is not None:
+            return dates
         gaps = len(plain) < len(folded) or bool(column.isna().any())
         number = number_form(plain, others, gaps=gaps)
         if number is not None:
