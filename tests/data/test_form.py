@@ -71,6 +71,7 @@ NUMBERS = {
     "2.212,50 H": 2212.5,
     "11 st 7 lb": 11.5,
     "3.5\u4e07\u5186": 35000.0,
+    "\\5,004,000": 5.004e6,
     "1,2 \u043c\u043b\u043d \u0440\u0443\u0431.": 1.2e6,
     "$24.279m": 24.279e6,
 }
@@ -547,6 +548,8 @@ def test_versions_are_their_numbers():
 def test_texts_of_one_pattern_that_few_rows_have_are_no_numbers():
     builds = [f"Windows 10.0.{n}" for n in range(20)]
     assert form_of([*builds, *["macOS 14.1"] * 30]) is None
+    spans = [f"{n}-{n + 3} May 2024" for n in range(1, 25)]
+    assert form_of([*spans, *["not until spring"] * 60]) is None
 
 
 def test_times_of_day_with_points_are_no_minutes_and_seconds():

@@ -1,5 +1,6 @@
 """The form of one column, found in its cells; it may be open to more than one reading."""
 
+import contextlib
 import datetime
 import re
 from collections import Counter
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 
-from vicinal.core import listed, short
+from vicinal.core import ColumnError, listed, short
 from vicinal.data.cell_reading import read_column, split
 from vicinal.data.column_form import (
     CLOCK,
@@ -168,13 +169,15 @@ def _form_of_texts(
         return None
     if (months := month_form(str(column.name), plain)) is not None:
         return months.model_copy(update={"gaps": gaps})
-    if (worded := worded_form(column, plain)) is not None:
-        return worded
     raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
-    numbers = span_form(raw) or parts_form(column, raw)
+    numbers = worded_form(column, plain) or span_form(raw) or parts_form(raw)
     if numbers is None and len(raw) >= FEWEST_READ and range_of(raw[0]) and not any(map(CODED.search, raw)):
         numbers = number_form(raw, (), gaps=True, middles=True)
-    return numbers or _separated(column, texts, None)
+    with contextlib.suppress(ColumnError):  # most texts are of the form, but not most rows
+        if numbers is not None:
+            read_column(numbers, column)
+            return numbers
+    return _separated(column, texts, None)
 
 
 def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) -> ColumnForm | None:

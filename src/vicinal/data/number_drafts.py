@@ -197,7 +197,7 @@ def _is_read(text: str) -> bool:
     return (text[0].isalpha() or text[-1].isalpha()) and year_day_of(text) is not None
 
 
-def parts_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | None:
+def parts_form(plain: Sequence[str]) -> ColumnForm | None:
     """Of texts with numbers among the same words, such as 10x20 cm or 7 out of 10, at least ``FEWEST_READ`` of them.
 
     Some may end before the others, "2019" beside "2019 (69 reg)", and have other units, "6x75 cl" beside "2x1.5 l".
@@ -206,17 +206,15 @@ def parts_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | N
         return None
     if 2 * sum(day_of(text) is not None for text in plain) > len(plain):
         return None  # dates of several orders
-    decimal, cells = parts_decimal(plain), rows_of(column)
+    decimal = parts_decimal(plain)
     for unit in dict.fromkeys(["", unit_of_parts(plain)]):
-        parts = {text: each for text in plain if (each := parts_of(text, decimal, unit)) is not None}
-        counts = Counter(each for each, _ in parts.values())
+        parts = [each for text in plain if (each := parts_of(text, decimal, unit)) is not None]
+        counts = Counter(each for each, _ in parts)
         often = [each for each, n in counts.most_common(MOST_GAPS) if n >= max(OFTEN, 2 * MOST_ODD * len(plain))]
         around = max(often, key=lambda each: sum(counts[o] for o in counts if is_start(o, each)), default="#")
-        alike = {text: numbers for text, (each, numbers) in parts.items() if is_start(each, around)}
+        alike = [numbers for each, numbers in parts if is_start(each, around)]
         most = max(FEWEST_READ, min((1 - 2 * MOST_ODD) * len(plain), len(plain) - 1))
-        if around == "#" or len(alike) < most or 2 * sum(cells[text] for text in alike) < cells.total():
-            continue
-        if typical := _medians(alike.values()):
+        if around != "#" and len(alike) >= most and (typical := _medians(alike)):
             mark = "," if decimal == "," else "."
             return ColumnForm(kind="parts", decimal=mark, sign=unit, around=around, typical=typical)
     return None

@@ -38,7 +38,7 @@ _SIGNS = {
     **dict.fromkeys(("$", "us$", "usd"), "$"),
     **dict.fromkeys(("€", "eur", "euro"), "€"),
     **dict.fromkeys(("£", "gbp"), "£"),
-    **dict.fromkeys(("¥", "jpy", "円"), "¥"),
+    **dict.fromkeys(("¥", "jpy", "円", "\\"), "¥"),  # a backslash has the place of ¥ in Japan's encodings
     **dict.fromkeys(("₽", "\u0440\u0443\u0431", "\u0440\u0443\u0431.", "rub"), "₽"),
     **dict.fromkeys(("₹", "inr", "rs", "rs."), "₹"),
     **dict.fromkeys(("r$", "brl"), "R$"),
