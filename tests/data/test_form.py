@@ -74,6 +74,7 @@ NUMBERS = {
     "\\5,004,000": 5.004e6,
     "1,2 \u043c\u043b\u043d \u0440\u0443\u0431.": 1.2e6,
     "$24.279m": 24.279e6,
+    "37,- \u20ac": 37.0,
 }
 DATES = {
     "31/12/2021": DAY,
@@ -108,6 +109,9 @@ DATES = {
     "2021-W52": datetime.datetime(2021, 12, 27),
     "H2 2021": datetime.datetime(2021, 7, 1),
     "2021 H1": datetime.datetime(2021, 1, 1),
+    "2021-W52-5": DAY,
+    "31. Dec 21": DAY,
+    "Q4 FY21": datetime.datetime(2021, 10, 1),
     "KW 52/2021": datetime.datetime(2021, 12, 27),
     "4. Quartal 2021": datetime.datetime(2021, 10, 1),
     "2021. 12. 31.": DAY,
@@ -342,6 +346,7 @@ LENGTHS = {
     "ISO": {"PT12H30M": 45000, "P1DT1S": 86401},
     "a stopwatch": {"3:28.5": 208.5, "0:00.25": 0.25, "4:07": 247, "59,32": 59.32, "9.58": 9.58},
     "a run": {"45:07": 2707, "1:02:03": 3723},
+    "minutes and seconds": {"9'58\"": 598, "10'05\"": 605},
     "hours and minutes": {"7:30": 27000, "12:45": 45900, "1:02:03": 3723},
     "German": {"2 Std. 5 Min.": 7500, "07:30 Uhr": 27000, "13.15 Uhr": 47700, "7 Uhr": 25200},
 }
@@ -515,6 +520,11 @@ STILL_NUMBERS = {
     "letters of a test": (
         [f"{n}.5{' ' * (n % 2)}{group}" for n, group in enumerate(["a", "ab", "b", "bc", "c"] * 3)],
         [n + 0.5 for n in range(15)],
+    ),
+    "concentrations": ([*(f"{n} mg/L" for n in range(9)), "500 \u00b5g/l"], [*map(float, range(9)), 0.5]),
+    "how long ago": (
+        [f"{n} {'days' if n % 4 == 0 else 'hours'} ago" for n in range(1, 13)],
+        [n * (24.0 if n % 4 == 0 else 1.0) for n in range(1, 13)],
     ),
     "minor versions": ([f"3.{n}" for n in range(7, 13)], [float(n) for n in range(7, 13)]),
     "prices of people": (["3.9", "3.10", "3.05"], [3.9, 3.1, 3.05]),
@@ -1129,6 +1139,7 @@ SCALES = {
     "agreement": {"Strongly disagree": 0, "disagree": 1, "Neutral": 2, "agree": 3, "Strongly Agree": 4},
     "some of it": {"disagree": 0, "neutral": 1, "strongly agree": 2},
     "how often": {"Nie": 0, "manchmal": 1, "h\u00e4ufig": 2, "immer": 3},
+    "schools": {"high school": 0, "Bachelor's": 1, "PhD": 2},
     "grades": {"C": 0, "B-": 1, "B": 2, "A+": 3},
     "numbers explained": {"1 - very bad": 1, "2": 2, "3": 3, "5 - very good": 5},
     "in brackets": {"very bad (1)": 1, "bad (2)": 2, "good (4)": 4},

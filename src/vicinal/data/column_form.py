@@ -29,7 +29,7 @@ MOST_GAPS = 6
 MOST_BESIDE = 16
 """Different words, at most, that stand beside numbers of a column; a compass has as many."""
 
-SEPARATORS = (";", "|", ",")
+SEPARATORS = (";", "|", ",", " / ", " + ", " & ")
 """Marks between the words of a set."""
 
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)

@@ -41,6 +41,7 @@ _DURATIONS = tuple(
         r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?",
         r"(?P<hours>[01]?[0-9]|2[0-4])(?:[:.](?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?uhr",
         r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
+        r"(?P<minutes>[0-9]{1,3})' ?(?P<seconds>[0-5][0-9](?:\.[0-9]{1,3})?)(?:\"|'')",
         r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
         r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?"
         r"(?:(?P<hours>[0-9]+) ?(?:h(?:(?:ou)?rs?)?|std\.?|stunden?),? ?)?"
@@ -63,7 +64,7 @@ def duration_of(text: str) -> datetime.timedelta | None:
     (datetime.timedelta(seconds=27000), ...(days=1, seconds=1, microseconds=500000), None, ...(seconds=70200))
     """
     match = next(filter(None, (form.fullmatch(text.casefold()) for form in _DURATIONS)), None)
-    if match is None or not any(sign.isalpha() or sign == ":" for sign in text):
+    if match is None or not any(sign.isalpha() or sign in ":'" for sign in text):
         return None
     part = match.groupdict()
     parts = {name: float((part.get(name) or "0").replace(",", ".")) for name in ("days", "hours", "minutes", "seconds")}
@@ -110,7 +111,7 @@ _DATES = (
     r"(?P<first>[0-9]{2})(?P<mark>[-.])(?P<other>[0-9]{2})(?P=mark)(?P<short>[0-9]{2})",  # 3.4.21 may be a version
     rf"(?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{{1,2}}){_ORDINAL},?[ -](?P<year>[0-9]{{4}})",
     rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?,?[ /-]?(?:de )?(?P<year>[0-9]{{4}})",
-    r"(?P<day>[0-9]{1,2})[ /-](?P<name>[^\W\d_]+)\.?[ /-](?P<short>[0-9]{2})",
+    r"(?P<day>[0-9]{1,2})\.?[ /-](?P<name>[^\W\d_]+)\.?[ /-](?P<short>[0-9]{2})",
     r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{1,2})",
     r"(?P<name>[^\W\d_]+)\.?,?[ -](?P<year>[0-9]{4})",
     r"(?P<name>[^\W\d_]+)\.?(?:-| ?')(?P<short>[0-9]{2})",  # as Excel writes a month: Jan-24
@@ -150,7 +151,7 @@ _REWRITTEN = (
     (re.compile(r"^([0-9]{2}/?[a-z]{3}/?[0-9]{4}):"), r"\1 "),
     (re.compile(r"^(?:kw|wk|week) ?([0-9]{1,2})[ /-]+([0-9]{4})$"), r"\2w\1"),
     (re.compile(r"^([1-4])(?:\. ?quartal |q[ /'-]?)([0-9]{2,4})$"), r"q\1 \2"),
-    (re.compile(r"^(q[1-4])[ /'-]{0,2}([0-9]{2})$"), lambda part: f"{part[1]} {_full_year(part[2])}"),
+    (re.compile(r"^(q[1-4])[ /'-]{0,2}(?:fy ?)?(?:20)?([0-9]{2})$"), lambda part: f"{part[1]} {_full_year(part[2])}"),
     (
         re.compile(r"^(令和|平成|昭和)([0-9]{1,2}|元)(?=年)"),
         lambda part: str(_ERAS[part[1]] + int(part[2].replace("元", "1"))),
@@ -162,7 +163,7 @@ weeks and quarters as Germany does."""
 
 _PARTS_OF_YEAR = re.compile(
     r"(?:(?P<first>[qh][1-4])[ /-]?)?(?P<year>(?:19|20)[0-9]{2})"
-    r"(?:[ /-]?(?:(?P<then>[qh][1-4])|w(?P<week>[0-9]{1,2})))?"
+    r"(?:[ /-]?(?:(?P<then>[qh][1-4])|w(?P<week>[0-9]{1,2})(?:-(?P<weekday>[1-7]))?))?"
 )
 
 _SHORT_YEARS = 69
@@ -307,7 +308,7 @@ def _beginning(text: str) -> datetime.datetime | None:
         if part:
             months = {"q": 3, "h": 6}[part[0]]
             return datetime.datetime(int(match["year"]), months * (int(part[1]) - 1) + 1, 1)
-        return datetime.datetime.fromisocalendar(int(match["year"]), int(match["week"]), 1)
+        return datetime.datetime.fromisocalendar(int(match["year"]), int(match["week"]), int(match["weekday"] or 1))
     return None
 
 

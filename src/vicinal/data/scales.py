@@ -22,11 +22,14 @@ _SCALES = (
     "neutral, neither likely nor unlikely; somewhat likely; likely; very likely",
     "never; rarely, seldom; sometimes, occasionally; often, frequently; usually, very often; always",
     "terrible; very bad, very poor; bad, poor; fair, average, ok, okay; good; very good; excellent, outstanding",
-    "very low; low; medium, moderate; high; very high, critical",
+    "very low; low; medium, moderate, med; high; very high, critical",
     "not at all; a little, slightly, a bit; somewhat, moderately; quite a bit, very, a lot; extremely, very much",
     "none, normal; minimal, very mild; mild; moderate; severe; very severe, critical",
     "unimportant, not important, not at all important; slightly important; moderately important, neutral; important; "
     "very important; extremely important",
+    "primary school, elementary school; high school, secondary school; some college; associate's, associate degree; "
+    "bachelor's, bachelor, bachelors, bachelor's degree, undergraduate; "
+    "master's, master, masters, master's degree; phd, ph.d., doctorate, doctoral",
     "very easy; easy; medium, neutral, moderate; hard, difficult; very hard, very difficult",
     "xxs; xs; s; m; l; xl; xxl, 2xl; xxxl, 3xl",
     "tiny; small; medium; large; extra large",

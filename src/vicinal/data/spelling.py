@@ -72,11 +72,12 @@ _UNITS = (
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
     {"pa": 0.01, "hpa": 1.0, "kpa": 10.0, "bar": 1000.0, "psi": 68.9476, "mmhg": 1.333224},
     {"kcal": 1.0, "kj": 0.239006},
+    {"ng/l": 1e-6, "\u03bcg/l": 1e-3, "mg/l": 1.0, "g/l": 1e3, "\u03bcg/dl": 1e-2, "mg/dl": 10.0, "g/dl": 1e4},
     {"piece": 1.0, "dozen": 12.0},
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
 
-MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | MONEY
+MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | {"h"} | MONEY
 """Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
 
 _OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce", "s": "n", "w": "e"}
@@ -136,7 +137,7 @@ _DEGREES = re.compile(
 _POINT = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([,' ])[0-9]{3})(?:\1[0-9]{3})*|[1-9][0-9]?(?:,[0-9]{2})*,[0-9]{3})?"
                     r"(?:\.[0-9]*)?")  # fmt: skip
 _COMMA = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([.' ])[0-9]{3})(?:\1[0-9]{3})*)?(?:,[0-9]*)?")
-_NO_CENTS = re.compile(r"(?<=[0-9])[.,/]-{1,2}$")  # CHF 1'200.- and Rs. 1,200/-
+_NO_CENTS = re.compile(r"(?<=[0-9])[.,/]-{1,2}(?=$| ?[^\W\d_]| ?\u20ac)")  # CHF 1'200.-, 12,- \u20ac and Rs. 1,200/-
 _SPACES = str.maketrans(
     dict.fromkeys("\u00a0\u2007\u2009\u202f\t", " ")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")  # dashes and minus signs
@@ -285,7 +286,7 @@ def _in_parts(text: str) -> Number | None:
     smaller = "month" if unit == "year" and smaller == "m" else smaller
     unit = "stone" if unit == "th" and smaller == "lb" else unit  # 11 st 4 lb
     factor = converted(1.0, smaller, unit) if unit != smaller else None
-    if not smaller or factor is None or factor >= 1:
+    if not smaller or factor is None or factor >= 1 or (unit == "ft" and float(match["more"]) >= 12):
         return None
     value = float(match["much"]) + factor * float(match["more"])
     return Number(value, value, unit)
