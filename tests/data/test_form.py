@@ -1017,10 +1017,10 @@ def test_an_order_of_day_and_month_that_the_fit_did_not_see_is_what_the_column_s
 ANSWERS = ["Price; Quality", "Quality;Speed", "Price", "Speed", "Quality", "Speed; Price", "Price;Quality;Speed;"] * 3
 
 
-@pytest.mark.parametrize("mark", [";", "|", ","])
+@pytest.mark.parametrize("mark", [";", "|", ",", " / "])
 def test_words_between_marks_are_sets_and_said(mark):
     lines = []
-    cells = [cell.replace(";", mark) for cell in ANSWERS]
+    cells = [(cell if len(mark) == 1 else cell.rstrip(";")).replace(";", mark) for cell in ANSWERS]
     form = TableForm.of(pd.DataFrame({"x": cells}), log=lines.append)
     assert lines == [f"x: read as sets of words between {mark!r} (--category or --text if that is wrong)"]
     assert form.read(pd.DataFrame({"x": cells[5:7]}))["x"].tolist() == [

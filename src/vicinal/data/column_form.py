@@ -4,6 +4,7 @@ import datetime
 import functools
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -13,7 +14,16 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import short
 from vicinal.core.untrusted import Saved
-from vicinal.data.date_spelling import dotted_of, epoch_of, month_of, ordinal_of, season_of, year_day_of, year_first_of
+from vicinal.data.date_spelling import (
+    Day,
+    dotted_of,
+    epoch_of,
+    month_of,
+    ordinal_of,
+    season_of,
+    year_day_of,
+    year_first_of,
+)
 from vicinal.data.scales import MOST_STEPS
 from vicinal.data.spelling import GAPS, LONGEST_PART, MONEY, MOST_PARTS, plain_text
 
@@ -40,7 +50,7 @@ MONTHS, DAYS, YEARS, DOTTED, SEASONS, ORDINALS = "mm/yy", "dd/mm", "yy-mm-dd", "
 CLOCK, SPAN, VERSION = "hhmm", "dates", "version"
 """Signs of lengths of time of which 0930 is half past nine, and of parts that are two days, or a version: 3.10."""
 
-PARTIAL_DATES = {
+PARTIAL_DATES: Mapping[str, tuple[str, Callable[[str], Day | None]]] = {
     MONTHS: ("months, 06/23 as June 2023", month_of),
     DAYS: ("days without a year, 19/01 as the 19th of January", year_day_of),
     YEARS: ("days after the year and the month, 24-01-31 as the 31st of January 2024", year_first_of),

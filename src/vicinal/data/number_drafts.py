@@ -129,12 +129,12 @@ def _without_notes(plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
     A letter that is a unit or a scale is a mark if its number is like those without: "12 b" among 9 and 15. Most
     numbers have marks where these are letters of a test: 45.2 a, 44.1 ab and 41.7 b.
     """
-    parts = {text: match for text in plain if (match := _LETTERS.fullmatch(text)) is not None}
-    groups = {match[2] for match in parts.values()}
-    tested = "ab" in groups and 2 < len(groups) <= MOST_BESIDE and len(parts) > (1 - MOST_ODD) * len(plain)
+    means = {text: match for text in plain if (match := _LETTERS.fullmatch(text)) is not None}
+    groups = {match[2] for match in means.values()}
+    tested = "ab" in groups and 2 < len(groups) <= MOST_BESIDE and len(means) > (1 - MOST_ODD) * len(plain)
     if tested and all("".join(sorted(set(each))) == each for each in groups):
-        bare = dict.fromkeys(parts[text][1].strip() if text in parts else text for text in plain)
-        return [*bare], tuple(sorted(f"# {each}" for each in groups))
+        numbers = dict.fromkeys(means[text][1] if text in means else text for text in plain)
+        return [*numbers], tuple(sorted(f"# {each}" for each in groups))
     read = {text: number for text in plain if (number := number_of(text)) is not None}
     bare = [number.point or 0.0 for number in read.values() if not number.sign]
     marked = {text: number for text, number in read.items() if number.sign}
@@ -215,8 +215,7 @@ def parts_form(plain: Sequence[str]) -> ColumnForm | None:
         alike = [numbers for each, numbers in parts if is_start(each, around)]
         most = max(FEWEST_READ, min((1 - 2 * MOST_ODD) * len(plain), len(plain) - 1))
         if around != "#" and len(alike) >= most and (typical := _medians(alike)):
-            mark = "," if decimal == "," else "."
-            return ColumnForm(kind="parts", decimal=mark, sign=unit, around=around, typical=typical)
+            return ColumnForm(kind="parts", decimal=decimal, sign=unit, around=around, typical=typical)
     return None
 
 

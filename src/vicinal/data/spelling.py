@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from vicinal.data.date_spelling import REMEMBERED, day_of
 
@@ -298,7 +299,8 @@ _TALL = re.compile(r"([3-8])-([0-9]|1[01])")
 def feet_of(text: str) -> Number | None:
     """Feet and inches such as 5-11, where others of their column are written as 5'11"; or None."""
     match = _TALL.fullmatch(text)
-    return None if match is None else Number(*[int(match[1]) + int(match[2]) / 12] * 2, "ft")
+    feet = 0.0 if match is None else int(match[1]) + int(match[2]) / 12
+    return Number(feet, feet, "ft") if feet else None
 
 
 def _unit_of(word: str) -> str:
@@ -484,7 +486,7 @@ def is_start(start: str, around: str) -> bool:
     return around.startswith(start) and (rest[:1] in ("", " ", ",", "+") or (rest.isalpha() and len(rest) < 3))
 
 
-def parts_decimal(texts: Sequence[str]) -> str:
+def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
     """The mark before decimals in texts with numbers: a comma in "4,5 of 5", and in "950 VB" beside "1.200 VB".
 
     >>> parts_decimal(["4,5 of 5", "3 of 5"]), parts_decimal(["1.200 VB", "950 VB"]), parts_decimal(["1.125 x 2"])

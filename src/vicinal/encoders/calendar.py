@@ -44,7 +44,7 @@ def calendar_parts(days: Array) -> Array:
     first, following = years.astype("datetime64[D]"), (years + np.timedelta64(1, "Y")).astype("datetime64[D]")
     angle = 2 * np.pi * ((dates - first) / (following - first))
     months = dates.astype("datetime64[M]")
-    parts = [months.astype(np.int64) % 12 + 1, (number + 3) % 7]  # the first day of 1970 was a Thursday
+    parts: list[Any] = [months.astype(np.int64) % 12 + 1, (number + 3) % 7]  # 1970 began with a Thursday
     parts += [np.sin(angle), np.cos(angle), (days - number) * 24, (dates - months).astype(np.int64) + 1]
     return np.where(missing[:, None], np.nan, np.stack(parts, axis=1).astype(np.float64))
 
