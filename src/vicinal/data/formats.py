@@ -7,12 +7,14 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 import chardet
 
 from vicinal.core import short
+from vicinal.core.checks import ECHO, short_text
 from vicinal.data.spelling import number_of, plain_text
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "~": "tildes", "^": "carets"}
@@ -129,6 +131,16 @@ def _zipped(path: Path) -> tuple[str, str]:
     if "content.xml" in names:
         return "a spreadsheet (OpenDocument)", _ODS
     return "a zip archive", "let its name end in .zip"
+
+
+@contextmanager
+def decoding(path: Path, encoding: str) -> Iterator[None]:
+    """Turns the error of bytes that are not of the encoding into ours."""
+    try:
+        yield
+    except UnicodeError as error:
+        detail = short_text(error, ECHO)
+        raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
 
 
 def advice_for(path: Path) -> str:
