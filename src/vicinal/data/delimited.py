@@ -166,6 +166,7 @@ class Delimited:
 
 
 _OPEN_QUOTE = re.compile(r"EOF inside string starting at row ([0-9]+)")
+_NO_NAME = re.compile(r"Unnamed: [0-9]+")
 _TWICE = re.compile(r" \([0-9]+\)$")
 
 
@@ -194,6 +195,10 @@ def delimited_pieces(path: Path, size: int | None, ids: Collection[str], log: Lo
             piece = piece[~again]
         cells = piece.apply(_text_cells)
         cells = cells[cells.notna().any(axis=1)] if cells.shape[1] > 1 else cells  # lines of commas alone
+        if size is None:
+            cells = cells.drop(
+                columns=[name for name in cells if _NO_NAME.fullmatch(name) and cells[name].isna().all()]
+            )
         rows, left_out = without_totals(cells, start=start, end=later is None)
         if left_out:
             log(f"{path.name}: skipped {left_out}")

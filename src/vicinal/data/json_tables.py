@@ -42,6 +42,8 @@ def read_json(path: Path, log: Log) -> pd.DataFrame:
         raise ValueError(f"{prefix} none: {short_text(error, ECHO)}") from None
     if not rows:
         raise ValueError(f"{prefix} an empty one")
+    if len(rows) > 1 and all(isinstance(row, list) for row in rows) and all(isinstance(name, str) for name in rows[0]):
+        rows = [dict(zip(rows[0], row, strict=False)) for row in rows[1:]]  # the first names the columns
     return pd.DataFrame(list(map(_flat, _checked(rows, prefix, text))))
 
 
