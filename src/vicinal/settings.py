@@ -133,7 +133,7 @@ class NeighborSettings(EstimatorSettings):
         Limits(1, MOST_NEIGHBORS),
     )
     target_transform: str = setting(
-        "none",
+        "auto",
         "Scale that numbers are learned on: none, log (for positive numbers such as prices; predictions are "
         "weighted geometric means), rank (normal scores), or auto (log if a kernel predicts better with it).",
         choices=("none", "log", "rank", "auto"),

@@ -69,6 +69,12 @@ NUMBERS = {
     "#12": 12.0,
     "2.212,50 S": -2212.5,
     "2.212,50 H": 2212.5,
+    "11 st 7 lb": 11.5,
+    "3.5\u4e07\u5186": 35000.0,
+    "\\5,004,000": 5.004e6,
+    "1,2 \u043c\u043b\u043d \u0440\u0443\u0431.": 1.2e6,
+    "$24.279m": 24.279e6,
+    "37,- \u20ac": 37.0,
 }
 DATES = {
     "31/12/2021": DAY,
@@ -95,6 +101,7 @@ DATES = {
     "31DEC2021:14:30:00": DAY.replace(hour=14, minute=30),
     "20211231T143000Z": DAY.replace(hour=14, minute=30),
     "2021\u5e7412\u670831\u65e5": DAY,
+    "\u4ee4\u548c3\u5e7412\u6708": DAY.replace(day=1),
     "12/2021": DAY.replace(day=1),
     "Dec-21": DAY.replace(day=1),
     "Q4 2021": datetime.datetime(2021, 10, 1),
@@ -102,6 +109,9 @@ DATES = {
     "2021-W52": datetime.datetime(2021, 12, 27),
     "H2 2021": datetime.datetime(2021, 7, 1),
     "2021 H1": datetime.datetime(2021, 1, 1),
+    "2021-W52-5": DAY,
+    "31. Dec 21": DAY,
+    "Q4 FY21": datetime.datetime(2021, 10, 1),
     "KW 52/2021": datetime.datetime(2021, 12, 27),
     "4. Quartal 2021": datetime.datetime(2021, 10, 1),
     "2021. 12. 31.": DAY,
@@ -336,8 +346,9 @@ LENGTHS = {
     "ISO": {"PT12H30M": 45000, "P1DT1S": 86401},
     "a stopwatch": {"3:28.5": 208.5, "0:00.25": 0.25, "4:07": 247, "59,32": 59.32, "9.58": 9.58},
     "a run": {"45:07": 2707, "1:02:03": 3723},
+    "minutes and seconds": {"9'58\"": 598, "10'05\"": 605},
     "hours and minutes": {"7:30": 27000, "12:45": 45900, "1:02:03": 3723},
-    "German": {"2 Std. 5 Min.": 7500, "07:30 Uhr": 27000},
+    "German": {"2 Std. 5 Min.": 7500, "07:30 Uhr": 27000, "13.15 Uhr": 47700, "7 Uhr": 25200},
 }
 
 
@@ -358,6 +369,12 @@ PARTS = {
     "a count": (lambda n: f"{n}.5 (1,{n}1 reviews)", lambda n: [n + 0.5, 1001 + 10 * n]),
     "three": (lambda n: f"1.{n}.{n + 1}", lambda n: [n, n + 1]),
     "about": (lambda n: f"{'ca. ' * (n % 2)}{n},5 l/100 km", lambda n: n + 0.5),
+    "packs": (lambda n: f"{n}x75 cl" if n % 2 else f"{n} \u00d7 500 ml", lambda n: [n, 750 if n % 2 else 500]),
+    "sides": (
+        lambda n: f"{n}x{n + 1} cm" if n % 2 else f"{n} x {n + 1} mm",
+        lambda n: [10 * n, 10 * n + 10] if n % 2 else [n, n + 1],
+    ),
+    "a bonus": (lambda n: f"{n}+{n % 4}" if n % 4 else f"{n}", lambda n: [n, n % 4]),
 }
 
 
@@ -499,6 +516,18 @@ STILL_NUMBERS = {
     "amounts that are negative": (["123.45-", "99.00-", "7.00-"], [-123.45, -99.0, -7.0]),
     "pieces": (["12 pcs", "12", "7"], [12.0, 12.0, 7.0]),
     "a control character": (["6.2\x1a", "7.1"], [6.2, 7.1]),
+    "feet and inches": ([*(f"5'{n}" for n in range(10)), "5-6", "6-0"], [*(5 + n / 12 for n in range(10)), 5.5, 6.0]),
+    "letters of a test": (
+        [f"{n}.5{' ' * (n % 2)}{group}" for n, group in enumerate(["a", "ab", "b", "bc", "c"] * 3)],
+        [n + 0.5 for n in range(15)],
+    ),
+    "concentrations": ([*(f"{n} mg/L" for n in range(9)), "500 \u00b5g/l"], [*map(float, range(9)), 0.5]),
+    "how long ago": (
+        [f"{n} {'days' if n % 4 == 0 else 'hours'} ago" for n in range(1, 13)],
+        [n * (24.0 if n % 4 == 0 else 1.0) for n in range(1, 13)],
+    ),
+    "minor versions": ([f"3.{n}" for n in range(7, 13)], [float(n) for n in range(7, 13)]),
+    "prices of people": (["3.9", "3.10", "3.05"], [3.9, 3.1, 3.05]),
 }
 
 
@@ -506,6 +535,31 @@ STILL_NUMBERS = {
 def test_numbers_with_bounds_and_words_are_numbers(cells, meant):
     frame = pd.DataFrame({"x": cells})
     assert TableForm.of(frame).read(frame)["x"].tolist() == meant
+
+
+@pytest.mark.parametrize("stored", [np.int64, str, object])
+@pytest.mark.parametrize("parts", [1, 1000])
+def test_seconds_since_1970_are_times_in_a_column_of_times(stored, parts):
+    numbers = [parts * (1_700_000_000 + 86_400 * n) for n in range(12)]
+    frame = pd.DataFrame({name: np.array(numbers).astype(stored) for name in ("created_at", "serial")})
+    form = TableForm.of(frame)
+    read = form.read(frame)
+    assert read["created_at"].iloc[1] == pd.Timestamp("2023-11-15 22:13:20")
+    assert form.read(frame[:2])["created_at"].tolist() == read["created_at"].tolist()[:2]
+    assert form.columns["serial"].kind == "number"
+
+
+def test_versions_are_their_numbers():
+    for cells in (["v3.9.1", "v3.10.2-rc2", "v2.1"], ["3.9", "3.10.2", "2.1"]):
+        assert read(cells)[1] == [3.0, 10.0, 2.0]
+    assert form_of(["10.0.0.1", "10.0.0.12", "10.0.3.4"]) is None
+
+
+def test_texts_of_one_pattern_that_few_rows_have_are_no_numbers():
+    builds = [f"Windows 10.0.{n}" for n in range(20)]
+    assert form_of([*builds, *["macOS 14.1"] * 30]) is None
+    spans = [f"{n}-{n + 3} May 2024" for n in range(1, 25)]
+    assert form_of([*spans, *["not until spring"] * 60]) is None
 
 
 def test_times_of_day_with_points_are_no_minutes_and_seconds():
@@ -963,10 +1017,10 @@ def test_an_order_of_day_and_month_that_the_fit_did_not_see_is_what_the_column_s
 ANSWERS = ["Price; Quality", "Quality;Speed", "Price", "Speed", "Quality", "Speed; Price", "Price;Quality;Speed;"] * 3
 
 
-@pytest.mark.parametrize("mark", [";", "|", ","])
+@pytest.mark.parametrize("mark", [";", "|", ",", " / "])
 def test_words_between_marks_are_sets_and_said(mark):
     lines = []
-    cells = [cell.replace(";", mark) for cell in ANSWERS]
+    cells = [(cell if len(mark) == 1 else cell.rstrip(";")).replace(";", mark) for cell in ANSWERS]
     form = TableForm.of(pd.DataFrame({"x": cells}), log=lines.append)
     assert lines == [f"x: read as sets of words between {mark!r} (--category or --text if that is wrong)"]
     assert form.read(pd.DataFrame({"x": cells[5:7]}))["x"].tolist() == [
@@ -1085,6 +1139,7 @@ SCALES = {
     "agreement": {"Strongly disagree": 0, "disagree": 1, "Neutral": 2, "agree": 3, "Strongly Agree": 4},
     "some of it": {"disagree": 0, "neutral": 1, "strongly agree": 2},
     "how often": {"Nie": 0, "manchmal": 1, "h\u00e4ufig": 2, "immer": 3},
+    "schools": {"high school": 0, "Bachelor's": 1, "PhD": 2},
     "grades": {"C": 0, "B-": 1, "B": 2, "A+": 3},
     "numbers explained": {"1 - very bad": 1, "2": 2, "3": 3, "5 - very good": 5},
     "in brackets": {"very bad (1)": 1, "bad (2)": 2, "good (4)": 4},

@@ -287,6 +287,7 @@ JSON = {
     "columns": {"a": {"0": 1, "1": 2}, "b.c": {"0": "x", "1": "y"}},
     "lists": {"a": [1, 2], "b.c": ["x", "y"]},
     "split": {"columns": ["a", "b.c"], "index": [0, 1], "data": [[1, "x"], [2, "y"]]},
+    "a header": [["a", "b.c"], [1, "x"], [2, "y"]],
 }
 
 
@@ -635,6 +636,14 @@ def test_marks_at_the_end_of_some_lines_are_no_cells(tmp_path):
     more.write_text("\n".join(["a,b,c", *rows[:9], "9,10,11,,x", *rows[10:]]))
     with pytest.raises(ValueError, match=r"^more\.csv: expected as many cells .* line 11, saw 5"):
         read_table(more)
+
+
+def test_columns_without_name_and_cells_are_none(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text("|a|b||\n|1|x||\n|2|y||\n")
+    assert list(read_table(path).columns) == ["a", "b"]
+    path.write_text(",a,b,\n0,1,2,\n1,2,3,\n")
+    assert list(read_table(path).columns) == ["Unnamed: 0", "a", "b"]
 
 
 def test_a_quote_that_swallows_lines_is_refused(tmp_path):

@@ -14,7 +14,7 @@ from vicinal.encoders.numeric import SavedNumbers, to_numbers
 
 def test_parts_are_those_of_pandas():
     moments = pd.Series(pd.date_range("1890-02-27 05:30", "2110-03-02", freq="37h", unit="us"))
-    got = calendar_parts(to_numbers(moments, "m"), hours=True)
+    got = calendar_parts(to_numbers(moments, "m"))
     dates = moments.dt
     assert (got[:, 0] == dates.month).all()
     assert (got[:, 1] == dates.day_of_week).all()
@@ -22,12 +22,12 @@ def test_parts_are_those_of_pandas():
     np.testing.assert_allclose(got[:, 2], np.sin(angle), atol=1e-12)
     np.testing.assert_allclose(got[:, 3], np.cos(angle), atol=1e-12)
     np.testing.assert_allclose(got[:, 4], dates.hour + dates.minute / 60, atol=1e-6)
-    np.testing.assert_array_equal(calendar_parts(to_numbers(moments, "m")), got[:, :4])
+    assert (got[:, 5] == dates.day).all()
 
 
 def test_missing_days_and_no_days():
-    assert np.isnan(calendar_parts(np.array([np.nan]), hours=True)).all()
-    assert calendar_parts(np.zeros(0)).shape == (0, 4)
+    assert np.isnan(calendar_parts(np.array([np.nan]))).all()
+    assert calendar_parts(np.zeros(0)).shape == (0, 6)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,9 @@ def test_the_encoder_remembers_its_columns_of_dates(days):
     assert names == [f"day: {part}" for part in parts] + [f"at: {part}" for part in (*parts, "hour")]
     np.testing.assert_array_equal(values[:, [0, 1]], [[1, 4], [np.nan, np.nan], [6, 5]])
     np.testing.assert_allclose(values[:, 8], [7, 8.5, np.nan], atol=1e-6)
+    months = NumberEncoder("day").fit(pd.DataFrame({"day": pd.date_range("2024-01-01", periods=40, freq="MS")}))
+    every = NumberEncoder("day").fit(pd.DataFrame({"day": pd.date_range("2024-01-01", periods=40)}))
+    assert (months.calendar_of("day"), every.calendar_of("day")) == (parts, [*parts, "day"])
     again = NumberEncoder.from_config(json.loads(json.dumps(encoder.config())))
     np.testing.assert_array_equal(again.calendar(frame[:1])[1], values[:1])
 

@@ -45,6 +45,7 @@ def kind_of(cells, name="x"):
         ([7.0, None, 7.0], "number", "numbers from 7 to 7"),
         (range(10, 10 + N), "number", "numbers from 10 to 49"),
         ([f"A-{k:04d}" for k in range(N)], None, "left out: looks like an id (all different)"),
+        ([f"{k:010d}" for k in range(N)], None, "left out: looks like an id (long codes, all different)"),
         ([b"what is this", b"?"], None, "left out: bytes of an unknown format (b'what is this')"),
     ],
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
-@o.with_options(o.TABLE, o.LABELS, o.TRAINING, o.NEIGHBORS, o.RUN, target_transform="auto")
+@o.with_options(o.TABLE, o.LABELS, o.TRAINING, o.NEIGHBORS, o.RUN)
 def compare(
     context: typer.Context,
     data: Annotated[list[str], typer.Argument(help="Tables: files, patterns, folders, - or queries.", metavar="DATA")],

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     o.of_settings(NeighborSettings, o.LEARN, "head"),
     o.RUN,
     tune="auto",
-    target_transform="auto",
 )
 def fit(
     context: typer.Context,

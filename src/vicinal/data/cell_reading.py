@@ -17,6 +17,8 @@ from vicinal.data.column_form import (
     CODE,
     FAR_YEARS,
     PARTIAL_DATES,
+    SPAN,
+    VERSION,
     ColumnForm,
     date_of,
     days_of,
@@ -32,10 +34,12 @@ from vicinal.data.spelling import (
     SURE_GAPS,
     as_truth,
     converted,
+    feet_of,
     is_start,
     number_of,
     parts_of,
     plain_text,
+    version_of,
     worded_number,
     words_beside,
 )
@@ -46,6 +50,7 @@ from vicinal.encoders.numeric import as_float
 
 Dates = NDArray[np.datetime64]
 T = TypeVar("T")
+_NOTE = re.compile(r"(.*[0-9]) ?([^\W\d_]{1,4})")
 _EPOCH, _A_DAY = datetime.datetime(1970, 1, 1), datetime.timedelta(days=1)
 _ISO = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 
@@ -186,7 +191,7 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
         return np.nan
     if (step := form.steps.get(text.casefold())) is not None:
         return step
-    number = number_of(text)
+    number = number_of(text) or (feet_of(text) if form.sign == "ft" else None)
     if number is None and form.middle and (ends := range_of(text)) is not None:
         return sum(ends) / 2
     if number is None and form.kind == "scale":
@@ -212,8 +217,8 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
 
 def _without_words(form: ColumnForm, text: str) -> str:
     """A text without the words that stand beside some numbers or dates of its column, or a letter that marks a note."""
-    if text[-2:-1] == " " and f"# {text[-1].casefold()}" in form.beside:
-        return text[:-2]
+    if form.beside and (note := _NOTE.fullmatch(text)) is not None and f"# {note[2].casefold()}" in form.beside:
+        return note[1]
     parts = words_beside(text) if form.beside else None
     return text if parts is None or parts[0] not in form.beside else parts[1]
 
@@ -275,11 +280,9 @@ def _one_date(form: ColumnForm, cell: Any) -> Any:
         return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(cell, datetime.date):
         return datetime.datetime(cell.year, cell.month, cell.day)
-    if is_number(cell) and (day := day_of(f"{float(cell):.0f}")) is not None and float(cell).is_integer():
-        return day.day_first  # 20240131
-    if form.serial and is_number(cell) and (serial := serial_of(str(cell))) is not None:
-        return serial
-    return _Refused("dates", "numbers" if is_number(cell) else "something else")
+    if is_number(cell):  # 20240131
+        return _date_in(form, f"{float(cell):.0f}" if float(cell).is_integer() else str(cell))
+    return _Refused("dates", "something else")
 
 
 def _date_in(form: ColumnForm, text: str) -> Any:
@@ -423,14 +426,19 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     text = plain_text(cell)
-    if form.sign:
-        days = days_in(text, day_first=form.day_first)
-    elif (parts := parts_of(text, form.decimal)) is not None and is_start(parts[0], form.around):
-        return [dict(enumerate(parts[1])).get(place, 0.0) for place in form.typical]
+    if form.sign == SPAN:
+        what, numbers = "a first and a last day", days_in(text, day_first=form.day_first)
+    elif form.sign == VERSION:
+        what, numbers = "versions", version_of(text)
     else:
-        days = None
-    what = "a first and a last day" if form.sign else f"texts as {short(form.around)}"
-    return days or (None if is_written_gap(cell) else _Refused(what, "another one"))
+        parts = parts_of(text, form.decimal, form.sign)
+        what, numbers = (
+            f"texts as {short(form.around)}",
+            parts[1] if parts and is_start(parts[0], form.around) else None,
+        )
+    if numbers is None:
+        return None if is_written_gap(cell) else _Refused(what, "another one")
+    return [dict(enumerate(numbers)).get(place, 0.0) for place in form.typical]
 
 
 def days_in(text: str, *, day_first: bool | None) -> list[float] | None:

@@ -1,7 +1,10 @@
 """How the cells of one column are written, and how they are read by it."""
 
 import datetime
+import functools
 import re
+from collections import Counter
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -11,7 +14,16 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import short
 from vicinal.core.untrusted import Saved
-from vicinal.data.date_spelling import dotted_of, month_of, ordinal_of, season_of, year_day_of, year_first_of
+from vicinal.data.date_spelling import (
+    Day,
+    dotted_of,
+    epoch_of,
+    month_of,
+    ordinal_of,
+    season_of,
+    year_day_of,
+    year_first_of,
+)
 from vicinal.data.scales import MOST_STEPS
 from vicinal.data.spelling import GAPS, LONGEST_PART, MONEY, MOST_PARTS, plain_text
 
@@ -27,23 +39,26 @@ MOST_GAPS = 6
 MOST_BESIDE = 16
 """Different words, at most, that stand beside numbers of a column; a compass has as many."""
 
-SEPARATORS = (";", "|", ",")
+SEPARATORS = (";", "|", ",", " / ", " + ", " & ")
 """Marks between the words of a set."""
 
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
 """Texts of digits that begin with 0: 007 is a code, not the number 7."""
 
+SECONDS, MILLISECONDS = "seconds since 1970", "milliseconds since 1970"
 MONTHS, DAYS, YEARS, DOTTED, SEASONS, ORDINALS = "mm/yy", "dd/mm", "yy-mm-dd", "d.m.yy", "yyyy-yy", "yyyy-ddd"
-CLOCK, SPAN = "hhmm", "dates"
-"""Signs of lengths of time of which 0930 is half past nine, and of parts that are a first and a last day."""
+CLOCK, SPAN, VERSION = "hhmm", "dates", "version"
+"""Signs of lengths of time of which 0930 is half past nine, and of parts that are two days, or a version: 3.10."""
 
-PARTIAL_DATES = {
+PARTIAL_DATES: Mapping[str, tuple[str, Callable[[str], Day | None]]] = {
     MONTHS: ("months, 06/23 as June 2023", month_of),
     DAYS: ("days without a year, 19/01 as the 19th of January", year_day_of),
     YEARS: ("days after the year and the month, 24-01-31 as the 31st of January 2024", year_first_of),
     DOTTED: ("days, 3.4.21 as the 3rd of April 2021", dotted_of),
     SEASONS: ("years, 1998-99 as 1998", season_of),
     ORDINALS: ("days of a year, 2024-032 as the 1st of February", ordinal_of),
+    SECONDS: (SECONDS, epoch_of),
+    MILLISECONDS: (MILLISECONDS, functools.partial(epoch_of, parts=1000)),
 }
 """Signs of columns of dates that their cells alone do not show, what they are, and how one of their texts is read."""
 
@@ -58,8 +73,8 @@ class ColumnForm(Saved):
             "words" of texts among which "n/a", "?" and "-" are gaps, or that are spelled in several ways.
         decimal: the mark before decimals, in texts.
         sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds, "hhmm"
-            where 0930 is a time of day; of dates one of ``PARTIAL_DATES``: "mm/yy" where 06/23 is June 2023; "dates" of
-            parts that are two days.
+            where 0930 is a time of day; of dates one of ``PARTIAL_DATES``: "mm/yy" where 06/23 is June 2023; of parts
+            "dates" where they are two days, "version", or the unit of numbers that had several.
         every: whether each cell had that sign, so that a number without it is of another unit.
         day_first: whether 03/04 is the third of April; None: no such date was seen.
         turned: marks of dates in which it is the other way: "-" where 13/05/2024 stands beside 05-13-2024.
@@ -129,8 +144,8 @@ class ColumnForm(Saved):
             return ", ".join([in_unit(self.sign)] * bool(self.sign) + commas)
         if self.kind == "date" and (self.sign or self.day_first is not None):
             return f"written {self.sign}" if self.sign else f"written {'day' if self.day_first else 'month'} first"
-        if self.kind == "parts" and self.sign:
-            return "a first day, and days until the last"
+        if self.kind == "parts" and self.sign in (SPAN, VERSION):
+            return "a first day, and days until the last" if self.sign == SPAN else "numbers of versions"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         if self.kind == "worded":
@@ -148,6 +163,11 @@ class ColumnForm(Saved):
 def is_missing(cell: Any) -> bool:
     """Whether a cell is None, NaN or another sign that no value is there; a text is none."""
     return cell is None or cell is pd.NaT or (pd.api.types.is_scalar(cell) and bool(pd.isna(cell)))
+
+
+def rows_of(column: "pd.Series[Any]") -> Counter[str]:
+    """How many rows have each text, as its readers take it."""
+    return Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
 
 
 def is_number(cell: Any) -> bool:

@@ -16,10 +16,12 @@ from vicinal.data.column_form import (
     DAYS,
     DOTTED,
     FAR_YEARS,
+    MILLISECONDS,
     MONTHS,
     ORDINALS,
     PARTIAL_DATES,
     SEASONS,
+    SECONDS,
     SPAN,
     YEARS,
     ColumnForm,
@@ -49,6 +51,9 @@ _MONTHLY = re.compile(r"month|mon\b|monat|mois|mes\b|mese|expir|exp\b|valid|peri
 """Names of columns of months."""
 _DAILY = re.compile(r"dat[eu]|day|tag|jour|d\u00eda|fecha|giorno|dzie\u0144|birth", re.IGNORECASE)
 """Names of columns of days."""
+_STAMPED = re.compile(r"time|stamp|epoch|date|created|updated|(?:^|[^a-z])(?:ts|at)(?:$|[^a-z])", re.IGNORECASE)
+_EPOCHS = 946_684_800, 2_208_988_800
+"""Names of columns of times, and seconds from 1970 to the years 2000 and 2040."""
 _TWO_DIGITS = re.compile(r"(?:[^\W\d_]+\.?[ /-]?)?([0-9]{2})(?:[ /-]?[^\W\d_]+\.?)?")
 
 
@@ -57,6 +62,19 @@ def compact_dates(cells: Sequence[Any]) -> ColumnForm | None:
     if len(cells) < FEWEST_READ or not all(_COMPACT.fullmatch(str(cell)) for cell in cells):
         return None
     return ColumnForm(kind="date") if all(day_of(str(cell)) is not None for cell in cells) else None
+
+
+def epoch_form(name: str, numbers: Iterable[Any]) -> ColumnForm | None:
+    """Of numbers that all are times since 1970, from 2000 to 2040, in a column that is called so."""
+    if not _STAMPED.search(name):
+        return None
+    values = np.unique(pd.to_numeric(pd.Series(numbers, dtype=object), errors="coerce").to_numpy(np.float64))
+    if len(values) < FEWEST_READ or np.isnan(values[-1]) or (values % 1).any():
+        return None
+    signs = {SECONDS: 1.0, MILLISECONDS: 1e3}
+    ends = {sign: np.array(_EPOCHS) * parts for sign, parts in signs.items()}
+    sign = next((sign for sign, (low, high) in ends.items() if low <= values[0] and values[-1] < high), None)
+    return None if sign is None else ColumnForm(kind="date", sign=sign)
 
 
 def whole_days(column: "pd.Series[Any]") -> list[int]:

@@ -4,6 +4,8 @@ import contextlib
 import datetime
 import functools
 import re
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 REMEMBERED = 1 << 16
@@ -36,8 +38,10 @@ _DURATIONS = tuple(
     re.compile(form)
     for form in (
         r"(?P<minus>-)?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
-        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?(?: ?uhr)?",
+        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?",
+        r"(?P<hours>[01]?[0-9]|2[0-4])(?:[:.](?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?uhr",
         r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
+        r"(?P<minutes>[0-9]{1,3})' ?(?P<seconds>[0-5][0-9](?:\.[0-9]{1,3})?)(?:\"|'')",
         r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
         r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?"
         r"(?:(?P<hours>[0-9]+) ?(?:h(?:(?:ou)?rs?)?|std\.?|stunden?),? ?)?"
@@ -60,7 +64,7 @@ def duration_of(text: str) -> datetime.timedelta | None:
     (datetime.timedelta(seconds=27000), ...(days=1, seconds=1, microseconds=500000), None, ...(seconds=70200))
     """
     match = next(filter(None, (form.fullmatch(text.casefold()) for form in _DURATIONS)), None)
-    if match is None or not any(sign.isalpha() or sign == ":" for sign in text):
+    if match is None or not any(sign.isalpha() or sign in ":'" for sign in text):
         return None
     part = match.groupdict()
     parts = {name: float((part.get(name) or "0").replace(",", ".")) for name in ("days", "hours", "minutes", "seconds")}
@@ -100,38 +104,43 @@ _ZONES = {
 }
 _WEEKDAY = r"(?:(?:mo|tu|we|th|fr|sa|su|di|mi|do|so|lu|ma|me|je|ju|gi|ve|vi|dim|dom|s\u00e1)[^\W\d_]{0,9}\.?,? )?"
 _ORDINAL = r"(?:\.|st|nd|rd|th|er)?"
-_DATES = tuple(
-    re.compile(_WEEKDAY + form + _TIME)
-    for form in (
-        r"(?P<year>[0-9]{4})(?P<mark>[-/_]|(?P<dot>\. ?))(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})(?(dot)\.?)",
-        r"(?P<first>[0-9]{1,2})(?P<mark>[-/]|\. ?)(?P<other>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})",
-        r"(?P<first>[0-9]{1,2})(?P<mark>/)(?P<other>[0-9]{1,2})/(?P<short>[0-9]{2})",
-        r"(?P<first>[0-9]{2})(?P<mark>[-.])(?P<other>[0-9]{2})(?P=mark)(?P<short>[0-9]{2})",  # 3.4.21 may be a version
-        rf"(?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{{1,2}}){_ORDINAL},?[ -](?P<year>[0-9]{{4}})",
-        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?,?[ /-]?(?:de )?(?P<year>[0-9]{{4}})",
-        r"(?P<day>[0-9]{1,2})[ /-](?P<name>[^\W\d_]+)\.?[ /-](?P<short>[0-9]{2})",
-        r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{1,2})",
-        r"(?P<name>[^\W\d_]+)\.?,?[ -](?P<year>[0-9]{4})",
-        r"(?P<name>[^\W\d_]+)\.?(?:-| ?')(?P<short>[0-9]{2})",  # as Excel writes a month: Jan-24
-        r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?",
-        r"(?P<year>[0-9]{4})(?:[-/]|[ -]?m)(?P<month>[0-9]{2})",
-        r"(?P<month>[0-9]{2})[-/.](?P<year>(?:19|20)[0-9]{2})",
-        r"(?P<year>(?:19|20)[0-9]{2})\.?(?P<month>0[1-9]|1[0-2])",
-        r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
-    )
+_DATES = (
+    r"(?P<year>[0-9]{4})(?P<mark>[-/_]|(?P<dot>\. ?))(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})(?(dot)\.?)",
+    r"(?P<first>[0-9]{1,2})(?P<mark>[-/]|\. ?)(?P<other>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})",
+    r"(?P<first>[0-9]{1,2})(?P<mark>/)(?P<other>[0-9]{1,2})/(?P<short>[0-9]{2})",
+    r"(?P<first>[0-9]{2})(?P<mark>[-.])(?P<other>[0-9]{2})(?P=mark)(?P<short>[0-9]{2})",  # 3.4.21 may be a version
+    rf"(?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{{1,2}}){_ORDINAL},?[ -](?P<year>[0-9]{{4}})",
+    rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?,?[ /-]?(?:de )?(?P<year>[0-9]{{4}})",
+    r"(?P<day>[0-9]{1,2})\.?[ /-](?P<name>[^\W\d_]+)\.?[ /-](?P<short>[0-9]{2})",
+    r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?[ -](?P<day>[0-9]{1,2})",
+    r"(?P<name>[^\W\d_]+)\.?,?[ -](?P<year>[0-9]{4})",
+    r"(?P<name>[^\W\d_]+)\.?(?:-| ?')(?P<short>[0-9]{2})",  # as Excel writes a month: Jan-24
+    r"(?P<year>[0-9]{4})[ -](?P<name>[^\W\d_]+)\.?",
+    r"(?P<year>[0-9]{4})(?:[-/]|[ -]?m)(?P<month>[0-9]{2})",
+    r"(?P<month>[0-9]{2})[-/.](?P<year>(?:19|20)[0-9]{2})",
+    r"(?P<year>(?:19|20)[0-9]{2})\.?(?P<month>0[1-9]|1[0-2])",
+    r"(?P<year>(?:19|20)[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})",
 )
+
+
+def _reader(*forms: str, **known: str) -> Callable[[str], Day | None]:
+    """What reads a date that is written in one of these forms, with what of it is ``known``; None of other texts."""
+    patterns = [re.compile(form) for form in forms]
+
+    def read(text: str) -> Day | None:
+        text = text.casefold()
+        matches = filter(None, (pattern.fullmatch(text) for pattern in patterns))
+        days = (_day(defaultdict(lambda: None, match.groupdict() | known)) for match in matches)
+        return next(filter(None, days), None)
+
+    return read
+
+
+_written_date = _reader(*(_WEEKDAY + form + _TIME for form in _DATES))
 _YEAR_DAY = re.compile(r"((?:19|20)[0-9]{2})[-./]([0-3][0-9]{2})")
 
-_DAYS = tuple(
-    re.compile(_WEEKDAY + form + _TIME)
-    for form in (
-        rf"(?P<name>[^\W\d_]+)\.?[ /-]?(?P<day>[0-9]{{1,2}}){_ORDINAL}",
-        rf"(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?",
-        r"(?P<first>[0-9]{1,2})(?P<mark>[-/])(?P<other>[0-9]{1,2})",
-        r"(?P<first>[0-9]{1,2})(?P<mark>\.) ?(?P<other>[0-9]{1,2})\.",
-    )
-)
-"""Days without a year."""
+_ERAS = {"令和": 2018, "平成": 1988, "昭和": 1925}
+"""The year before the first of an emperor."""
 
 _REWRITTEN = (
     (  # from the start of a word only: a long one would take its square
@@ -142,15 +151,19 @@ _REWRITTEN = (
     (re.compile(r"^([0-9]{2}/?[a-z]{3}/?[0-9]{4}):"), r"\1 "),
     (re.compile(r"^(?:kw|wk|week) ?([0-9]{1,2})[ /-]+([0-9]{4})$"), r"\2w\1"),
     (re.compile(r"^([1-4])(?:\. ?quartal |q[ /'-]?)([0-9]{2,4})$"), r"q\1 \2"),
-    (re.compile(r"^(q[1-4])[ /'-]{0,2}([0-9]{2})$"), lambda part: f"{part[1]} {_full_year(part[2])}"),
-    (re.compile(r"^([0-9]{4})\u5e74([0-9]{1,2})\u6708([0-9]{1,2})\u65e5"), r"\1-\2-\3"),
+    (re.compile(r"^(q[1-4])[ /'-]{0,2}(?:fy ?)?(?:20)?([0-9]{2})$"), lambda part: f"{part[1]} {_full_year(part[2])}"),
+    (
+        re.compile(r"^(令和|平成|昭和)([0-9]{1,2}|元)(?=年)"),
+        lambda part: str(_ERAS[part[1]] + int(part[2].replace("元", "1"))),
+    ),
+    (re.compile(r"^([0-9]{4})年([0-9]{1,2})月(?:([0-9]{1,2})日)?"), lambda part: f"{part[1]}-{part[2]}-{part[3] or 1}"),
 )
 """Times as C (Sun Jan 01 00:00:00 2012), basic ISO (20240131T101500Z), SAS (31JAN2024:10:15:00), Japan write them, and
 weeks and quarters as Germany does."""
 
 _PARTS_OF_YEAR = re.compile(
     r"(?:(?P<first>[qh][1-4])[ /-]?)?(?P<year>(?:19|20)[0-9]{2})"
-    r"(?:[ /-]?(?:(?P<then>[qh][1-4])|w(?P<week>[0-9]{1,2})))?"
+    r"(?:[ /-]?(?:(?P<then>[qh][1-4])|w(?P<week>[0-9]{1,2})(?:-(?P<weekday>[1-7]))?))?"
 )
 
 _SHORT_YEARS = 69
@@ -174,30 +187,30 @@ def serial_of(text: str) -> datetime.datetime | None:
     return datetime.datetime(1899, 12, 30) + datetime.timedelta(float(text)) if _SERIAL.fullmatch(text) else None
 
 
-_MONTH_AND_YEAR = re.compile(r"(0?[1-9]|1[0-2])[/.-]((?:19|20)?[0-9]{2})|((?:19|20)[0-9]{2})[/-](0?[1-9]|1[0-2])")
-_NAMED_MONTH = (re.compile(r"([^\W\d_]+)\.?[ /-]([0-9]{2})"), re.compile(r"([0-9]{2})[ /-]([^\W\d_]+)\.?"))
+month_of = _reader(
+    r"(?P<month>0?[1-9]|1[0-2])[/.-](?:(?P<year>(?:19|20)[0-9]{2})|(?P<short>[0-9]{2}))",
+    r"(?P<year>(?:19|20)[0-9]{2})[/-](?P<month>0?[1-9]|1[0-2])",
+    r"(?P<name>[^\W\d_]+)\.?[ /-](?P<short>[0-9]{2})",
+    r"(?P<short>[0-9]{2})[ /-](?P<name>[^\W\d_]+)\.?",
+)
+"""The month in a text such as 06/23, 6/2023 or 23-Jun, where its column shows that it is June 2023; or None."""
 
+year_first_of = _reader(r"(?P<short>[0-9]{2})(?P<mark>[-./])(?P<month>[0-9]{2})(?P=mark)(?P<day>[0-9]{2})" + _TIME)
+"""The day in a text such as 24-01-31, where its column shows that the year comes first; or None."""
 
-def month_of(text: str) -> Day | None:
-    """The month in a text such as 06/23, 6/2023 or 23-Jun, where its column shows that it is June 2023; or None.
+dotted_of = _reader(r"(?P<day>[0-9]{1,2})(?P<mark>[-.])(?P<month>[0-9]{1,2})(?P=mark)(?P<short>[0-9]{2})" + _TIME)
+"""The day in a text such as 3.4.21, where its column shows that it is no version; or None."""
 
-    >>> month_of("06/23").day_first, month_of("1999-6").day_first, month_of("13/23")
-    (datetime.datetime(2023, 6, 1, 0, 0), datetime.datetime(1999, 6, 1, 0, 0), None)
-    """
-    if (match := _MONTH_AND_YEAR.fullmatch(text)) is not None:
-        month, year = int(match[1] or match[4]), match[2] or match[3]
-    elif (match := _NAMED_MONTH[text[:1].isdecimal()].fullmatch(text.casefold())) is not None:
-        year, name = sorted(match.groups())
-        month = _MONTH.get(name, 0)
-    if match is None or not month:
-        return None
-    moment = datetime.datetime(int(_full_year(year) if len(year) == 2 else year), month, 1)
-    return Day(moment, moment, short=len(year) == 2)
-
+year_day_of = _reader(
+    rf"{_WEEKDAY}(?P<name>[^\W\d_]+)\.?[ /-]?(?P<day>[0-9]{{1,2}}){_ORDINAL}{_TIME}",
+    rf"{_WEEKDAY}(?P<day>[0-9]{{1,2}}){_ORDINAL}[ /-]?(?:of |de )?(?P<name>[^\W\d_]+)\.?{_TIME}",
+    rf"{_WEEKDAY}(?P<first>[0-9]{{1,2}})(?P<mark>[-/])(?P<other>[0-9]{{1,2}}){_TIME}",
+    rf"{_WEEKDAY}(?P<first>[0-9]{{1,2}})(?P<mark>\.) ?(?P<other>[0-9]{{1,2}})\.{_TIME}",
+    year="2000",
+)
+"""The day in a text such as 19-Jan or 19/01, where its column shows that it names no year, in 2000; or None."""
 
 _SEASON = re.compile(r"(?:fy ?)?((?:18|19|20)[0-9]{2})[-/]((?:[0-9]{2}){1,2})|fy ?([0-9]{2}|20[0-9]{2})")
-_YEAR_FIRST = re.compile(r"(?P<short>[0-9]{2})(?P<mark>[-./])(?P<month>[0-9]{2})(?P=mark)(?P<day>[0-9]{2})" + _TIME)
-_DOTTED = re.compile(r"(?P<day>[0-9]{1,2})(?P<mark>[-.])(?P<month>[0-9]{1,2})(?P=mark)(?P<short>[0-9]{2})" + _TIME)
 
 
 def season_of(text: str) -> Day | None:
@@ -213,21 +226,6 @@ def season_of(text: str) -> Day | None:
     return Day(datetime.datetime(year, 1, 1), datetime.datetime(year, 1, 1))
 
 
-def year_first_of(text: str) -> Day | None:
-    """The day in a text such as 24-01-31, where its column shows that the year comes first; or None."""
-    return _day_by(_YEAR_FIRST, text)
-
-
-def dotted_of(text: str) -> Day | None:
-    """The day in a text such as 3.4.21, where its column shows that it is no version; or None."""
-    return _day_by(_DOTTED, text)
-
-
-def _day_by(form: re.Pattern[str], text: str) -> Day | None:
-    match = form.fullmatch(text.casefold())
-    return None if match is None else _day(match.groupdict())
-
-
 def ordinal_of(text: str) -> Day | None:
     """The day in a text such as 2024-032, the first of February, where its column shows that it is no number; or None.
 
@@ -239,6 +237,18 @@ def ordinal_of(text: str) -> Day | None:
         return None
     moment = datetime.datetime(int(match[1]), 1, 1) + datetime.timedelta(int(match[2]) - 1)
     return Day(moment, moment) if moment.year == int(match[1]) else None
+
+
+def epoch_of(text: str, *, parts: int = 1) -> Day | None:
+    """The moment in a text of whole seconds since 1970, or of so many parts of them; or None.
+
+    >>> epoch_of("1700000000500", parts=1000).day_first
+    datetime.datetime(2023, 11, 14, 22, 13, 20, 500000)
+    """
+    if not text.isdecimal() or len(text) > 15:
+        return None
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(text) / parts)
+    return Day(moment, moment)
 
 
 _FROM = re.compile(r"^(?:from|vom|von|du|del|dal) ", re.IGNORECASE)
@@ -268,16 +278,6 @@ def span_of(text: str) -> tuple[Day, Day] | None:
     return None if (day := day_of(text)) is None else (day, day)
 
 
-def year_day_of(text: str) -> Day | None:
-    """The day in a text such as 19-Jan or 19/01, where its column shows that it names no year, in 2000; or None.
-
-    >>> year_day_of("Jan 19 10:30").day_first, year_day_of("19/01").month_first, year_day_of("29.2.").day_first
-    (datetime.datetime(2000, 1, 19, 10, 30), None, datetime.datetime(2000, 2, 29, 0, 0))
-    """
-    matches = filter(None, (form.fullmatch(text.casefold()) for form in _DAYS))
-    return next((day for match in matches if (day := _day({**match.groupdict(), "year": "2000"})) is not None), None)
-
-
 @functools.lru_cache(REMEMBERED)
 def day_of(text: str) -> Day | None:
     """The date in a text of :func:`plain_text`, with or without a time of day and a zone; or None.
@@ -295,11 +295,7 @@ def day_of(text: str) -> Day | None:
         text = form.sub(other, text)
     if (beginning := _beginning(text)) is not None:
         return Day(beginning, beginning)
-    for form in _DATES:
-        match = form.fullmatch(text)
-        if match is not None and (day := _day(match.groupdict())) is not None:
-            return day
-    return None
+    return _written_date(text)
 
 
 def _beginning(text: str) -> datetime.datetime | None:
@@ -312,7 +308,7 @@ def _beginning(text: str) -> datetime.datetime | None:
         if part:
             months = {"q": 3, "h": 6}[part[0]]
             return datetime.datetime(int(match["year"]), months * (int(part[1]) - 1) + 1, 1)
-        return datetime.datetime.fromisocalendar(int(match["year"]), int(match["week"]), 1)
+        return datetime.datetime.fromisocalendar(int(match["year"]), int(match["week"]), int(match["weekday"] or 1))
     return None
 
 

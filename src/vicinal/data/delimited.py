@@ -17,7 +17,16 @@ from vicinal.core import counted, listed
 from vicinal.core.checks import ECHO, short_text
 from vicinal.core.formulas import unescape_formula
 from vicinal.data.cells import exact_text
-from vicinal.data.formats import DELIMITERS, RULE, check_names, delimiter_of, full_names, header_of, text_encoding
+from vicinal.data.formats import (
+    DELIMITERS,
+    RULE,
+    check_names,
+    decoding,
+    delimiter_of,
+    full_names,
+    header_of,
+    text_encoding,
+)
 from vicinal.data.totals import MOST_NOTES, without_totals
 
 Log = Callable[[str], None]
@@ -128,14 +137,11 @@ class Delimited:
         """Turns pandas' errors into ours."""
         name = self.path.name
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), decoding(self.path, self.encoding):
                 warnings.simplefilter("error", pd.errors.ParserWarning)
                 yield
         except pd.errors.EmptyDataError:
             raise ValueError(f"{name}: expected a header and rows, got an empty file") from None
-        except UnicodeError as error:
-            detail = short_text(error, ECHO)
-            raise ValueError(f"{name}: expected text in {self.encoding}, got: {detail}; save it as UTF-8") from None
         except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
             detail = short_text(error, ECHO).removeprefix("Error tokenizing data. C error: ")
             if (row := _OPEN_QUOTE.search(detail)) is not None:
@@ -160,6 +166,7 @@ class Delimited:
 
 
 _OPEN_QUOTE = re.compile(r"EOF inside string starting at row ([0-9]+)")
+_NO_NAME = re.compile(r"Unnamed: [0-9]+")
 _TWICE = re.compile(r" \([0-9]+\)$")
 
 
@@ -188,6 +195,10 @@ def delimited_pieces(path: Path, size: int | None, ids: Collection[str], log: Lo
             piece = piece[~again]
         cells = piece.apply(_text_cells)
         cells = cells[cells.notna().any(axis=1)] if cells.shape[1] > 1 else cells  # lines of commas alone
+        if size is None:
+            cells = cells.drop(
+                columns=[name for name in cells if _NO_NAME.fullmatch(name) and cells[name].isna().all()]
+            )
         rows, left_out = without_totals(cells, start=start, end=later is None)
         if left_out:
             log(f"{path.name}: skipped {left_out}")

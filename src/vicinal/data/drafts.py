@@ -1,5 +1,6 @@
 """The form of one column, found in its cells; it may be open to more than one reading."""
 
+import contextlib
 import datetime
 import re
 from collections import Counter
@@ -10,9 +11,18 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 
-from vicinal.core import listed, short
+from vicinal.core import ColumnError, listed, short
 from vicinal.data.cell_reading import read_column, split
-from vicinal.data.column_form import CLOCK, MOST_GAPS, MOST_WORDS, SEPARATORS, ColumnForm, is_missing, is_number
+from vicinal.data.column_form import (
+    CLOCK,
+    MOST_GAPS,
+    MOST_WORDS,
+    SEPARATORS,
+    ColumnForm,
+    is_missing,
+    is_number,
+    rows_of,
+)
 from vicinal.data.date_drafts import (
     DOUBT,
     FEWEST_READ,
@@ -20,6 +30,7 @@ from vicinal.data.date_drafts import (
     compact_dates,
     date_draft,
     date_form,
+    epoch_form,
     month_form,
     partial_form,
     span_form,
@@ -32,6 +43,7 @@ from vicinal.data.number_drafts import (
     mostly_read,
     number_form,
     parts_form,
+    version_form,
     without_odd,
     without_words,
     worded_form,
@@ -95,8 +107,9 @@ def _form_of_numbers(column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm 
         return ColumnForm(kind="levels")
     if column.dtype.kind == "c":
         return None
-    compact = compact_dates(whole_days(column)) if kind is None else None
-    return compact or _with_placeholders(ColumnForm(kind="number"), column, kind)
+    name = str(column.name)
+    dates = (compact_dates(whole_days(column)) or epoch_form(name, column.dropna())) if kind is None else None
+    return dates or _with_placeholders(ColumnForm(kind="number"), column, kind)
 
 
 def _with_placeholders(form: ColumnForm, column: "pd.Series[Any]", kind: Kind | None) -> ColumnForm:
@@ -133,9 +146,8 @@ def _draft_of_cells(
     if not others and (dates := partial_form(str(column.name), plain, day_first=day_first)) is not None:
         return dates.model_copy(update={"gaps": words_of_gaps, "beside": beside})
     if all(map(is_number, others)):
-        compact = compact_dates([*plain, *others])
-        if compact is not None:
-            return compact
+        if (dates := compact_dates([*plain, *others]) or epoch_form(str(column.name), [*plain, *others])) is not None:
+            return dates
         gaps = len(plain) < len(folded) or bool(column.isna().any())
         number = number_form(plain, others, gaps=gaps)
         if number is not None:
@@ -157,20 +169,26 @@ def _form_of_texts(
         return None
     if (months := month_form(str(column.name), plain)) is not None:
         return months.model_copy(update={"gaps": gaps})
-    if (worded := worded_form(column, plain)) is not None:
-        return worded
     raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
-    numbers = span_form(raw) or parts_form(raw)
+    numbers = worded_form(column, plain) or span_form(raw) or parts_form(raw)
     if numbers is None and len(raw) >= FEWEST_READ and range_of(raw[0]) and not any(map(CODED.search, raw)):
         numbers = number_form(raw, (), gaps=True, middles=True)
-    return numbers or _separated(column, texts, None)
+    with contextlib.suppress(ColumnError):  # most texts are of the form, but not most rows
+        if numbers is not None:
+            read_column(numbers, column)
+            return numbers
+    return _separated(column, texts, None)
 
 
 def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) -> ColumnForm | None:
-    """Of truth values, or of words that are steps of a scale."""
+    """Of truth values, of versions, or of words that are steps of a scale."""
     if kind != "number" and (pair := _truth_form(plain, others)) is not None:
         return pair
-    if kind == "category" or others or len(plain) > 2 * MOST_STEPS:
+    if kind == "category" or others:
+        return None
+    if kind is None and (versions := version_form(plain)) is not None:
+        return versions
+    if len(plain) > 2 * MOST_STEPS:
         return None
     steps, gaps = steps_of({text.casefold() for text in plain})
     return ColumnForm(kind="scale", steps=steps, gaps=gaps[:MOST_GAPS], middle=True) if steps else None
@@ -208,7 +226,7 @@ def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None
         if len({part for cell in first for part in split(cell, mark)}) > MOST_WORDS:
             continue
         words: Counter[str] = Counter()
-        often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+        often = rows_of(column)
         for gap in GAPS & often.keys():
             del often[gap]
         for cell, count in often.items():
@@ -267,14 +285,14 @@ def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnFo
     if len(set(words.values())) > MOST_WORDS:
         return ColumnForm(kind="words") if gaps else None
     raw = column.drop_duplicates() if isinstance(column.dtype, pd.StringDtype) else column
-    spaced = {cell.strip() for cell in raw.tolist() if isinstance(cell, str)}
+    spaced = dict.fromkeys(cell.strip() for cell in raw.tolist() if isinstance(cell, str))
     ways = Counter(words[plain_text(cell)] for cell in spaced)
     alike = {word for word, count in ways.items() if count > 1 and sum(map(str.isalpha, word)) > 1}
     alike -= {word for plain, word in words.items() if not _usual_case(plain)}
     short = _abbreviations(ways)
     if not alike and not short:
         return ColumnForm(kind="words") if gaps else None
-    often = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    often = rows_of(column)
     usual = {words[plain]: plain for plain, _ in reversed(often.most_common())}
     spellings = {word: usual[short.get(word, word)] for word in ways if word in alike or word in short}
     return ColumnForm(kind="words", spellings=spellings)

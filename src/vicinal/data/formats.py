@@ -7,12 +7,14 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 import chardet
 
 from vicinal.core import short
+from vicinal.core.checks import ECHO, short_text
 from vicinal.data.spelling import number_of, plain_text
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "~": "tildes", "^": "carets"}
@@ -52,6 +54,19 @@ _FORMATS = (
     (rb"\s*<\?xml", "an XML file", "convert it: pandas.read_xml('NAME').to_csv('table.csv')"),
 )
 """Formats that tables are often stored in: pattern of the first bytes, name, what to do."""
+
+READABLE = {
+    ".parquet": "a parquet file",
+    ".xlsx": "an Excel file",
+    ".feather": "an Arrow or Feather file",
+    ".sqlite": "an SQLite database",
+    ".gz": "a gzip file",
+    ".zst": "a zstandard file",
+    ".zip": "a zip archive",
+    ".json": "a JSON array",
+    ".jsonl": "JSON objects",
+}
+"""Those of them that are read, by the ending of a file."""
 
 _ENDINGS = {".xls": _SPREADSHEET, ".ods": _ODS, ".dta": _STATA, ".sav": _SPSS}
 
@@ -116,6 +131,16 @@ def _zipped(path: Path) -> tuple[str, str]:
     if "content.xml" in names:
         return "a spreadsheet (OpenDocument)", _ODS
     return "a zip archive", "let its name end in .zip"
+
+
+@contextmanager
+def decoding(path: Path, encoding: str) -> Iterator[None]:
+    """Turns the error of bytes that are not of the encoding into ours."""
+    try:
+        yield
+    except UnicodeError as error:
+        detail = short_text(error, ECHO)
+        raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
 
 
 def advice_for(path: Path) -> str:

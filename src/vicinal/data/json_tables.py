@@ -12,7 +12,7 @@ import pandas as pd
 from vicinal.core.checks import ECHO, short_text
 from vicinal.data.column_form import is_missing
 from vicinal.data.delimited import Log
-from vicinal.data.formats import text_encoding
+from vicinal.data.formats import decoding, text_encoding
 from vicinal.encoders.kinds import is_file, read_list
 
 MOST_PARTS = 100
@@ -26,11 +26,8 @@ def read_json(path: Path, log: Log) -> pd.DataFrame:
     """An array of objects; or one object a line."""
     encoding = text_encoding(path)
     prefix = f"{path.name}: expected an array of JSON objects, got"
-    try:
+    with decoding(path, encoding):
         text = path.read_text(encoding=encoding)
-    except UnicodeError as error:
-        detail = short_text(error, ECHO)
-        raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
     start = text.lstrip()[:1]
     if start != "[":
         whole = text.strip().count("\n") == 0 or "\n{" in text
@@ -45,6 +42,8 @@ def read_json(path: Path, log: Log) -> pd.DataFrame:
         raise ValueError(f"{prefix} none: {short_text(error, ECHO)}") from None
     if not rows:
         raise ValueError(f"{prefix} an empty one")
+    if len(rows) > 1 and all(isinstance(row, list) for row in rows) and all(isinstance(name, str) for name in rows[0]):
+        rows = [dict(zip(rows[0], row, strict=False)) for row in rows[1:]]  # the first names the columns
     return pd.DataFrame(list(map(_flat, _checked(rows, prefix, text))))
 
 
@@ -98,15 +97,11 @@ def json_rows(path: Path, log: Log) -> Iterator[dict[str, Any]]:
         log(f"{path.name} was read with the encoding {encoding}")
     empty = True
     prefix = f"{path.name}: expected a JSON object in each line, got"
-    try:
-        with path.open(encoding=encoding, newline="\n") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    empty = False
-                    yield _row_of(line, f"line {number}", prefix)
-    except UnicodeError as error:
-        detail = short_text(error, ECHO)
-        raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
+    with decoding(path, encoding), path.open(encoding=encoding, newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                empty = False
+                yield _row_of(line, f"line {number}", prefix)
     if empty:
         raise ValueError(f"{prefix} an empty file")
 

@@ -146,17 +146,11 @@ def _look_at_numbers(
 
 def _ranks(levels: NDArray[Any], labels: NDArray[Any]) -> str:
     """A clause if numbers, by their order, rank the target; else ""."""
-    correlation = _correlation(_mean_ranks(levels), _mean_ranks(labels))
+    ranks = [pd.Series(values).rank() for values in (levels, labels)]
+    correlation = float(np.nan_to_num(ranks[0].corr(ranks[1])))
     if abs(correlation) >= RANKS or (abs(correlation) >= BINS[0] and abs(concordance(levels, labels)) >= BINS[1]):
         return f"ranks the target almost perfectly (rank correlation {correlation:.3f})"
     return ""
-
-
-def _mean_ranks(values: NDArray[Any]) -> NDArray[Any]:
-    """Ranks ``[n]`` from 1; equal values share the mean of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: NDArray[Any] = (counts.cumsum() - (counts - 1) / 2)[place]
-    return ranks
 
 
 def concordance(one: NDArray[Any], other: NDArray[Any]) -> float:
@@ -179,12 +173,6 @@ def concordance(one: NDArray[Any], other: NDArray[Any]) -> float:
 def _tied_pairs(values: NDArray[Any]) -> float:
     counts = np.unique(values, axis=0, return_counts=True)[1].astype(np.float64)
     return float((counts * (counts - 1) / 2).sum())
-
-
-def _correlation(one: NDArray[Any], other: NDArray[Any]) -> float:
-    one, other = one - one.mean(), other - other.mean()
-    size = np.sqrt((one**2).sum() * (other**2).sum())
-    return float((one * other).sum() / size) if size > 0 else 0.0
 
 
 def _separates(levels: NDArray[Any], labels: NDArray[Any]) -> str:

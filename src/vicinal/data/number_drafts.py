@@ -3,14 +3,14 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from vicinal.data.cell_reading import read_column
-from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, ColumnForm
+from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, VERSION, ColumnForm, rows_of
 from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD
 from vicinal.data.date_spelling import day_of, duration_of, month_of, year_day_of
 from vicinal.data.placeholders import AT_ONCE, OFTEN
@@ -21,12 +21,14 @@ from vicinal.data.spelling import (
     Number,
     common_unit,
     converted,
+    feet_of,
     is_start,
     is_unit,
     number_of,
     parts_decimal,
     parts_of,
-    plain_text,
+    unit_of_parts,
+    version_of,
     worded_number,
     words_beside,
 )
@@ -48,6 +50,11 @@ _WORDS = (
 NUMBER_WORDS = {word.replace("_", " "): float(number) for number, words in enumerate(_WORDS) for word in words.split()}
 """Words for 0, 1 and 2 among numbers."""
 
+_SCALED = re.compile(r"[0-9] ?(?:m|bn?|mi?o|mn|[mb]illion|mrd)\b", re.IGNORECASE)
+"""Numbers in millions: $24.279m are no thousands of them."""
+_LETTERS = re.compile(r"(.*[0-9]) ?([a-h]{1,4})")
+"""A mean, and letters of those that do not differ from it: 45.2 ab."""
+
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
 
@@ -65,7 +72,7 @@ def without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str]
     plain, notes = _without_notes(plain)
     others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
     parts = {text: each for text in others if (each := words_beside(text)) is not None}
-    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    cells = rows_of(column)
     rows: Counter[str] = Counter()
     for text, (words, _) in parts.items():
         rows[words] += cells[text]
@@ -87,7 +94,7 @@ def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
     coded = any(worded_number(text, "") is None or CODED.search(text) for text in first)
     if coded or 2 * sum(map(_is_day, first)) > len(first):  # ene 13 is a day, but NE 13 is none
         return None
-    cells = Counter(plain_text(cell) for cell in column.tolist() if isinstance(cell, str))
+    cells = rows_of(column)
     few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
     if len(plain) < FEWEST_READ or few:
         return None
@@ -119,8 +126,15 @@ def _is_day(text: str) -> bool:
 def _without_notes(plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
     """The texts without letters that mark notes after a few numbers, such as "12 p", and these: they are no units.
 
-    A letter that is a unit or a scale is a mark if its number is like those without: "12 b" among 9 and 15.
+    A letter that is a unit or a scale is a mark if its number is like those without: "12 b" among 9 and 15. Most
+    numbers have marks where these are letters of a test: 45.2 a, 44.1 ab and 41.7 b.
     """
+    means = {text: match for text in plain if (match := _LETTERS.fullmatch(text)) is not None}
+    groups = {match[2] for match in means.values()}
+    tested = "ab" in groups and 2 < len(groups) <= MOST_BESIDE and len(means) > (1 - MOST_ODD) * len(plain)
+    if tested and all("".join(sorted(set(each))) == each for each in groups):
+        numbers = dict.fromkeys(means[text][1] if text in means else text for text in plain)
+        return [*numbers], tuple(sorted(f"# {each}" for each in groups))
     read = {text: number for text in plain if (number := number_of(text)) is not None}
     bare = [number.point or 0.0 for number in read.values() if not number.sign]
     marked = {text: number for text, number in read.items() if number.sign}
@@ -151,8 +165,9 @@ def without_odd(
     if not odd or len(plain) - len(odd) < FEWEST_READ:
         return plain, ()
     dates = 2 * sum(day_of(text) is not None for text in plain) > len(plain)
-    cells = Counter(folded[plain_text(cell)] for cell in column.tolist() if isinstance(cell, str))
-    words = {folded[text]: cells[folded[text]] for text in odd}
+    cells, words = rows_of(column), Counter[str]()
+    for text in odd:
+        words[folded[text]] += cells[text]
     often = {word: count for word, count in words.items() if count >= OFTEN}
     if len(often) > MOST_GAPS or not ((dates and len(often) <= 3) or 2 * sum(often.values()) < len(column)):
         often = {}
@@ -185,24 +200,48 @@ def _is_read(text: str) -> bool:
 def parts_form(plain: Sequence[str]) -> ColumnForm | None:
     """Of texts with numbers among the same words, such as 10x20 cm or 7 out of 10, at least ``FEWEST_READ`` of them.
 
-    Some may end before the others: "2019" beside "2019 (69 reg)".
+    Some may end before the others, "2019" beside "2019 (69 reg)", and have other units, "6x75 cl" beside "2x1.5 l".
     """
     if len(plain) < FEWEST_READ or not any(map(parts_of, plain[:3])):
         return None
-    decimal = parts_decimal(plain)
-    parts = [each for each in (parts_of(text, decimal) for text in plain) if each is not None]
-    counts = Counter(each for each, _ in parts)
-    often = [each for each, count in counts.most_common(MOST_GAPS) if count >= max(OFTEN, 2 * MOST_ODD * len(plain))]
-    around = max(often, key=lambda each: sum(counts[o] for o in counts if is_start(o, each)), default="#")
-    alike = [numbers for each, numbers in parts if is_start(each, around)]
-    if around == "#" or len(alike) < max(FEWEST_READ, min((1 - 2 * MOST_ODD) * len(plain), len(plain) - 1)):
-        return None
     if 2 * sum(day_of(text) is not None for text in plain) > len(plain):
         return None  # dates of several orders
-    columns = enumerate(itertools.zip_longest(*alike, fillvalue=0.0))  # some cells have fewer
-    typical = {place: float(np.median(some)) for place, some in columns if min(some) < max(some)}
-    form = ColumnForm(kind="parts", decimal="," if decimal == "," else ".", around=around, typical=typical)
-    return form if typical else None
+    decimal = parts_decimal(plain)
+    for unit in dict.fromkeys(["", unit_of_parts(plain)]):
+        parts = [each for text in plain if (each := parts_of(text, decimal, unit)) is not None]
+        counts = Counter(each for each, _ in parts)
+        often = [each for each, n in counts.most_common(MOST_GAPS) if n >= max(OFTEN, 2 * MOST_ODD * len(plain))]
+        around = max(often, key=lambda each: sum(counts[o] for o in counts if is_start(o, each)), default="#")
+        alike = [numbers for each, numbers in parts if is_start(each, around)]
+        most = max(FEWEST_READ, min((1 - 2 * MOST_ODD) * len(plain), len(plain) - 1))
+        if around != "#" and len(alike) >= most and (typical := _medians(alike)):
+            return ColumnForm(kind="parts", decimal=decimal, sign=unit, around=around, typical=typical)
+    return None
+
+
+def _medians(numbers: Iterable[Sequence[float]]) -> dict[int, float]:
+    """The median of each number that differs between cells, by its place; some cells have fewer."""
+    columns = enumerate(itertools.zip_longest(*numbers, fillvalue=0.0))
+    return {place: float(np.median(some)) for place, some in columns if min(some) < max(some)}
+
+
+def version_form(plain: Sequence[str]) -> ColumnForm | None:
+    """Of versions: some begin with v or have three numbers, or 3.10 stands beside 3.9, and no 3.05.
+
+    Numbers with as many decimals, or without zeros at the end, are none: a machine writes these, and people prices.
+    """
+    versions = [version_of(text) for text in plain if day_of(text) is None]
+    known = [each for each in versions if each is not None]
+    alike = len({text.count(".") for text in plain}) == 1 and plain[0].count(".") == 2
+    if len(plain) < 3 or len(known) < len(plain) or (alike and all(text[0].isdecimal() for text in plain)):
+        return None
+    if not any(number_of(text) is None for text in plain):
+        minors = {(major, text.partition(".")[2]) for text, (major, *_) in zip(plain, known, strict=True)}
+        after = any((major, "10") in minors and (major, "9") in minors for major, _ in minors)
+        if not after or any(minor[0] == "0" < minor[1:] or int(minor) > MOST_WORDS for _, minor in minors):
+            return None
+    typical = _medians(known)
+    return ColumnForm(kind="parts", sign=VERSION, typical=typical) if typical else None
 
 
 def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, middles: bool = False) -> ColumnForm | None:
@@ -243,7 +282,7 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
             "doubt": f"most cells have a {mark} before decimals, others a {other}; each is read by its own",
         }
     is_open = not (commas or points) and any(number.is_open for number in read)
-    if is_open and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
+    if is_open and not _SCALED.search(joined) and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
         return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
     return ColumnForm(kind="number", decimal="," if commas > points else ".", open=is_open, **known)
 
@@ -294,8 +333,9 @@ def _numbers_of(plain: Sequence[str], *, middles: bool) -> tuple[list[Number], i
         return [], 0
     read: list[Number] = []
     ranges = 0
+    tall = any(number is not None and number.sign == "ft" for number in map(number_of, plain[:FEWEST_READ]))
     for text in plain:
-        number = number_of(text)
+        number = number_of(text) or (feet_of(text) if tall else None)
         if number is None and (span := range_of(text)) is not None:
             ranges, number = ranges + 1, Number(sum(span) / 2, sum(span) / 2)
         if number is None or (2 * ranges > len(plain) and not middles):

@@ -13,7 +13,7 @@ from vicinal.core.untrusted import arrow_tables, as_frame, open_regular, parquet
 from vicinal.data.databases import DATABASES, read_database
 from vicinal.data.delimited import Log, delimited_pieces
 from vicinal.data.form import TableForm
-from vicinal.data.formats import advice_for, check_names, other_format
+from vicinal.data.formats import READABLE, advice_for, check_names, other_format
 from vicinal.data.json_tables import flat_table, json_rows, read_json
 from vicinal.data.sources import PACKED, TEXTS, source_files, unpacked
 from vicinal.data.typed import folder_images, image_table, is_dataset, read_arrow, read_dataset, read_workbook
@@ -158,11 +158,14 @@ def check_table(path: Path, part: str = "") -> None:
         other = other_format(path)
     except OSError as wrong:
         raise ValueError(f"{short_text(path, ECHO)}: expected a file, got none: {wrong.strerror}") from None
-    if other and not other.startswith(_FORMATS.get(ending, "\0")):
+    groups = (ARROW, DATABASES, (".json", *LINES))
+    meant = next((group for group in groups if ending in group), (ending,))
+    if other and other.partition(";")[0] not in {READABLE.get(one) for one in meant}:
         raise ValueError(f"{path.name}: expected a table, got {other}")
     if not other and ending in (".xlsx", ".parquet"):
-        what = str(_FORMATS[ending]).rstrip(";")
-        raise ValueError(f"{path.name}: expected {what}, got none; if it is a text, let its name end in .csv")
+        raise ValueError(
+            f"{path.name}: expected {READABLE[ending]}, got none; if it is a text, let its name end in .csv"
+        )
     if ending in PACKED and ending != ".zip" and Path(path.stem).suffix.lower() not in TEXTS:
         endings = ", ".join(f"{text}{ending}" for text in TEXTS)
         raise ValueError(f"{path.name}: expected a packed file that ends in {endings}, got {short(path.name)}")
@@ -245,15 +248,3 @@ READERS: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
     **dict.fromkeys(DATABASES, lambda path, how: read_database(path, how.part)),
 }
 """The reader of each file ending."""
-
-_FORMATS: dict[str, str | tuple[str, ...]] = {
-    ".parquet": "a parquet file",
-    **dict.fromkeys(ARROW, "an Arrow or Feather file"),
-    ".xlsx": "an Excel file;",
-    **dict.fromkeys(DATABASES, "an SQLite database"),
-    ".gz": "a gzip file",
-    ".zst": "a zstandard file",
-    ".zip": "a zip archive",
-    **dict.fromkeys((".json", *LINES), ("a JSON array", "JSON objects")),
-}
-"""The format of files with this ending, as :func:`vicinal.data.formats.other_format` names it."""

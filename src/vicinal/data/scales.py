@@ -22,11 +22,14 @@ _SCALES = (
     "neutral, neither likely nor unlikely; somewhat likely; likely; very likely",
     "never; rarely, seldom; sometimes, occasionally; often, frequently; usually, very often; always",
     "terrible; very bad, very poor; bad, poor; fair, average, ok, okay; good; very good; excellent, outstanding",
-    "very low; low; medium, moderate; high; very high, critical",
+    "very low; low; medium, moderate, med; high; very high, critical",
     "not at all; a little, slightly, a bit; somewhat, moderately; quite a bit, very, a lot; extremely, very much",
     "none, normal; minimal, very mild; mild; moderate; severe; very severe, critical",
     "unimportant, not important, not at all important; slightly important; moderately important, neutral; important; "
     "very important; extremely important",
+    "primary school, elementary school; high school, secondary school; some college; associate's, associate degree; "
+    "bachelor's, bachelor, bachelors, bachelor's degree, undergraduate; "
+    "master's, master, masters, master's degree; phd, ph.d., doctorate, doctoral",
     "very easy; easy; medium, neutral, moderate; hard, difficult; very hard, very difficult",
     "xxs; xs; s; m; l; xl; xxl, 2xl; xxxl, 3xl",
     "tiny; small; medium; large; extra large",
@@ -53,8 +56,20 @@ _STEPS = [
     {word: step for step, words in enumerate(scale.split("; ")) for word in words.split(", ")} for scale in _SCALES
 ]
 _NO_ANSWER = set(
-    ["don't know", "do not know", "not sure", "no opinion", "no answer", "weiß nicht", "prefer not to answer"]
+    [
+        "don't know",
+        "do not know",
+        "not sure",
+        "no opinion",
+        "no answer",
+        "weiß nicht",
+        "keine angabe",
+        "prefer not to answer",
+        "refused",
+    ]
 )
+_CODED = re.compile(r"^-?[0-9]{1,3} ?[-=:.)] ?")
+"""The number before what it stands for: 98. Don't know."""
 _RANGE = re.compile(
     r"(?:between|from|von|de|entre)? ?(?P<low>[^a-z]*[0-9].*?) ?(?:-|~|\.\.+|\b(?:to|bis|and|und|\u00e0|a|et|y)\b) ?"
     r"(?P<high>\S.*)"
@@ -76,11 +91,12 @@ def steps_of(words: Collection[str]) -> tuple[dict[str, float], tuple[str, ...]]
     >>> steps_of(["1 = very bad", "2", "3 = very good"])[0], steps_of(["store 1", "store 2", "store 3"])[0]
     ({'1 = very bad': 1.0, '2': 2.0, '3 = very good': 3.0}, {})
     """
-    some = [word for word in words if word not in _NO_ANSWER]
+    none = [word for word in words if _CODED.sub("", word) in _NO_ANSWER]
+    some = [word for word in words if word not in none]
     if not FEWEST_STEPS <= len(some) <= MOST_STEPS:
         return {}, ()
     steps = _known(some) or _explained(some) or _ranges(some)
-    return steps, tuple(word for word in words if word in _NO_ANSWER) if steps else ()
+    return steps, tuple(none) if steps else ()
 
 
 def _known(words: Sequence[str]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from vicinal.core import listed, short
 from vicinal.core.checks import ECHO, local_path, short_text
 from vicinal.core.untrusted import check_unpacked, most_unpacked, open_regular
 from vicinal.data.databases import QUERY, query_tables
-from vicinal.data.formats import other_format
+from vicinal.data.formats import READABLE, other_format
 
 TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 """Endings of text files, which may be packed."""
@@ -32,17 +32,6 @@ PACKED = (".gz", ".zst", ".zip")
 
 _PATTERN = re.compile(r"[*?\[]")
 _STEP = 1 << 20
-_SNIFFED = {
-    "a parquet file": ".parquet",
-    "an Excel file": ".xlsx",
-    "an Arrow or Feather file": ".feather",
-    "an SQLite database": ".sqlite",
-    "a gzip file": ".gz",
-    "a zstandard file": ".zst",
-    "a zip archive": ".zip",
-    "a JSON array": ".json",
-    "JSON objects": ".jsonl",
-}
 
 
 def table_source(name: str, text: str, database: str | None = None) -> Path:
@@ -107,7 +96,7 @@ def _standard_input() -> Path:
 
 def _ending_of(path: Path) -> str:
     what = other_format(path).partition(";")[0]
-    return _SNIFFED.get(what, "") if what else ".csv"
+    return next((ending for ending, name in READABLE.items() if name == what), "") if what else ".csv"
 
 
 def source_files(path: str | Path) -> tuple[list[Path], str]:

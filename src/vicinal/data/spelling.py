@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from vicinal.data.date_spelling import REMEMBERED, day_of
 
@@ -26,7 +27,8 @@ SURE_GAPS = frozenset({"n/a", "#n/a", "?", "-", "--", "\\n"})
 
 _TRUTHS = (
     "false/true no/yes off/on n/y f/t nein/ja non/oui no/si no/sí não/sim nao/sim nej/ja nie/tak нет/да いいえ/はい "
-    "無/有 否/是 nee/ja ne/ano falsch/wahr faux/vrai falso/verdadero falso/vero ✗/✓ ✘/✔ ❌/✅ ☐/☑"
+    "無/有 无/有 なし/あり 否/是 nee/ja ne/ano falsch/wahr faux/vrai falso/verdadero falso/vero \u00d7/\u25cb ✗/✓ ✘/✔ "
+    "❌/✅ ☐/☑"
 )
 TRUTHS = tuple((pair.partition("/")[0], pair.partition("/")[2]) for pair in _TRUTHS.split())
 """Pairs of words for false and true, in lower case; single letters count only where a column has both."""
@@ -37,15 +39,16 @@ _SIGNS = {
     **dict.fromkeys(("$", "us$", "usd"), "$"),
     **dict.fromkeys(("€", "eur", "euro"), "€"),
     **dict.fromkeys(("£", "gbp"), "£"),
-    **dict.fromkeys(("¥", "jpy"), "¥"),
+    **dict.fromkeys(("¥", "jpy", "円", "\\"), "¥"),  # a backslash has the place of ¥ in Japan's encodings
+    **dict.fromkeys(("₽", "\u0440\u0443\u0431", "\u0440\u0443\u0431.", "rub"), "₽"),
     **dict.fromkeys(("₹", "inr", "rs", "rs."), "₹"),
     **dict.fromkeys(("r$", "brl"), "R$"),
     **dict.fromkeys(("fr.", "chf", "sfr."), "CHF"),
     **dict.fromkeys(("zł", "pln"), "PLN"),
     **dict.fromkeys(("kč", "czk"), "CZK"),
-    **{name: name.upper() for name in ("cny", "krw", "rub", "try", "sek", "nok", "dkk", "huf", "mxn", "zar", "sgd")},
+    **{name: name.upper() for name in ("cny", "krw", "try", "sek", "nok", "dkk", "huf", "mxn", "zar", "sgd")},
     **{name: name.upper() for name in ("aud", "cad", "nzd", "hkd", "ils", "thb", "a$", "c$", "nz$", "hk$", "s$", "kr")},
-    **{sign: sign for sign in "₽₩₺₫₴₪฿₦₱₲%"},
+    **{sign: sign for sign in "₩₺₫₴₪฿₦₱₲%"},
 }
 """One sign for each way to write a currency or a share of 100."""
 
@@ -55,7 +58,8 @@ MOST_PARTS, LONGEST_PART, LONGEST_NUMBER = 8, 100, 9
 MONEY = frozenset(_SIGNS.values()) - {"%"}
 
 _UNITS = (
-    {"\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237},
+    {"\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237}
+    | {"stone": 6.35029318},
     {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
     {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
     | {"week": 604800.0, "month": 2629800.0, "year": 31557600.0},
@@ -69,11 +73,12 @@ _UNITS = (
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
     {"pa": 0.01, "hpa": 1.0, "kpa": 10.0, "bar": 1000.0, "psi": 68.9476, "mmhg": 1.333224},
     {"kcal": 1.0, "kj": 0.239006},
+    {"ng/l": 1e-6, "\u03bcg/l": 1e-3, "mg/l": 1.0, "g/l": 1e3, "\u03bcg/dl": 1e-2, "mg/dl": 10.0, "g/dl": 1e4},
     {"piece": 1.0, "dozen": 12.0},
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
 
-MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | MONEY
+MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | {"h"} | MONEY
 """Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
 
 _OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce", "s": "n", "w": "e"}
@@ -82,7 +87,7 @@ _OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce
 _ZERO = {"\u00b0f": 32.0}
 """What a unit calls zero of its base unit, where that is not 0."""
 
-_SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9, "b": 1e9, "lakh": 1e5, "crore": 1e7}
+_SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9, "b": 1e9, "lakh": 1e5, "crore": 1e7, "万": 1e4, "億": 1e8}
 _NAMES = (
     "lb pound lbs; in inch inche \" ''; ft ' feet foot; mi mile mls; \u00b0c c celsius; \u00b0f f fahrenheit; s "
     "sec second; min minute minuten minuti minuto; h hr hrs hour std stunde stunden heure hora ora ore timme "
@@ -91,7 +96,8 @@ _NAMES = (
     "m\u00e5nad m\u00e5nader; year y yr yrs y/o yo jahr jahre jahren an ans ann\u00e9e a\u00f1o anno anni "
     "\u00e5r; \u03bcg mcg ug; g gram; l liter litre; m2 sqm qm sqmeter; sqft ft2 sqfeet sqfoot; acre ac; km/h "
     "kph kmh; % percent pct prozent; hp bhp; hpa mbar; kcal cal; piece pc pcs pce stk st\u00fcck; dozen doz dz;"
-    " lakh lac; crore cr; th st nd rd; k thousand tsd; mn million mio; bn billion mrd"
+    " lakh lac; crore cr; th st nd rd; k thousand tsd \u0442\u044b\u0441; mn million mio \u043c\u043b\u043d; "
+    "bn billion mrd \u043c\u043b\u0440\u0434; 万 만; 億 亿 억; stone"
 )
 _SAME = {word: names.split()[0] for names in _NAMES.split("; ") for word in names.split()[1:]}
 """Other names of units, without the s of the plural."""
@@ -106,7 +112,7 @@ _NUMBER = re.compile(
     rf"{_QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
     rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\+?\s*"
-    rf"(?:(?P<scale>k|mio|mn|million|tsd|thousand)\.?\s+(?=[^\W\d_]))?"
+    rf"(?P<scale>(?:k|mio|mn|million|tsd|thousand|\u0442\u044b\u0441|\u043c\u043b\u043d|\u043c\u043b\u0440\u0434)\.?\s+(?=[^\W\d_])|[万億亿만억](?=[^\W\d_]))?"
     rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?\s*(?P<trailing>-)?(?P<close>\))?"
     r"[+*\u2020\u2021]*(?:\[[^\]]{1,8}\])?"
 )
@@ -132,7 +138,7 @@ _DEGREES = re.compile(
 _POINT = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([,' ])[0-9]{3})(?:\1[0-9]{3})*|[1-9][0-9]?(?:,[0-9]{2})*,[0-9]{3})?"
                     r"(?:\.[0-9]*)?")  # fmt: skip
 _COMMA = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([.' ])[0-9]{3})(?:\1[0-9]{3})*)?(?:,[0-9]*)?")
-_NO_CENTS = re.compile(r"(?<=[0-9])[.,/]-{1,2}$")  # CHF 1'200.- and Rs. 1,200/-
+_NO_CENTS = re.compile(r"(?<=[0-9])[.,/]-{1,2}(?=$| ?[^\W\d_]| ?\u20ac)")  # CHF 1'200.-, 12,- \u20ac and Rs. 1,200/-
 _SPACES = str.maketrans(
     dict.fromkeys("\u00a0\u2007\u2009\u202f\t", " ")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")  # dashes and minus signs
@@ -231,7 +237,9 @@ def number_of(text: str) -> Number | None:
     if part["word"] and part["digits"][-1] in ".,":  # 12.png is a file
         return None
     digits, power = part["digits"].strip(), part["power"] or ""
-    factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(_unit_of(part["scale"] or ""), 1.0)
+    factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(_unit_of((part["scale"] or "").strip()), 1.0)
+    if unit == "uhr":  # 13.15 Uhr is a time
+        return None
     unit = "mn" if unit == "m" and "M" in text else unit
     if (money and unit and unit not in _SCALES) or (unit and digits[-1] in ".,"):  # 12.jpg
         return None
@@ -277,11 +285,22 @@ def _in_parts(text: str) -> Number | None:
     if unit == "h" and (smaller == "m" or (not smaller and len(match["more"]) == 2)):  # 2021 H1 is half a year
         smaller = "min"
     smaller = "month" if unit == "year" and smaller == "m" else smaller
+    unit = "stone" if unit == "th" and smaller == "lb" else unit  # 11 st 4 lb
     factor = converted(1.0, smaller, unit) if unit != smaller else None
-    if not smaller or factor is None or factor >= 1:
+    if not smaller or factor is None or factor >= 1 or (unit == "ft" and float(match["more"]) >= 12):
         return None
     value = float(match["much"]) + factor * float(match["more"])
     return Number(value, value, unit)
+
+
+_TALL = re.compile(r"([3-8])-([0-9]|1[01])")
+
+
+def feet_of(text: str) -> Number | None:
+    """Feet and inches such as 5-11, where others of their column are written as 5'11"; or None."""
+    match = _TALL.fullmatch(text)
+    feet = 0.0 if match is None else int(match[1]) + int(match[2]) / 12
+    return Number(feet, feet, "ft") if feet else None
 
 
 def _unit_of(word: str) -> str:
@@ -396,10 +415,16 @@ _NO_PARTS = re.compile(
 
 _ABOUT = re.compile(rf"^{_QUALIFIED}\s*(?=[0-9])")
 _SWAPPED = str.maketrans(",.", ".,")
+_MEASURED = re.compile(rf"({_PART.pattern}) ?([^\W\d_]{{1,12}}[23]?)(?![^\W\d_])")
+_SIDES = re.compile(r"([0-9]) ?[x\u00d7] ?(?=[0-9.,]+ ?([mck]?m|in|ft)\b)")
+"""Between two lengths, of which the last has the unit of both."""
+_TIMES = re.compile("# ?[x\u00d7] ?#")
 
 
-def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
+def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[float]] | None:
     """What stands around the numbers of a text of :func:`plain_text`, each of which is "#" there, and these; or None.
+
+    Numbers of the quantity of ``unit`` are converted to it.
 
     >>> parts_of("10x20.5 cm"), parts_of("1,200 Reviews"), parts_of("(-3.5, 7)")
     (('#x# cm', [10.0, 20.5]), ('# review', [1200.0]), ('(#, #)', [-3.5, 7.0]))
@@ -407,8 +432,12 @@ def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
     (None, None, None, None, None)
     """
     text = _ABOUT.sub("", text.casefold()) if decimal == "." else _ABOUT.sub("", text.casefold()).translate(_SWAPPED)
+    if unit:
+        while (sides := _SIDES.sub(r"\1 \2 x ", text)) != text:
+            text = sides
+        text = _MEASURED.sub(lambda part: _in_unit(part, unit), text)
     numbers = _PART.findall(text)
-    around = re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text))
+    around = _TIMES.sub("#x#", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
     shortest = 1 if around == "#-#" else 2
     whole = [one for one in numbers if one.isdecimal()]
     codes = any(len(one) > LONGEST_NUMBER or (one[0] == "0" and len(one) > shortest) for one in whole)
@@ -417,17 +446,47 @@ def parts_of(text: str, decimal: str = ".") -> tuple[str, list[float]] | None:
     return around, [float(number.replace(",", "")) for number in numbers]
 
 
+def _in_unit(part: re.Match[str], unit: str) -> str:
+    value = converted(float(part[1].replace(",", "")), _unit_of(part[2]), unit)
+    return part[0] if value is None else f"{value:.9g} {unit}"
+
+
+def unit_of_parts(texts: Iterable[str]) -> str:
+    """The unit of one quantity that numbers among words have, where several such are written: ml of 75 cl; or ""."""
+    named = [_unit_of(match[2]) for text in texts for match in _MEASURED.finditer(text.casefold())]
+    units = [unit for unit in named if converted(1.0, unit, unit) is not None and any(unit in each for each in _UNITS)]
+    return (common_unit(units) or "") if len(set(units)) > 1 else ""
+
+
+_VERSION = re.compile(
+    r"(?:v\.? ?)?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,6}))?"
+    r"(?:[-+_. ]?(?:rc|alpha|beta|dev|post|[abp])[-.]?[0-9]{0,3})?",
+    re.IGNORECASE,
+)
+
+
+def version_of(text: str) -> list[float] | None:
+    """The numbers of a version; or None.
+
+    >>> version_of("v3.10.2-rc1"), version_of("3.9"), version_of("10.0.0.1")
+    ([3.0, 10.0, 2.0], [3.0, 9.0, 0.0], None)
+    """
+    match = _VERSION.fullmatch(text)
+    return None if match is None else [float(part or 0) for part in match.groups()]
+
+
 def is_start(start: str, around: str) -> bool:
     """Whether numbers and words end before those of another text, or are these but for a plural.
 
     >>> is_start("#", "# (# reg)"), is_start("# adult + # kind", "# adult + # kinder"), is_start("#", "#/#")
     (True, True, False)
     """
+    start = _TIMES.sub("#x#", start)  # as models were saved
     rest = around[len(start) :]
-    return around.startswith(start) and (rest[:1] in ("", " ", ",") or (rest.isalpha() and len(rest) < 3))
+    return around.startswith(start) and (rest[:1] in ("", " ", ",", "+") or (rest.isalpha() and len(rest) < 3))
 
 
-def parts_decimal(texts: Sequence[str]) -> str:
+def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
     """The mark before decimals in texts with numbers: a comma in "4,5 of 5", and in "950 VB" beside "1.200 VB".
 
     >>> parts_decimal(["4,5 of 5", "3 of 5"]), parts_decimal(["1.200 VB", "950 VB"]), parts_decimal(["1.125 x 2"])

@@ -189,6 +189,10 @@ def time_tells(frame: pd.DataFrame, times: NDArray[Any], target: NDArray[np.floa
     >>> time_tells(pd.DataFrame({"x": t % 3}), t, 2 * t, 0.2), time_tells(pd.DataFrame({"x": t % 3}), t, t % 3, 0.2)
     (True, False)
     """
+    from sklearn.linear_model import Ridge  # slow to import
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     order = np.argsort(times, kind="stable")[-LATEST:]
     order = order[: len(order) - round(test * len(order))]
     fitted = 3 * len(order) // 4
@@ -199,12 +203,8 @@ def time_tells(frame: pd.DataFrame, times: NDArray[Any], target: NDArray[np.floa
     when = (times[order].astype("datetime64[s]") if times.dtype.kind == "M" else times[order]).astype(np.float64)
     errors = []
     for values in (numbers, np.column_stack([numbers, when])):
-        scale = values[:fitted].std(axis=0)
-        values = (values - values[:fitted].mean(axis=0)) / np.where(scale > 0, scale, 1.0) * (scale > 0)
-        labels, known = target[order], values[:fitted]
-        middle = labels[:fitted].mean()
-        slopes = np.linalg.solve(known.T @ known + np.eye(values.shape[1]), known.T @ (labels[:fitted] - middle))
-        errors.append(float(np.square(labels[fitted:] - middle - values[fitted:] @ slopes).mean()))
+        model = make_pipeline(StandardScaler(), Ridge()).fit(values[:fitted], target[order[:fitted]])
+        errors.append(float(np.square(target[order[fitted:]] - model.predict(values[fitted:])).mean()))
     return errors[1] < (1 - GAIN) * errors[0]
 
 

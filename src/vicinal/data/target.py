@@ -13,6 +13,7 @@ from vicinal.core import check_choice, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cells import as_numbers, missing_cells, refuse_cells
+from vicinal.data.column_form import SEPARATORS
 from vicinal.data.spelling import number_of, plain_text
 from vicinal.encoders.kinds import is_list
 
@@ -148,7 +149,7 @@ def _joined_hint(present: pd.Series) -> str:
     ''
     """
     cells = [cell for cell in present if isinstance(cell, str)]
-    for sign in (";", "|", ","):
+    for sign in SEPARATORS:
         share = sum(sign in cell for cell in cells) / max(1, len(cells))
         parts = {part.strip() for cell in cells for part in cell.split(sign)}
         if share >= _JOINED and len(parts - {""}) < len(set(cells)):

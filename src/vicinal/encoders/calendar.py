@@ -6,29 +6,31 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-CALENDAR = ("month", "weekday", "year sine", "year cosine")
-"""Names of the parts of a date; "hour" follows where there are times of day."""
+CALENDAR = ("month", "weekday", "year sine", "year cosine", "hour", "day")
+"""Names of the parts of a date; the last two only where times of day, or days of the month, differ."""
+
+FEWEST_DAYS = 8
+"""Different days of the month from which on they are a part: rents and wages come on some, other dates on any."""
 
 LAST_DAY = 1e8
 """Days before and after 1970 that can be told: those of dates in microseconds."""
 
 
-def calendar_parts(days: Array, *, hours: bool = False) -> Array:
-    r"""Month, day of the week, day of the year on a circle, and hour: ``[n, 4]``, or ``[n, 5]`` with ``hours``.
+def calendar_parts(days: Array) -> Array:
+    r"""Month, day of the week, day of the year on a circle, hour and day of the month: ``[n, 6]``.
 
-    Months are 1 to 12, days of the week 0 (Monday) to 6, hours 0 to below 24 with their fraction, all in UTC. Day d of
-    a year of N days, counted from 0, is $\sin(2 \pi d / N)$ and $\cos(2 \pi d / N)$.
+    Months are 1 to 12, days of the week 0 (Monday) to 6, hours 0 to below 24 with their fraction, days of the month 1
+    to 31, all in UTC. Day d of a year of N days, counted from 0, is $\sin(2 \pi d / N)$ and $\cos(2 \pi d / N)$.
 
     Args:
         days: days since 1970 ``[n]``, as :func:`vicinal.encoders.numeric.to_numbers` gives; a row of NaN is all NaN.
-        hours: whether the hour is a part.
 
     Raises:
         ValueError: for days of another shape, or more than 1e8 from 1970.
 
-    >>> calendar_parts(np.array([0.75, np.nan]), hours=True)
-    array([[ 1.,  3.,  0.,  1., 18.],
-           [nan, nan, nan, nan, nan]])
+    >>> calendar_parts(np.array([0.75, np.nan]))
+    array([[ 1.,  3.,  0.,  1., 18.,  1.],
+           [nan, nan, nan, nan, nan, nan]])
     """
     if days.ndim != 1:
         raise ValueError(f"days: expected [n], got {days.shape}; give one column at a time")
@@ -41,10 +43,9 @@ def calendar_parts(days: Array, *, hours: bool = False) -> Array:
     years = dates.astype("datetime64[Y]")
     first, following = years.astype("datetime64[D]"), (years + np.timedelta64(1, "Y")).astype("datetime64[D]")
     angle = 2 * np.pi * ((dates - first) / (following - first))
-    month = dates.astype("datetime64[M]").astype(np.int64) % 12 + 1
-    parts = [month, (number + 3) % 7, np.sin(angle), np.cos(angle)]  # the first day of 1970 was a Thursday
-    if hours:
-        parts.append((days - number) * 24)
+    months = dates.astype("datetime64[M]")
+    parts: list[Any] = [months.astype(np.int64) % 12 + 1, (number + 3) % 7]  # 1970 began with a Thursday
+    parts += [np.sin(angle), np.cos(angle), (days - number) * 24, (dates - months).astype(np.int64) + 1]
     return np.where(missing[:, None], np.nan, np.stack(parts, axis=1).astype(np.float64))
 
 
@@ -56,3 +57,12 @@ def has_times(days: Array) -> bool:
     """
     times = days[~np.isnan(days)] % 1.0
     return bool(len(times) and np.ptp(times) > 1 / 86_401)
+
+
+def has_days(days: Array) -> bool:
+    """Whether ``days [n]`` since 1970 are of ``FEWEST_DAYS`` different days of the month or more.
+
+    >>> has_days(np.arange(40.0)), has_days(np.array([0.0, 31.0, 59.0]))
+    (True, False)
+    """
+    return len(np.unique(calendar_parts(days[~np.isnan(days)])[:, CALENDAR.index("day")])) >= FEWEST_DAYS

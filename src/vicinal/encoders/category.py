@@ -26,8 +26,8 @@ OTHER, MISSING = "other", "missing"
 NAMES, NAMES_ROOM = 1 << 14, 8 << 20
 """Most categories of a column whose names are remembered, and most bytes of those without a slot, of all columns."""
 
-_BETWEEN = re.compile(r"[\s_.-]+")
-"""Marks between the letters of a word."""
+_BETWEEN = re.compile(r"[\s_.-]+|(?<=[^\W\d_]{4})[*\u2020\u2021]+$")
+"""Marks between the letters of a word, and those of a footnote behind a long one: A* is a grade."""
 
 _PLAIN = {str, int, float, bool, type(None)}
 """Types whose cells, if equal and of the same type, are the same category."""

@@ -1,6 +1,8 @@
 """What kind each column of a table is of, and why."""
 
 import ast
+import contextlib
+import csv
 import json
 import re
 from collections import Counter
@@ -45,6 +47,9 @@ _CODE = re.compile(r"(?=\S*\d)\S{1,24}")
 
 DATES = "dates, as days since 1970"
 DURATIONS = "durations, in seconds"
+
+LONGEST_CODE = 8
+"""Digits from which on codes with leading zeros are no postal codes, whose neighbors are near."""
 
 MOST_CATEGORIES = 50
 """Different values beyond which short texts are read as text."""
@@ -151,6 +156,8 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     codes = numbers and any(re.match(r"\s*0\d", value) for value in often)
     if (codes or not (numbers or dates)) and len(values) > 2 and share > 0.9 and ID_NAME.search(name):
         return ColumnKind(None, f"left out: looks like an id by its name ({_count(distinct)})")
+    if codes and share == 1 and len(values) > FEW and min(map(len, map(str.strip, often))) >= LONGEST_CODE:
+        return ColumnKind(None, "left out: looks like an id (long codes, all different)")
     if codes:  # as categories of few rows each they would tell nothing
         kind: Kind = "number" if 2 * len(distinct) > len(values) > FEW else "category"
         return ColumnKind(kind, f"digits with leading zeros, {_count(distinct)}")
@@ -298,13 +305,15 @@ def read_list(text: str) -> list[Any] | None:
     (['a', 2], ['a', 'its'], None)
     >>> read_list("[ 0.5 -1.]"), read_list("['a' 'b c']")  # as numpy writes arrays
     ([0.5, -1.0], ['a', 'b c'])
-    >>> read_list("[np.float64(0.5), np.str_('a')]")
-    [0.5, 'a']
+    >>> read_list("[np.float64(0.5), np.str_('a')]"), read_list('{Wifi,"Free parking"}')  # as Postgres writes arrays
+    ([0.5, 'a'], ['Wifi', 'Free parking'])
     """
-    if not (text.lstrip()[:1] == "[" and text.rstrip()[-1:] == "]"):
+    text = text.strip()
+    braced = text[:1] == "{" and text[-1:] == "}" and ":" not in text
+    if not (braced or (text[:1] == "[" and text[-1:] == "]")):
         return None
     try:
-        value = json.loads(text)
+        value = _braced(text[1:-1]) if braced else json.loads(text)
     except (ValueError, RecursionError):  # as Python writes a list: ['a', 2]
         value = _python_list(text)
     try:
@@ -312,6 +321,14 @@ def read_list(text: str) -> list[Any] | None:
     except (ValueError, RecursionError):  # a whole number of more digits than Python reads, half of a character
         return None
     return value if isinstance(value, list) else None
+
+
+def _braced(text: str) -> Any:
+    """The elements of a set of Python, or of an array of Postgres, whose words need no quotes."""
+    if (value := _python_list(f"[{text}]")) is None:
+        with contextlib.suppress(csv.Error):  # a line end in a word
+            value = next(csv.reader([text]), [])
+    return value
 
 
 def _python_list(text: str) -> Any:

@@ -17,7 +17,7 @@ from torch import Tensor
 from vicinal.core import ColumnError, register, short
 from vicinal.core.checks import short_text
 from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
-from vicinal.encoders.calendar import CALENDAR, calendar_parts, has_times
+from vicinal.encoders.calendar import CALENDAR, calendar_parts, has_days, has_times
 from vicinal.encoders.inputs import RowInputs
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
@@ -286,6 +286,7 @@ class SavedNumbers(SavedVectors):
     flagged: list[str]
     dates: list[str] = Field(default_factory=list)
     timed: list[str] = Field(default_factory=list)
+    monthly: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_a_column(self) -> Self:
@@ -293,7 +294,8 @@ class SavedNumbers(SavedVectors):
             raise ValueError(f"{len(self.mean)} means of {len(self.columns)} columns")
         if not set(self.flagged) <= set(self.columns) or len(set(self.flagged)) < len(self.flagged):
             raise ValueError("flags of other columns than there are")
-        if not set(self.timed) <= set(self.dates) <= set(self.columns) or len(set(self.dates)) < len(self.dates):
+        known = {*self.timed, *self.monthly} <= set(self.dates) <= set(self.columns)
+        if not known or len(set(self.dates)) < len(self.dates):
             raise ValueError("dates of other columns than there are")
         return self
 
@@ -371,6 +373,7 @@ class NumberEncoder(StandardEncoder):
     Attributes:
         dates: the columns that were dates in the training rows; their vectors are days, see :meth:`calendar`.
         timed: those of them whose times of day differ.
+        monthly: those of them whose days of the month do.
 
     >>> frame = pd.DataFrame({"age": [1.0, 3.0, None]})
     >>> encoder = NumberEncoder("age").fit(frame)
@@ -384,13 +387,14 @@ class NumberEncoder(StandardEncoder):
     name = "numbers"
     several = True
     saved = SavedNumbers
-    statistics = (*StandardEncoder.statistics, "flagged", "dates", "timed")
+    statistics = (*StandardEncoder.statistics, "flagged", "dates", "timed", "monthly")
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)
         self.flagged: list[str] = []
         self.dates: list[str] = []
         self.timed: list[str] = []
+        self.monthly: list[str] = []
 
     @property
     def dim(self) -> int:
@@ -425,7 +429,9 @@ class NumberEncoder(StandardEncoder):
         self.take_statistics(values)
         self.flagged = [column for column, count in zip(self.columns, missing, strict=True) if count]
         self.dates = [column for column in self.columns if is_dates(frame[column])]
-        self.timed = [column for column in self.dates if has_times(to_numbers(frame[column], column))]
+        days = {column: to_numbers(frame[column], column) for column in self.dates}
+        self.timed = [column for column in self.dates if has_times(days[column])]
+        self.monthly = [column for column in self.dates if has_days(days[column])]
         return self
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
@@ -456,7 +462,7 @@ class NumberEncoder(StandardEncoder):
     def calendar(self, frame: pd.DataFrame) -> tuple[list[str], Array]:
         """Names and values ``[n, m]`` of what :func:`calendar_parts` gives of the columns in ``dates``, NaN if missing.
 
-        Hours are a part of columns in ``timed``. Without columns of dates, m is 0.
+        Hours are a part of columns in ``timed``, days of those in ``monthly``. Without columns of dates, m is 0.
 
         Raises:
             ValueError: for a frame without the columns, or a cell that is no number or no date that can be told.
@@ -471,10 +477,16 @@ class NumberEncoder(StandardEncoder):
         names: list[str] = []
         values = [np.zeros((len(frame), 0))]
         for column in self.dates:
-            hours = column in self.timed
-            names += [f"{column}: {part}" for part in (*CALENDAR, *(["hour"] if hours else []))]
-            values.append(calendar_parts(to_numbers(frame[column], column), hours=hours))
+            parts = self.calendar_of(column)
+            names += [f"{column}: {part}" for part in parts]
+            places = [CALENDAR.index(part) for part in parts]
+            values.append(calendar_parts(to_numbers(frame[column], column))[:, places])
         return names, np.concatenate(values, axis=1)
+
+    def calendar_of(self, column: str) -> list[str]:
+        """The parts of a column of dates."""
+        some = {"hour": self.timed, "day": self.monthly}
+        return [part for part in CALENDAR if column in some.get(part, self.dates)]
 
     def _read(self, frame: pd.DataFrame) -> Array:
         self.check_frame(frame)

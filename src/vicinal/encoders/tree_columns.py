@@ -8,7 +8,6 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vicinal.encoders.calendar import CALENDAR
 from vicinal.encoders.category import CategoryEncoder
 from vicinal.encoders.components import Components
 from vicinal.encoders.numeric import NumberEncoder
@@ -54,7 +53,7 @@ class TreeColumns(nn.Module):
             elif isinstance(part, NumberEncoder):
                 self.names += part.columns
                 for name in part.dates:
-                    self.names += [name] * (len(CALENDAR) + (name in part.timed))
+                    self.names += [name] * len(part.calendar_of(name))
             else:
                 self.names += part.columns[:1] * min(part.dim, WIDEST)
         widths = [part.dim for part in others]
@@ -93,7 +92,7 @@ class TreeColumns(nn.Module):
                 width = len(part.columns)
                 if isinstance(part, NumberEncoder):
                     columns.append(_with_gaps(part, batch[str(number)]))
-                    width = sum(len(CALENDAR) + (name in part.timed) for name in part.dates)
+                    width = sum(len(part.calendar_of(name)) for name in part.dates)
                 columns.append(batch["columns"][:, place : place + width].double())
                 place += width
             else:
