@@ -247,11 +247,12 @@ def test_another_unit_is_refused_by_column_and_row(before, after):
 
 
 def test_far_dates_are_at_the_ends_of_years_that_are_there():
-    cells = [f"2020-{month:02}-01" for month in range(1, 13)] + ["9999-12-31", "0001-01-01"]
+    cells = [f"2020-{month:02}-01" for month in range(1, 13)] + ["9999-12-31"] * 2 + ["0001-01-01"]
     form = form_of(cells)
     assert form.span == (2019, 2021)
-    assert read(cells).dt.year.tolist() == [2020] * 12 + [2021, 2019]
+    assert read(cells).dt.year.tolist() == [2020] * 12 + [2021] * 2 + [2019]
     assert form_of(["1066-10-14", "1215-06-15"]).span is None, "where most are far, they are what they are"
+    assert read(cells[:13]).isna().tolist() == [False] * 12 + [True], "one far out would pull at the slopes of all"
 
 
 def test_a_form_that_was_read_reads_again_and_is_the_same_as_json():

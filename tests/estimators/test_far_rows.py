@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from vicinal.encoders import NumberEncoder, VectorEncoder
 from vicinal.encoders.names import encoder_from_config
-from vicinal.estimators import ExtrapolationWarning, NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators import (
+    EmbeddingLearner,
+    ExtrapolationWarning,
+    NeighborClassifier,
+    NeighborRegressor,
+    load_model,
+)
 from vicinal.workflows import predict_table
 
 draw = np.random.default_rng(12)
@@ -178,7 +184,29 @@ def test_a_wild_cell_of_a_row_of_the_fit_is_a_gap_and_moves_no_other_row(wild):
     rest = X.drop(index=7)
     assert (encoder.low[0], encoder.high[0]) == (rest["income"].min(), rest["income"].max())
     inputs = encoder.prepare(x)
-    assert inputs.without_wild().values[7, 0] == 0 != inputs.values[7, 0]
+    assert inputs.without_wild(0.0).values[7, 0] == 0 != inputs.values[7, 0]
     assert inputs.excess[7, 0] > 1e3
     calm, moved = (NeighborRegressor(metric="kernel").fit(one, Y).predict(rest) for one in (X, x))
     assert np.square(moved - calm).mean() < 0.01 * Y.var()
+
+
+@pytest.mark.parametrize("way", ["learned", "added"])
+def test_a_wild_cell_of_a_row_that_a_learner_learns_from_or_that_is_added_is_a_gap(way):
+    x = X.copy()
+    x.loc[7, "income"] = 1e30
+    if way == "learned":
+        model = EmbeddingLearner(max_epochs=1, dim=2, unseen=False).fit(x, Y > 0)
+    else:
+        model = NeighborRegressor(metric="kernel").fit(X.drop(index=7), np.delete(Y, 7))
+        model.add(x.loc[[7]], [Y[7]], ids=[99])
+    bank = model.bank_.store
+    vector = bank.vectors_at(bank.positions([7 if way == "learned" else 99]))
+    mean = x.loc[[7]].assign(income=model.table_encoder.encoders[0].mean[0])
+    np.testing.assert_allclose(vector, model.embed(mean), rtol=1e-5, atol=1e-6)
+
+
+def test_a_date_far_from_all_others_of_the_fit_moves_no_end_of_its_column():
+    days = pd.DataFrame({"day": pd.date_range("2015-01-01", periods=40, freq="90D").astype("datetime64[us]")})
+    ends = NumberEncoder(["day"]).fit(days).high
+    days.loc[7, "day"] = pd.Timestamp("2150-12-31")
+    assert NumberEncoder(["day"]).fit(days).high == ends

@@ -297,10 +297,11 @@ def _first_year(days: Iterable[Day | None]) -> int | None:
 
 
 def date_form(form: ColumnForm, dates: "pd.Series[Any]", *, is_open: bool = False) -> ColumnForm:
-    """The form of dates with the years beyond which a date means "no beginning" or "no end", and the day of a gap.
+    """The form of dates with the years beyond which a date means "no beginning" or "no end", and the days of gaps.
 
-    That is a first of January, or 1899-12-30 of spreadsheets, which several rows have, if it lies as far before all
-    others as these lie apart, or is there ``AT_ONCE`` times as often.
+    Such a date that few rows have is a gap: one row far out would pull at the slopes of all. So is a first of January,
+    or 1899-12-30 of spreadsheets, which several rows have, if it lies as far before all others as these lie apart, or
+    is there ``AT_ONCE`` times as often.
     """
     counts = dates.value_counts()
     if (
@@ -313,10 +314,14 @@ def date_form(form: ColumnForm, dates: "pd.Series[Any]", *, is_open: bool = Fals
         if far or counts[low] >= AT_ONCE * others.median():
             form = form.model_copy(update={"placeholder": float(days_of(pd.Series([low]))[0])})
             dates = dates[dates != low]
-    years = dates.dt.year.dropna().to_numpy()
+    dates = dates.dropna()
+    years, span = dates.dt.year.to_numpy(), None
     near = years[(years >= FAR_YEARS[0]) & (years <= FAR_YEARS[1])]
-    span = None
-    if len(near) < len(years) and 2 * len(near) > len(years):
+    odd = len(years) - len(near)
+    if len(near) > OFTEN > odd > 0:
+        days = days_of(dates[(dates.dt.year < FAR_YEARS[0]) | (dates.dt.year > FAR_YEARS[1])])
+        form = form.model_copy(update={"placeholder": (*form.placeholders, *sorted(set(days.tolist())))})
+    elif len(near) > odd > 0:
         low, high = int(near.min()), int(near.max())  # years and not days, which would be those of single rows
         more = (high - low) // 2 + 1
         span = low - more, high + more

@@ -14,9 +14,6 @@ from torch import Tensor
 
 from vicinal.encoders.cache import content_key
 
-GONE = 100.0
-"""Ranges beyond its column from which on a number in a row of a fit is a gap."""
-
 
 @runtime_checkable
 class Inputs(Protocol):
@@ -69,12 +66,12 @@ class RowInputs:
         """``[b, ...]``."""
         return self.values[table_rows(rows, len(self))]
 
-    def without_wild(self) -> Self:
-        """Rows of a fit, where a standardized number over ``GONE`` ranges beyond the others is a gap, the mean."""
+    def without_wild(self, gone: float) -> Self:
+        """Rows where a standardized number over so many ranges beyond what it counts as is a gap, the mean."""
         if self.excess is None:
             return self
         wild = torch.zeros(self.values.shape, dtype=torch.bool)
-        wild[:, : self.excess.shape[1]] = self.excess > GONE
+        wild[:, : self.excess.shape[1]] = self.excess > gone
         return replace(self, values=self.values.masked_fill(wild, 0.0))
 
     def content(self, row: int) -> bytes:

@@ -202,11 +202,12 @@ WIDE, FARTHEST = 1e3, 10.0
 """Positive numbers whose ends are so many times apart have a long tail, and go on up to so many times the upper end."""
 
 
-def ends_of(values: Array) -> Array:
+def ends_of(values: Array, dates: Sequence[int] = ()) -> Array:
     """Both ends ``[2, d]`` of columns ``[n, d]`` (NaN left out), but for wild cells.
 
     Up to a tenth of the cells are wild that lie farther beyond the next than ``WIDE`` times the range of the others: a
-    placeholder, or another unit. With one of them in the mean and the deviation all others would be one number.
+    placeholder, or another unit. With one of them in the mean and the deviation all others would be one number. Dates,
+    the columns at the places ``dates``, have no long tail: ``FARTHEST`` times their range is wild.
 
     >>> ends_of(np.array([[1.0], *[[2.0]] * 8, [4.0], [1e30]])).T
     array([[1., 4.]])
@@ -214,11 +215,11 @@ def ends_of(values: Array) -> Array:
     ends = np.array([np.nanmin(values, axis=0), np.nanmax(values, axis=0)])
     for place, column in enumerate(values.T):
         known = np.sort(column[~np.isnan(column)])
-        few = len(known) // 10
+        few, times = len(known) // 10, FARTHEST if place in dates else WIDE
         for end, rows in ((1, known), (0, -known[::-1])) if few else ():
             with np.errstate(over="ignore", invalid="ignore"):
                 inner, gaps = rows[-few - 1 : -1] - rows[few : few + 1], np.diff(rows[-few - 1 :])
-            wild = gaps > WIDE * np.where(inner > 0, inner, np.inf)
+            wild = gaps > times * np.where(inner > 0, inner, np.inf)
             if wild.any():
                 ends[end, place] = (2 * end - 1) * rows[-few - 1 + int(np.argmax(wild))]
     return ends
@@ -311,6 +312,7 @@ class StandardEncoder(ColumnEncoder):
         self.factor: list[float] = []
         self.low: list[float] = []
         self.high: list[float] = []
+        self.dates: list[str] = []
 
     def forward(self, batch: Tensor) -> Tensor:
         """The prepared numbers, in the dtype in which they come."""
@@ -318,15 +320,18 @@ class StandardEncoder(ColumnEncoder):
 
     def take_statistics(self, values: Array) -> None:
         """Mean, factor and both ends of numbers ``[n, d]``, NaN where one is missing."""
-        ends = ends_of(values)
+        ends = self._ends(values)
         mean, factor = standardizer(values.clip(*ends))
         self.mean, self.factor = mean.tolist(), factor.tolist()
         self.low, self.high = ends.tolist()
 
     def widen(self, frame: pd.DataFrame) -> None:
         """Let both ends be those of these rows, too."""
-        low, high = ends_of(np.concatenate([[self.low, self.high], self._read(frame)]))
+        low, high = self._ends(np.concatenate([[self.low, self.high], self._read(frame)]))
         self.low, self.high = np.minimum(self.low, low).tolist(), np.maximum(self.high, high).tolist()
+
+    def _ends(self, values: Array) -> Array:
+        return ends_of(values, [self.columns.index(name) for name in self.dates])
 
     @abc.abstractmethod
     def _read(self, frame: pd.DataFrame) -> Array:
@@ -392,7 +397,6 @@ class NumberEncoder(StandardEncoder):
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)
         self.flagged: list[str] = []
-        self.dates: list[str] = []
         self.timed: list[str] = []
         self.monthly: list[str] = []
 
@@ -426,9 +430,9 @@ class NumberEncoder(StandardEncoder):
                     f"{short_text(column)}: expected at least one number, got {len(values)} rows all missing; "
                     "leave the column out"
                 )
+        self.dates = [column for column in self.columns if is_dates(frame[column])]
         self.take_statistics(values)
         self.flagged = [column for column, count in zip(self.columns, missing, strict=True) if count]
-        self.dates = [column for column in self.columns if is_dates(frame[column])]
         days = {column: to_numbers(frame[column], column) for column in self.dates}
         self.timed = [column for column in self.dates if has_times(days[column])]
         self.monthly = [column for column in self.dates if has_days(days[column])]

@@ -41,11 +41,10 @@ class TableInputs(JoinedInputs):
         """The batches of all parts, by their number as text, and of "columns"."""
         return super().select(rows) | ({} if self.columns is None else {"columns": self.columns[rows]})
 
-    def without_wild(self) -> Self:
-        """Rows of a fit: see :meth:`RowInputs.without_wild`."""
-        return replace(
-            self, parts=tuple(one.without_wild() if isinstance(one, RowInputs) else one for one in self.parts)
-        )
+    def without_wild(self, gone: float) -> Self:
+        """See :meth:`RowInputs.without_wild`."""
+        parts = (one.without_wild(gone) if isinstance(one, RowInputs) else one for one in self.parts)
+        return replace(self, parts=tuple(parts))
 
     def with_columns(self, columns: Tensor) -> Self:
         """The same with ``columns [n, m]``."""

@@ -35,7 +35,7 @@ from vicinal.estimators.bank_changes import (
 from vicinal.estimators.calibrating import SHIFTED, calibrates, check_calibrates
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.explanation import Explanation, Explanations
-from vicinal.estimators.fitting import FitJob, fit_network, with_index
+from vicinal.estimators.fitting import GONE, FitJob, fit_network, with_index
 from vicinal.estimators.importance import importance_of
 from vicinal.estimators.inputs import FEWEST_ROWS, Draw, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
@@ -430,7 +430,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
     @usual_settings()
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
         """Rows as a table, and their embeddings ``[n, d]``, float32: what :meth:`add_embedded` takes."""
-        return self._embed(X, torch.float32)
+        return self._embed(X, torch.float32, GONE)
 
     @usual_settings()
     def add_embedded(

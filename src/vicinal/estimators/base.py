@@ -313,10 +313,10 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             if shared:
                 raise ValueError(f"validation_fraction: expected a share above 0 for {reason}, got 0")
 
-    def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
-        """Prepared rows, those of frozen networks run once."""
+    def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame, gone: float = math.inf) -> TableInputs:
+        """Prepared rows, those of frozen networks run once; ``gone`` as :func:`prepared` has it."""
         reader = getattr(self.network_.projector, "reader", None) if hasattr(self, "fitted_") else None
-        return prepared(settings_of(self), encoder, frame, reader, fits=False)
+        return prepared(settings_of(self), encoder, frame, reader, gone=gone)
 
     @property
     def table_encoder(self) -> TableEncoder:
@@ -326,19 +326,21 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             raise TypeError(f"encoder: expected a TableEncoder, got {type(encoder).__name__}")
         return encoder
 
-    def _embed(self, x: Any, dtype: torch.dtype = torch.float64) -> tuple[pd.DataFrame, Tensor]:
+    def _embed(self, x: Any, dtype: torch.dtype = torch.float64, gone: float = math.inf) -> tuple[pd.DataFrame, Tensor]:
         """The table of ``x`` and its embeddings ``[n, d]``."""
-        rows = self._embedded_rows(x, dtype)
+        rows = self._embedded_rows(x, dtype, gone=gone)
         return rows.frame, rows.vectors
 
-    def _embedded_rows(self, x: Any, dtype: torch.dtype, ids: Any = None, groups: Any = None) -> EmbeddedRows:
+    def _embedded_rows(
+        self, x: Any, dtype: torch.dtype, ids: Any = None, groups: Any = None, gone: float = math.inf
+    ) -> EmbeddedRows:
         """The same, with how far cells lie beyond the fit; rows that are known by the fold that left them out."""
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
             return replace(x, vectors=x.vectors.to(dtype))
         frame = self.form_.read(as_frame(self, x, reset=False))
         warn_of_unseen(self.table_encoder.unseen(frame), len(frame))
-        inputs = self._prepare(self.table_encoder, frame)
+        inputs = self._prepare(self.table_encoder, frame, gone)
         device, folds = device_of(settings_of(self), len(frame)), self._folds_of(len(frame), ids, groups)
         vectors = embedded(self.network_, inputs, dtype, device, folds)
         check_finite("embeddings", vectors)

@@ -70,6 +70,9 @@ _CALIBRATED = 4096
 _FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 """What may be added to shares of classes before their power is taken."""
 
+GONE = 100.0
+"""Ranges beyond what it counts as from which on a number of a row that is added is a gap."""
+
 SURE = 2.0
 """By how much the log-likelihood of a row must be higher with logarithms of labels for that to be sure."""
 
@@ -145,7 +148,7 @@ def prepared(
     frame: pd.DataFrame,
     reader: TreeColumns | None = None,
     *,
-    fits: bool = True,
+    gone: float = 0.0,
 ) -> TableInputs:
     """Prepared rows, those of frozen networks run once (and kept in ``cache_dir`` if there is one).
 
@@ -154,11 +157,12 @@ def prepared(
         encoder: of the table, fitted.
         frame: the rows.
         reader: of a metric that reads columns in its own way.
-        fits: whether a fit is of the rows: one at the ends of a column would pull at its slopes.
+        gone: ranges beyond what it counts as from which on a number is a gap, as at an end of its column it would pull
+            at slopes: 0 in rows of a fit, whose ends leave out wild ones alone; ``GONE`` in rows that are added, which
+            may go on; infinite in queries.
     """
     root, cache_dir = settings["root"], settings["cache_dir"]
-    inputs = encoder.prepare(frame, None if root is None else Path(root))
-    inputs = inputs.without_wild() if fits else inputs
+    inputs = encoder.prepare(frame, None if root is None else Path(root)).without_wild(gone)
     store = None if cache_dir is None else EmbeddingCache(cache_dir)
     inputs = encoder.cache(inputs, store=store, device=device_of(settings, len(frame)))
     return inputs if reader is None else reader.prepare(encoder, frame, inputs)

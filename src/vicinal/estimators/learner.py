@@ -19,7 +19,7 @@ from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import installed_encoders
 from vicinal.estimators.fitted import FittedModel
-from vicinal.estimators.fitting import FitJob, with_banks
+from vicinal.estimators.fitting import FitJob, prepared, with_banks
 from vicinal.estimators.inputs import Draw, HeldOut, Ids, LabelledRows, as_frame, as_table, hold_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.label_codec import LabelCodec, LikenessCodec, class_names
@@ -271,8 +271,9 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model searches without it
 
         held_out, targets = rows.held_out, codec.as_predicted(rows.labels)
-        encoder.fit(rows.frame.iloc[held_out.train])
-        inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
+        job = FitJob(rows, codec, encoder, self.get_params(deep=False), seed)
+        job.fit_encoder()
+        inputs, codes = prepared(job.settings, encoder, rows.frame), rows.group_codes()
         places = torch.from_numpy(held_out.train), torch.from_numpy(held_out.validation)
         every = Rows(inputs, _scaled(targets, targets[places[0]]), torch.arange(len(targets)), codes)
         parts = [every.take(at) for at in places]
@@ -287,7 +288,6 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         network.projector.double()
         network.head.double()
         self.hidden = (self.dim,)
-        job = FitJob(rows, codec, encoder, self.get_params(deep=False), seed)
         return with_banks(network, inputs, job, history)
 
     def _network(self, encoder: TableEncoder, parts: list[Rows]) -> NeighborNetwork:
