@@ -14,9 +14,10 @@ from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, load_model
 from vicinal.estimators.calibrating import calibrating_rows, calibrating_units
-from vicinal.estimators.comparables import NOISY, USUAL
+from vicinal.estimators.comparables import NOISY, START, USUAL
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.readout import errors_of
+from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity, admissible
 from vicinal.training.rows import spread
 
@@ -287,6 +288,21 @@ def test_the_fewest_rows_are_taken_that_do_nearly_as_well():
     asked = NeighborRegressor(metric="trees", readout="rows", max_neighbors=7).fit(x, x[:, 0])
     assert (asked.readout_, asked.network_.head.k) == ("rows", 7)
     assert asked.explain(x[:1], 9)[0].trend is None
+
+
+@pytest.mark.parametrize("far", [0.0, 1e9])
+def test_a_readout_that_errs_far_more_is_tried_at_its_first_places_alone(monkeypatch, far):
+    tried = []
+
+    def errors(heads, *given, **settings):
+        tried.extend((type(one), one.k) for one in heads)
+        return errors_of(heads, *given, **settings)
+
+    monkeypatch.setattr("vicinal.estimators.comparables.errors_of", errors)
+    monkeypatch.setattr("vicinal.estimators.comparables.FAR", far)
+    NeighborRegressor(metric="trees").fit(FRAME, Y)
+    assert (tried.count((Kriging, USUAL[1])) > len(START)) == (far > 1)
+    assert ((Kriging, USUAL[0]) in tried) == (far > 1)
 
 
 BOUNDED = [*((metric, "comparables") for metric in METRICS), ("kernel", "rows"), ("trees", "rows")]

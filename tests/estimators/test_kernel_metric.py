@@ -476,7 +476,7 @@ def test_a_folder_says_by_how_many_rows_it_is_read_out(tmp_path, monkeypatch):
     assert model.network_.head.k == 256
     model.save(tmp_path / "m")
     assert load_model(tmp_path / "m").network_.head.k == 256
-    monkeypatch.setattr("vicinal.estimators.fitting.kernel_neighbors", lambda rows: 99)
+    monkeypatch.setattr("vicinal.estimators.fitting.kernel_neighbors", lambda rows, **_: 99)
     NeighborRegressor(metric="kernel", readout="dense").fit(x, x[:, 0]).save(tmp_path / "m")
     again = load_model(tmp_path / "m")
     assert (again.network_.head.k, again.max_neighbors) == (99, None)

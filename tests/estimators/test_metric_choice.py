@@ -145,6 +145,18 @@ def test_few_rows_of_both_predict_where_all_rows_of_the_kernel_are_little_better
     assert model.fitted_.few is None
 
 
+@pytest.mark.parametrize(("of_kernel", "trends"), [(0.9, 1), (1.1, 1), (2.2, 0)])
+def test_a_kernel_has_a_trend_only_where_it_may_be_taken(monkeypatch, of_kernel, trends):
+    frame, y = bends()
+    errors, made, network = {"trees": 1.0, "kernel": of_kernel, "trees and kernel": 1.0}, [], fitting.trend_network
+    monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
+    monkeypatch.setattr(fitting, "trend_network", lambda *given: made.append(1) or network(*given))
+    model = NeighborRegressor(**SETTINGS).fit(frame, y)
+    assert len(made) == trends
+    kernels = [one for one in model.fitted_.trials if one.metric == "kernel"]
+    assert [one.readout for one in kernels] == ["comparables" if trends else "dense"]
+
+
 def test_of_many_rows_both_have_the_same_folds_and_the_better_one_more_of_the_share(monkeypatch):
     frame, y = bends()
     errors = {"trees": 1.0, "kernel": 1.1, "trees and kernel": 1.0}

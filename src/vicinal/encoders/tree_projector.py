@@ -49,13 +49,18 @@ class TreeProjector(nn.Module):
         if not self.targets or {len(fold) for fold in texts} != {self.targets}:
             raise ValueError(f"texts: expected a model of each target for each fold, got {self.folds} folds")
         trees = [read_trees(text, self.trend) for fold in texts for text in fold]
-        models = iter(trees)
-        self.texts = [[written(next(models), self.trend) for _ in fold] for fold in texts]
+        self._models = trees
         self.trees = TreeSums(trees, self.trend)
         self.dim = self.targets * (1 + self.trend)
         starts = torch.tensor([sum(tree.start for tree in model) for model in trees], dtype=torch.float64)
         self.base = starts.view(self.folds, self.targets).mean(dim=0)
         self.unit = torch.ones(self.targets, dtype=torch.float64)
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """Of each fold the model of each target, written anew from what was read."""
+        each = [written(trees, self.trend) for trees in self._models]
+        return [each[start : start + self.targets] for start in range(0, len(each), self.targets)]
 
     def forward(self, columns: Tensor, folds: Tensor | None = None) -> Tensor:
         """``[b, dim]``, float64, of ``columns [b, f]``.

@@ -95,13 +95,23 @@ def may_blend(settings: Mapping[str, Any]) -> bool:
     return settings["max_neighbors"] is None and settings["index"] is None
 
 
-def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
-    """The mean of both over 30 rows, and over more if one of them takes more."""
+def may_share(trees: FittedModel, kernel: FittedModel) -> bool:
+    """Whether a kernel that errs more than trees may have a share of their mean, once few rows read it out."""
+    return _share(trees, kernel) <= 1 - LEAST / 2
+
+
+def _share(trees: FittedModel, kernel: FittedModel) -> float:
+    """The share of the trees in the mean."""
     errors = [max(one.error_of_all(), torch.finfo(torch.float64).tiny) for one in (trees, kernel)]
     power = POWER if len(trees.bank) <= MANY else SURER
-    share = float(torch.sigmoid(torch.tensor(errors[1] / errors[0], dtype=torch.float64).log() * power))
+    return float(torch.sigmoid(torch.tensor(errors[1] / errors[0], dtype=torch.float64).log() * power))
+
+
+def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
+    """The mean of both over 30 rows, and over more if one of them takes more."""
+    share = _share(trees, kernel)
     heads = [one.network.head for one in (trees, kernel) if weighs_locally(one.network.head)]
-    hidden = kernel.readout == "dense" and errors[0] < errors[1]
+    hidden = kernel.readout == "dense" and trees.error_of_all() < kernel.error_of_all()
     if hidden or not (any(map(adjusts, heads)) and LEAST <= share <= 1 - LEAST):
         return
     if not isinstance(trees.network.projector, StackedProjector):

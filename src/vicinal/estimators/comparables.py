@@ -1,5 +1,6 @@
 """The readout of a metric with a trend: the fewest rows, with or without the trend, that do nearly as well."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ SHARE = 0.01
 
 HANDICAP = 0.05
 """By how much the error of a readout without a trend is told higher where readouts are compared."""
+
+FAR = 1.3
+"""Times the least error above which a readout is given up: its other scales and noises, and fewer rows, gain less."""
 
 CLOSE = SHARE
 """By how much it may be above where that gives rows more weight: much noise would leave all to the trend."""
@@ -93,11 +97,14 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     # of classes a mean of few one-hot rows rules most of them out
     heads = each.get(wished, [trend] if model.codec.kind == "classes" else [Kriging(), trend])
     compared = _Compared(model)
-    usual = [compared.best(head.with_rows(rows or USUAL[1]), START) for head in heads]
+    usual = [compared.best(heads[-1].with_rows(rows or USUAL[1]), START)]
+    for head in heads[:-1]:
+        usual.insert(0, compared.best(head.with_rows(rows or USUAL[1]), START, FAR * usual[0].error))
     tried = usual
     if rows is None:
         counts = MANY if min(one.error for one in usual) > NOISY * compared.variance() else ()
-        fewer = [compared.best(one.head.with_rows(USUAL[0]), [one.place]) for one in usual]
+        near = [one for one in usual if _cost(one) <= FAR * min(map(_cost, usual))]
+        fewer = [compared.best(one.head.with_rows(USUAL[0]), [one.place]) for one in near]
         may = [one for one in usual if (1 - MORE) * _cost(one) <= (1 + SHARE) * min(map(_cost, usual))]
         more = [[compared.at(one.head.with_rows(k), [one.place])[0] for one in may] for k in counts]
         tried = [*fewer, *usual, *(one for some in more for one in some)]
@@ -135,10 +142,11 @@ class _Compared:
         mean = torch.einsum("n,n...->...", self.mass / self.mass.sum(), truth)
         return float((error_of(mean, truth, numbers=True) * self.mass).sum() / self.mass.sum())
 
-    def best(self, head: Kriging, start: list[Place]) -> Candidate:
+    def best(self, head: Kriging, start: list[Place], reach: float = math.inf) -> Candidate:
         """The scale and noise of least error, or of nearly as little with more weight on few rows.
 
-        The neighbors of the best so far are tried until none is better.
+        The neighbors of the best so far are tried until none is better, or none of the first has an error of at
+        most ``reach``.
         """
         known: dict[Place, Candidate] = {}
         todo = start
@@ -148,7 +156,7 @@ class _Compared:
             i, j = least.place
             near = [(i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)]
             inside = [(a, b) for a, b in near if 0 <= a < len(SCALES) and 0 <= b < len(NOISES)]
-            todo = [place for place in inside if place not in known]
+            todo = [place for place in inside if place not in known and least.error <= reach]
         close = [one for one in known.values() if one.error <= (1 + CLOSE) * least.error]
         return max(close, key=lambda one: one.weight)
 

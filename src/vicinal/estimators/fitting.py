@@ -22,7 +22,7 @@ from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
-from vicinal.estimators.blending import MANY, NOWHERE, blended, blended_classes, may_blend
+from vicinal.estimators.blending import MANY, NOWHERE, blended, blended_classes, may_blend, may_share
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
@@ -194,7 +194,7 @@ def fit_on_scale(job: FitJob) -> FittedModel:
             tried = {}
             for one in ("none", "log"):
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
-                    tried[one] = fit_kernel(replace(part.copied(), codec=on(one, labels)), FIRST_ROWS[-1])
+                    tried[one] = fit_kernel(replace(part.copied(), codec=on(one, labels)), FIRST_ROWS[-1], few=False)
             name = _scale_of_less_error(tried)
             kernel = tried.pop(name).chosen_over(*tried.values())
     scale = on(name, train)
@@ -286,7 +286,7 @@ def _trees_or_kernel(job: FitJob, kernel: FittedModel | None) -> FittedModel:
     first = kernel
     if first is None:
         with ending_in(time_left() / 4):  # of a limit, so that trees have the rest
-            first = fit_kernel(job.copied(), FIRST_ROWS[-1])
+            first = fit_kernel(job.copied(), FIRST_ROWS[-1], few=False)
     one = job.codec.kind == "numbers" and job.codec.targets is None  # of several each has its own unit
     trees = fit_trees(job.copied(), HOPELESS * first.error_of_all() if one else math.inf)
     if job.codec.kind == "classes":
@@ -296,9 +296,10 @@ def _trees_or_kernel(job: FitJob, kernel: FittedModel | None) -> FittedModel:
         if mean is not None:
             tried.insert(0 if mean.error_of_all() < tried[0].error_of_all() else 1, mean)
         return tried[0].chosen_over(*tried[1:])
-    better = first.error_of_all() < trees.error_of_all()
-    if better:
+    if first.error_of_all() < trees.error_of_all():
         first = _whole_kernel(job, first)
+    elif may_share(trees, first):
+        first = _of_few_rows(first, job)
     both = (trees, first) if trees.error_of_all() <= first.error_of_all() else (first, trees)
     mean = blended(trees, first, job.settings)
     return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
@@ -309,8 +310,16 @@ def _whole_kernel(job: FitJob, first: FittedModel | None) -> FittedModel:
     if first is None:
         return fit_kernel(job.copied())
     if time_left() <= 0 or len(job.rows.held_out.train) <= FIRST_ROWS[-1]:
-        return first
+        return _of_few_rows(first, job)
     return fit_kernel(job.copied(), MOST_ROWS, first.learned).chosen_over(first)
+
+
+def _of_few_rows(kernel: FittedModel, job: FitJob) -> FittedModel:
+    """A kernel that was fitted without its readout of few rows, with it."""
+    begin, (first, *others) = time.perf_counter(), kernel.trials
+    model = _with_trend(kernel, job, prepared(job.settings, job.encoder, job.rows.frame))
+    trial = model.trial(first.seconds + time.perf_counter() - begin, job.settings["tune"])
+    return _with_errors(model).with_facts(trials=(trial, *others))
 
 
 def _in_log_odds(trees: FittedModel, job: FitJob) -> FittedModel:
@@ -446,7 +455,9 @@ def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]
 
 
 @_timed
-def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = None) -> FittedModel:
+def fit_kernel(
+    job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = None, *, few: bool = True
+) -> FittedModel:
     """Learn a kernel, by the likelihood of the rows that are not held out, and fill the bank.
 
     Of classes that of least log-loss, which has one length for all columns, or that of the likelihood of one-hot
@@ -456,17 +467,19 @@ def fit_kernel(job: FitJob, most: int = MOST_ROWS, start: TableKernel | None = N
         job: whose encoder is fitted.
         most: how many rows the likelihood is of, at most.
         start: see :func:`vicinal.training.likelihood.fit_kernel`.
+        few: whether few rows and a trend are tried as its readout, which a kernel that is not taken does not need.
     """
     encoder, settings = job.encoder, job.settings
     encoder.settle(job.seen)
     inputs = prepared(settings, encoder, job.rows.frame)
     if job.codec.kind != "classes":
-        return _learned_kernel(job, inputs, most, start)
+        model = _learned_kernel(job, inputs, most, start)
+        return _with_errors(_with_trend(model, job, inputs) if few else model)
     model = _learned_kernel(job, inputs, by_loss=True)
     if own_lengths(encoder) and may_be_kernel(settings) and time_left() > 0:
         likely = _learned_kernel(job, inputs, FIRST_ROWS[0])
         model = likely if likely.error_of_all() < model.error_of_all() else model
-    return model
+    return _with_errors(model)
 
 
 def _learned_kernel(
@@ -476,7 +489,7 @@ def _learned_kernel(
     rows, codec, encoder, settings = job.rows, job.codec, job.encoder, job.settings
     classes = codec.kind == "classes"
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
-    k = settings["max_neighbors"] or kernel_neighbors(len(rows))
+    k = settings["max_neighbors"] or kernel_neighbors(len(rows), classes=classes)
     by = settings | {"metric": "kernel", "max_neighbors": k}
     may = classes or settings["readout"] != "rows"  # of numbers these are few
     whole = WHOLE if may and settings["max_neighbors"] is None and index is None else 0
@@ -497,17 +510,21 @@ def _learned_kernel(
         loss = model.error_of_all() if classes else None
         optimism = kernel_optimism(network, min(most, len(train)), loss)
         model = model.with_facts(learned=learned, optimism=optimism)
-        if not classes and settings["readout"] in ("auto", "comparables"):
-            model = _with_trend(model, job, inputs, float(learned.log_amplitude.exp()))
+    return model
+
+
+def _with_errors(model: FittedModel) -> FittedModel:
+    """The model of a kernel with its errors as its history."""
     unit = model.codec.unit() ** 2
     history = TrainingHistory([weighted_mean(*model.errors_of_all()) / unit], [model.honest_error() / unit])
     return model.with_facts(history=history)
 
 
-def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: float) -> FittedModel:
+def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs) -> FittedModel:
     """The model of a kernel read out by few rows and its trend; as it is, by signed weights, where that is better."""
     settings = job.settings
-    if job.rows.grouped and len(set(job.rows.clusters.tolist())) < FOLDS:
+    few_groups = job.rows.grouped and len(set(job.rows.clusters.tolist())) < FOLDS
+    if model.learned is None or settings["readout"] not in ("auto", "comparables") or few_groups:
         return model
     # the trend adjusts the labels of the rows that it was fitted to, so each row is embedded by the trend of the folds
     # without it
@@ -516,7 +533,7 @@ def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs, amplitude: f
     if len({*folds[at].tolist()}) <= int(folds.max()):  # a few large groups
         return model
     parts = RowSubset(inputs, at), model.codec.as_predicted(job.rows.labels)[at], folds[at]
-    network = trend_network(model.network, *parts, model.bank.mass[at], amplitude)
+    network = trend_network(model.network, *parts, model.bank.mass[at], float(model.learned.log_amplitude.exp()))
     few = with_banks(network, inputs, job, model.history, "kernel")
     few = replace(few, learned=model.learned)
     few = with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])

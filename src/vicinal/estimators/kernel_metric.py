@@ -41,13 +41,13 @@ WHOLE = 2048
 """Rows up to which all of them predict by signed weights of a kernel: one inverse of 32 MiB serves every prediction."""
 
 
-def kernel_neighbors(rows: int) -> int:
-    """Rows that a kernel is read out by where ``max_neighbors`` is None: 256, of more than 5,000 rows 128, for speed.
+def kernel_neighbors(rows: int, *, classes: bool = False) -> int:
+    """Rows that a kernel is read out by where ``max_neighbors`` is None: 256, of many rows 128, for speed.
 
-    >>> kernel_neighbors(1_000), kernel_neighbors(100_000)
-    (256, 128)
+    >>> kernel_neighbors(2_000), kernel_neighbors(3_000), kernel_neighbors(3_000, classes=True)
+    (256, 128, 256)
     """
-    return 256 if rows <= 5_000 else 128
+    return 256 if rows <= (5_000 if classes else WHOLE) else 128
 
 
 def own_lengths(encoder: TableEncoder) -> int:

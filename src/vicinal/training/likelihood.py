@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import torch
@@ -356,9 +355,9 @@ def corrected(kernel: TableKernel, rows: KernelRows) -> TableKernel:
 
 
 def _around(amplitude: int, noise: int) -> list[tuple[int, int]]:
-    """The places beside one in ``_AMPLITUDES`` and ``_NOISES``."""
-    both = product(range(amplitude - 1, amplitude + 2), range(noise - 1, noise + 2))
-    return [(i, j) for i, j in both if 0 <= i < len(_AMPLITUDES) and 0 <= j < len(_NOISES)]
+    """The places beside one in ``_AMPLITUDES`` or ``_NOISES``."""
+    beside = (amplitude - 1, noise), (amplitude + 1, noise), (amplitude, noise - 1), (amplitude, noise + 1)
+    return [(i, j) for i, j in beside if 0 <= i < len(_AMPLITUDES) and 0 <= j < len(_NOISES)]
 
 
 def fit_kernel(

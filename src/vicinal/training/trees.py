@@ -31,7 +31,7 @@ QUIET = 0.2
 FEW = 10_000
 """Rows up to which these are tried: of more, leaves of 20 rows blur little, and smaller ones take minutes."""
 
-MANY, CHOOSING = 4000, 2
+MANY, CHOOSING = 800, 2
 """Rows from which on leaves are chosen by the errors of so many folds; the others are boosted with what is chosen."""
 
 ROUNDS = 2000
