@@ -670,12 +670,12 @@ def test_rows_without_ids_are_numbered_and_pairs_may_be_tuples(tmp_path):
 
 def test_labels_that_are_lacking_are_named():
     both, right, wrong = (pd.DataFrame({"match": match}) for match in ([0, 1], [1, 1], [0]))
-    assert lack_of_labels(both, both) == ""
-    assert lack_of_labels(both, right).endswith(
+    assert lack_of_labels([(both, both)]) == ""
+    assert lack_of_labels([(both, right)]).endswith(
         "choose the threshold by, got 2 and 0; label more pairs that do not match"
     )
-    assert lack_of_labels(wrong, both).endswith("learn from, got 0 and 1; label more pairs that match")
-    assert lack_of_labels(both, both.head(0)).endswith("got 0 and 0; label more pairs")
+    assert lack_of_labels([(wrong, both)]).endswith("learn from, got 0 and 1; label more pairs that match")
+    assert lack_of_labels([(both, both.head(0))]).endswith("got 0 and 0; label more pairs")
 
 
 def test_points_in_one_cell_are_two_columns_also_of_rows_that_are_added():

@@ -136,15 +136,12 @@ class SameThings:
 
     def pairs(self, known: Ids, largest: int) -> Ids:
         """All matches ``[m, 2]`` that follow from ``known`` ones, in groups of at most ``largest``, without these."""
-        ends = known + np.array([0, self.shift])
-        members = pd.Series(np.unique(ends)).groupby(self.of[np.unique(ends)])
-        parts = [np.zeros((0, 2), dtype=np.int64)]
-        for _, group in members:
-            if 2 < len(group) <= largest:
-                both = group.to_numpy()[np.stack(np.triu_indices(len(group), 1), axis=1)]
-                across = (both[:, 0] < self.shift) & (both[:, 1] >= self.shift) if self.shift else slice(None)
-                parts.append(both[across] - np.array([0, self.shift]))
-        follow = pd.DataFrame(np.concatenate(parts), columns=["left", "right"])
+        rows = pd.DataFrame({"row": np.unique(known + np.array([0, self.shift]))})
+        rows["of"] = self.of[rows["row"]]
+        small = rows[rows.groupby("of")["row"].transform("size") <= largest]
+        at = small.merge(small, on="of")[["row_x", "row_y"]].to_numpy()
+        across = (at[:, 0] < self.shift) & (at[:, 1] >= self.shift) if self.shift else at[:, 0] < at[:, 1]
+        follow = pd.DataFrame(at[across] - np.array([0, self.shift]), columns=["left", "right"])
         new = follow.merge(pd.DataFrame(known, columns=["left", "right"]), how="left", indicator=True)
         return positions_of(new[new["_merge"] == "left_only"])
 
@@ -212,9 +209,10 @@ def labelled_rows(labelled: pd.DataFrame) -> pd.DataFrame:
     return rows.reset_index(drop=True)
 
 
-def lack_of_labels(learned: pd.DataFrame, held_out: pd.DataFrame) -> str:
-    """What labelled pairs lack to learn from and to choose the threshold by; "" if nothing."""
-    for part, rows in (("learn from", learned), ("choose the threshold by", held_out)):
+def lack_of_labels(parts: Sequence[tuple[pd.DataFrame, pd.DataFrame]]) -> str:
+    """What labelled pairs lack, each part to learn from and all others to choose the threshold by; "" if nothing."""
+    learned = [("learn from", rows) for rows, _ in parts]
+    for part, rows in (*learned, ("choose the threshold by", pd.concat([others for _, others in parts]))):
         if rows["match"].nunique() < 2:
             right = int(rows["match"].sum())
             which = f" that {'do not match' if right else 'match'}" if len(rows) else ""

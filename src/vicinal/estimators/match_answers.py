@@ -84,12 +84,7 @@ class MatchAnswers:
         Returns:
             A table with columns ``left``, ``right`` (ids) and ``score``; for one table against itself, each pair once.
         """
-        at, scores = self._candidates(self.n_candidates if k is None else check_integer("k", k))
-        return self._named_things(at, score=scores)
-
-    def _candidates(self, k: int) -> tuple[Ids, Floats]:
-        """Candidates as things ``[n, 2]``, and their scores."""
-        hits = self.tables_.candidates(k)
+        hits = self.tables_.candidates(self.n_candidates if k is None else check_integer("k", k))
         rows, columns = (hits.ids >= 0).nonzero(as_tuple=True)
         at, scores = torch.stack([rows, hits.ids[rows, columns]], dim=1).numpy(), hits.scores[rows, columns].numpy()
         speak = self.tables_.speak(at)
@@ -97,20 +92,16 @@ class MatchAnswers:
         if self.tables_.is_single:
             at, first = np.unique(np.sort(at, axis=1), axis=0, return_index=True)
             scores = scores[first]
-        return at, scores
+        return self._named_things(at, score=scores)
 
     def _scored(self) -> tuple[Ids, Floats, Floats]:
         """Candidates as things ``[n, 2]``, their scores and their probabilities, the surest first."""
 
         def make() -> tuple[Ids, Floats, Floats]:
-            if self.learned_ is None:
-                at, scores, chances = self.linkage_.candidates(self.tables_)
-                scores, chances = scores / math.log(2), self._as_labelled(at, chances)
-            else:
-                at, scores = self._candidates(self.n_candidates)
-                chances = self._chances(at)
+            at, odds, chances = self.linkage_.candidates(self.tables_)
+            chances = self._chances(at) if self.learned_ is not None else self._as_labelled(at, chances)
             order = np.argsort(-chances, kind="stable")
-            return at[order], scores[order], chances[order]
+            return at[order], odds[order] / math.log(2), chances[order]
 
         return self.tables_.once(("scored", self.n_candidates), make)
 
@@ -196,8 +187,8 @@ class MatchAnswers:
             links: in place of the matcher's own.
 
         Returns:
-            A table of columns ``left``, ``right``, ``score`` (of the search for candidates; with fewer than 200 labels
-            the log2 odds of the pair by itself) and ``probability``.
+            A table of columns ``left``, ``right``, ``score`` (log2 odds that are estimated of the pair by itself) and
+            ``probability``.
         """
         rows, scores, chances = self._above()
         if self.tables_.is_single:
@@ -210,7 +201,7 @@ class MatchAnswers:
     def _above(self) -> tuple[Ids, Floats, Floats]:
         """Pairs of rows ``[n, 2]`` from the threshold on, their scores and probabilities.
 
-        Of one table equal rows come first, which score as high as a row with itself.
+        Of one table equal rows come first, which score as high as any other.
         """
         linked = self._scored()[2] >= self.threshold_
         if self.learned_ is None and not self.linkage_.has_sign:
@@ -221,8 +212,7 @@ class MatchAnswers:
             return rows, scores[source], chances[source]
         equal = copies(self.tables_.left.thing)
         equal = equal[self.tables_.speak(self.tables_.left.thing[equal])]
-        best = (1 if self.tables_.encoder is None else 2) / 61  # of a row that is first in each search
-        scores = np.concatenate([np.full(len(equal), best), scores[source]])
+        scores = np.concatenate([np.full(len(equal), scores.max(initial=0.0)), scores[source]])
         return np.concatenate([equal, rows]), scores, np.concatenate([np.ones(len(equal)), chances[source]])
 
     def _allowed(self, rows: Ids, chances: Floats, links: str | None = None) -> Ids:

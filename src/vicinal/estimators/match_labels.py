@@ -162,7 +162,10 @@ def correct_hubs(tables: MatchedTables, matches: pd.DataFrame) -> str:
     left, right = (matches[side].to_numpy() for side in ("left", "right"))
     shares: dict[float | None, float] = {}
     for temperature in (None, *TEMPERATURES):
-        shares[temperature] = float((tables.nearest(torch.tensor(left), temperature) == right).mean())
+        tables.correct(temperature)
+        rows = torch.from_numpy(left)
+        hits = tables.by_vectors(tables.left.vectors[rows], 1, exclude=rows if tables.is_single else None)
+        shares[temperature] = float((hits.ids[:, 0].numpy() == right).mean())
     best = max(shares, key=lambda temperature: (round(shares[temperature], 4), temperature is None))
     tables.correct(best)
     said = {t: f"{100 * share:.1f} %" for t, share in shares.items()}

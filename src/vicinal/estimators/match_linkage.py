@@ -126,24 +126,25 @@ class Linkage(LinkageModel):
         notes += [f"{name}: counts only where {other} differs" for name, other in self.follows.items()]
         if self.follows:
             fitted = estimate(*self._inputs(tables, seed, _WEIGHED), second=True)
-        fitted, competition = self._of_all(fitted, tables, seed)
-        if not tables.is_single and fitted.matches > _TOO_MANY * competition.most:
+        fitted = self._of_all(fitted, tables, seed)
+        most = self._competition(tables, tables.pairs_both_ways(self.n_candidates)).most
+        if not tables.is_single and fitted.matches > _TOO_MANY * most:
             notes.append(
                 f"beside random pairs {fitted.matches:.0f} pairs would match, more than there can be: they are weighed "
                 "beside the other candidates"
             )
             self.among = True
-            fitted, _ = self._of_all(estimate(*self._inputs(tables, seed, _WEIGHED), among=True), tables, seed)
+            fitted = self._of_all(estimate(*self._inputs(tables, seed, _WEIGHED), among=True), tables, seed)
         self._take(fitted, tables)
         return dict(vars(self)), notes, np.zeros(0) if tables.is_large else fitted.chances
 
-    def _of_all(self, fitted: Estimate, tables: MatchedTables, seed: int) -> tuple[Estimate, Competition]:
-        """What an estimate from some candidates comes to with all of them, and their competition."""
-        inputs = self._inputs(tables, seed)
-        count, every = len(fitted.chances), len(inputs[1])
-        if count < every:
-            fitted = estimate(*inputs, among=self.among, start=(fitted.weights, fitted.matches * every / count))
-        return fitted, inputs[-1]
+    def _of_all(self, fitted: Estimate, tables: MatchedTables, seed: int) -> Estimate:
+        """What an estimate from some candidates comes to with all of them."""
+        count, every = len(fitted.chances), len(tables.pairs_both_ways(self.n_candidates))
+        if count == every:
+            return fitted
+        start = fitted.weights, fitted.matches * every / count
+        return estimate(*self._inputs(tables, seed), among=self.among, start=start)
 
     def _inputs(
         self, tables: MatchedTables, seed: int, most: int | None = None
@@ -264,6 +265,11 @@ class Linkage(LinkageModel):
         self.has_sign &= checked or self._closes(tables)
         return self.has_sign
 
+    def _named(self, tables: MatchedTables) -> tuple[Ids, Floats]:
+        """The candidates ``[n, 2]`` that match rather than not, and their probabilities."""
+        pairs, _, chances = self.candidates(tables)
+        return pairs[chances >= 0.5], chances[chances >= 0.5]
+
     def _are_alike(self, tables: MatchedTables) -> bool:
         """Whether the model is sure, and most links of one table are more equal than different.
 
@@ -271,8 +277,7 @@ class Linkage(LinkageModel):
         """
         if not self.is_sure or not tables.is_single:
             return self.is_sure
-        pairs, _, chances = self._scored(tables)
-        levels = self.levels(tables, pairs[chances >= 0.5])
+        levels = self.levels(tables, self._named(tables)[0])
         tops = np.array([len(names) - 2 for names in self.level_names.values()])
         filled = np.maximum((levels > 0).sum(axis=1), 1)
         grades = np.where(levels > 0, (levels - 1) / tops, 0.0).sum(axis=1) / filled
@@ -282,8 +287,7 @@ class Linkage(LinkageModel):
         """Whether rows of one table that are linked to the same row are one thing, too, by their own log odds."""
         if not tables.is_single:
             return True
-        pairs, _, chances = self._scored(tables)
-        named = np.sort(pairs[chances >= 0.5], axis=1)
+        named = np.sort(self._named(tables)[0], axis=1)
         ends, count = drawn_wedges(named, _WEDGES)
         if not count:
             return True
@@ -294,10 +298,7 @@ class Linkage(LinkageModel):
 
     def _alone_deciding(self, tables: MatchedTables) -> dict[str, float]:
         """The share of the links, but for equal rows, that would be none without a column."""
-        at, _, chances = self.candidates(tables)
-        some = np.flatnonzero(chances >= 0.5)
-        some = some[:: -(-len(some) // _JUDGED)] if len(some) else some
-        at, chances = at[some], chances[some]
+        at, chances = (part[:: len(part) // _JUDGED + 1] for part in self._named(tables))
         links = ~self._are_equal(self.levels(tables, at))
         if not links.any():
             return {}
@@ -311,8 +312,7 @@ class Linkage(LinkageModel):
 
         The weights of such links are those of true ones, but for this column: other editions of a book, say.
         """
-        at, _, chances = self.candidates(tables)
-        levels, apart = self.levels(tables, at[chances >= 0.5][:_JUDGED]), dict[str, float]()
+        levels, apart = self.levels(tables, self._named(tables)[0][:_JUDGED]), dict[str, float]()
         for place, column in enumerate(tables.coded(self.kinds)):
             differs = levels[levels[:, place] > 0, place] == 1
             counts = [np.bincount(side[side >= 0]) for side in column.sides]

@@ -141,8 +141,7 @@ class MatchedTables:
                 log(f"encoding {len(table.first)} rows")
             table.vectors = both.vectors_of(table.things, table.root)
         for number, side in enumerate(() if is_part else sides):
-            vectors = None if encoder is None else tables[number].vectors
-            both.once(("side", number), partial(replace, side, vectors=vectors))
+            both.once(("side", number), partial(lambda each: each, side))
         return both
 
     @property
@@ -291,10 +290,7 @@ class MatchedTables:
         return self.once((what, side * (not self.is_single)), lambda: make(self.tables[-side]))
 
     def _side(self, side: int) -> Side:
-        def make(table: MatchTable) -> Side:
-            return self.features.side(self.words(table.things), None if self.encoder is None else table.vectors)
-
-        return self._of("side", side, make)
+        return self._of("side", side, lambda table: self.features.side(self.words(table.things)))
 
     def _lexical(self, side: int) -> LexicalIndex:
         def make(table: MatchTable) -> LexicalIndex:
@@ -331,12 +327,6 @@ class MatchedTables:
         at = torch.linspace(0, len(left) - 1, min(len(left), _SAMPLED), dtype=torch.float64).long()
         same = (at, torch.arange(count)) if self.is_single else None
         return hub_bias(left[at], right, temperature=temperature, ids=same)
-
-    def nearest(self, left: Tensor, temperature: float | None) -> Ids:
-        """The right row ``[n]`` nearest to each of some left ones by vectors, corrected for hubs at a temperature."""
-        index = Corrected.build(self.right.vectors, self._bias(temperature, len(self.right.vectors)))
-        hits = index.search(self.left.vectors[left], 1, exclude=left if self.is_single else None)
-        return np.asarray(hits.ids[:, 0].numpy())
 
     # Candidates.
 
@@ -459,7 +449,7 @@ class MatchedTables:
     def _rivals(self, at: Ids) -> Rivals:
         """The two best rows for each row of pairs; what no search for all rows has found is looked for."""
         words, *near = [tuple(self._best(kind, side, at) for side in (0, 1)) for kind in self._searched]
-        return Rivals((near[0] if near else None, words))
+        return near[0] if near else None, words
 
     def _best(self, kind: int, side: int, at: Ids) -> Hits:
         """Of the rows of pairs, in the places of all; see :meth:`_search`."""
@@ -521,7 +511,8 @@ class MatchedTables:
         turn = Lock()
 
         def of_block(part: slice) -> Floats:
-            features = self.features.of(left, right, at[part], rivals)
+            cosines = None if self.encoder is None else self.vector_cosines(at[part])
+            features = self.features.of(left, right, at[part], rivals, cosines)
             with turn:
                 return work(features, part)
 

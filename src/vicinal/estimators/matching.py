@@ -189,7 +189,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         self.new_rows_, self.journal_ = {}, None
         labels = 0 if labelled is None else len(labelled)
         if labels == 0:
-            self._check_promise(0, 0, self._share)  # before anything is encoded or compared
+            self._check_promise(0, 0)  # before anything is encoded or compared
         self._suggest_links(tables)
         encoders = self._encoders(tables, labels)
         if self.tune != "none":
@@ -208,15 +208,16 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         return self
 
     @property
-    def _share(self) -> float:
-        """Share of the labelled pairs that are held out once: all in turn, where that takes minutes a part of them."""
-        return 1.0 if self.precision is not None and self.tune == "none" else self.validation_fraction
+    def _is_crossed(self) -> bool:
+        """Whether all labelled pairs are held out in turn; where a part takes minutes, one is."""
+        return self.precision is not None and self.tune == "none"
 
-    def _check_promise(self, matches: int, held_out: int, share: float) -> None:
+    def _check_promise(self, matches: int, held_out: int) -> None:
         """Refuse to promise a precision by matches of which so few are held out that no threshold can show it."""
         if self.precision is None:
             return
         fewest = math.ceil(math.log(_RISK) / math.log(self.precision))
+        share = held_out / matches if held_out else 1.0 if self._is_crossed else self.validation_fraction
         if held_out < fewest:
             raise ValueError(
                 f"precision: expected some {math.ceil(fewest / share)} labelled pairs that match, as a promise of "
@@ -255,24 +256,23 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         if labelled is None:
             self.notes_ += self._estimate(_NO_LABELS, log)
             return
-        parts, held_out, lack = self._parts(labelled, chosen)
-        needs_held_out = self.precision is not None or chosen is not None or self.tune != "none"
-        if needs_held_out:
-            matches = int(pd.concat(parts[0])["match"].sum())
-            self._check_promise(matches, int(held_out["match"].sum()), self._share if chosen is None else 1.0)
+        parts = self._parts(labelled, chosen)
+        lack, both = lack_of_labels(parts), pd.concat(parts[0])
+        if self.precision is not None or chosen is not None or self.tune != "none":
+            self._check_promise(int(both["match"].sum()), sum(int(held_out["match"].sum()) for _, held_out in parts))
             if lack and partners(self.links)[0] == 1:  # other candidates of a matched row are none, then
                 for each in (labelled, chosen):
                     if each is not None:
                         each.attrs["implicit"] = True
-                parts, held_out, lack = self._parts(labelled, chosen)
+                parts = self._parts(labelled, chosen)
+                lack = lack_of_labels(parts)
             if lack:
                 raise ValueError(f"pairs: {lack}")
-        both = pd.concat(parts[0])
-        if lack or (len(both) < FEW and not needs_held_out):
+        elif lack or len(both) < FEW:
             self.labelled_ = labelled_rows(both)
             self.notes_ += self._estimate((positions_of(both), both["match"].to_numpy(np.float64)), log)
-        else:
-            self._learn(parts, held_out, log)
+            return
+        self._learn(parts, log)
 
     def _estimate(self, labels: tuple[Ids, Floats], log: Log) -> list[str]:
         """Probabilities of all candidates by their match weights, and by labels of things, where there are any."""
@@ -294,49 +294,37 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             check_between("precision", self.precision, 0, 1)
         check_index(self.index)
 
-    def _parts(
-        self, labelled: pd.DataFrame, chosen: pd.DataFrame | None
-    ) -> tuple[list[tuple[pd.DataFrame, pd.DataFrame]], pd.DataFrame, str]:
-        """Pairs of things to learn from and to choose the threshold by, all of the latter, and what they lack.
+    def _parts(self, labelled: pd.DataFrame, chosen: pd.DataFrame | None) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
+        """Pairs of things to learn from, and to choose the threshold by; the last are those that are learned from.
 
         A promise of a precision is by all labelled pairs, each of which is held out once, from a scorer of its own.
         """
         labelled = self._closed(labelled)
         if chosen is not None:
-            parts = [(labelled, self._closed(chosen))]
-        else:
-            fold = folds(labelled, self.validation_fraction, np.random.default_rng(self.random_state))
-            count = fold.max() + 1 if self._share == 1 else 1
-            parts = [(labelled[fold != each], labelled[fold == each]) for each in range(count)]
-            parts += [(labelled, labelled[:0])] if count > 1 else []
-        held_out = pd.concat([part for _, part in parts])
-        lacks = [lack_of_labels(learned, held_out) for learned, _ in parts]
-        return parts, held_out, max(lacks, key=len)
+            return [(labelled, self._closed(chosen))]
+        fold = folds(labelled, self.validation_fraction, np.random.default_rng(self.random_state))
+        if not self._is_crossed:
+            return [(labelled[fold > 0], labelled[fold == 0])]
+        parts = [(labelled[fold != each], labelled[fold == each]) for each in range(fold.max() + 1)]
+        return [*parts, (labelled, labelled[:0])]
 
-    def _learn(self, parts: Sequence[tuple[pd.DataFrame, pd.DataFrame]], held_out: pd.DataFrame, log: Log) -> None:
-        """The hub correction, the scorer and the threshold, from labelled pairs."""
+    def _learn(self, parts: Sequence[tuple[pd.DataFrame, pd.DataFrame]], log: Log) -> None:
+        """The hub correction, the estimates, the scorer and the threshold, from labelled pairs."""
         if self.tables_.encoder is not None:
             self.notes_.append(correct_hubs(self.tables_, parts[-1][0].query("match == 1")))
-        chances = []
+        settings, held_out = self.get_params(deep=False), []
         for labelled, others in parts:
-            notes = self._scorer(labelled, log)
-            chances.append(self._chances(positions_of(others)))
-        self.notes_ += notes
-        self.labelled_ = labelled_rows(labelled)
-        self.validation_ = pd.DataFrame({"probability": np.concatenate(chances), "match": held_out["match"].to_numpy()})
-        told, truth = self.validation_["probability"].to_numpy(), self.validation_["match"].to_numpy()
-        self.threshold_, self.doubt_ = threshold_and_doubt(told, truth, self.precision)
-        quality = link_quality(told >= self.threshold_, truth)
+            notes = self._estimate((positions_of(labelled), labelled["match"].to_numpy(np.float64)), log)
+            self.learned_, note = LabelScorer.learn(settings, self.tables_, self.linkage_, labelled, log)
+            held_out.append(others[["match"]].assign(probability=self._chances(positions_of(others))))
+        self.notes_ += [*notes, note] if note else notes
+        self.labelled_, self.validation_ = labelled_rows(labelled), pd.concat(held_out, ignore_index=True)
+        probability, truth = (self.validation_[name].to_numpy() for name in ("probability", "match"))
+        self.threshold_, self.doubt_ = threshold_and_doubt(probability, truth, self.precision)
+        quality = link_quality(probability >= self.threshold_, truth)
         recall = self.candidate_recall(pd.concat(parts[0]))
         scores = {"precision": quality.precision, "recall": quality.recall, "f1": quality.f1}
         self.scores_ = {**scores, **{f"recall at {k}": share for k, share in recall.items()}}
-
-    def _scorer(self, labelled: pd.DataFrame, log: Log) -> list[str]:
-        """The estimates and the scorer by labelled pairs; and sentences."""
-        notes = self._estimate((positions_of(labelled), labelled["match"].to_numpy(np.float64)), log)
-        settings = self.get_params(deep=False)
-        self.learned_, note = LabelScorer.learn(settings, self.tables_, self.linkage_, labelled, log)
-        return [*notes, note] if note else notes
 
     def _closed(self, labelled: pd.DataFrame) -> pd.DataFrame:
         pairs, notes = closed_pairs(self.tables_, labelled, self.labels_, self.n_candidates)

@@ -12,7 +12,6 @@ import torch
 from rapidfuzz.distance import OSA
 from rapidfuzz.process import cpdist
 from scipy.sparse import csr_matrix
-from torch import Tensor
 
 from vicinal.core.identity import spelled
 from vicinal.index.base import Hits
@@ -64,7 +63,6 @@ class Side:
     Attributes:
         texts: of each shared column in their normal form, ``[n]``; "row" is all columns in one.
         numbers: of each shared column of numbers, ``[n]``, NaN where empty.
-        vectors: unit rows ``[n, d]``, or None.
         terms: which terms each row has, by column and kind, ``[n, BUCKETS]``.
         lexical: rows as :class:`vicinal.index.lexical.LexicalIndex` compares them.
         codes: what :data:`_CODES` are of.
@@ -72,13 +70,9 @@ class Side:
 
     texts: dict[str, list[str]]
     numbers: dict[str, Floats]
-    vectors: Tensor | None
     terms: dict[tuple[str, str], Sparse]
     lexical: Sparse
     codes: "LongCodes"
-
-    def __len__(self) -> int:
-        return len(self.texts[ROW])
 
 
 class LongCodes(NamedTuple):
@@ -105,6 +99,10 @@ class LongCodes(NamedTuple):
         plain = np.array([*map(without_marks, texts), ""], dtype=object)
         return cls(csr_matrix(cells, (len(texts), len(values))), values, plain)
 
+
+Rivals = Sequence[Sequence[Hits] | None]
+"""The two best rows of the other table for each row, by vectors (or None) and by words: what a pair has to beat. Of the
+left rows and of the right ones, ``[n, 2]`` each."""
 
 Key = tuple[str, str]
 """A column and a kind of terms."""
@@ -137,7 +135,7 @@ class PairFeatures:
         counts = [self._counts(each) for each in texts]
         for key, terms in self.terms.items():
             terms.fit_counts([each[key] for each in counts])
-        return [self._side(*each, None) for each in zip(tables, texts, counts, strict=True)]
+        return [self._side(*each) for each in zip(tables, texts, counts, strict=True)]
 
     def column(self, table: pd.DataFrame, column: str, text_of: Callable[[Any], str] = normal_text) -> list[str]:
         """A column as texts; :data:`ROW`: all of a row, the shared columns first; :data:`CODED`: without amounts."""
@@ -151,18 +149,16 @@ class PairFeatures:
         rows = [" ".join(filter(None, row)) for row in zip(*cells, strict=True)]
         return rows if column == ROW else [_TIMES.sub("x", row) for row in rows]
 
-    def side(self, table: pd.DataFrame, vectors: Tensor | None) -> Side:
+    def side(self, table: pd.DataFrame) -> Side:
         """What is needed of one table."""
         texts = self._texts(table)
-        return self._side(table, texts, self._counts(texts), vectors)
+        return self._side(table, texts, self._counts(texts))
 
-    def _side(
-        self, table: pd.DataFrame, texts: dict[str, list[str]], counts: Mapping[Key, Sparse], vectors: Tensor | None
-    ) -> Side:
+    def _side(self, table: pd.DataFrame, texts: dict[str, list[str]], counts: Mapping[Key, Sparse]) -> Side:
         numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
         terms = {key: presence(counts[key]) for key in self.terms}
         lexical = beside([self.terms[ROW, kind].unit(counts[ROW, kind]) for kind in _LEXICAL])
-        return Side(texts, numbers, vectors, terms, lexical, LongCodes.of(texts[CODED], self.terms[CODED, "codes"]))
+        return Side(texts, numbers, terms, lexical, LongCodes.of(texts[CODED], self.terms[CODED, "codes"]))
 
     def lexical(self, texts: Sequence[str]) -> Sparse:
         """Whole rows, as texts, as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
@@ -191,8 +187,8 @@ class PairFeatures:
         sides = [f"row: {what} above the best other of the {side}" for what in _RIVALS for side in ("left", "right")]
         return [*names, *_CODES, "row: vectors", *sides]
 
-    def of(self, left: Side, right: Side, pairs: Ids, rivals: "Rivals") -> Floats:
-        """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
+    def of(self, left: Side, right: Side, pairs: Ids, rivals: Rivals, cosine: Floats | None) -> Floats:
+        """Features ``[n, F]`` of pairs of positions ``[n, 2]``, whose vectors have these cosines."""
         at, to = pairs[:, 0], pairs[:, 1]
         columns: list[Floats] = []
         for (column, kind), terms in self.terms.items():
@@ -208,11 +204,9 @@ class PairFeatures:
             ours, theirs = left.numbers[column][at], right.numbers[column][to]
             near = _nearness(ours, theirs)
             columns += [near, np.where(near == MISSING, MISSING, (ours == theirs).astype(float))]
-        cosine = np.full(len(pairs), MISSING)
-        if left.vectors is not None and right.vectors is not None:
-            cosine = (left.vectors[torch.tensor(at)] * right.vectors[torch.tensor(to)]).sum(dim=1).double().numpy()
+        cosine = np.full(len(pairs), MISSING) if cosine is None else cosine
         common = np.asarray(left.lexical[at].multiply(right.lexical[to]).sum(axis=1), dtype=np.float64).ravel()
-        columns += [*_of_codes((left.codes, right.codes), pairs), cosine, *rivals.ahead(pairs, cosine, common)]
+        columns += [*_of_codes((left.codes, right.codes), pairs), cosine, *_ahead(rivals, pairs, (cosine, common))]
         return np.stack(columns, axis=1)
 
 
@@ -232,8 +226,8 @@ def _of_codes(sides: Sequence[LongCodes], pairs: Ids) -> list[Floats]:
         pair, rare = np.repeat(np.arange(count), np.diff(rows.indptr)), rows.data
         texts = sides[1 - side].texts[pairs[pair, 1 - side]]
         within = np.fromiter(map(contains, texts, known.values[rows.indices]), bool, len(pair))
-        every, found = (np.bincount(pair, weights=each, minlength=count) for each in (rare, rare * within))
-        shares.append(np.where(every > 0, found / np.maximum(every, 1e-12), np.nan))
+        every, shared = (np.bincount(pair, weights=each, minlength=count) for each in (rare, rare * within))
+        shares.append(np.where(every > 0, shared / np.maximum(every, 1e-12), np.nan))
         np.maximum.at(rarest, pair, rare * within)
         others.append(pd.DataFrame({"pair": pair[~within], "code": rows.indices[~within]}))
     both = others[0].merge(others[1], on="pair")
@@ -257,25 +251,15 @@ def _nearness(left: Floats, right: Floats) -> Floats:
     return np.where(np.isfinite(left) & np.isfinite(right), near, MISSING)
 
 
-@dataclass(frozen=True)
-class Rivals:
-    """The two best rows of the other table for each row, by vectors and by words: what a pair has to beat.
-
-    Attributes:
-        searches: for "vectors" (or None) and "words", of the left rows and of the right ones, ``[n, 2]`` each.
-    """
-
-    searches: Sequence[Sequence[Hits] | None]
-
-    def ahead(self, pairs: Ids, vectors: Floats, words: Floats) -> list[Floats]:
-        """By how much each pair is ahead of the best other pair of its left row and of its right row."""
-        columns = []
-        for search, score in zip(self.searches, (vectors, words), strict=True):
-            for side in (0, 1):
-                if search is None:
-                    columns.append(np.zeros(len(pairs)))
-                    continue
-                ids, scores = (part[torch.tensor(pairs[:, side])].numpy() for part in search[side])
-                best = np.where(ids[:, 0] == pairs[:, 1 - side], scores[:, 1], scores[:, 0])
-                columns.append(score - np.where(np.isfinite(best), best, 0.0))
-        return columns
+def _ahead(rivals: Rivals, pairs: Ids, likenesses: Sequence[Floats]) -> list[Floats]:
+    """By how much each pair is ahead of the best other pair of its left row and of its right row."""
+    columns = []
+    for search, likeness in zip(rivals, likenesses, strict=True):
+        for side in (0, 1):
+            if search is None:
+                columns.append(np.zeros(len(pairs)))
+                continue
+            ids, scores = (part[torch.tensor(pairs[:, side])].numpy() for part in search[side])
+            best = np.where(ids[:, 0] == pairs[:, 1 - side], scores[:, 1], scores[:, 0])
+            columns.append(likeness - np.where(np.isfinite(best), best, 0.0))
+    return columns
