@@ -105,7 +105,8 @@ def suspect_rows(suspects: Sequence[Suspect], *, several: bool = False, letters:
     rows = [["id", "part", "label", "expected", "neighbors", "P(wrong)" if sign else "suspicion"]]
     for one in suspects:
         labels = [_label(label, letters) for label in (one.label, one.expected, one.neighbors)]
-        rows.append([shown(one.row), one.part, *labels, percent(one.chance or 0.0) if sign else number(one.score, 3)])
+        chance = percent(one.chance) if one.chance else ""
+        rows.append([shown(one.row), one.part, *labels, chance if sign else number(one.score, 3)])
     return [[*row[:4], *row[5:]] for row in rows] if same else rows
 
 

@@ -104,7 +104,9 @@ def listed_suspects(
     cells = [row_text(row) for _, row in table.frame.iterrows()]
     figures = wrong.ratio.tolist(), cells, wrong.chance.tolist()
     rows = [*map(Suspect, table.ids.tolist(), parts, table.target, *shown, *figures)]
-    return [rows[place] for place in np.lexsort((-wrong.ratio, -wrong.chance))]
+    # Where the bank has no clear sign of wrong labels, its chances are 0, though its ratios may be the largest.
+    surest = np.where(wrong.chance >= 0.5, wrong.chance, 0)
+    return [rows[place] for place in np.lexsort((-wrong.ratio, -surest))]
 
 
 def _suspects_of_several(
