@@ -36,6 +36,9 @@ from vicinal.data.spelling import (
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
 
+MOST_VERSIONS = 1000
+"""Different versions of one column, at most: numbers of a long column are not looked at."""
+
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 CODED = re.compile(r"[^\W\d_][-_./]?[0-9]")
 _BELOW = re.compile(r"[<\u2264]|(?:under|up to)\b", re.IGNORECASE)
@@ -230,6 +233,8 @@ def version_form(plain: Sequence[str]) -> ColumnForm | None:
 
     Numbers with as many decimals, or without zeros at the end, are none: a machine writes these, and people prices.
     """
+    if len(plain) > MOST_VERSIONS or None in map(version_of, plain[:FEWEST_READ]):
+        return None
     versions = [version_of(text) for text in plain if day_of(text) is None]
     known = [each for each in versions if each is not None]
     alike = len({text.count(".") for text in plain}) == 1 and plain[0].count(".") == 2
