@@ -287,7 +287,8 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
             "doubt": f"most cells have a {mark} before decimals, others a {other}; each is read by its own",
         }
     is_open = not (commas or points) and any(number.is_open for number in read)
-    if is_open and not _SCALED.search(joined) and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
+    scaled = (not sign or sign in MONEY) and _SCALED.search(joined) is not None  # 1.200 m beside 800 m are meters
+    if is_open and not scaled and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
         return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
     return ColumnForm(kind="number", decimal="," if commas > points else ".", open=is_open, **known)
 
