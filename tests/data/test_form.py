@@ -522,6 +522,7 @@ STILL_NUMBERS = {
         [f"{n}.5{' ' * (n % 2)}{group}" for n, group in enumerate(["a", "ab", "b", "bc", "c"] * 3)],
         [n + 0.5 for n in range(15)],
     ),
+    "meters": ([*(f"1.{n}00 m" for n in range(1, 10)), "800 m", "2.000 m"], [*range(1100, 2000, 100), 800, 2000]),
     "concentrations": ([*(f"{n} mg/L" for n in range(9)), "500 \u00b5g/l"], [*map(float, range(9)), 0.5]),
     "how long ago": (
         [f"{n} {'days' if n % 4 == 0 else 'hours'} ago" for n in range(1, 13)],

@@ -46,7 +46,7 @@ from vicinal.data.spelling import (
 from vicinal.encoders.base import refuse
 from vicinal.encoders.category import spelling_of
 from vicinal.encoders.kinds import is_list, read_list
-from vicinal.encoders.numeric import as_float
+from vicinal.encoders.numeric import as_float, moments_of
 
 Dates = NDArray[np.datetime64]
 T = TypeVar("T")
@@ -233,9 +233,7 @@ def _read_dates(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
         column = column.dt.to_timestamp()
     dtype = column.dtype
     if is_datetime64_any_dtype(dtype):
-        if getattr(dtype, "tz", None) is not None:
-            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-        dates = column.to_numpy(dtype="datetime64[us]")
+        dates = moments_of(column)
         within = _within(form, dates)
         return column if within is dates and dtype == "datetime64[us]" else _with_index(within, column)
     days = np.full(len(column), np.datetime64("NaT"), dtype="datetime64[us]")
@@ -431,11 +429,8 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
     elif form.sign == VERSION:
         what, numbers = "versions", version_of(text)
     else:
-        parts = parts_of(text, form.decimal, form.sign)
-        what, numbers = (
-            f"texts as {short(form.around)}",
-            parts[1] if parts and is_start(parts[0], form.around) else None,
-        )
+        parts, what = parts_of(text, form.decimal, form.sign), f"texts as {short(form.around)}"
+        numbers = parts[1] if parts is not None and is_start(parts[0], form.around) else None
     if numbers is None:
         return None if is_written_gap(cell) else _Refused(what, "another one")
     return [dict(enumerate(numbers)).get(place, 0.0) for place in form.typical]

@@ -10,7 +10,7 @@ from vicinal.core import counted, short
 from vicinal.core.checks import short_text
 from vicinal.data.date_spelling import day_of
 from vicinal.data.spelling import plain_text
-from vicinal.encoders.numeric import as_float
+from vicinal.encoders.numeric import as_float, moments_of
 
 WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})
 """How programs write a missing number: read as missing if all other cells of a column are numbers."""
@@ -77,10 +77,7 @@ def as_times(column: pd.Series) -> NDArray[Any]:
 def as_dates(column: pd.Series) -> NDArray[np.datetime64]:
     """The cells of ``column [n]`` as datetime64[us] ``[n]`` in UTC, NaT where a cell is no date of one meaning."""
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        naive = (
-            column if getattr(column.dtype, "tz", None) is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
-        )
-        return naive.to_numpy(dtype="datetime64[us]")
+        return moments_of(column)
     days = [day_of(plain_text(str(cell))) for cell in column]
     moments = [None if day is None or day.day_first != day.month_first else day.day_first for day in days]
     return np.array(moments, dtype="datetime64[us]")

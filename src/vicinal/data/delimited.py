@@ -197,7 +197,7 @@ def delimited_pieces(path: Path, size: int | None, ids: Collection[str], log: Lo
         cells = cells[cells.notna().any(axis=1)] if cells.shape[1] > 1 else cells  # lines of commas alone
         if size is None:
             cells = cells.drop(
-                columns=[name for name in cells if _NO_NAME.fullmatch(name) and cells[name].isna().all()]
+                columns=[name for name in cells if _NO_NAME.fullmatch(str(name)) and cells[name].isna().all()]
             )
         rows, left_out = without_totals(cells, start=start, end=later is None)
         if left_out:

@@ -36,6 +36,9 @@ from vicinal.data.spelling import (
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
 
+MOST_VERSIONS = 1000
+"""Different versions of one column, at most: numbers of a long column are not looked at."""
+
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 CODED = re.compile(r"[^\W\d_][-_./]?[0-9]")
 _BELOW = re.compile(r"[<\u2264]|(?:under|up to)\b", re.IGNORECASE)
@@ -230,6 +233,8 @@ def version_form(plain: Sequence[str]) -> ColumnForm | None:
 
     Numbers with as many decimals, or without zeros at the end, are none: a machine writes these, and people prices.
     """
+    if len(plain) > MOST_VERSIONS or None in map(version_of, plain[:FEWEST_READ]):
+        return None
     versions = [version_of(text) for text in plain if day_of(text) is None]
     known = [each for each in versions if each is not None]
     alike = len({text.count(".") for text in plain}) == 1 and plain[0].count(".") == 2
@@ -282,7 +287,8 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
             "doubt": f"most cells have a {mark} before decimals, others a {other}; each is read by its own",
         }
     is_open = not (commas or points) and any(number.is_open for number in read)
-    if is_open and not _SCALED.search(joined) and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
+    scaled = (not sign or sign in MONEY) and _SCALED.search(joined) is not None  # 1.200 m beside 800 m are meters
+    if is_open and not scaled and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
         return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
     return ColumnForm(kind="number", decimal="," if commas > points else ".", open=is_open, **known)
 

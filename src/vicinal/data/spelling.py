@@ -40,13 +40,13 @@ _SIGNS = {
     **dict.fromkeys(("€", "eur", "euro"), "€"),
     **dict.fromkeys(("£", "gbp"), "£"),
     **dict.fromkeys(("¥", "jpy", "円", "\\"), "¥"),  # a backslash has the place of ¥ in Japan's encodings
-    **dict.fromkeys(("₽", "\u0440\u0443\u0431", "\u0440\u0443\u0431.", "rub"), "₽"),
+    **dict.fromkeys(("₽", "\u0440\u0443\u0431", "\u0440\u0443\u0431."), "₽"),
     **dict.fromkeys(("₹", "inr", "rs", "rs."), "₹"),
     **dict.fromkeys(("r$", "brl"), "R$"),
     **dict.fromkeys(("fr.", "chf", "sfr."), "CHF"),
     **dict.fromkeys(("zł", "pln"), "PLN"),
     **dict.fromkeys(("kč", "czk"), "CZK"),
-    **{name: name.upper() for name in ("cny", "krw", "try", "sek", "nok", "dkk", "huf", "mxn", "zar", "sgd")},
+    **{name: name.upper() for name in ("cny", "krw", "rub", "try", "sek", "nok", "dkk", "huf", "mxn", "zar", "sgd")},
     **{name: name.upper() for name in ("aud", "cad", "nzd", "hkd", "ils", "thb", "a$", "c$", "nz$", "hk$", "s$", "kr")},
     **{sign: sign for sign in "₩₺₫₴₪฿₦₱₲%"},
 }
@@ -454,7 +454,7 @@ def _in_unit(part: re.Match[str], unit: str) -> str:
 def unit_of_parts(texts: Iterable[str]) -> str:
     """The unit of one quantity that numbers among words have, where several such are written: ml of 75 cl; or ""."""
     named = [_unit_of(match[2]) for text in texts for match in _MEASURED.finditer(text.casefold())]
-    units = [unit for unit in named if converted(1.0, unit, unit) is not None and any(unit in each for each in _UNITS)]
+    units = [unit for unit in named if any(unit in each for each in _UNITS)]
     return (common_unit(units) or "") if len(set(units)) > 1 else ""
 
 

@@ -111,11 +111,16 @@ def is_dates(series: "pd.Series[Any]") -> bool:
     return bool(cells) and all(map(is_date, cells))
 
 
-def _days(times: "pd.Series[Any]") -> Array:
-    """Days since 1970, of microseconds: nanoseconds would end in 2262."""
+def moments_of(times: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.datetime64]]:
+    """Dates in UTC without a zone, in microseconds: nanoseconds would end in 2262."""
     if getattr(times.dtype, "tz", None) is not None:
         times = times.dt.tz_convert("UTC").dt.tz_localize(None)
-    moments = times.to_numpy(dtype="datetime64[us]")
+    return times.to_numpy(dtype="datetime64[us]")
+
+
+def _days(times: "pd.Series[Any]") -> Array:
+    """Days since 1970."""
+    moments = moments_of(times)
     days = moments.astype(np.int64) / 86_400e6
     return np.where(np.isnat(moments), np.nan, days)
 
