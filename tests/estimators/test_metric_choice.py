@@ -14,6 +14,7 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, 
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
 from vicinal.report.summary import ModelSettings
+from vicinal.training.class_kernel import calibrate_scores
 
 SETTINGS = {**QUICK, "random_state": 0}
 
@@ -196,11 +197,19 @@ def test_log_odds_of_classes_are_those_of_columns_and_of_rows_together(monkeypat
         return -1.0 if self.metric == "trees and kernel" else made(self)
 
     monkeypatch.setattr(FittedModel, "error_of_all", error)
+    monkeypatch.setattr("vicinal.estimators.fitted.MOST", 40)
     model, trees, kernel = (
         NeighborClassifier(metric=one, **SETTINGS).fit(frame, labels) for one in ("auto", "trees", "kernel")
     )
     assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
     assert (model.network_.projector.kernel.linear > 0) is (by == "likelihood")
+    left_out, _, at = model.fitted_.all_left_out()  # of the rows that trees and kernel are compared by
+    np.testing.assert_allclose(left_out, model.fitted_.left_out(model.bank_, at)[0], rtol=0, atol=1e-9)
+    assert len(at) == len(frame)
+    scores, _, at = kernel.fitted_.all_left_out()
+    alone = calibrate_scores(scores, kernel.fitted_.bank_labels()[at]).slope
+    share, slope = model.network_.head.share, model.target_transform_.slope
+    assert (1 - share) * slope > 0.0999 * alone, "rows keep a tenth of their slope where columns would do"
     new = rows(30, 1)[0]
     said, count = model.predict_proba(new), len(classes)
     trend = trees.embedded_rows(new)[1][:, :count].double() + trees.network_.projector.base
