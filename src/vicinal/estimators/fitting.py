@@ -292,15 +292,16 @@ def _trees_or_kernel(job: FitJob, kernel: FittedModel | None) -> FittedModel:
     if job.codec.kind == "classes":
         tried = [trees, first] if trees.surely_below(first, of_all=True) else [first, trees]
         if may_blend(job.settings):
-            mean = blended_classes(_in_log_odds(trees, job), first, job.settings)
-            tried.insert(0 if mean.error_of_all() < tried[0].error_of_all() else 1, mean)
+            both = blended_classes(_in_log_odds(trees, job), first, job.settings)
+            tried.insert(0 if both.error_of_all() < tried[0].error_of_all() else 1, both)
         return tried[0].chosen_over(*tried[1:])
     better = first.error_of_all() < trees.error_of_all()
     if better:
         first = _whole_kernel(job, first)
-    both = (trees, first) if trees.error_of_all() <= first.error_of_all() else (first, trees)
+    tried = [trees, first] if trees.error_of_all() <= first.error_of_all() else [first, trees]
     mean = blended(trees, first, job.settings)
-    return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
+    tried = tried if mean is None else [mean, *tried]
+    return tried[0].chosen_over(*tried[1:])
 
 
 def _whole_kernel(job: FitJob, first: FittedModel | None) -> FittedModel:
