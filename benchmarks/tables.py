@@ -60,7 +60,7 @@ def of_file(file: str, data: Path | None) -> pd.DataFrame:
 def with_words(table: pd.DataFrame) -> pd.DataFrame:
     """``table``, with all that is no number as words."""
     others = [column for column in table if not pd.api.types.is_numeric_dtype(table[column])]
-    return table.assign(**{column: table[column].astype(str) for column in others})
+    return table.astype(dict.fromkeys(others, str))
 
 
 def read(name: str, data: Path | None, most: int = MOST_ROWS) -> tuple[pd.DataFrame, np.ndarray]:

@@ -14,6 +14,7 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, 
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
 from vicinal.report.summary import ModelSettings
+from vicinal.training.class_kernel import calibrate_scores
 
 SETTINGS = {**QUICK, "random_state": 0}
 
@@ -208,11 +209,15 @@ def test_log_odds_of_classes_are_those_of_columns_and_of_rows_together(monkeypat
         return -1.0 if self.metric == "trees and kernel" else made(self)
 
     monkeypatch.setattr(FittedModel, "error_of_all", error)
+    monkeypatch.setattr("vicinal.estimators.fitted.MOST", 40)
     model, trees, kernel = (
         NeighborClassifier(metric=one, **SETTINGS).fit(frame, labels) for one in ("auto", "trees", "kernel")
     )
     assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
     assert (model.network_.projector.kernel.linear > 0) is (by == "likelihood")
+    left_out, _, at = model.fitted_.all_left_out()  # of the rows that trees and kernel are compared by
+    np.testing.assert_allclose(left_out, model.fitted_.left_out(model.bank_, at)[0], rtol=0, atol=1e-9)
+    assert len(at) == len(frame)
     new = rows(30, 1)[0]
     said, count = model.predict_proba(new), len(classes)
     trend = trees.embedded_rows(new)[1][:, :count].double() + trees.network_.projector.base
@@ -240,6 +245,20 @@ def test_log_odds_of_classes_are_those_of_columns_and_of_rows_together(monkeypat
     assert again.explain(far[:1])[0].trend.value == pytest.approx(float(of_known.max()))
     again.forget(range(900, 930))
     assert set(again.predict(new)) <= set(classes)
+
+
+def test_rows_keep_a_tenth_of_their_slope_where_columns_alone_would_do(monkeypatch):
+    made, draw = FittedModel.error_of_all, np.random.default_rng(0)
+    monkeypatch.setattr(
+        FittedModel, "error_of_all", lambda one: -1.0 if one.metric == "trees and kernel" else made(one)
+    )
+    frame = pd.DataFrame(draw.uniform(-2, 2, (150, 4)), columns=list("abcd"))
+    labels = frame["a"] + frame["b"] + draw.logistic(size=150) > 0
+    model, kernel = (NeighborClassifier(metric=one, **SETTINGS).fit(frame, labels) for one in ("auto", "kernel"))
+    scores, _, at = kernel.fitted_.all_left_out()
+    alone = calibrate_scores(scores, kernel.fitted_.bank_labels()[at]).slope
+    share = 1 - model.network_.head.share
+    assert float(share * model.target_transform_.slope) == pytest.approx(0.1 * alone, rel=1e-6)
 
 
 def test_principal_directions_of_texts_are_found_once_for_trees_and_kernel(monkeypatch):

@@ -136,3 +136,5 @@ def test_slopes_of_scores_minimize_the_log_loss_of_smoothed_targets():
     best = minimize(loss, np.zeros(5), method="BFGS").x
     np.testing.assert_allclose(slopes, np.exp(best[:2]), atol=1e-3)
     np.testing.assert_allclose(biases, best[2:] - best[2:].mean(), atol=1e-3)
+    least = torch.tensor([1e-3, 2 * float(slopes[1])])
+    assert stack_scores(*map(torch.from_numpy, (sources, labels)), least=least)[0][1] == pytest.approx(float(least[1]))

@@ -187,12 +187,9 @@ def in_unit(sign: str) -> str:
     return f"{what} in {'cr' if sign == 'crore' else sign}" if sign else "plain numbers"  # as it was written
 
 
-_EPOCH, _A_DAY = (one.as_unit("us") for one in (pd.Timestamp(0), pd.Timedelta(days=1)))  # nanoseconds end in 2262
-
-
 def days_of(dates: "pd.Series[Any]") -> "pd.Series[Any]":
     """Dates as numbers of days since 1970."""
-    return (dates - _EPOCH) / _A_DAY
+    return (dates - pd.Timestamp(0).as_unit("us")) / pd.Timedelta(days=1)  # nanoseconds end in 2262
 
 
 def date_of(day: float) -> datetime.date:

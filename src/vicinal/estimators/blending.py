@@ -29,7 +29,7 @@ POWER, MANY, SURER = 4, 2000, 12
 rows, whose errors tell more surely which one is better, 1 to 4,096."""
 
 LEAST = 0.1
-"""Share below which the other one is taken alone."""
+"""Share below which the other one is taken alone, and that rows have of their slope at least, of classes."""
 
 FEW = 30
 """Rows that make the whole prediction, unless more make a better one."""
@@ -61,19 +61,17 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     return _tried(model, begin, settings)
 
 
-def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel | None:
+def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel:
     r"""Log-odds of classes from both, $z_k = a_1 f_k + a_2 s_k + b_k$ with what columns add, f, and scores of rows, s.
 
     Slopes and biases have the least log-loss of rows that neither has seen, as those of trees and lines have. The head
-    says $(a_1 f + a_2 s) / (a_1 + a_2)$, whose weights of rows sum to $a_2 / (a_1 + a_2)$.
+    says $(a_1 f + a_2 s) / (a_1 + a_2)$, whose weights of rows sum to $a_2 / (a_1 + a_2)$. Where columns alone would do
+    rows still say a little, a tenth of what they say without columns: of no row nothing could be told.
 
     Args:
         trees: whose columns add to log-odds, read out by their trend alone.
         kernel: with scores of classes.
         settings: the estimator's parameters.
-
-    Returns:
-        None where rows would say nearly nothing: their slope is below a tenth of what it is without columns.
     """
     begin = time.perf_counter()
     scores, bank, at = kernel.all_left_out()
@@ -81,13 +79,14 @@ def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[s
     if not adjusts(head):
         raise TypeError(f"trees: expected a trend, got {type(head).__name__}")
     sources, known = [head.trend_of(trees.bank.vectors[at]), scores.double()], (kernel.bank_labels()[at], bank.mass[at])
-    slopes, biases, _ = stack_scores(torch.stack(sources), *known)
-    if slopes[1] < LEAST * calibrate_scores(sources[1], *known).slope:
-        return None
+    least = torch.tensor([1e-3, LEAST * calibrate_scores(sources[1], *known).slope])
+    slopes, biases, _ = stack_scores(torch.stack(sources), *known, least=least)
     scale = TargetTransform(name="softmax", slope=float(slopes.sum()), biases=biases.tolist())
     trees = trees.read_out_by(scale)
     heads, share = [head, kernel_parts(kernel.network)[1]], float(slopes[0] / slopes.sum())
-    return _tried(_mean(trees, kernel, heads, share, kernel.optimism), begin, settings)
+    model = _mean(trees, kernel, heads, share, kernel.optimism)
+    model.computed.left_out = share * sources[0] + (1 - share) * sources[1], model.bank, at
+    return _tried(model, begin, settings)
 
 
 def may_blend(settings: Mapping[str, Any]) -> bool:

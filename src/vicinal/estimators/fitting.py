@@ -22,7 +22,7 @@ from vicinal.encoders import EmbeddingCache, TableEncoder
 from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
-from vicinal.estimators.blending import MANY, NOWHERE, blended, blended_classes, may_blend, may_share
+from vicinal.estimators.blending import NOWHERE, blended, blended_classes, may_blend, may_share
 from vicinal.estimators.comparables import SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
@@ -291,18 +291,18 @@ def _trees_or_kernel(job: FitJob, kernel: FittedModel | None) -> FittedModel:
     trees = fit_trees(job.copied(), HOPELESS * first.error_of_all() if one else math.inf)
     if job.codec.kind == "classes":
         tried = [trees, first] if trees.surely_below(first, of_all=True) else [first, trees]
-        few = len(trees.bank) <= MANY and may_blend(job.settings)
-        mean = blended_classes(_in_log_odds(trees, job), first, job.settings) if few else None
-        if mean is not None:
-            tried.insert(0 if mean.error_of_all() < tried[0].error_of_all() else 1, mean)
+        if may_blend(job.settings):
+            both = blended_classes(_in_log_odds(trees, job), first, job.settings)
+            tried.insert(0 if both.error_of_all() < tried[0].error_of_all() else 1, both)
         return tried[0].chosen_over(*tried[1:])
     if first.error_of_all() < trees.error_of_all():
         first = _whole_kernel(job, first)
     elif may_share(trees, first):
         first = _of_few_rows(first, job)
-    both = (trees, first) if trees.error_of_all() <= first.error_of_all() else (first, trees)
+    tried = [trees, first] if trees.error_of_all() <= first.error_of_all() else [first, trees]
     mean = blended(trees, first, job.settings)
-    return both[0].chosen_over(both[1]) if mean is None else mean.chosen_over(*both)
+    tried = tried if mean is None else [mean, *tried]
+    return tried[0].chosen_over(*tried[1:])
 
 
 def _whole_kernel(job: FitJob, first: FittedModel | None) -> FittedModel:

@@ -45,7 +45,7 @@ def stack_numbers(sources: Tensor, labels: Tensor, weights: Tensor | None = None
 
 
 def stack_scores(
-    sources: Tensor, labels: Tensor, weights: Tensor | None = None, *, start: float = 0.5, least: float = 1e-3
+    sources: Tensor, labels: Tensor, weights: Tensor | None = None, *, start: float = 0.5, least: Tensor | float = 1e-3
 ) -> tuple[Tensor, Tensor, float]:
     r"""Slopes $a_s$ and biases b of least log-loss for $p_{ik} \propto e^{\sum_s a_s s_{ik} + b_k}$.
 
@@ -56,7 +56,7 @@ def stack_scores(
         labels: one-hot ``[n, K]``.
         weights: of rows ``[n]``; None: 1 each.
         start: of all slopes.
-        least: that each may be.
+        least: that each may be, or ``[S]`` for each.
 
     Returns:
         slopes ``[S]``, > 0, biases ``[K]`` of sum 0, and the mean log-loss of the rows.
@@ -90,8 +90,9 @@ def stack_scores(
         of_biases = mass @ chances - frequencies + 2 * _BIAS_PENALTY * biases / n
         return float(value), torch.cat([of_slopes, of_biases]).numpy()
 
-    begin = torch.cat([torch.full((count,), math.log(start)), torch.zeros(classes)]).double()
-    bounds = [(math.log(least), math.log(1e4))] * count + [(None, None)] * classes
+    ends = torch.as_tensor(least, dtype=torch.float64).expand(count).log()
+    begin = torch.cat([ends.clamp(min=math.log(start)), torch.zeros(classes).double()])
+    bounds = [(end, math.log(1e4)) for end in ends.tolist()] + [(None, None)] * classes
     best = torch.from_numpy(minimize(value_and_grad, begin.numpy(), jac=True, method="L-BFGS-B", bounds=bounds).x)
     slopes, biases = best[:count].exp(), best[count:] - best[count:].mean()
     chances = torch.log_softmax(biases + torch.einsum("s,snk->nk", slopes, sources), dim=1)
