@@ -16,7 +16,7 @@ from vicinal.cli import run
 from vicinal.data import prepare_table
 from vicinal.estimators import load_model
 from vicinal.report.audit import audit_findings
-from vicinal.report.records import AuditRecord
+from vicinal.report.audit_records import AuditRecord
 from vicinal.workflows import Explorer, TableJob, audit_table, fit_table
 from vicinal.workflows.bank import relabel_table
 from vicinal.workflows.evaluate import equal_content
