@@ -86,7 +86,7 @@ def test_coverage_has_a_line_of_each_part():
 
 def test_confusion_counts():
     probabilities = np.eye(3)[[0, 1, 1, 2, 0]]
-    names, counts = _count_pairs(probabilities, ["a", "b", "a", "c", "a"], ["a", "b", "c"], 12)
+    names, counts = _count_pairs(probabilities, ["a", "b", "a", "c", "a"], ["a", "b", "c"])
     assert names == ["a", "b", "c"]
     np.testing.assert_array_equal(counts, [[2, 1, 0], [0, 1, 0], [0, 0, 1]])
 
@@ -95,7 +95,7 @@ def test_confusion_of_many_classes_keeps_every_row():
     rng = np.random.default_rng(0)
     classes = [f"class {k}" for k in range(30)]
     truth = rng.integers(0, 30, 500)
-    names, counts = _count_pairs(np.eye(30)[rng.integers(0, 30, 500)], np.array(classes)[truth], classes, 12)
+    names, counts = _count_pairs(np.eye(30)[rng.integers(0, 30, 500)], np.array(classes)[truth], classes)
     assert names[-1] == "(other)"
     assert len(names) == 13
     assert counts.sum() == 500

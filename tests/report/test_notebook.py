@@ -25,7 +25,8 @@ from vicinal.estimators import (
 from vicinal.estimators.explanation import Explanations, Trend
 from vicinal.estimators.pair_explanation import PairExplanations
 from vicinal.estimators.search import SearchHits
-from vicinal.report.records import AuditRecord, CompareRecord, FitRecord
+from vicinal.report.audit_records import AuditRecord
+from vicinal.report.records import CompareRecord, FitRecord
 from vicinal.report.summary import summary
 from vicinal.workflows.show import show_folder
 

@@ -13,9 +13,10 @@ import pytest
 from vicinal.core.files import replace_text
 from vicinal.report import write_page
 from vicinal.report.audit import suspect_rows
+from vicinal.report.audit_records import Suspect
 from vicinal.report.compare import compare_html, write_compare_page
 from vicinal.report.page import cell_view, cells, page_html, panel_view
-from vicinal.report.records import Doubted, Example, FitRecord, NeighborPanel, Suspect, Verdict
+from vicinal.report.records import Doubted, Example, FitRecord, NeighborPanel, Verdict
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = (

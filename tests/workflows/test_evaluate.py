@@ -17,7 +17,7 @@ from vicinal.data import prepare_table
 from vicinal.estimators import load_model
 from vicinal.evaluation.wrong_labels import WrongLabels
 from vicinal.report.audit import audit_findings, suspect_rows
-from vicinal.report.records import AuditRecord
+from vicinal.report.audit_records import AuditRecord
 from vicinal.workflows import Explorer, TableJob, audit_table, fit_table
 from vicinal.workflows.bank import relabel_table
 from vicinal.workflows.evaluate import equal_content

@@ -46,11 +46,11 @@ class Exclusion:
 
     def _entries(self, start: int, stop: int) -> ExcludedEntries | None:
         parts = [(of_queries, of_bank[start:stop], ordered) for of_queries, of_bank, ordered in self.keys]
-        found = [
+        shared = [
             ordered[torch.searchsorted(ordered, part.long()).clamp_(max=len(ordered) - 1)] == part
             for _, part, ordered in parts
         ]
-        columns = reduce(operator.or_, found).nonzero()[:, 0]  # [m], of rows that are excluded for some query
+        columns = reduce(operator.or_, shared).nonzero()[:, 0]  # [m], of rows that are excluded for some query
         if not len(columns):
             return None
         where = reduce(operator.or_, (of_queries[:, None] == part[columns] for of_queries, part, _ in parts))  # [b, m]

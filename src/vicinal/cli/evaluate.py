@@ -11,7 +11,7 @@ from vicinal.cli.output import print_json, print_rows, print_scores
 from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
-    from vicinal.report.records import AuditRecord
+    from vicinal.report.audit_records import AuditRecord
 
 
 @app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")

@@ -11,8 +11,8 @@ from vicinal.calibration import area_under_selective_curve, selective_curve
 from vicinal.core.files import replace_text
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
 from vicinal.report import figures
+from vicinal.report.audit_records import AuditRecord, Suspect
 from vicinal.report.page import scatter, several_reliability, sureness
-from vicinal.report.records import AuditRecord, Suspect
 from vicinal.report.tables import CLASS_HEADINGS, class_rows, fit_table
 from vicinal.report.text import clean, metric_name, number, one_line, percent, score
 from vicinal.report.theme import (

@@ -18,8 +18,9 @@ from markupsafe import Markup
 from vicinal.core.files import replace_text
 from vicinal.encoders.images import thumbnail
 from vicinal.report import figures
+from vicinal.report.audit_records import AuditRecord
 from vicinal.report.comparables import grid_view, reasons
-from vicinal.report.records import AuditRecord, Cell, Example, FitRecord, Neighbor, NeighborPanel
+from vicinal.report.records import Cell, Example, FitRecord, Neighbor, NeighborPanel
 from vicinal.report.tables import (
     CLASS_HEADINGS,
     class_rows,

@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
-from vicinal.report.records import AuditRecord, CompareRecord, Doubted, FitRecord, Verdict
+from vicinal.report.audit_records import AuditRecord
+from vicinal.report.records import CompareRecord, Doubted, FitRecord, Verdict
 from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, score, score_table, signed_percent
 
 RAW = " (raw features)"

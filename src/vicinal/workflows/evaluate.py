@@ -38,7 +38,7 @@ from vicinal.heads.kinds import has_members
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import Copies, Hub
 from vicinal.report.audit import worth_checking
-from vicinal.report.records import AuditRecord, Part
+from vicinal.report.audit_records import AuditRecord, Part
 from vicinal.workflows.known_rows import known_rows, labelled_rows
 from vicinal.workflows.measured import Measured, MeasuredClasses, measured_of, shown_label
 from vicinal.workflows.measuring import (

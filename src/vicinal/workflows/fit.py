@@ -37,9 +37,9 @@ from vicinal.report.records import FitRecord
 from vicinal.version import __version__
 from vicinal.workflows.measured import Measurements
 from vicinal.workflows.measuring import (
+    by_target,
     fairness_of,
     measure,
-    measure_out_of_fold,
     out_of_fold_scores,
 )
 from vicinal.workflows.opening import (
@@ -53,7 +53,6 @@ from vicinal.workflows.opening import (
     open_table,
     rows_of_the_table,
 )
-from vicinal.workflows.predict import of_target
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import neighbor_panels
 from vicinal.workflows.verdict import covering, examples, verdict, worst_groups
@@ -171,12 +170,11 @@ def fit_table(
         report("measuring")
         log("measuring on the test rows" if len(split.test) else "measuring out of fold")
         records = []
-        for name in opened.targets:
-            one, part = (of_target(model, name), opened.of_target(name)) if opened.also else (model, opened)
-            measured = measure(job, one, part, split) if len(split.test) else measure_out_of_fold(job, one, part)
+        for one, part in by_target(model, opened):
+            measured = measure(job, one, part, split)
             scored = part.table.select(split.test) if len(split.test) else part.table
             measured.notes.extend(fairness_of(one, measured.model.predicted, scored)[1])
-            measured.notes.extend(_other_targets(list(opened.targets), name))
+            measured.notes.extend(_other_targets(list(opened.targets), part.table.target_name))
             duration = time.perf_counter() - started
             records.append(fit_record(job, part, split, one, measured, plan.duplicates, duration))
         if out is not None:

@@ -19,7 +19,7 @@ from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.saving import shown_cell
-from vicinal.report.records import Part
+from vicinal.report.audit_records import Part
 from vicinal.workflows.predict import features_of, read_rows, separator_of
 
 Codes = np.ndarray[Any, np.dtype[np.int64]]

@@ -36,10 +36,16 @@ from vicinal.evaluation.scores import several_hot
 from vicinal.evaluation.tuned import CLASSES, NUMBERS, SEVERAL, TRIED, tuned_baselines
 from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.opening import OpenTable, TableJob
+from vicinal.workflows.predict import of_target
 
 
 def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measurements:
-    """Scores of the model, of the mean, of k-NN on the model's embeddings, and of baselines on the untuned features."""
+    """Scores of the model, the mean, k-NN on the model's embeddings, and baselines on the untuned features.
+
+    On the test rows; without these out of fold, on the rows of the fit.
+    """
+    if not len(split.test):
+        return _out_of_fold(job, model, opened)
     predicted, knn = predict_test(model, opened, split), knn_of_embeddings(model, opened, split)
     known, rows = (opened.table.select(part) for part in (split.train, split.test))
     mean = mean_baseline(known.target, len(rows), classes=_classes(model), weights=known.weights)
@@ -54,8 +60,15 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     return _with_lambdarank(measured, model, opened, split)
 
 
-def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measurements:
-    """Out-of-fold scores on the rows of the fit: of the model (see :func:`of_all_members`), mean and baselines."""
+def by_target(model: BankedEstimator, opened: OpenTable) -> list[tuple[BankedEstimator, OpenTable]]:
+    """The model and the table of each target."""
+    if not opened.also:
+        return [(model, opened)]
+    return [(of_target(model, name), opened.of_target(name)) for name in opened.targets]
+
+
+def _out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measurements:
+    """Scores of the model (see :func:`of_all_members`), mean and baselines."""
     table, tuned = opened.table, list[Baseline]()
     predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
     mean = mean_baseline(table.target, len(table), classes=_classes(model), weights=table.weights)

@@ -30,15 +30,15 @@ from vicinal.workflows.fit import fit_record, run_fingerprint, write_files
 from vicinal.workflows.known_rows import known_rows, labelled_table
 from vicinal.workflows.measured import Measurements, measured_of
 from vicinal.workflows.measuring import (
+    by_target,
     measure,
-    measure_out_of_fold,
     named_labels,
     of_all_members,
     predict_test,
     share_of_all,
 )
 from vicinal.workflows.opening import OpenTable, TableJob, fit_split, further_targets, rows_of_the_table
-from vicinal.workflows.predict import load_predictor, of_target, read_rows
+from vicinal.workflows.predict import load_predictor, read_rows
 from vicinal.workflows.resuming import CACHE, working_folder
 
 FEWEST = 10
@@ -145,7 +145,7 @@ def refit_model(
             return outcome
         duplicates = duplicates_across(split, find_duplicates(rows.table, opened.kinds)).sentence
         records = []
-        for (one, part), each in zip(_by_target(new, opened), measured, strict=True):
+        for (one, part), each in zip(by_target(new, opened), measured, strict=True):
             each = replace(each, notes=[outcome.basis, *outcome.notes, *each.notes])
             records.append(fit_record(job, part, split, one, each, duplicates, time.perf_counter() - started))
         _hold_out_more(new, opened, split.test)
@@ -374,13 +374,6 @@ def _validation(old: BankedEstimator, table: Table, seed: int) -> Array:
     return positions
 
 
-def _by_target(model: BankedEstimator, opened: OpenTable) -> list[tuple[BankedEstimator, OpenTable]]:
-    """The model and the table of each target."""
-    if not opened.also:
-        return [(model, opened)]
-    return [(of_target(model, name), opened.of_target(name)) for name in opened.targets]
-
-
 def _compared(
     job: TableJob,
     old: BankedEstimator,
@@ -391,14 +384,14 @@ def _compared(
     basis: str,
 ) -> tuple[Refit, list[Measurements]]:
     """The comparison of both models on the same rows, and the scores for each target."""
-    table, parts, notes = opened.table, _by_target(new, opened), list(rows.notes)
+    table, parts, notes = opened.table, by_target(new, opened), list(rows.notes)
+    measured = [measure(job, one, part, split) for one, part in parts]
     if len(split.test):
-        measured, at = [measure(job, one, part, split) for one, part in parts], split.test
+        at = split.test
         known = table.ids[at][rows.parts[at] != "new"]
         # some of these rows stand in the old bank, held out of the fit or added since: none is to predict itself
         both = _columns(measured), predict_test(old.forget(known) if len(known) else old, opened, split)
     else:
-        measured = [measure_out_of_fold(job, one, part) for one, part in parts]
         ids, of_old = old.out_of_fold_predictions()
         places = pd.Index(ids.astype(str)).get_indexer(table.ids.astype(str))
         at = np.flatnonzero((places >= 0) & (rows.parts != "new"))
@@ -416,7 +409,7 @@ def _compared(
     pairs = list(zip(("new", "old"), (new, old), predicted, strict=True))
     both_measured = {name: measured_of(model, guess, truth, weights) for name, model, guess in pairs}
     scores = {name: one.scores for name, one in both_measured.items()}
-    olds, former = [one for one, _ in _by_target(old, opened)], [scores["old"]]
+    olds, former = [one for one, _ in by_target(old, opened)], [scores["old"]]
     if opened.also:
         former = [
             measured_of(one, both[1][:, k], part.table.target[at], weights).scores

@@ -14,7 +14,7 @@ from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.evaluation import left_out_predictions, wrong_classes, wrong_labels
 from vicinal.evaluation.scores import several_hot
 from vicinal.evaluation.wrong_labels import WrongLabels
-from vicinal.report.records import Part, Suspect
+from vicinal.report.audit_records import Part, Suspect
 from vicinal.workflows.measured import places_of, shown_label
 from vicinal.workflows.showing import row_text
 
