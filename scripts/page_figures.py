@@ -748,9 +748,9 @@ def of_suspects() -> Iterable[Sentence]:
     credit = {"ratio": f"{ours['ratio']['credit']:.0f}", "again": f"{ours['again']['credit']:.2f}"}
     yield Sentence(page, "{ratio} times as large on credit, whose", credit)
     yield Sentence(page, "After a new fit it is {again} times", credit)
-    clean = {name: f"{ours['worth_clean'][name]:.0f}" for name in ("hitters", "amazon", "stsb", "houses+table")}
-    words = "Without any wrong label, hitters lists {hitters}, amazon {amazon}, stsb {stsb} and houses+table {houses}."
-    yield Sentence(page, words, clean | {"houses": clean["houses+table"]})
+    clean = {name: f"{ours['worth_clean'][name]:.0f}" for name in ("hitters", "amazon", "stsb")}
+    words = "Without any wrong label, hitters lists {hitters}, amazon {amazon} and stsb {stsb}."
+    yield Sentence(page, words, clean)
 
 
 def of_explore() -> Iterable[Sentence]:
