@@ -1,5 +1,6 @@
 """Boosted folds: how small leaves may be."""
 
+import lightgbm
 import numpy as np
 import pytest
 import torch
@@ -60,7 +61,18 @@ def test_trees_that_cannot_come_to_an_error_are_few(monkeypatch, many):
     few, error = boosted_folds(columns, labels, folds, reach=least / 100)
     assert {sum(line.startswith("Tree=") for line in fold[0].splitlines()) for fold in few} == {64}
     assert error > 2 * least
-    assert boosted_folds(columns, labels, folds, reach=least)[0] == whole
+    assert boosted_folds(columns, labels, folds, reach=2 * least)[0] == whole
+
+
+def test_leaves_of_trees_that_have_little_part_in_a_mean_are_not_chosen(monkeypatch):
+    columns, folds = torch.from_numpy(np.random.default_rng(0).uniform(-2, 2, (300, 2))), torch.arange(300) % 5
+    labels = (2 * columns[:, 0]).sin() + columns[:, 0] * columns[:, 1]
+    least, tried, cv = boosted_folds(columns, labels, folds)[1], [], lightgbm.cv
+    monkeypatch.setattr(lightgbm, "cv", lambda given, *more, **k: tried.append(given) or cv(given, *more, **k))
+    for reach, several in ((1.3 * least, False), (1.5 * least, True)):
+        tried.clear()
+        boosted_folds(columns, labels, folds, reach=reach)
+        assert (len(tried) > 1) == several
 
 
 def test_leaves_of_many_rows_are_chosen_on_two_folds_and_the_others_boosted_with_what_is_chosen(monkeypatch):

@@ -318,7 +318,7 @@ def _of_few_rows(kernel: FittedModel, job: FitJob) -> FittedModel:
     """A kernel that was fitted without its readout of few rows, with it."""
     begin, (first, *others) = time.perf_counter(), kernel.trials
     model = _with_trend(kernel, job, prepared(job.settings, job.encoder, job.rows.frame))
-    trial = model.trial(first.seconds + time.perf_counter() - begin, job.settings["tune"])
+    trial = model.trial((first.seconds or 0.0) + time.perf_counter() - begin, job.settings["tune"])
     return _with_errors(model).with_facts(trials=(trial, *others))
 
 

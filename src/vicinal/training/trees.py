@@ -25,6 +25,9 @@ CLASS_LEAVES = (4, 16, 64)
 SMALL = (3, 1)
 """Rows of a leaf that are tried where labels are quiet, which larger leaves blur: the second if the first is better."""
 
+_LITTLE = 0.75
+"""Share of the error ``reach`` above which trees have so little part in a mean that their leaves are not chosen."""
+
 QUIET = 0.2
 """Share of the variance of the labels below which errors are quiet; of classes none are."""
 
@@ -206,7 +209,7 @@ class _Target:
 
     def _chosen(self, parts: list[_Part]) -> _Tried:
         best = self._boosted(self.leaves[0], self.smallest, parts)
-        if self._cannot_reach(best.errors):
+        if self._cannot_reach(best.errors) or best.error > _LITTLE * self.reach:
             return best
         for before, leaves in itertools.pairwise(self.leaves):
             if best.leaves != before:
