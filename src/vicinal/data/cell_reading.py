@@ -28,21 +28,9 @@ from vicinal.data.column_form import (
     is_written_gap,
 )
 from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, serial_of, span_of
+from vicinal.data.parts_spelling import is_start, parts_of, version_of, worded_number, words_beside
 from vicinal.data.scales import range_of, step_of
-from vicinal.data.spelling import (
-    GAPS,
-    SURE_GAPS,
-    as_truth,
-    converted,
-    feet_of,
-    is_start,
-    number_of,
-    parts_of,
-    plain_text,
-    version_of,
-    worded_number,
-    words_beside,
-)
+from vicinal.data.spelling import GAPS, SURE_GAPS, as_truth, converted, feet_of, number_of, plain_text
 from vicinal.encoders.base import refuse
 from vicinal.encoders.category import spelling_of
 from vicinal.encoders.kinds import is_list, read_list

@@ -93,8 +93,8 @@ class ColumnForm(Saved):
         placeholder: the numbers that stood for missing ones, such as -999; of dates their days since 1970; None: none.
         doubt: a sentence on cells to be checked; not saved.
         doubtful: numbers that it is about, which may stand for missing ones, see :func:`placeholders_of`; not saved.
-        around: of "parts" what stands around the numbers of each cell, see :func:`vicinal.data.spelling.parts_of`; of
-            "list" the mark between words, "" in JSON.
+        around: of "parts" what stands around the numbers of a cell, see :func:`vicinal.data.parts_spelling.parts_of`;
+            of "list" the mark between words, "" in JSON.
         middle: whether a range (10-20 kg) is its middle: in a target of "parts", on a "scale" and among numbers.
         steps: numbers that words stand for, in lower case: steps of a "scale", and "free" among prices.
         typical: of "parts" the median of each number, which counts where a cell has none; one: cells are numbers.

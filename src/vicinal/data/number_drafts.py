@@ -13,18 +13,8 @@ from vicinal.data.cell_reading import read_column
 from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, VERSION, ColumnForm, rows_of
 from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD
 from vicinal.data.date_spelling import day_of, duration_of, month_of, year_day_of
-from vicinal.data.placeholders import AT_ONCE, OFTEN
-from vicinal.data.scales import range_of
-from vicinal.data.spelling import (
-    MEASURES,
-    MONEY,
-    Number,
-    common_unit,
-    converted,
-    feet_of,
+from vicinal.data.parts_spelling import (
     is_start,
-    is_unit,
-    number_of,
     parts_decimal,
     parts_of,
     unit_of_parts,
@@ -32,6 +22,9 @@ from vicinal.data.spelling import (
     worded_number,
     words_beside,
 )
+from vicinal.data.placeholders import AT_ONCE, OFTEN
+from vicinal.data.scales import range_of
+from vicinal.data.spelling import MEASURES, MONEY, Number, common_unit, converted, feet_of, is_unit, number_of
 
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from vicinal.data.spelling import Number, converted, number_of, words_beside
+from vicinal.data.parts_spelling import words_beside
+from vicinal.data.spelling import Number, converted, number_of
 
 FEWEST_STEPS, MOST_STEPS = 3, 50
 """Different steps of a scale in a column, at least and at most."""

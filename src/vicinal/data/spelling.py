@@ -9,9 +9,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from vicinal.data.date_spelling import REMEMBERED, day_of
+from vicinal.data.date_spelling import REMEMBERED
 
 GAPS = frozenset(
     {"", "-", "--", "---", "?", ".", "..", "...", ":", "null", "nil", "none", "missing", "unknown", "not available"}
@@ -57,7 +56,7 @@ MOST_PARTS, LONGEST_PART, LONGEST_NUMBER = 8, 100, 9
 
 MONEY = frozenset(_SIGNS.values()) - {"%"}
 
-_UNITS = (
+UNITS = (
     {"\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237}
     | {"stone": 6.35029318},
     {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
@@ -78,7 +77,7 @@ _UNITS = (
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
 
-MEASURES = {unit for units in _UNITS for unit in units if len(unit) > 1} - {"in"} | {"h"} | MONEY
+MEASURES = {unit for units in UNITS for unit in units if len(unit) > 1} - {"in"} | {"h"} | MONEY
 """Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
 
 _OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce", "s": "n", "w": "e"}
@@ -104,12 +103,12 @@ _SAME = {word: names.split()[0] for names in _NAMES.split("; ") for word in name
 
 _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
-_QUALIFIED = (
+QUALIFIED = (
     r"(?:#(?=[1-9])|\u00a9 ?|c(?=(?:1[5-9]|20)[0-9]{2}$)|[<>~\u2264\u2265\u2248]=?|"
     r"(?:n[or]\.?|n\u00b0|c\.|ca\.?|circa|approx\.?|about|over|under|up to|only|noch|nur) ?)"
 )
 _NUMBER = re.compile(
-    rf"{_QUALIFIED}?\s*(?P<open>\()?\s*"
+    rf"{QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
     rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\+?\s*"
     rf"(?P<scale>(?:k|mio|mn|million|tsd|thousand|\u0442\u044b\u0441|\u043c\u043b\u043d|\u043c\u043b\u0440\u0434)\.?\s+(?=[^\W\d_])|[万億亿만억](?=[^\W\d_]))?"
@@ -229,7 +228,7 @@ def number_of(text: str) -> Number | None:
         return _in_parts(plain) or _of_signs(plain)
     part = match.groupdict()
     money = [part[name] for name in ("before", "after", "last") if part[name]]
-    unit = "" if part["word"] is None else _unit_of(part["word"])
+    unit = "" if part["word"] is None else unit_of(part["word"])
     in_brackets = part["open"] is not None and (not unit or is_unit(unit))  # (10 reviews) are not -10
     signs = [part[name] for name in ("minus", "inner", "trailing") if part[name]] + ["-"] * in_brackets
     if len(money) > 1 or len(signs) > 1 or (part["open"] is None) != (part["close"] is None):
@@ -237,7 +236,7 @@ def number_of(text: str) -> Number | None:
     if part["word"] and part["digits"][-1] in ".,":  # 12.png is a file
         return None
     digits, power = part["digits"].strip(), part["power"] or ""
-    factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(_unit_of((part["scale"] or "").strip()), 1.0)
+    factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(unit_of((part["scale"] or "").strip()), 1.0)
     if unit == "uhr":  # 13.15 Uhr is a time
         return None
     unit = "mn" if unit == "m" and "M" in text else unit
@@ -279,7 +278,7 @@ def _in_parts(text: str) -> Number | None:
     match = _PARTS.fullmatch(text)
     if match is None:
         return None
-    unit, smaller = _unit_of(match["unit"]), _unit_of(match["smaller"] or "")
+    unit, smaller = unit_of(match["unit"]), unit_of(match["smaller"] or "")
     tall = len(match["much"]) == 1 and len(match["more"]) == 2  # 1m80, but 2019m01 is a month
     smaller = smaller or {"ft": "in", "m": "cm" * tall}.get(unit, "")
     if unit == "h" and (smaller == "m" or (not smaller and len(match["more"]) == 2)):  # 2021 H1 is half a year
@@ -303,10 +302,10 @@ def feet_of(text: str) -> Number | None:
     return Number(feet, feet, "ft") if feet else None
 
 
-def _unit_of(word: str) -> str:
+def unit_of(word: str) -> str:
     """The name of a unit, however it is written.
 
-    >>> [_unit_of(word) for word in ("lbs.", "years", "m2", "ms")]
+    >>> [unit_of(word) for word in ("lbs.", "years", "m2", "ms")]
     ['lb', 'year', 'm2', 'ms']
     """
     word = word.rstrip(".")
@@ -327,7 +326,7 @@ def converted(value: float, unit: str, other: str) -> float | None:
     if not other or other in MONEY:
         return value * _SCALES[unit] if unit in _SCALES else None
     unit = "month" if unit == "m" and other in ("year", "month", "week") else unit  # 2 y beside 11 m
-    for units in _UNITS:
+    for units in UNITS:
         if unit in units and other in units:
             return (value - _ZERO.get(unit, 0.0)) * (units[unit] / units[other]) + _ZERO.get(other, 0.0)
     return None
@@ -339,7 +338,7 @@ def is_unit(sign: str) -> bool:
     >>> is_unit("kg"), is_unit("ot")
     (True, False)
     """
-    return sign in MONEY or sign in _SCALES or sign in ("%", "th", "\u00b0") or any(sign in units for units in _UNITS)
+    return sign in MONEY or sign in _SCALES or sign in ("%", "th", "\u00b0") or any(sign in units for units in UNITS)
 
 
 def common_unit(units: Sequence[str]) -> str | None:
@@ -401,142 +400,3 @@ def as_truth(word: str) -> bool | None:
     (True, False, True, None)
     """
     return _TRUTH.get(word.strip().casefold())
-
-
-_PART = re.compile(
-    r"(?:(?<![\w.)\]%°'\"])[-+])?"  # no minus sign: 10-20
-    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9,])|(?<![0-9.])[0-9]+\.[0-9]+(?!\.?[0-9])|[0-9]+)"
-)
-_NO_PARTS = re.compile(
-    r"^[^\w#]*[^\W\d_\u3040-\u9fff\uac00-\ud7af](?:[^(:=]*[^\W\d_]#|[^(:=#]*#[^#]*$)|"  # letters, but those of Asia
-    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|##|#-#-#|#\.#\.#[.-]#|\(#\) ?#|# # #"
-)
-"""Codes (A#), names of files (#.png), addresses, numbers of telephones and accounts: their numbers are names."""
-
-_ABOUT = re.compile(rf"^{_QUALIFIED}\s*(?=[0-9])")
-_SWAPPED = str.maketrans(",.", ".,")
-_MEASURED = re.compile(rf"({_PART.pattern}) ?([^\W\d_]{{1,12}}[23]?)(?![^\W\d_])")
-_SIDES = re.compile(r"([0-9]) ?[x\u00d7] ?(?=[0-9.,]+ ?([mck]?m|in|ft)\b)")
-"""Between two lengths, of which the last has the unit of both."""
-_TIMES = re.compile("# ?[x\u00d7] ?#")
-
-
-def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[float]] | None:
-    """What stands around the numbers of a text of :func:`plain_text`, each of which is "#" there, and these; or None.
-
-    Numbers of the quantity of ``unit`` are converted to it.
-
-    >>> parts_of("10x20.5 cm"), parts_of("1,200 Reviews"), parts_of("(-3.5, 7)")
-    (('#x# cm', [10.0, 20.5]), ('# review', [1200.0]), ('(#, #)', [-3.5, 7.0]))
-    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-034"), parts_of("(555) 864-6732"), parts_of("123.456.789-09")
-    (None, None, None, None, None)
-    """
-    text = _ABOUT.sub("", text.casefold()) if decimal == "." else _ABOUT.sub("", text.casefold()).translate(_SWAPPED)
-    if unit:
-        while (sides := _SIDES.sub(r"\1 \2 x ", text)) != text:
-            text = sides
-        text = _MEASURED.sub(lambda part: _in_unit(part, unit), text)
-    numbers = _PART.findall(text)
-    around = _TIMES.sub("#x#", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
-    shortest = 1 if around == "#-#" else 2
-    whole = [one for one in numbers if one.isdecimal()]
-    codes = any(len(one) > LONGEST_NUMBER or (one[0] == "0" and len(one) > shortest) for one in whole)
-    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
-        return None
-    return around, [float(number.replace(",", "")) for number in numbers]
-
-
-def _in_unit(part: re.Match[str], unit: str) -> str:
-    value = converted(float(part[1].replace(",", "")), _unit_of(part[2]), unit)
-    return part[0] if value is None else f"{value:.9g} {unit}"
-
-
-def unit_of_parts(texts: Iterable[str]) -> str:
-    """The unit of one quantity that numbers among words have, where several such are written: ml of 75 cl; or ""."""
-    named = [_unit_of(match[2]) for text in texts for match in _MEASURED.finditer(text.casefold())]
-    units = [unit for unit in named if any(unit in each for each in _UNITS)]
-    return (common_unit(units) or "") if len(set(units)) > 1 else ""
-
-
-_VERSION = re.compile(
-    r"(?:v\.? ?)?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,6}))?"
-    r"(?:[-+_. ]?(?:rc|alpha|beta|dev|post|[abp])[-.]?[0-9]{0,3})?",
-    re.IGNORECASE,
-)
-
-
-def version_of(text: str) -> list[float] | None:
-    """The numbers of a version; or None.
-
-    >>> version_of("v3.10.2-rc1"), version_of("3.9"), version_of("10.0.0.1")
-    ([3.0, 10.0, 2.0], [3.0, 9.0, 0.0], None)
-    """
-    match = _VERSION.fullmatch(text)
-    return None if match is None else [float(part or 0) for part in match.groups()]
-
-
-def is_start(start: str, around: str) -> bool:
-    """Whether numbers and words end before those of another text, or are these but for a plural.
-
-    >>> is_start("#", "# (# reg)"), is_start("# adult + # kind", "# adult + # kinder"), is_start("#", "#/#")
-    (True, True, False)
-    """
-    start = _TIMES.sub("#x#", start)  # as models were saved
-    rest = around[len(start) :]
-    return around.startswith(start) and (rest[:1] in ("", " ", ",", "+") or (rest.isalpha() and len(rest) < 3))
-
-
-def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
-    """The mark before decimals in texts with numbers: a comma in "4,5 of 5", and in "950 VB" beside "1.200 VB".
-
-    >>> parts_decimal(["4,5 of 5", "3 of 5"]), parts_decimal(["1.200 VB", "950 VB"]), parts_decimal(["1.125 x 2"])
-    (',', ',', '.')
-    """
-    joined = "\n".join(texts)
-    if re.search(r"[0-9],[0-9]{1,2}(?![0-9])", joined):
-        return ","
-    grouped = [re.search(r"(?<![0-9])[1-9][0-9]{0,2}\.[0-9]{3}(?![0-9])", text) is not None for text in texts]
-    others = re.search(r"\.[0-9]{1,2}(?![0-9])|\.[0-9]{4}|[0-9]{4}", joined)
-    return "," if others is None and any(grouped) and not all(grouped) else "."
-
-
-_WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:,]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
-_LONGEST_BESIDE = 32
-"""Characters before and after a number or date, each, up to which words are looked for there."""
-
-
-def words_beside(text: str) -> tuple[str, str] | None:
-    """The fewest words without which a text is a number or a date, which is "#" among them, and this; or None.
-
-    >>> words_beside("\u00a37,500 ono"), words_beside("from 12 km/h (est.)"), words_beside("until Nov 2024")
-    (('# ono', '\u00a37,500'), ('from # (est.)', '12 km/h'), ('until #', 'Nov 2024'))
-    """
-    digits = [place for place, sign in enumerate(text) if sign.isdigit()]
-    if not digits or digits[0] > _LONGEST_BESIDE or len(text) - digits[-1] > _LONGEST_BESIDE:
-        return None
-    starts = [0, *(match.end() for match in _WORD_BEFORE.finditer(text, 0, digits[0]))]
-    ends = [len(text), *(match.start() for match in reversed([*_WORD_AFTER.finditer(text, digits[-1] + 1)]))]
-    for start in starts:
-        for end in ends:
-            some = text[start:end].strip()
-            if number_of(some) is not None or day_of(some) is not None:
-                return f"{text[:start].strip()} # {text[end:].strip()}".strip().casefold(), some
-    return None
-
-
-_BARE = re.compile(r"[-+]?[0-9](?:.*[0-9])?")
-
-
-def worded_number(text: str, sign: str) -> tuple[str, str] | None:
-    """The words around a number, "#" for it, with its unit if that is no ``sign``, and the number; or None.
-
-    >>> worded_number("SW 13 km/h", "km/h"), worded_number("sunny -3", ""), worded_number("148 CT", "")
-    (('sw #', '13 km/h'), ('sunny #', '-3'), ('# ct', '148'))
-    """
-    parts = words_beside(text)
-    number = None if parts is None else number_of(parts[1])
-    bare = None if parts is None else _BARE.search(parts[1])
-    if parts is None or number is None or bare is None:
-        return None
-    same = not number.sign or converted(1.0, number.sign, sign) is not None
-    return parts if same else (parts[0].replace("#", f"# {number.sign}"), bare[0])

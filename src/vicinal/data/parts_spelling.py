@@ -1,0 +1,156 @@
+"""Several numbers in one text, versions, and numbers among words, each read from one text."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from vicinal.data.date_spelling import day_of
+from vicinal.data.spelling import (
+    LONGEST_NUMBER,
+    LONGEST_PART,
+    MOST_PARTS,
+    QUALIFIED,
+    UNITS,
+    common_unit,
+    converted,
+    number_of,
+    unit_of,
+)
+
+_PART = re.compile(
+    r"(?:(?<![\w.)\]%°'\"])[-+])?"  # no minus sign: 10-20
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9,])|(?<![0-9.])[0-9]+\.[0-9]+(?!\.?[0-9])|[0-9]+)"
+)
+_NO_PARTS = re.compile(
+    r"^[^\w#]*[^\W\d_\u3040-\u9fff\uac00-\ud7af](?:[^(:=]*[^\W\d_]#|[^(:=#]*#[^#]*$)|"  # letters, but those of Asia
+    r"#\.[a-z]{2,4}$|@[a-z]+\.|://|##|#-#-#|#\.#\.#[.-]#|\(#\) ?#|# # #"
+)
+"""Codes (A#), names of files (#.png), addresses, numbers of telephones and accounts: their numbers are names."""
+
+_ABOUT = re.compile(rf"^{QUALIFIED}\s*(?=[0-9])")
+_SWAPPED = str.maketrans(",.", ".,")
+_MEASURED = re.compile(rf"({_PART.pattern}) ?([^\W\d_]{{1,12}}[23]?)(?![^\W\d_])")
+_SIDES = re.compile(r"([0-9]) ?[x\u00d7] ?(?=[0-9.,]+ ?([mck]?m|in|ft)\b)")
+"""Between two lengths, of which the last has the unit of both."""
+_TIMES = re.compile("# ?[x\u00d7] ?#")
+
+
+def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[float]] | None:
+    """What stands around the numbers of a text of :func:`plain_text`, each of which is "#" there, and these; or None.
+
+    Numbers of the quantity of ``unit`` are converted to it.
+
+    >>> parts_of("10x20.5 cm"), parts_of("1,200 Reviews"), parts_of("(-3.5, 7)")
+    (('#x# cm', [10.0, 20.5]), ('# review', [1200.0]), ('(#, #)', [-3.5, 7.0]))
+    >>> parts_of("A12"), parts_of("12.png"), parts_of("12-034"), parts_of("(555) 864-6732"), parts_of("123.456.789-09")
+    (None, None, None, None, None)
+    """
+    text = _ABOUT.sub("", text.casefold()) if decimal == "." else _ABOUT.sub("", text.casefold()).translate(_SWAPPED)
+    if unit:
+        while (sides := _SIDES.sub(r"\1 \2 x ", text)) != text:
+            text = sides
+        text = _MEASURED.sub(lambda part: _in_unit(part, unit), text)
+    numbers = _PART.findall(text)
+    around = _TIMES.sub("#x#", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
+    shortest = 1 if around == "#-#" else 2
+    whole = [one for one in numbers if one.isdecimal()]
+    codes = any(len(one) > LONGEST_NUMBER or (one[0] == "0" and len(one) > shortest) for one in whole)
+    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
+        return None
+    return around, [float(number.replace(",", "")) for number in numbers]
+
+
+def _in_unit(part: re.Match[str], unit: str) -> str:
+    value = converted(float(part[1].replace(",", "")), unit_of(part[2]), unit)
+    return part[0] if value is None else f"{value:.9g} {unit}"
+
+
+def unit_of_parts(texts: Iterable[str]) -> str:
+    """The unit of one quantity that numbers among words have, where several such are written: ml of 75 cl; or ""."""
+    named = [unit_of(match[2]) for text in texts for match in _MEASURED.finditer(text.casefold())]
+    units = [unit for unit in named if any(unit in each for each in UNITS)]
+    return (common_unit(units) or "") if len(set(units)) > 1 else ""
+
+
+_VERSION = re.compile(
+    r"(?:v\.? ?)?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,6}))?"
+    r"(?:[-+_. ]?(?:rc|alpha|beta|dev|post|[abp])[-.]?[0-9]{0,3})?",
+    re.IGNORECASE,
+)
+
+
+def version_of(text: str) -> list[float] | None:
+    """The numbers of a version; or None.
+
+    >>> version_of("v3.10.2-rc1"), version_of("3.9"), version_of("10.0.0.1")
+    ([3.0, 10.0, 2.0], [3.0, 9.0, 0.0], None)
+    """
+    match = _VERSION.fullmatch(text)
+    return None if match is None else [float(part or 0) for part in match.groups()]
+
+
+def is_start(start: str, around: str) -> bool:
+    """Whether numbers and words end before those of another text, or are these but for a plural.
+
+    >>> is_start("#", "# (# reg)"), is_start("# adult + # kind", "# adult + # kinder"), is_start("#", "#/#")
+    (True, True, False)
+    """
+    start = _TIMES.sub("#x#", start)  # as models were saved
+    rest = around[len(start) :]
+    return around.startswith(start) and (rest[:1] in ("", " ", ",", "+") or (rest.isalpha() and len(rest) < 3))
+
+
+def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
+    """The mark before decimals in texts with numbers: a comma in "4,5 of 5", and in "950 VB" beside "1.200 VB".
+
+    >>> parts_decimal(["4,5 of 5", "3 of 5"]), parts_decimal(["1.200 VB", "950 VB"]), parts_decimal(["1.125 x 2"])
+    (',', ',', '.')
+    """
+    joined = "\n".join(texts)
+    if re.search(r"[0-9],[0-9]{1,2}(?![0-9])", joined):
+        return ","
+    grouped = [re.search(r"(?<![0-9])[1-9][0-9]{0,2}\.[0-9]{3}(?![0-9])", text) is not None for text in texts]
+    others = re.search(r"\.[0-9]{1,2}(?![0-9])|\.[0-9]{4}|[0-9]{4}", joined)
+    return "," if others is None and any(grouped) and not all(grouped) else "."
+
+
+_WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:,]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
+_LONGEST_BESIDE = 32
+"""Characters before and after a number or date, each, up to which words are looked for there."""
+
+
+def words_beside(text: str) -> tuple[str, str] | None:
+    """The fewest words without which a text is a number or a date, which is "#" among them, and this; or None.
+
+    >>> words_beside("\u00a37,500 ono"), words_beside("from 12 km/h (est.)"), words_beside("until Nov 2024")
+    (('# ono', '\u00a37,500'), ('from # (est.)', '12 km/h'), ('until #', 'Nov 2024'))
+    """
+    digits = [place for place, sign in enumerate(text) if sign.isdigit()]
+    if not digits or digits[0] > _LONGEST_BESIDE or len(text) - digits[-1] > _LONGEST_BESIDE:
+        return None
+    starts = [0, *(match.end() for match in _WORD_BEFORE.finditer(text, 0, digits[0]))]
+    ends = [len(text), *(match.start() for match in reversed([*_WORD_AFTER.finditer(text, digits[-1] + 1)]))]
+    for start in starts:
+        for end in ends:
+            some = text[start:end].strip()
+            if number_of(some) is not None or day_of(some) is not None:
+                return f"{text[:start].strip()} # {text[end:].strip()}".strip().casefold(), some
+    return None
+
+
+_BARE = re.compile(r"[-+]?[0-9](?:.*[0-9])?")
+
+
+def worded_number(text: str, sign: str) -> tuple[str, str] | None:
+    """The words around a number, "#" for it, with its unit if that is no ``sign``, and the number; or None.
+
+    >>> worded_number("SW 13 km/h", "km/h"), worded_number("sunny -3", ""), worded_number("148 CT", "")
+    (('sw #', '13 km/h'), ('sunny #', '-3'), ('# ct', '148'))
+    """
+    parts = words_beside(text)
+    number = None if parts is None else number_of(parts[1])
+    bare = None if parts is None else _BARE.search(parts[1])
+    if parts is None or number is None or bare is None:
+        return None
+    same = not number.sign or converted(1.0, number.sign, sign) is not None
+    return parts if same else (parts[0].replace("#", f"# {number.sign}"), bare[0])
