@@ -182,7 +182,7 @@ def test_suspicious_rows_of_a_bank_come_before_new_rows_that_are_probably_right(
         sign = len(labels) > len(model.bank_)
         return WrongLabels(np.full(len(labels), 1.0 if sign else 5.0), np.full(len(labels), 0.2 * sign), 0.0)
 
-    monkeypatch.setattr("vicinal.workflows.evaluate.doubts", doubted)
+    monkeypatch.setattr("vicinal.workflows.suspects.doubts", doubted)
     found = audit_table(folder / "model", folder / "rows.csv", suspects=200)
     parts = [one.part for one in found.suspects]
     assert "new" not in parts[: len(parts) - parts.count("new")]

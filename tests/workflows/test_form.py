@@ -170,7 +170,7 @@ def test_python_reads_as_the_command_line_does(folder, table):
     typed = model.form_.read(rows)
     assert typed["price"].dtype == np.float64
     np.testing.assert_allclose(model.predict(rows), model.predict(typed))
-    with pytest.raises(ValueError, match=r"^sold: expected dates in row 0, got numbers: 2020; the column held dates"):
+    with pytest.raises(ValueError, match=r"^sold: expected dates in row 0, got a number: 2020; the column held dates"):
         model.predict(rows.assign(sold=2020))
     with pytest.warns(ColumnWarning, match=r"^paid: 5 of 5 cells were never seen in training: maybe$"):
         model.predict(rows.assign(paid="maybe"))

@@ -159,7 +159,7 @@ def threshold_and_doubt(chances: Floats, truth: Ids, precision: float | None) ->
 def correct_hubs(tables: MatchedTables, matches: pd.DataFrame) -> str:
     """Take the temperature of most matches in the first place, if it is more than without; gives a sentence."""
     matches = matches.drop_duplicates("left")
-    left, right = (matches[side].to_numpy() for side in ("left", "right"))
+    left, right = (matches[side].to_numpy(copy=True) for side in ("left", "right"))
     shares: dict[float | None, float] = {}
     for temperature in (None, *TEMPERATURES):
         tables.correct(temperature)

@@ -150,11 +150,13 @@ class Estimate:
 
     Attributes:
         weights: m, u and the classes.
+        log_odds: of the pairs, each by itself, ``[n]``.
         chances: that they match, ``[n]``.
         matches: expected number of matches.
     """
 
     weights: MatchWeights
+    log_odds: Floats
     chances: Floats
     matches: float
 
@@ -244,7 +246,7 @@ def _maximized(
         weights = MatchWeights(m, u, shares / shares.sum())
         if turn >= least and abs(matches - before) < _STEADY * before:
             break
-    return Estimate(weights, chances, matches)
+    return Estimate(weights, log_odds, chances, matches)
 
 
 def _without_matches(total: Sequence[Floats], m: list[list[Floats]], shares: Floats, part: float) -> list[Floats]:
