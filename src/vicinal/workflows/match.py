@@ -109,7 +109,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else read_answers(out)
         if len(answered):
-            log(f"labels of {counted(len(answered), 'pair')} in {REVIEW}")
+            log(f"labels of {counted(len(answered), 'pair')} in {out.name}")
         pairs = None if job.pairs is None else _labelled(job.pairs, job, log)
         roots = tuple(job.root or root_of(path or job.left) for path in (job.left, job.right))
         settings = {"cache_dir": cache, "root": roots, **job.parameters}
