@@ -108,7 +108,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         work.take_up(_fingerprint(job))
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else read_answers(out)
-        if len(answered):
+        if out is not None and len(answered):
             log(f"labels of {counted(len(answered), 'pair')} in {out.name}")
         pairs = None if job.pairs is None else _labelled(job.pairs, job, log)
         roots = tuple(job.root or root_of(path or job.left) for path in (job.left, job.right))
