@@ -118,7 +118,7 @@ def test_labels_that_are_filled_into_the_review_are_taken_up(shops, capsys, tmp_
     for _ in range(2):  # and they stay
         capsys.readouterr()
         assert run([word for word in arguments if word != "-q"]) == 0
-        assert "labels of 1 pair in review.csv" in capsys.readouterr().err
+        assert "labels of 1 pair in m\n" in capsys.readouterr().err
         answered = pd.read_csv(tmp_path / "m" / "answered.csv", dtype=str)
         assert answered["left"].tolist() == ["085"]
     model = RowMatcher.load(tmp_path / "m")

@@ -6,6 +6,7 @@ import hashlib
 import io
 import re
 from html.parser import HTMLParser
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from vicinal.report.audit_records import Suspect
 from vicinal.report.compare import compare_html, write_compare_page
 from vicinal.report.page import cell_view, cells, page_html, panel_view
 from vicinal.report.records import Doubted, Example, FitRecord, NeighborPanel, Verdict
+from vicinal.report.theme import CLASSES
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = (
@@ -126,6 +128,22 @@ def test_pictures_fit_the_task(words, digits, page_of):
         text = page_of(name, record)
         assert all(f"<h3>{title}</h3>" in text for title in titles)
         assert not any(f"<h3>{title}</h3>" in text for title in others)
+
+
+def test_colors_of_classes_are_seen_on_light_and_dark_pages():
+    def luminance(color):
+        part = np.array([*bytes.fromhex(color[1:])]) / 255
+        return np.where(part <= 0.03928, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    templates = resources.files("vicinal.report") / "templates"
+    grounds = re.findall(r"--card: (#\w{6})", (templates / "style.css").read_text())
+    assert len(grounds) == 2
+    for color in CLASSES:
+        for ground in grounds:
+            low, high = sorted(map(luminance, (color, ground)))
+            assert (high + 0.05) / (low + 0.05) >= 3, (color, ground)
+    colors = re.search(r"const colors = \[(.*?)\]", (templates / "explore.js").read_text())[1]
+    assert re.findall(r"#\w{6}", colors) == [*CLASSES]
 
 
 def test_every_figure_has_words(words, page_of):

@@ -150,7 +150,13 @@ def test_a_person_finds_mends_and_takes_back_by_keyboard(browser, served, tmp_pa
     assert tab.inner_text("#detail .entry >> nth=0") != behind
     keys.enter("button:has-text('Put back')", "#detail:not(:has-text('Put back'))")
     assert keys.said() == before
-    # A label is corrected; the other tab sees it.
+    # A label is corrected; the other tab sees it, also in its list of labels worth checking.
+    entry = other.locator("#list .entry:has-text('Open r6')")
+    other.click("#show-suspects")
+    other.wait_for_selector("#list:has-text('were checked')")
+    if not entry.count():
+        other.click("#list button:has-text('most suspicious')")
+    assert "kind high" in entry.inner_text()
     doubted = shown_and_known(tab)[1]
     keys.to("#label")
     tab.keyboard.type("low")
@@ -160,6 +166,7 @@ def test_a_person_finds_mends_and_takes_back_by_keyboard(browser, served, tmp_pa
     # What is known of the corrected row goes by its new label, without another click.
     assert shown_and_known(tab)[0] == shown_and_known(tab)[1] != doubted
     other.wait_for_selector("#status:has-text('changed elsewhere')")
+    assert "kind high" not in "".join(entry.all_inner_texts())
     # Two rows.
     keys.enter("button:has-text('Nearest of another label')", "h2:has-text('Two rows')")
     assert tab.locator("#list table tr").count() == 3
@@ -347,7 +354,7 @@ def test_pairs_are_labelled_by_keyboard(browser, tmp_path):
     tab.keyboard.press("n")
     tab.wait_for_selector("#pair h2")
     tab.click("#answers button:has-text('Finish')")
-    tab.wait_for_selector("#pair :has-text('The page has ended')")
+    tab.wait_for_selector(f"#pair :has-text('{count - 1} pairs are labelled.')")
     thread.join(10)
     assert not thread.is_alive()
     assert tab.title() != "taken over"

@@ -85,7 +85,7 @@ def test_labels_are_on_disk_in_their_order_and_undo_takes_them_back(reviewer):
     assert labelled(reviewer) == [(*pairs[0], 1)]
     state = reviewer.label(1, 2, match=False)
     assert labelled(reviewer) == [(*pairs[0], 1), (*pairs[2], 0)]
-    assert (state["place"], state["labelled"], reviewer.count) == (3, 2, 2)
+    assert (state["place"], state["labelled"], state["count"]) == (3, 2, 2)
     with pytest.raises(ValueError, match="pair: expected the one that is shown"):
         reviewer.label(1, 2, match=True)  # an outdated tab
     assert reviewer.undo()["place"] == 2
@@ -106,6 +106,7 @@ def test_the_next_match_learns_from_the_labels_and_does_not_ask_again(reviewer):
     was = len(reviewer.outcome.links)
     state = after_again(reviewer)
     assert (state["turn"], state["place"], state["findings"]) == (2, 0, [])
+    assert (state["labelled"], state["count"]) == (0, 30)  # the page that ends says how many there are
     assert state["effects"][0].startswith(f"{was} links became {len(reviewer.outcome.links)}: ")
     assert re.fullmatch(r"F1 that the probabilities expect: [\d.]+, [\d.]+ before\.", state["effects"][1])
     assert "checked by 30 labels" in state["effects"][-1]

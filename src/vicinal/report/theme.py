@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INK, MUTED, GRID, PAPER = "#1c2530", "#68717e", "#dedad0", "#fffefb"
 ACCENT, WARM, SOFT = "#1f6f8b", "#cf5f27", "#a9c9d4"
-CLASSES = ("#1f6f8c", "#cf5f28", "#5c9a54", "#a7569b", "#b8922f", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55")
+CLASSES = ("#2b83a3", "#cf5f28", "#5c9a54", "#a7569b", "#a88424", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55")
 """Colors of classes, legible on light and dark; if there are more classes, the tenth is for all the others."""
 
 _VARIABLES = {

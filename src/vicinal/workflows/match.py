@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from vicinal.estimators.matching import RowMatcher
 from vicinal.linkage.compared import ComparedPair
 from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, write_match_page
 from vicinal.version import __version__
+from vicinal.workflows.opening import made_with
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
 
@@ -108,8 +108,8 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         work.take_up(_fingerprint(job))
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else read_answers(out)
-        if len(answered):
-            log(f"labels of {counted(len(answered), 'pair')} in {REVIEW}")
+        if out is not None and len(answered):
+            log(f"labels of {counted(len(answered), 'pair')} in {out.name}")
         pairs = None if job.pairs is None else _labelled(job.pairs, job, log)
         roots = tuple(job.root or root_of(path or job.left) for path in (job.left, job.right))
         settings = {"cache_dir": cache, "root": roots, **job.parameters}
@@ -372,7 +372,7 @@ def _record(
         weights=[LevelWeight(*row) for row in matcher.match_weights().itertuples(index=False)],
         scored=scored["probability"].to_numpy(),
         weakest=[] if clusters is None else _weakest(matcher, clusters[0]),
-        versions={"vicinal": __version__, "torch": torch.__version__, "Python": platform.python_version()},
+        versions=made_with(),
     )
 
 

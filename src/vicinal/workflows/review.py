@@ -75,6 +75,7 @@ class Reviewer:
             "place": done,
             "pairs": len(self.pairs),
             "labelled": sum(label is not None for _, label in self._done),
+            "count": self.count,
             "pair": pair_html(self.pairs[done]) if done < len(self.pairs) else None,
             "findings": self.findings(),
             "effects": self._effects,

@@ -1,8 +1,10 @@
 "use strict";
-const colors = ["#1f6f8c", "#cf5f28", "#5c9a54", "#a7569b", "#b8922f", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55"];
+const colors = ["#2b83a3", "#cf5f28", "#5c9a54", "#a7569b", "#a88424", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55"];
 const view = { zoom: 1, x: 0, y: 0 };
 const layer = document.createElement("canvas"); // the points; what is chosen is drawn over them
 let bank = null, filtered = null, open = null, without = new Set(), pair = null, range = [0, 1];
+const DOUBTED = "Labels worth checking";
+let doubted = null; // the list of these, and how to draw it again
 let inks = null, box = null, marked = -1; // colors of the rows, the selected area of the map, and the row that the table points at
 const can = (what) => token !== "" && bank.can.includes(what); // whether this page may change something
 // What is open: {name} of a row of the bank, {place} of the table, or {query, files} that was typed; show() draws it again.
@@ -54,7 +56,7 @@ function shade(by, value) {
   if (value === null) return GRAY;
   if (by === "labels" && bank.classes) return colors[Math.min(value, 9)];
   const share = Math.max(0, Math.min(1, (value - range[0]) / (range[1] - range[0] || 1)));
-  const ends = share < 0.5 ? [[31, 111, 140], [190, 184, 165]] : [[190, 184, 165], [207, 95, 40]];
+  const ends = share < 0.5 ? [[43, 131, 163], [190, 184, 165]] : [[190, 184, 165], [207, 95, 40]];
   const step = Math.round(60 * share), at = share < 0.5 ? 2 * share : 2 * share - 1;
   return ramp[step] ??= `rgb(${ends[0].map((one, k) => Math.round(one + (ends[1][k] - one) * at)).join(" ")})`;
 }
@@ -416,17 +418,23 @@ async function listRows() {
   if (mine === turn && start === first) rows.forEach((row, k) => lines[k].lastChild.append(cells(row, { name: String(bank.ids[shown[k]]) })));
 }
 // Labels that are more probably wrong than right; the others that look most suspicious stand behind a button.
-async function suspects(again = true, all = false) {
-  const head = make("h2", "Labels worth checking");
-  if (again) fill("list", head, make("p", "Checking the labels …", "muted"));
-  const rows = await ask("suspects"), worth = rows.filter((one) => one.chance >= 0.5), listed = all ? rows : worth;
-  const sign = rows.some((one) => one.chance);
+async function suspects(again = true) {
+  if (again) fill("list", make("h2", DOUBTED), make("p", "Checking the labels …", "muted"));
+  const rows = await ask("suspects");
   if (again) await load(); // with them the map knows its doubts
+  listSuspects(rows, false);
+}
+// By the labels of now: what was corrected or forgotten since the check is no suspect.
+function listSuspects(checked, all) {
+  const head = make("h2", DOUBTED), place = (one) => bank.at.get(String(one.id));
+  const rows = checked.filter((one) => place(one) !== undefined), worth = rows.filter((one) => bank.chance[place(one)] >= 50), listed = all ? rows : worth;
   const likely = bank.chance.filter((percent) => percent >= 50), expected = likely.reduce((sum, percent) => sum + percent / 100, 0);
+  const sign = rows.some((one) => one.chance);
   const found = likely.length ? `${likely.length} labels, of them ${number(Number(expected.toPrecision(2)))} expected to be wrong.` : sign ? "None." : "None: no clear sign of wrong labels.";
-  const doubt = (one) => (sign ? `P(wrong) ${Math.round(100 * one.chance)} %` : `suspicion ${number(one.score)}`);
-  fill("list", head, make("p", `${found} ${bank.checked.length} rows of the bank were checked.`, "muted"), ...listed.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `predicted ${number(one.said)}`, doubt(one)])));
-  if (!all && worth.length < rows.length) $("list").append(button(`Show the ${rows.length} most suspicious`, () => keepFocus(() => suspects(false, true))));
+  const doubt = (at) => (sign ? `P(wrong) ${Math.round(bank.chance[at])} %` : `suspicion ${number(bank.doubt[at])}`);
+  fill("list", head, make("p", `${found} ${bank.checked.length} rows of the bank were checked.`, "muted"), ...listed.map((one) => entry(one, [`${bank.target} ${label(place(one))}`, `predicted ${number(one.said)}`, doubt(place(one))])));
+  if (!all && worth.length < rows.length) $("list").append(button(`Show the ${rows.length} most suspicious`, () => keepFocus(async () => listSuspects(checked, true))));
+  doubted = { head, draw: async () => listSuspects(checked, all) };
 }
 // A row by one field a column; what is not said is left empty.
 function base64(file) {
@@ -486,14 +494,19 @@ async function search(query, files = {}, again = false) {
   $("detail").focus();
 }
 function close() { open = null; fill("detail"); }
+// The map first, as the open row shows its error by the new label.
+async function afresh() {
+  await load();
+  await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
+  if (doubted?.head.isConnected) await keepFocus(doubted.draw);
+}
 let changes = 0; // under way in this tab: what they change, nobody else did
 async function change(what, body, text) {
   changes += 1;
   try {
     const done = await ask(what, body);
     if (what === "forget" || what === "add_query") close();
-    await load();  // first, as the open row shows its error by the new label
-    await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
+    await afresh();
     say(text);
     return done;
   } finally { changes -= 1; }
@@ -519,8 +532,7 @@ async function follow() {
   try {
     const now = await ask("version");
     if (now.version !== bank.version && changes === 0) {
-      await load();
-      await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
+      await afresh();
       say("the bank was changed elsewhere; this is how it is now");
     }
   } catch { /* the server has ended, or is busy: ask again */ }

@@ -34,7 +34,7 @@ async function finish() {
 }
 function done(title) {
   const box = make("article", "", "card pair");
-  box.append(make("h2", title), make("p", `${state.labelled} of ${state.pairs} pairs are labelled. Labels stand in ${state.file}.`));
+  box.append(make("h2", title), make("p", `${state.count === 1 ? "1 pair is" : state.count + " pairs are"} labelled. Labels stand in ${state.file}.`));
   box.append(make("p", "To match again with them, say:", "muted"), make("pre", state.command));
   return box;
 }
