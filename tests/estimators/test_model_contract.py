@@ -99,13 +99,23 @@ def test_there_is_no_other_model(cell):
         unfitted(*cell).fit(FRAME, Y[cell[2]])
 
 
-def test_parts_sum_to_the_prediction_and_weights_are_finite(model):
-    for one in [model.of_target(name) for name in ("y0", "y1")] if np.ndim(model.predict(NEW)) == 2 else [model]:
-        said = answers(one)
+def test_parts_sum_to_the_prediction_and_weights_are_finite(model, cell):
+    several = cell[2] == "two numbers"
+    for place, one in enumerate([model.of_target(name) for name in model.targets_] if several else [model]):
+        said = answers(model)[:, place] if several else answers(model)
         for told, prediction in zip(one.explain(NEW, 3), said, strict=True):
             trend = (0.0, 0.0) if told.trend is None else (told.trend.weight, told.trend.contribution)
+            if told.trend is not None:
+                assert set(told.trend.columns) == {*FRAME}
+                by_column = told.trend.base + sum(told.trend.columns.values())
+                assert told.trend.value == pytest.approx(by_column, abs=1e-9)
+            for n in told.neighbors if cell[1] == "comparables" else ():
+                label = float(n.label == told.prediction) if cell[2] == "classes" else n.label
+                assert n.adjusted == pytest.approx(label + sum(n.adjustments.values()), abs=1e-9)
+                assert n.contribution == pytest.approx(n.weight * n.adjusted, abs=1e-9)
             weights, parts = ([getattr(n, name) for n in told.neighbors] for name in ("weight", "contribution"))
             assert np.isfinite([*weights, *parts, *trend]).all()
+            assert min(weights) > 0 or cell[1] in ("dense", "auto")
             assert sum(weights) + told.other_weight + trend[0] == pytest.approx(1, abs=1e-9)
             total = sum(parts) + told.other_contribution + trend[1] + told.constant
             assert total == pytest.approx(told.total, abs=1e-9)
@@ -117,6 +127,9 @@ def test_parts_sum_to_the_prediction_and_weights_are_finite(model):
 def test_saved_and_loaded_it_answers_alike(model, copy, cell):
     np.testing.assert_array_equal(answers(copy), answers(model))
     assert (copy.metric_, copy.readout_) == (model.metric_, model.readout_)
+    if cell[2] != "classes":
+        np.testing.assert_array_equal(copy.predict_interval(NEW), model.predict_interval(NEW))
+    np.testing.assert_array_equal(copy.kneighbors(NEW, 3)[1], model.kneighbors(NEW, 3)[1])
     if cell[2] != "two numbers":
         assert str(copy.explain(NEW, 3)) == str(model.explain(NEW, 3))
 
