@@ -124,6 +124,10 @@ def test_parts_sum_to_the_prediction_and_weights_are_finite(model, cell):
             )
 
 
+def test_what_training_alone_needs_is_not_held(model):
+    assert all(weight.grad is None for weight in model.network_.parameters())
+
+
 def test_saved_and_loaded_it_answers_alike(model, copy, cell):
     np.testing.assert_array_equal(answers(copy), answers(model))
     assert (copy.metric_, copy.readout_) == (model.metric_, model.readout_)

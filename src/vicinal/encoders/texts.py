@@ -14,7 +14,7 @@ from vicinal.encoders.inputs import Inputs, RaggedInputs, ragged
 from vicinal.encoders.ngrams import to_texts
 from vicinal.encoders.pretrained import ROWS_AT_ONCE, PretrainedEncoder
 
-MOST_ACTIVATIONS = 1 << 28
+MOST_ACTIVATIONS = 1 << 27
 """Bytes of activations that a step on a CPU keeps of a column for its way back; of more, each few rows, of no more than
 these, are run again when it is their turn, which gives the same gradients."""
 
