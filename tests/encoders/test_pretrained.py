@@ -154,13 +154,29 @@ def test_texts_of_like_length_run_together_without_a_change(monkeypatch):
     want[:, 3].sum().backward()
     gradient = encoder.by_layer()[-1][0].grad.clone()
     monkeypatch.setattr("vicinal.encoders.texts.ROWS_AT_ONCE", 8)
-    for limit in (1 << 40, 0):  # bytes of activations: kept, or made again on the way back
+    tokens, run = encoder._bytes_of_token(), encoder._vectors
+    for limit in (1 << 40, 60 * tokens, 0):  # bytes of activations: kept, or made again on the way back
+        seen = []
+        monkeypatch.setattr(
+            encoder, "_vectors", lambda values, *more, seen=seen: seen.append(values) or run(values, *more)
+        )
         monkeypatch.setattr("vicinal.encoders.texts.MOST_ACTIVATIONS", limit)
         encoder.zero_grad()
         vectors = encoder(batch)
         vectors[:, 3].sum().backward()
         torch.testing.assert_close(vectors, want, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(encoder.by_layer()[-1][0].grad, gradient, rtol=1e-3, atol=1e-5)
+        assert all(values.numel() * tokens <= limit or len(values) == 1 for values in seen)
+
+
+@needs(MiniLMEncoder)
+def test_published_weights_are_in_memory_once_for_all_copies_that_a_fit_changes():
+    for tune in ("none", "last-1"):
+        table = TableEncoder([MiniLMEncoder("x", tune=tune)])
+        state, other = table.state_dict(), table.copied().state_dict()
+        shared = {name for name, value in state.items() if other[name].data_ptr() == value.data_ptr()}
+        assert shared == table.remade_keys()
+        assert len(shared) < len(state) or tune == "none"
 
 
 @pytest.mark.slow

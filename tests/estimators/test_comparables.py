@@ -70,30 +70,6 @@ def model(request):
     return fitted(request.param)
 
 
-@pytest.fixture(scope="module", params=METRICS)
-def several(request):
-    return fitted(request.param, "several targets")
-
-
-def parts_sum(one):
-    return sum(n.contribution for n in one.neighbors) + one.other_contribution + one.trend.weight * one.trend.value
-
-
-def test_the_parts_sum_to_the_prediction(model):
-    said = model.predict(NEW)
-    for k in (3, 40):
-        for one, prediction in zip(model.explain(NEW, k), said, strict=True):
-            assert parts_sum(one) == pytest.approx(prediction, abs=1e-9)
-            weights = sum(n.weight for n in one.neighbors) + one.other_weight + one.trend.weight
-            assert weights == pytest.approx(1, abs=1e-9)
-            assert one.trend.value == pytest.approx(one.trend.base + sum(one.trend.columns.values()), abs=1e-9)
-            assert set(one.trend.columns) == {"size", "age", "city"}
-            for n in one.neighbors:
-                assert n.adjusted == pytest.approx(n.label + sum(n.adjustments.values()), abs=1e-9)
-                assert n.contribution == pytest.approx(n.weight * n.adjusted, abs=1e-9)
-                assert n.weight > 0
-
-
 def by_reference(model, frame, *, known=False):
     """Predictions ``[b, T]`` by texts, slopes and numpy, of rows whose ids are their places and of new ones."""
     projector, head, bank = model.network_.projector, model.network_.head, model.bank_
@@ -142,20 +118,6 @@ def test_trees_agree_with_numpy_from_lightgbms_text_to_the_prediction(case):
     np.testing.assert_allclose(said, by_reference(model, some, known=True), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(2)
-def test_each_of_several_targets_is_explained_in_its_own_unit(several):
-    said = several.predict(NEW)
-    assert said.shape == (30, 2)
-    for place, name in enumerate(["y0", "y1"]):
-        one = several.of_target(name)
-        np.testing.assert_allclose(one.predict(NEW), said[:, place], atol=1e-9)
-        for each, prediction in zip(one.explain(NEW[:5], 40), said[:5, place], strict=True):
-            assert parts_sum(each) == pytest.approx(prediction, abs=1e-8)
-    trend = several.of_target("y1").explain(NEW[:1])[0].trend
-    assert 50 < trend.value < 150
-
-
 def test_it_says_what_adjusts_the_label_of_a_row(model):
     one = model.explain(NEW[:1], 3)[0]
     words = one.sentence("house")
@@ -187,17 +149,6 @@ def test_words_are_in_the_unit_of_labels_that_were_learned_as_logarithms():
     by = first.adjusted - first.label
     assert f"had {first.label:.4g}, {'minus' if by < 0 else 'plus'} {abs(by):.3g} for its " in words
     assert f"{one.trend.value:.4g}" not in words
-
-
-@pytest.mark.sweep(9)
-def test_a_saved_model_predicts_and_explains_alike(model, tmp_path):
-    model.save(tmp_path / "m")
-    again = load_model(tmp_path / "m")
-    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
-    assert (again.metric_, again.readout_) == (model.metric_, "comparables")
-    assert str(again.explain(NEW[:3])) == str(model.explain(NEW[:3]))
-    np.testing.assert_array_equal(again.predict_interval(NEW), model.predict_interval(NEW))
-    np.testing.assert_array_equal(again.predict(FRAME[:9], ids=range(9)), model.predict(FRAME[:9], ids=range(9)))
 
 
 @pytest.mark.sweep(9)
@@ -314,19 +265,6 @@ def bounded(request):
     return (
         fitted(metric) if readout == "comparables" else NeighborRegressor(metric=metric, readout=readout).fit(FRAME, Y)
     )
-
-
-@pytest.mark.sweep(5)
-def test_one_wild_cell_moves_its_row_no_further_than_half_a_range_and_no_other(bounded):
-    cells = [(column, value) for column in ("size", "age") for value in (1e30, -1e30, 1e6, -1e6, 300.0)]
-    wild = pd.concat([NEW.assign(**{column: value}) for column, value in cells])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        after = bounded.predict(pd.concat([NEW, wild], ignore_index=True))
-    np.testing.assert_allclose(after[:30], bounded.predict(NEW), rtol=0, atol=1e-9)
-    reach = np.ptp(Y) / 2
-    assert (Y.min() - reach <= after).all()
-    assert (after <= Y.max() + reach).all()
 
 
 @pytest.mark.sweep(2)

@@ -142,17 +142,6 @@ def test_it_predicts_better_than_the_mean_of_a_town(rows):
         assert NeighborRegressor(**FEW, readout=readout).fit(frame, price).score(fresh, truth) > 0.9
 
 
-def test_weights_sum_to_1_and_convex_ones_are_not_negative(model):
-    fresh, _ = houses(60, seed=2)
-    smallest = []
-    for one, prediction in zip(model.explain(fresh, 100), model.predict(fresh), strict=True):
-        assert len(one.neighbors) <= 16
-        assert sum(n.weight for n in one.neighbors) == pytest.approx(1)
-        assert sum(n.contribution for n in one.neighbors) == pytest.approx(prediction)
-        smallest.append(min(n.weight for n in one.neighbors))
-    assert (min(smallest) > 0) == (model.readout == "rows")
-
-
 def test_the_order_of_the_rows_does_not_matter(rows):
     frame, price = rows
     held_out = np.arange(40)
@@ -261,16 +250,6 @@ def test_a_line_is_followed_half_a_range_beyond_its_end_and_stops():
     assert inside.predict([[1.5]])[0] <= 5
 
 
-def test_added_and_forgotten_rows_count_at_once(model, rows):
-    frame, _ = rows
-    query = frame.iloc[:1]
-    before = model.predict(query)
-    model.add(query, [5000.0], ids=[9000])
-    assert model.predict(query)[0] > before[0] + 100
-    assert 9000 in {n.id for n in model.explain(query, 16)[0].neighbors}
-    np.testing.assert_array_equal(model.forget([9000]).predict(query), before)
-
-
 def test_no_row_predicts_itself_nor_its_group(rows):
     frame, price = rows
     groups = np.arange(len(frame)) // 3
@@ -278,18 +257,6 @@ def test_no_row_predicts_itself_nor_its_group(rows):
     ids = model.bank_.ids[:20]
     for row, one in zip(ids, model.explain(frame.iloc[ids], 90, ids=ids, groups=groups[ids]), strict=True):
         assert not set(groups[[n.id for n in one.neighbors]]) & {groups[row]}
-
-
-def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
-    frame, _ = rows
-    model.save(tmp_path / "m")
-    again = load_model(tmp_path / "m")
-    assert repr(again.network_) == repr(model.network_)
-    assert again.get_params()["metric"] == "kernel"
-    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
-    np.testing.assert_array_equal(again.predict_interval(frame), model.predict_interval(frame))
-    assert [str(one) for one in again.explain(frame.iloc[:5])] == [str(one) for one in model.explain(frame.iloc[:5])]
-    np.testing.assert_array_equal(again.kneighbors(frame)[1], model.kneighbors(frame)[1])
 
 
 def test_a_folder_without_a_metric_is_of_a_network(rows, tmp_path):

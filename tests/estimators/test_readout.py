@@ -100,18 +100,6 @@ def test_added_and_forgotten_rows_count_at_once(model, rows):
     np.testing.assert_array_equal(model.forget([9000]).predict(query), before)
 
 
-def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
-    frame, _ = rows
-    model.save(tmp_path / "m")
-    again = load_model(tmp_path / "m")
-    assert isinstance(again.network_.head, Kriging)
-    assert repr(again.network_.head) == repr(model.network_.head)
-    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
-    np.testing.assert_array_equal(again.predict_interval(frame), model.predict_interval(frame))
-    assert again.get_params()["max_neighbors"] == 12
-    assert [str(one) for one in again.explain(frame.iloc[:5])] == [str(one) for one in model.explain(frame.iloc[:5])]
-
-
 @FAR
 def test_intervals_cover_and_are_wider_where_rows_are_far():
     frame, price = houses(600, seed=3)
@@ -128,18 +116,6 @@ def test_intervals_cover_and_are_wider_where_rows_are_far():
     vectors = torch.from_numpy(np.concatenate([model.embed(each) for each in (frame[:1], far)]))
     near, beyond = range_of(model.fitted_, vectors, {"ids": None, "groups": None}, 0.9)[2].tolist()
     assert beyond > 1.05 * near
-
-
-def test_classes_get_probabilities(rows):
-    frame, price = rows
-    moods = np.where(price > np.median(price), "high", "low")
-    model = NeighborClassifier(readout="rows", **QUICK).fit(frame, moods)
-    shares = model.predict_proba(frame)
-    assert (shares >= 0).all()
-    np.testing.assert_allclose(shares.sum(1), 1)
-    assert model.score(frame, moods) > 0.8
-    one = model.explain(frame.iloc[:1], 40)[0]
-    assert sum(n.contribution for n in one.neighbors) == pytest.approx(one.total)
 
 
 def test_scale_and_noise_are_those_of_least_error_on_the_rows_held_out():

@@ -133,4 +133,8 @@ def test_the_dry_run_names_metrics_of_few_and_of_many_rows_with_texts(
     monkeypatch.setattr("vicinal.estimators.metric_choice.BESIDE_TREES", least)
     line = ["fit", str(tmp_path / "t.csv"), "--target", "progression", "--id", "key", "--dry-run", "--json"]
     assert run(line) == 0
-    assert json.loads(capsys.readouterr().out)["training"]["metrics"] == ["kernel", "trees", *more]
+    said = json.loads(capsys.readouterr().out)
+    assert said["training"]["metrics"] == ["kernel", "trees", *more]
+    assert (said["memory"] > 1e9) == ("minilm" in said["columns"]["note"]["encoder"])
+    assert run(line[:-1]) == 0
+    assert ("Memory: about 1.07 GB." in capsys.readouterr().out) == (said["memory"] > 0)

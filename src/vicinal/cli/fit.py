@@ -123,6 +123,7 @@ def plan_json(plan: "FitPlan") -> dict[str, Any]:
         "leaks": [leak.sentence for leak in plan.opened.leaks],
         "notes": list(plan.opened.notes),
         "training": plan.steps,
+        "memory": plan.memory,
     }
 
 
@@ -140,6 +141,10 @@ def print_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> No
             f"Neural model: {steps['members']} members, {steps['steps']} steps an epoch, early stopping: "
             f"{steps['patience']} epochs without improvement (max. {steps['max_epochs']})."
         )
+    if plan.memory:
+        from vicinal.workflows.show import size_words
+
+        lines.append(f"Memory: about {size_words(plan.memory)}.")
     for line in lines:
         console.print(line)
 

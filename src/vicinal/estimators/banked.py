@@ -564,7 +564,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         rows = LabelledRows(bank.rows, bank.labels.clone(), bank.ids, bank.groups, held_out, weights)
         codec = self.fitted_.codec
         codec = replace(codec, transform=codec.transform.base).fitted(rows.labels[torch.from_numpy(held_out.train)])
-        settings, encoder = settings_of(self), copy.deepcopy(self.table_encoder)
+        settings, encoder = settings_of(self), self.table_encoder.copied()
         with seeded(seed):
             trained = fit_network(FitJob(rows, codec, encoder, settings, seed), self.network_, epochs)
         facts = {"forecasts": self.fitted_.forecasts, "weight_unit": self.weight_unit_}

@@ -28,6 +28,9 @@ CANDIDATES = {"text": ("ngrams", MINILM), "image": ("cnn", EFFICIENTNET), "audio
 FEWEST, MOST = 200, 2000
 """Rows below which nothing is chosen, and rows that a choice is made on, at most."""
 
+PROGRAM, READ, TUNED = 700_000_000, 70_000_000, 370_000_000
+"""Bytes of a fit without texts, and what each text takes whose encoder stays as published, or may be tuned."""
+
 TIMED = 32
 """Rows by which it is told how long an encoder takes for all."""
 
@@ -106,6 +109,20 @@ def planned_encoders(
             tried.insert(0 if len(alike) == 2 else len(tried), pair)
         planned[name] = " or ".join(tried)
     return planned
+
+
+def expected_memory(encoders: Mapping[str, str], *, tuned: bool) -> int:
+    """Bytes that a fit takes at its peak, about, where texts may be read by the pretrained encoder; 0 if none are.
+
+    Args:
+        encoders: as :func:`planned_encoders` gives them.
+        tuned: whether the encoder may be tuned, which takes gradients, their moments, and the best weights so far.
+
+    >>> expected_memory({"note": "minilm or ngrams"}, tuned=True), expected_memory({"size": "numbers"}, tuned=True)
+    (1070000000, 0)
+    """
+    texts = [name for name in encoders.values() if "minilm" in name.replace(PAIR, "").split(" or ")]
+    return (PROGRAM + (TUNED if tuned else READ) * len(texts)) * bool(texts)
 
 
 def _with_choice(frame: pd.DataFrame, kinds: Mapping[str, Kind], encoders: Mapping[str, str] | None) -> dict[str, str]:

@@ -120,7 +120,7 @@ class FitJob:
 
     def copied(self) -> "FitJob":
         """The same with an encoder of its own, which a fit may change."""
-        return replace(self, encoder=copy.deepcopy(self.encoder))
+        return replace(self, encoder=self.encoder.copied())
 
 
 def _timed(fit: Callable[..., FittedModel]) -> Callable[..., FittedModel]:

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 
 from vicinal.core import replaced_file
 from vicinal.core.checks import check_between
+from vicinal.core.freeing import give_back
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import ending_in, shown, time_left
 from vicinal.core.untrusted import read_settings
@@ -152,6 +153,7 @@ class TunedEstimator(NeighborEstimator):
             if self.loss is None and self.fair is None:  # errors of training are those of the rows held out
                 tuned.reach = before / codec.unit() ** 2
             after = tuned.fit(x, y, **labelled).held_out_error()
+            give_back()
         if after < (1 - PATIENCE) * before:  # few rows are held out
             _logger.info("tuning: error on the rows held out %.4g, of the frozen encoder %.4g", after, before)
             tuned.fitted_ = tuned.fitted_.chosen_over(frozen.fitted_)
@@ -237,6 +239,8 @@ class TunedEstimator(NeighborEstimator):
             warnings.simplefilter("ignore")  # what there is to say of the rows the first fit has said
             probe.set_params(checkpoint_dir=None).fit(some, np.arange(count) % 2, validation=np.arange(train, count))
         seconds: float = probe.history_.seconds[-1]  # of the second epoch, if there was time for it
+        del probe
+        give_back()
         return seconds / train
 
     def _held_out(self, encoder: TableEncoder, draw: Draw) -> HeldOut:

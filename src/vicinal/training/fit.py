@@ -233,7 +233,7 @@ def train(
                 each.restore(network)
         if processes.started:
             history.best_epoch = share_weights(network, history.best_epoch)
-    network.eval()
+    network.eval().zero_grad()
     return history
 
 

@@ -21,7 +21,7 @@ from vicinal.encoders import (
     build_table_encoder,
 )
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.encoder_choice import planned_encoders
+from vicinal.estimators.encoder_choice import expected_memory, planned_encoders
 from vicinal.estimators.importance import knows_columns
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.loss_readout import readout_sentences
@@ -75,6 +75,7 @@ class FitPlan:
         steps: "steps" of an epoch, "max_epochs", "patience", "members", "batch_size"; and "metrics": those that
             are fitted, "kernel", "trees" and "network", of which the best one is taken; and "mean": whether the mean of
             the first two may be.
+        memory: bytes that it takes at its peak, about, where texts may be read by a pretrained encoder; else 0.
     """
 
     opened: OpenTable
@@ -83,6 +84,7 @@ class FitPlan:
     duplicates: str
     sizes: dict[str, int]
     steps: dict[str, Any]
+    memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,9 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     steps |= {"mean": opened.table.task == "regression" and {"kernel", "trees"} <= set(steps["metrics"])}
     steps |= {"steps": -(-sizes["train"] // settings["batch_size"])}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
-    return FitPlan(opened, split, encoders, leak.sentence, sizes, steps)
+    tuned = settings["tune"] != "none" and settings["metric"] != "kernel" and not folds
+    memory = expected_memory(encoders, tuned=tuned)
+    return FitPlan(opened, split, encoders, leak.sentence, sizes, steps, memory)
 
 
 @rows_of_the_table()
