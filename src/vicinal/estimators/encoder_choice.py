@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from vicinal.core.freeing import give_back
 from vicinal.core.progress import span_words, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
@@ -202,6 +203,7 @@ def choose_encoders(
     for name, columns in vectors.items():
         if PAIR + name not in (encoders or {}).values():  # whose two columns read it already
             choices |= _best_pair(name, columns, choices, share)
+    give_back()
     return [choices[column] for column in members]
 
 
