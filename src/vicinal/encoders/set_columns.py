@@ -229,8 +229,8 @@ class SetColumnEncoder(ColumnEncoder):
         return encoder
 
     def remade_keys(self) -> set[str]:
-        """Those of the published weights of the elements' encoder."""
-        return {f"elements.{key}" for key in self._fitted()[0].remade_keys()}
+        """Those of the published weights of the elements' encoder, which there is after ``fit``."""
+        return {f"elements.{key}" for key in (self.elements.remade_keys() if self.element_kind else ())}
 
     def compose(self, elements: ColumnEncoder) -> None:
         """Take a fitted encoder of elements, and make that of the sets of its vectors."""
