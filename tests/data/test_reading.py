@@ -462,6 +462,13 @@ BAD = {
         '{"a": "\u00fc"}\n'.encode() + '{"a": "\u00fc"}\n'.encode("cp1252"),
         r"^d\.jsonl: expected text in UTF-8, got line 1 in it and line 2 not",
     ),
+    "cells without a name": ("d.json", '[["a", "b"], [1, 2], [1, 2, 3]]', r"^d\.json: .* got row 2 that is no list of"),
+    "a split row too long": (
+        "d.json",
+        '{"columns": ["a"], "data": [[1], [1, 2]]}',
+        r"^d\.json: .* got row 2 that is no",
+    ),
+    "a name twice": ("d.json", '[["a", "a"], [1, 2]]', r"^d\.json: .* got a name of two columns: 'a'$"),
     "nested json": ("d.jsonl", '{"a": 1}\n{"a": ' + "[" * 9999, r"^d\.jsonl: .* nested more than 16 deep in line 2"),
     "nested and whole": (
         "d.jsonl",

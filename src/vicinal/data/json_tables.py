@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core.checks import ECHO, short_text
+from vicinal.core.checks import ECHO, short, short_text
 from vicinal.data.column_form import is_missing
 from vicinal.data.delimited import Log
 from vicinal.data.formats import decoding, text_encoding
@@ -31,7 +31,7 @@ def read_json(path: Path, log: Log) -> pd.DataFrame:
     start = text.lstrip()[:1]
     if start != "[":
         whole = text.strip().count("\n") == 0 or "\n{" in text
-        if start == "{" and (rows := _rows_inside(text)):
+        if start == "{" and (rows := _rows_inside(text, prefix)):
             return pd.DataFrame([_flat(row) for row in _checked(rows, prefix, text)])
         if start == "{" and whole:
             return pd.DataFrame(list(json_rows(path, log)))
@@ -43,8 +43,19 @@ def read_json(path: Path, log: Log) -> pd.DataFrame:
     if not rows:
         raise ValueError(f"{prefix} an empty one")
     if len(rows) > 1 and all(isinstance(row, list) for row in rows) and all(isinstance(name, str) for name in rows[0]):
-        rows = [dict(zip(rows[0], row, strict=False)) for row in rows[1:]]  # the first names the columns
+        rows = _named(rows[0], rows[1:], prefix)
     return pd.DataFrame(list(map(_flat, _checked(rows, prefix, text))))
+
+
+def _named(columns: list[Any], rows: list[Any], prefix: str) -> list[dict[str, Any]]:
+    """Lists of cells by the names of their columns; short ones have gaps."""
+    names = list(map(str, columns))
+    if len(set(names)) < len(names):
+        raise ValueError(f"{prefix} a name of two columns: {short(next(n for n in names if names.count(n) > 1))}")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, list) or len(row) > len(names):
+            raise ValueError(f"{prefix} row {number} that is no list of at most {len(names)} cells, as names there are")
+    return [dict(zip(names, row, strict=False)) for row in rows]
 
 
 def _checked(rows: list[Any], prefix: str, text: str) -> list[dict[str, Any]]:
@@ -54,7 +65,7 @@ def _checked(rows: list[Any], prefix: str, text: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _rows_inside(text: str) -> list[Any]:
+def _rows_inside(text: str, prefix: str = "") -> list[Any]:
     """The rows in an object of JSON: the one list of objects in it or in its parts, or pandas' columns; or none.
 
     >>> _rows_inside('{"count": 1, "data": [{"a": 1}]}'), _rows_inside('{"columns": ["a"], "data": [[1], [2]]}')
@@ -78,9 +89,7 @@ def _rows_inside(text: str) -> list[Any]:
         if tables:
             break  # which of them is meant, nobody knows
     if isinstance(whole.get("columns"), list) and isinstance(whole.get("data"), list):
-        return [
-            dict(zip(map(str, whole["columns"]), row, strict=False)) for row in whole["data"] if isinstance(row, list)
-        ]
+        return _named(whole["columns"], whole["data"], prefix)
     inner = [list(part) for part in parts if isinstance(part, dict)]
     if len(inner) == len(parts) > len(inner[0]) and not any(map(str.isdecimal, inner[0])):  # rows by their names
         return parts
