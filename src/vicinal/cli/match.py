@@ -26,7 +26,7 @@ MATCHING: o.Options = {
     **{name: o.TABLE[name] for name in ("use", "drop", "root")},
     "precision": o.option(
         float | None,
-        "Share of links that must be right, promised with 95 % confidence by labelled pairs, each held out once; "
+        "Share of links that must be right, at 95 % confidence by labelled pairs, each held out once; "
         "default: the threshold of best F1.",
     ),
     "candidates": o.option(int, "Rows that each row is compared with; see the report.", o.LEARN, default=10),
