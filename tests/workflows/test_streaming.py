@@ -52,7 +52,7 @@ def read_back(path):
     if path.suffix == ".sqlite":
         with sqlite3.connect(path) as database:
             return pd.read_sql_query(f"select * from {path.stem}", database)
-    return read_table(path).reset_index(drop=True)
+    return (pd.read_parquet(path) if path.suffix == ".parquet" else read_table(path)).reset_index(drop=True)
 
 
 def assert_same(one, other):
