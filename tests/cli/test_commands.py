@@ -300,6 +300,7 @@ def test_demo_predicts_each_car_by_a_fit_that_has_not_seen_it(monkeypatch):
 def start_fit(houses, out, more=()):
     command = [sys.executable, "-c", "from vicinal.cli import main; main()", "fit", str(houses / "houses.csv")]
     options = ["--target", "price", "--out", str(out), "--hidden", "16,4", "--max-epochs", "3000", "--patience", "3000"]
+    options += ["--metric", "network"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([*command, *options, *more], env=environment, stderr=subprocess.PIPE)
 
@@ -342,7 +343,7 @@ def test_control_c_ends_with_a_sentence_and_keeps_the_run(houses, tmp_path):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"stopped; nothing that was there before has changed" in err
+    assert b"stopped; nothing was overwritten, and the same command resumes" in err
     assert b"Traceback" not in err
     assert not out.exists()
     assert list((tmp_path / ".m.fit").rglob("last.ckpt"))

@@ -134,7 +134,7 @@ def test_a_fit_reports_its_phases_in_order():
         fit_table(TableJob(houses(), "price", parameters=TINY, baselines=False))
         tuned_baselines(np.eye(12), np.arange(12.0), np.eye(12), methods=["ridge"])
     order = list(dict.fromkeys(step.phase for step in steps))
-    assert order == ["trees", "kernel", "measuring", "baselines"]
+    assert order == ["kernel", "trees", "measuring", "baselines"]
     assert all(step.total is None or step.done <= step.total for step in steps)
 
 

@@ -192,7 +192,7 @@ def test_merged_cells_above_the_names_are_skipped_and_no_row_is(tmp_path):
     assert frame.columns.tolist() == ["street", "town", "price"]
     assert lines == ["d.csv: skipped 1 line before the header"]
     for text in (",a,b\nx,y,z\n1,2,3\n", "a,,b\nx,y,z\nu,v,w\n", "a,,b\nx,x,z\n1,2,3\n", "a,,b\n1,y,z\n1,2,3\n"):
-        assert header_of(write(tmp_path, text), "utf-8", ",") == (0, [])
+        assert header_of(write(tmp_path, text), "utf-8", ",")[:2] == (0, [])
 
 
 def test_years_are_names_below_merged_cells(tmp_path):
@@ -201,7 +201,7 @@ def test_years_are_names_below_merged_cells(tmp_path):
     assert frame.columns.tolist() == ["Region", "2019", "2020", "2021", "Growth"]
     assert lines == ["d.csv: skipped 1 line before the header"]
     for data in ("N,2019,2021,2020,4", "N,219,220,221,4"):
-        assert header_of(write(tmp_path, f",Sales,Sales,Sales,\n{data}\nS,2,3,4,5\n"), "utf-8", ",") == (0, [])
+        assert header_of(write(tmp_path, f",Sales,Sales,Sales,\n{data}\nS,2,3,4,5\n"), "utf-8", ",")[:2] == (0, [])
 
 
 def test_cells_that_are_merged_below_one_another_are_all_as_the_first(tmp_path):
@@ -299,9 +299,43 @@ def test_rows_inside_an_object_of_json_are_read(tmp_path, value):
     assert said(write(tmp_path, lines, "d.ndjson"))[0].to_dict("list") == frame.to_dict("list")
 
 
+LAID_OUT = {
+    "an array in place of lines": ("d.jsonl", '[{"town": "New York", "rent": 12},\n {"town": "Rome", "rent": 3}]'),
+    "features of a map": (
+        "d.geojson",
+        '{"type": "FeatureCollection", "features": [{"type": "Feature", "geometry": null, "properties": '
+        '{"town": "New York", "rent": 12}}, {"properties": {"town": "Rome", "rent": 3}}]}',
+    ),
+    "blanks": ("d.dat", '"town" rent\n "New York"  12 \nRome 3\n'),
+    "names of rows": ("d.csv", '"town","rent"\n"1","New York",12\n"2","Rome",3\n'),
+    "blanks and names of rows": ("d.txt", '"town" "rent"\n"a" "New York" 12\n"b" "Rome" 3\n'),
+    "aligned": ("d.txt", "town      rent\n--------  ----\nNew York  12\nRome      3\n"),
+    "aligned to the right": ("d.txt", "       town  rent\n0  New York    12\n1      Rome     3\n"),
+    "bars": ("d.psv", "town|rent\nNew York|12\nRome|3\n"),
+}
+
+
+@pytest.mark.parametrize("size", [None, 1])
+@pytest.mark.parametrize(("name", "text"), LAID_OUT.values(), ids=LAID_OUT)
+def test_however_rows_are_laid_out_their_cells_are_read(tmp_path, name, text, size):
+    frame = pd.concat(table_pieces(write(tmp_path, text, name), size)).astype({"rent": int})
+    assert frame["town"].tolist() == ["New York", "Rome"]
+    assert frame["rent"].tolist() == [12, 3]
+
+
+WHOLE = ["name of it\nAnn B Smith\nBob A Jones\n", "a  text\nso it  is\nwell, yes\n", "x\n1 2\n3 4\n"]
+
+
+@pytest.mark.parametrize("text", [*WHOLE, "a,b\n1,2,x\n1,3,y\n", "a,b\n1,2,\n2,3,\n"])
+def test_blanks_within_texts_and_cells_beyond_the_header_make_no_columns(tmp_path, text):
+    path = write(tmp_path, text, "d.txt")
+    assert delimiter_of(path, "utf-8", ",") == ","
+    assert not header_of(path, "utf-8", ",")[2]
+
+
 @pytest.mark.parametrize("text", ["a\n1,2,3\n", "a,b\n1,2\n", "1\n2\n3\n"])
 def test_a_header_is_no_line_before_it(tmp_path, text):
-    assert header_of(write(tmp_path, text), "utf-8", ",") == (0, [])
+    assert header_of(write(tmp_path, text), "utf-8", ",")[:2] == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -481,7 +515,7 @@ BAD = {
         '{"a": ' + "9" * 5000 + "}",
         r"^d\.jsonl: .*that cannot be read in line 1: Exceeds",
     ),
-    "one array": ("d.jsonl", "[\n{}\n]", r"^d\.jsonl: .* got none in line 1: .*; let its name end in .json$"),
+    "lists in lines": ("d.jsonl", "[1, 2]\n[3, 4]", r"^d\.jsonl: expected an array of JSON objects, got none: Extra"),
     "torn parquet": ("d.parquet", b"PAR1 and no more", r"^d\.parquet: expected a parquet file, got none; if it is"),
     "text as a workbook": ("d.xlsx", b"a,b\n1,2\n", r"^d\.xlsx: expected an Excel file, got none; .* end in \.csv$"),
     "random bytes": ("d.csv", bytes(range(1, 256)) * 9, r"^d\.csv: expected text, got other data; export the table"),
@@ -489,12 +523,12 @@ BAD = {
     "lines of json as csv": ("d.csv", b'{"a": 1}\n', r"^d\.csv: .*got JSON objects; let its name end in \.jsonl$"),
     "a page's table": ("d.csv", b"<table><tr><td>1", r"^d\.csv: .*got a web page; download the file itself"),
     "torn json": ("d.jsonl", '{"a": 1}\n{"a": ', r"^d\.jsonl: expected a JSON object in each line, got none in line 2"),
-    "json list": ("d.jsonl", "[1]\n", r"^d\.jsonl: expected a JSON object in each line, got a list in line 1$"),
+    "json list": ("d.jsonl", "[1]\n", r"^d\.jsonl: expected an array of JSON objects, got a int in row 1$"),
     "empty json": ("d.jsonl", "\n", r"^d\.jsonl: .*got an empty file$"),
     "ending": (
         "d.ods",
         "a",
-        r"^d\.ods: expected a file that ends in \.csv, \.tsv, \.txt, \.json, .*, got '\.ods'; save it as CSV",
+        r"^d\.ods: expected a file that ends in \.csv, \.tsv, \.txt, .*\.json, .*, got '\.ods'; save it as CSV",
     ),
     "no ending": ("d", "a", r"got 'no ending'$"),
 }

@@ -18,8 +18,11 @@ from vicinal.core.checks import ECHO, short_text
 from vicinal.core.formulas import unescape_formula
 from vicinal.data.cells import exact_text
 from vicinal.data.formats import (
+    ALIGNED,
+    BLANKS,
     DELIMITERS,
     RULE,
+    aligned_spans,
     check_names,
     decoding,
     delimiter_of,
@@ -46,27 +49,30 @@ class Delimited:
     names: Sequence[str]
     header: Sequence[str] = ()
     above: Sequence[str] = ()
+    shifted: bool = False
 
     @classmethod
     def of(cls, path: Path) -> "Delimited":
         """As found out from the file at ``path``."""
         encoding = text_encoding(path)
         separator = delimiter_of(path, encoding, _usual(path))
-        try:
-            before, above = header_of(path, encoding, separator)
-        except csv.Error:  # the file is read, and refused, by pandas
-            before, above = 0, []
+        before, above, shifted = 0, list[str](), False
+        with suppress(csv.Error):  # the file is read, and refused, by pandas
+            if separator != ALIGNED:
+                before, above, shifted = header_of(path, encoding, separator)
         bare = cls(path, encoding, separator, before, ())
         header = next(bare.pieces(header=None, nrows=1)).iloc[0].map(_unescaped)
-        names = [str(cell) for cell in header]
+        names = ["rownames"] * shifted + ["" if cell is np.nan else str(cell) for cell in header]
         if max(Counter(names).values(), default=0) > MOST_OF_A_NAME:  # all rows in one line
             check_names(path.name, [name.strip() for name in names if name.strip()])
-        return replace(bare, names=full_names(names, above), header=[name.strip() for name in names], above=above)
+        return replace(
+            bare, names=full_names(names, above), header=[name.strip() for name in names], above=above, shifted=shifted
+        )
 
     def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:
         """The cells as texts, ``size`` rows at a time or all at once."""
         count = 0
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"names": self.names, "header": 0} if self.shifted else {}
         while True:
             try:
                 for place, frame in enumerate(self.pieces(index_col=False, chunksize=size, **options)):
@@ -75,7 +81,7 @@ class Delimited:
                         yield frame.set_axis([name or str(other) for name, other in names], axis="columns")
                         count += 1
             except ValueError:
-                if options or not self._ends_are_empty():
+                if options or self.separator == ALIGNED or not self._ends_are_empty():
                     raise
                 options = {"usecols": range(len(self.names))}  # which takes no notice of further cells
             else:
@@ -119,11 +125,15 @@ class Delimited:
 
     def pieces(self, **options: Any) -> Iterator[pd.DataFrame]:
         """The frames of ``pandas.read_csv`` with ``options``, cells as texts."""
-        options |= {"sep": self.separator, "dtype": str, "keep_default_na": False, "encoding": self.encoding}
-        options |= {"skiprows": self.before}
-        options["low_memory"] = False  # else a wide table is put together piece by piece, for minutes
+        options |= {"dtype": str, "keep_default_na": False, "encoding": self.encoding, "skiprows": self.before}
         with self._refusals():
-            read = pd.read_csv(self.path, **options)
+            if self.separator == ALIGNED:
+                with self.path.open(encoding=self.encoding, errors="replace") as file:
+                    spans = aligned_spans(file)
+                read = pd.read_fwf(self.path, colspecs=spans, **options)
+            else:  # a wide table is put together piece by piece, for minutes, with low memory
+                sep = r"\s+" if self.separator == BLANKS else self.separator
+                read = pd.read_csv(self.path, sep=sep, low_memory=False, **options)
         pieces = iter([read] if isinstance(read, pd.DataFrame) else read)
         while True:
             with self._refusals():
@@ -155,12 +165,14 @@ class Delimited:
     def tell(self, log: Log) -> None:
         """Log how the file is read, if that differs from what its name suggests."""
         usual = self.separator == _usual(self.path)
-        taken = [f"{DELIMITERS[self.separator]} between cells"] * (not usual)
+        taken = [f"{DELIMITERS.get(self.separator, 'blanks')} between cells"] * (not usual)
         taken += [f"the encoding {self.encoding}"] * (self.encoding not in ("utf-8", "utf-8-sig"))
         if taken:
             log(f"{self.path.name} was read with {' and '.join(taken)}")
         if self.before:
             log(f"{self.path.name}: skipped {counted(self.before, 'line')} before the header")
+        if self.shifted:
+            log(f"{self.path.name}: the first column has no name; read as 'rownames'")
         if twice := [name for name in self.names if _TWICE.search(name)]:
             log(f"{self.path.name}: several columns have one name; read as {listed(twice, 80)}, too")
 

@@ -7,7 +7,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +19,8 @@ from vicinal.data.spelling import number_of, plain_text
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "~": "tildes", "^": "carets"}
 """Possible delimiters of cells, and their names."""
+BLANKS, ALIGNED = " ", "  "
+"""Any number of blanks between cells; and cells with blanks in them that stand below each other."""
 
 _SPREADSHEET = "open it in a spreadsheet program and save it as CSV, or pandas.read_excel('NAME').to_csv('table.csv')"
 _ODS = "save it as CSV in a spreadsheet program, or pip install odfpy and pandas.read_excel('NAME').to_csv('table.csv')"
@@ -236,20 +238,77 @@ RULE = re.compile(r"[\s+|]*[-=_]{3}[-=_\s+|]*")
 def delimiter_of(path: Path, encoding: str, usual: str) -> str:
     """The delimiter of a text file: the one by which most of its first lines have as many cells as the header.
 
+    If there is none, ``BLANKS`` where each line has as many words as the header, or one more in front, and some column
+    is of numbers; ``ALIGNED`` where as many columns stand below the header as it has names with two blanks between.
+
     Args:
         path: the file.
         encoding: of its text.
         usual: the delimiter that its name suggests, taken unless another fits better.
     """
     sample = _sample(path, encoding)
-    return max(DELIMITERS, key=lambda one: (*_cut_by(one, sample), one == usual))
+    found = {one: (*_cut_by(one, sample), one == usual) for one in DELIMITERS}
+    best = max(found, key=lambda one: found[one])
+    return best if found[best][0] or not sample.strip() else _by_blanks(sample) or best
 
 
-def header_of(path: Path, encoding: str, delimiter: str) -> tuple[int, list[str]]:
-    """The lines of a text file before its header, such as a title, and the names above those of the header, if any."""
-    rows = list(csv.reader(io.StringIO(_sample(path, encoding), newline=""), delimiter=delimiter))
+def _by_blanks(sample: str) -> str | None:
+    with suppress(csv.Error):
+        header, *rows = [row for row in cell_rows(sample, BLANKS) if row]
+        columns = [*zip(*rows, strict=False)][-len(header) :]
+        if len(rows) > 1 < len(header) and {len(row) for row in rows} in ({len(header)}, {len(header) + 1}):
+            return BLANKS if any(2 * sum(map(_is_number, column)) > len(column) for column in columns) else None
+    names = re.split(r" {2,}", sample.lstrip("\r\n").partition("\n")[0].strip())
+    return ALIGNED if 1 < len(names) <= len(aligned_spans(sample.splitlines())) <= len(names) + 1 else None
+
+
+def aligned_spans(lines: Iterable[str]) -> list[tuple[int, int]]:
+    """Where the columns of aligned cells begin and end: between the places that are blank in all lines.
+
+    A single blank is part of a column where on one side there is no name above, or no cell below.
+
+    >>> aligned_spans(["       city  size", "0  New York    12", "1      Rome     3"])
+    [(0, 1), (3, 11), (13, 17)]
+    """
+    above, below = set[int](), set[int]()
+    for line in lines:
+        if not RULE.fullmatch(line.rstrip() or "---"):
+            (below if above else above).update(place for place, letter in enumerate(line) if not letter.isspace())
+    spans: list[tuple[int, int]] = []
+    for place in sorted(above | below):
+        spans[-1:] = (
+            [(spans[-1][0], place + 1)] if spans and spans[-1][1] == place else [*spans[-1:], (place, place + 1)]
+        )
+    joined = spans[:1]
+    for span in spans[1:]:
+        both = (joined[-1], span)
+        whole = all(filled.intersection(range(*one)) for filled in (above, below) for one in both)
+        joined[-1:] = [*both] if whole or span[0] > joined[-1][1] + 1 else [(both[0][0], span[1])]
+    return joined
+
+
+def cell_rows(text: str, delimiter: str) -> Iterator[list[str]]:
+    """The rows of cells in a text."""
+    lines = io.StringIO(text, newline="")
+    if delimiter == BLANKS:
+        return csv.reader((f"{line.strip()}\n" for line in lines), delimiter=" ", skipinitialspace=True)
+    return csv.reader(lines, delimiter=delimiter)
+
+
+def header_of(path: Path, encoding: str, delimiter: str) -> tuple[int, list[str], bool]:
+    """What is said of the columns of a text file.
+
+    Returns:
+        The lines before its header, such as a title; the names above those of the header, if any; and whether each row
+        begins with its own name, above which the header has no cell: words, or the numbers from 1 on, all different.
+    """
+    rows = list(cell_rows(_sample(path, encoding), delimiter))
     place, above = header_place(rows)
-    return (place if any(rows[:place]) else 0), above
+    body = [row for row in rows[place + 1 :] if row]
+    first = [row[0] for row in body]
+    shifted = len(set(first)) == len(first) > 1 and {len(row) for row in body} == {len(rows[place]) + 1}
+    named = first == [str(row + 1) for row in range(len(first))] or not any(map(_is_number, first))
+    return (place if any(rows[:place]) else 0), above, shifted and named and any(row[-1] for row in body)
 
 
 def _sample(path: Path, encoding: str) -> str:
@@ -261,7 +320,7 @@ def _sample(path: Path, encoding: str) -> str:
 
 def _cut(delimiter: str, sample: str) -> tuple[int, list[list[str]]]:
     """The lines before the header, see :func:`header_place`, and the rows of cells from there on."""
-    rows = list(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter))
+    rows = list(cell_rows(sample, delimiter))
     first = header_place(rows)[0]
     return first if any(rows[:first]) else 0, [row for row in rows[first:] if row and not RULE.fullmatch("".join(row))]
 

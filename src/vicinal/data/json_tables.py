@@ -23,7 +23,7 @@ DEEPEST = 16
 
 
 def read_json(path: Path, log: Log) -> pd.DataFrame:
-    """An array of objects; or one object a line."""
+    """An array of objects, also within one object; the features of a map; or one object a line."""
     encoding = text_encoding(path)
     prefix = f"{path.name}: expected an array of JSON objects, got"
     with decoding(path, encoding):
@@ -82,6 +82,8 @@ def _rows_inside(text: str, prefix: str = "") -> list[Any]:
     except (ValueError, RecursionError):
         return []
     parts = list(whole.values())
+    if whole.get("type") == "FeatureCollection" and isinstance(whole.get("features"), list):
+        return list(map(_feature, whole["features"]))
     for level in (parts, [inner for part in parts if isinstance(part, dict) for inner in part.values()]):
         tables = [part for part in level if isinstance(part, list) and part and isinstance(part[0], dict)]
         if len(tables) == 1:
@@ -99,6 +101,19 @@ def _rows_inside(text: str, prefix: str = "") -> list[Any]:
     return []
 
 
+def _feature(feature: Any) -> Any:
+    """A row of a feature in GeoJSON: its properties, and where a point lies.
+
+    >>> _feature({"properties": {"name": "Rome"}, "geometry": {"type": "Point", "coordinates": [12.5, 41.9]}})
+    {'name': 'Rome', 'longitude': 12.5, 'latitude': 41.9}
+    """
+    if not isinstance(feature, dict) or not isinstance(feature.get("properties"), dict):
+        return feature
+    place = feature.get("geometry")
+    point = place.get("coordinates") if isinstance(place, dict) and place.get("type") == "Point" else None
+    return feature["properties"] | dict(zip(("longitude", "latitude"), point or (), strict=False))
+
+
 def json_rows(path: Path, log: Log) -> Iterator[dict[str, Any]]:
     """The objects in a file with one a line; ``log`` is told of an unusual encoding."""
     encoding = text_encoding(path)
@@ -109,6 +124,11 @@ def json_rows(path: Path, log: Log) -> Iterator[dict[str, Any]]:
     with decoding(path, encoding), path.open(encoding=encoding, newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
+                if empty and line.lstrip()[0] == "[":
+                    yield from (
+                        {str(name): row[name] for name in row} for row in read_json(path, log).to_dict("records")
+                    )
+                    return
                 empty = False
                 yield _row_of(line, f"line {number}", prefix)
     if empty:
@@ -120,8 +140,7 @@ def _row_of(line: str, where: str, prefix: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        advice = "; let its name end in .json" if line.lstrip().startswith("[") and where == "line 1" else ""
-        raise ValueError(f"{prefix} none in {where}: {error.msg}{advice}") from None
+        raise ValueError(f"{prefix} none in {where}: {error.msg}") from None
     except RecursionError:
         raise ValueError(_nested(prefix, where)) from None
     except ValueError as error:  # a whole number of more digits than Python reads

@@ -158,7 +158,7 @@ def check_table(path: Path, part: str = "") -> None:
         other = other_format(path)
     except OSError as wrong:
         raise ValueError(f"{short_text(path, ECHO)}: expected a file, got none: {wrong.strerror}") from None
-    groups = (ARROW, DATABASES, (".json", *LINES))
+    groups = (ARROW, DATABASES, (*OBJECTS, *LINES))
     meant = next((group for group in groups if ending in group), (ending,))
     if other and other.partition(";")[0] not in {READABLE.get(one) for one in meant}:
         raise ValueError(f"{path.name}: expected a table, got {other}")
@@ -237,10 +237,15 @@ def _line_pieces(path: Path, size: int, need: Collection[str], log: Log) -> Iter
         yield frame.assign(**{name: None for name in need if name not in known and name not in missing})
 
 
-DELIMITED, ARROW, LINES = (".csv", ".tsv", ".txt"), (".feather", ".arrow"), (".jsonl", ".ndjson")
+DELIMITED, ARROW, LINES = (
+    (".csv", ".tsv", ".txt", ".tab", ".psv", ".dat", ".data"),
+    (".feather", ".arrow"),
+    (".jsonl", ".ndjson"),
+)
+OBJECTS = (".json", ".geojson")
 READERS: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
     **dict.fromkeys(DELIMITED, lambda path, how: next(delimited_pieces(path, None, how.ids, how.log))),
-    ".json": lambda path, how: read_json(path, how.log),
+    **dict.fromkeys(OBJECTS, lambda path, how: read_json(path, how.log)),
     **dict.fromkeys(LINES, lambda path, how: pd.DataFrame(list(json_rows(path, how.log)))),
     ".parquet": _read_parquet,
     **dict.fromkeys(ARROW, lambda path, _: read_arrow(path)),
