@@ -133,7 +133,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, point):
 
 CHILD = """
     import os, signal, sys
-    from vicinal.evaluation import Run, RunStore
+    from vicinal.evaluation import Run
+    from vicinal.evaluation.store import RunStore
     path, point = sys.argv[1:]
     store = RunStore(path, {"epochs": 5})
     store.add([Run("houses", 0, 7, "nona", {"mse": 0.5}, 1.5, "abc", (68, 12, 20))])
