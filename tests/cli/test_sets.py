@@ -136,7 +136,7 @@ def test_sets_in_files_are_found_and_empty_ones_counted(form, tmp_path, capsys):
         "encoder": "moments:numbers",
         "reason": "sets of 1 to 6 numbers, 2 empty",
     }
-    assert found["label"]["encoder"] == "moments:categories"
+    assert found["label"]["encoder"] == "counts:categories"
 
 
 @pytest.mark.slow

@@ -9,12 +9,15 @@ import pytest
 import torch
 from PIL import Image
 
+from vicinal import NeighborRegressor
 from vicinal.core import entries
 from vicinal.encoders import EmbeddingCache, SetColumnEncoder, TableEncoder, build_table_encoder, infer_kinds
 from vicinal.encoders.kinds import elements_of, read_list
 from vicinal.encoders.names import check_encoder, encoder_from_config, reaches_out
 from vicinal.encoders.set_columns import CHUNK
 from vicinal.encoders.sets import DeepSets, Moments, SetConvolution, draw_elements
+from vicinal.encoders.tree_columns import TreeColumns
+from vicinal.estimators.kernel_metric import make_kernel_network
 
 SETS = [found.name for found in entries("set_encoder")]
 
@@ -275,3 +278,16 @@ def pixels_of(file):
     with Image.open(io.BytesIO(file)) as image:
         square = image.convert("RGB")
     return ((np.asarray(square, dtype=np.float32) / 255 - 0.45) / 0.25).transpose(2, 0, 1).copy()
+
+
+def test_sets_of_categories_each_count_for_trees_and_kernels():
+    words = [f"w{place}" for place in range(40)]
+    frame = pd.DataFrame({"tags": [words[place : place + 3] for place in range(38)] * 2})
+    for name in ("moments", "categories"):
+        encoder = build_table_encoder({"tags": "set"}, encoders={"tags": name}).fit(frame)
+        assert encoder.encoders[0].name == "counts:categories"
+        assert len(TreeColumns(encoder).names) == 81
+        assert make_kernel_network(dict(NeighborRegressor().get_params()), encoder).projector.in_dim == 81
+    asked = build_table_encoder({"tags": "set"}, encoders={"tags": "moments:categories"}).fit(frame)
+    assert asked.encoders[0].name == "moments:categories"
+    assert len(TreeColumns(asked).names) == 30

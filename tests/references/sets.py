@@ -32,6 +32,11 @@ def moments(encoder, x):
     return np.array([*(np.mean(column) for column in x.T), *deviation, np.log(1 + len(x))])
 
 
+def counts(encoder, x):
+    """Sum and mean of each number of the elements, and the logarithm of one more than there are."""
+    return np.array([*(np.sum(column) for column in x.T), *(np.mean(column) for column in x.T), np.log(1 + len(x))])
+
+
 def sliced_quantiles(encoder, x):
     """Elements at the ranks of the levels (k - 1/2) / K along each direction, over a root, and how many there are."""
     levels = (np.arange(encoder.levels) + 0.5) / encoder.levels

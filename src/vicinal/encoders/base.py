@@ -88,6 +88,11 @@ class ColumnEncoder(nn.Module, abc.ABC):
         """Which entries are plain numbers of a column; none of others than columns of numbers."""
         return []
 
+    @property
+    def most(self) -> int:
+        """Numbers of its vectors that a kernel and trees read; of wider ones, that many principal components."""
+        return 30
+
     def fit(self, frame: pd.DataFrame) -> Self:
         """Take statistics and vocabulary from training rows; gives itself."""
         self.check_frame(frame)

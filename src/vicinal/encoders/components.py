@@ -23,7 +23,7 @@ class Components(nn.Module):
     Args:
         widths: width of each part of the rows, in their order.
         plain: whether each part passes as it is.
-        most: at most how many components a part is reduced to.
+        most: at most how many components a part is reduced to, or a number for each part.
         shared: whether the entries of each part have one length in a kernel, as components have; None: no others.
 
     Attributes:
@@ -40,16 +40,21 @@ class Components(nn.Module):
     """
 
     def __init__(
-        self, widths: Sequence[int], plain: Sequence[bool], most: int = 30, shared: Sequence[bool] | None = None
+        self,
+        widths: Sequence[int],
+        plain: Sequence[bool],
+        most: int | Sequence[int] = 30,
+        shared: Sequence[bool] | None = None,
     ) -> None:
         super().__init__()
         self.widths = [check_integer("widths", width) for width in widths]
-        self.plain, self.most = list(plain), check_integer("most", most)
+        self.plain = list(plain)
         if not len(self.plain) == len(self.widths) > 0:
             raise ValueError(f"plain: expected one flag for each of 1 or more parts, got {len(plain)} of {len(widths)}")
         self.shared = [not one for one in plain] if shared is None else list(shared)
-        parts = zip(self.widths, self.plain, strict=True)
-        self.sizes = [width if passes else min(width, self.most) for width, passes in parts]
+        each = [check_integer("most", one) for one in ([most] * len(widths) if isinstance(most, int) else most)]
+        parts = zip(self.widths, self.plain, each, strict=True)
+        self.sizes = [width if passes else min(width, count) for width, passes, count in parts]
         self.dim = sum(self.sizes)
         for part, (width, size) in enumerate(zip(self.widths, self.sizes, strict=True)):
             if not self.plain[part]:

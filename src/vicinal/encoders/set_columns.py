@@ -24,6 +24,9 @@ from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_
 WIDTH = 64
 """Of the vectors of sets, where their encoder is trained."""
 
+MOST_COUNTS = 256
+"""Numbers of a set of categories that a kernel and trees read; beyond, that many principal components."""
+
 CHUNK = 4096
 """Elements of one set that are read at a time, where its encoder adds."""
 
@@ -96,14 +99,15 @@ class SetColumnEncoder(ColumnEncoder):
 
     Args:
         columns: the column; a cell is a list, or text that is a list in JSON.
-        encoder: name of the set encoder, of the encoder of its elements, or both with a colon between them.
+        encoder: name of the set encoder, of the encoder of its elements, or both with a colon between them. "moments"
+            is "counts" for elements that are categories, unless both are named ("moments:categories").
         dim: width of the vectors of sets; None: 64, or the natural width for set encoders that learn nothing
-            ("moments" and "sliced").
+            ("moments", "counts" and "sliced").
 
     >>> frame = pd.DataFrame({"tags": [["red", "new"], ["red"], None, []]})
     >>> encoder = SetColumnEncoder("tags").fit(frame)
     >>> encoder.name, encoder(encoder.prepare(frame).select(torch.arange(4))).shape
-    ('moments:categories', torch.Size([4, 5]))
+    ('counts:categories', torch.Size([4, 5]))
     """
 
     kind = "set"
@@ -119,6 +123,11 @@ class SetColumnEncoder(ColumnEncoder):
     def dim(self) -> int:
         """Width of the vectors of sets."""
         return self._fitted()[1].dim
+
+    @property
+    def most(self) -> int:
+        """See :class:`ColumnEncoder`: each different category counts."""
+        return MOST_COUNTS if self.name == "counts:categories" else super().most
 
     @property
     def frozen(self) -> bool:
@@ -151,11 +160,12 @@ class SetColumnEncoder(ColumnEncoder):
         if self.element_kind is None:
             raise refuse(column, elements.index[0], "a number, text, path, file or list", short_text(elements.iloc[0]))
         sets, element = set_parts(self.name)
+        default = self.name in (DEFAULTS["set"], "categories")
         if element is not None and self.element_kind in ("category", "text"):  # words are either
             self.element_kind = "category" if element == "categories" else "text"
         where = f"{short_text(column)} (a set of {plural(self.element_kind)})"
         element = check_encoder(DEFAULTS[self.element_kind] if element is None else element, self.element_kind, where)
-        self.name = f"{sets}:{element}"
+        self.name = f"{'counts' if default and element == 'categories' else sets}:{element}"
         self.compose(make_encoder(element, column, self.element_kind).fit(cells))
         return self.hold() if self.is_held else self
 

@@ -13,9 +13,6 @@ from vicinal.encoders.components import Components
 from vicinal.encoders.numeric import NumberEncoder
 from vicinal.encoders.table import TableEncoder
 
-WIDEST = 30
-"""Numbers that a column of texts, images, sounds, sets or vectors becomes, at most."""
-
 
 class TreeColumns(nn.Module):
     """One matrix of all columns of a table, in which a gap is NaN and a category is its place.
@@ -55,9 +52,10 @@ class TreeColumns(nn.Module):
                 for name in part.dates:
                     self.names += [name] * len(part.calendar_of(name))
             else:
-                self.names += part.columns[:1] * min(part.dim, WIDEST)
-        widths = [part.dim for part in others]
-        self.components = Components(widths, [width <= WIDEST for width in widths], WIDEST) if others else None
+                self.names += part.columns[:1] * min(part.dim, part.most)
+        widths, most = [part.dim for part in others], [part.most for part in others]
+        plain = [part.dim <= part.most for part in others]
+        self.components = Components(widths, plain, most) if others else None
 
     def prepare(self, encoder: TableEncoder, frame: pd.DataFrame, inputs: Any = None) -> Any:
         """Inputs of the encoder with what only trees read of a frame: places of all categories, parts of dates.

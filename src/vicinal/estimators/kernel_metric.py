@@ -27,9 +27,6 @@ _BATCH = 4096
 _WIDEST = 64
 """Numbers of an encoded row up to which each may have a length that few rows can tell."""
 
-_COMPONENTS = 30
-"""Numbers that a text, an image, a sound, a set or a wide vector becomes, at most; all of a column share one length."""
-
 PATIENCE = 0.05
 """Share by which the error of a network must be lower for it to be chosen: few rows are held out, and one must do."""
 
@@ -71,13 +68,13 @@ class _Part(NamedTuple):
     Attributes:
         entries: the column of the table that each comes from.
         shared: whether they share a length.
-        reduced: whether they are read by their components.
+        most: components by which they are read; 0: they are read as they are.
         numbers: which of them are plain numbers, with piecewise-linear features where each has its own length.
     """
 
     entries: list[str]
     shared: bool
-    reduced: bool
+    most: int
     numbers: list[int]
 
 
@@ -92,11 +89,11 @@ def _parts(encoder: TableEncoder) -> Iterator[_Part]:
     for part in encoder.encoders:
         if many and part.kind == "category":
             yield from (
-                _Part(list(names), shared=True, reduced=True, numbers=[])
+                _Part(list(names), shared=True, most=part.most, numbers=[])
                 for _, names in itertools.groupby(part.entries)
             )
         else:
-            yield _Part(part.entries, is_wide(part) or most, is_wide(part), part.numbers)
+            yield _Part(part.entries, is_wide(part) or most, part.most * is_wide(part), part.numbers)
 
 
 def may_be_kernel(settings: Mapping[str, Any], *, classes: bool = False) -> bool:
@@ -127,8 +124,9 @@ def make_kernel_network(
     parts = list(_parts(encoder))
     widths = [len(part.entries) for part in parts]
     shared = [share_lengths and part.shared and not classes for part in parts]
-    plain = [not (one and part.reduced) for one, part in zip(shared, parts, strict=True)]
-    components = Components(widths, plain, _COMPONENTS, shared) if any(shared) else None
+    plain = [not (one and part.most) for one, part in zip(shared, parts, strict=True)]
+    most = [max(part.most, 1) for part in parts]
+    components = Components(widths, plain, most, shared) if any(shared) else None
     numbers, width = list[int](), 0
     sizes = widths if components is None else components.sizes
     for part, one, size in zip(parts, shared, sizes, strict=True):

@@ -32,9 +32,8 @@ def encoder_of(entry, width=3, dim=4, **settings):
 @cache
 def small(entry):
     """One that is only read."""
-    return encoder_of(
-        entry, **{"set_convolution": {"filters": (4, 8)}, "moments": {}, "sliced": {}}.get(entry.name, {"hidden": 8})
-    )
+    known = {"set_convolution": {"filters": (4, 8)}} | {key: {} for key in ("moments", "counts", "sliced")}
+    return encoder_of(entry, **known.get(entry.name, {"hidden": 8}))
 
 
 def sets(seed, b=4, n=6, d=3):
@@ -201,7 +200,7 @@ def test_the_sampled_gradient_is_unbiased_for_all_parameters(entry):
 @additive
 def test_a_million_elements_in_chunks_are_the_whole(entry):
     encoder = make(
-        "set_encoder", entry.name, width=2, dim=3, **({} if entry.name == "moments" else {"hidden": 16})
+        "set_encoder", entry.name, width=2, dim=3, **({} if entry.family == "moments" else {"hidden": 16})
     ).eval()
     generator = torch.Generator().manual_seed(0)
     elements = torch.rand(1, 1_000_000, 2, generator=generator)

@@ -14,6 +14,7 @@ from vicinal.encoders.sets import (
     AttentionPooling,
     AttSets,
     CommutativeFold,
+    Counts,
     DeepSets,
     EquivariantLayer,
     ExponentialSums,
@@ -381,13 +382,14 @@ def test_sums_of_powers_and_exponentials_equal_numpy():
         torch.testing.assert_close(halves(x.repeat(1, 3, 1)), halves(x))
 
 
-def test_moments_equal_numpy_and_are_mapped_if_a_width_is_given():
-    x, encoder = normal(8, 3, 4, 2), Moments(2).double()
-    want = np.stack([reference.moments(encoder, rows.numpy()) for rows in x])
+@pytest.mark.parametrize(("kind", "formula"), [(Moments, reference.moments), (Counts, reference.counts)])
+def test_moments_and_counts_equal_numpy_and_are_mapped_if_a_width_is_given(kind, formula):
+    x, encoder = normal(8, 3, 4, 2), kind(2).double()
+    want = np.stack([formula(encoder, rows.numpy()) for rows in x])
     np.testing.assert_allclose(encoder(x).detach().numpy(), want, rtol=1e-9, atol=1e-12)
     assert encoder.dim == 5
     assert [name for name, _ in encoder.named_parameters()] == ["empty"]
-    mapped = Moments(2, 3).double()
+    mapped = kind(2, 3).double()
     torch.testing.assert_close(mapped(x), mapped.out(torch.from_numpy(want)))
 
 

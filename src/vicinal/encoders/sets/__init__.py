@@ -9,6 +9,7 @@ from vicinal.encoders.sets.contract import draw_elements as draw_elements
 from vicinal.encoders.sets.contract import order_gap as order_gap
 from vicinal.encoders.sets.deep_sets import DeepSets as DeepSets
 from vicinal.encoders.sets.deep_sets import EquivariantLayer as EquivariantLayer
+from vicinal.encoders.sets.moments import Counts as Counts
 from vicinal.encoders.sets.moments import Moments as Moments
 from vicinal.encoders.sets.moments import SlicedQuantiles as SlicedQuantiles
 from vicinal.encoders.sets.monoid import CommutativeFold as CommutativeFold

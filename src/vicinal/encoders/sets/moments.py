@@ -1,4 +1,4 @@
-"""Sets by moments, or by quantiles, of their elements, with nothing to learn but what an empty set is."""
+"""Sets by moments, counts or quantiles of their elements, with nothing to learn but what an empty set is."""
 
 from typing import Any
 
@@ -78,6 +78,45 @@ class Moments(AdditiveSetEncoder):
         variance = (second / count.clamp(min=1) - mean.square()).clamp(min=0)
         moments = torch.cat([mean, (variance + EPSILON).sqrt(), count.log1p()], dim=-1)
         vectors: Tensor = self.out(moments.to(self.empty.dtype))
+        return vectors
+
+
+@register(
+    "set_encoder",
+    "counts",
+    "mini-batch-consistent",
+    "parameter-free",
+    family="moments",
+    verified="numpy in float64",
+)
+class Counts(AdditiveSetEncoder):
+    r"""Sum and mean of the elements, and the logarithm of their number.
+
+    $[\sum_i x_i, \mathrm{mean}_i x_i, \log(1 + n)]$: of categories, whose vectors are 1 at one place, how many of each
+    there are and their share, so that what each element adds to a label is linear in it. Nothing of it is trained.
+
+    Args:
+        width: d, of the elements.
+        dim: e, of the vectors, by a linear map of that; None: 2 d + 1, as they are.
+
+    >>> Counts(2)(torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]]))
+    tensor([[2.0000, 2.0000, 0.5000, 0.5000, 1.6094]], grad_fn=...)
+    """
+
+    def __init__(self, width: int, dim: int | None = None) -> None:
+        super().__init__(width, 2 * width + 1 if dim is None else dim)
+        self.out = nn.Identity() if dim is None else nn.Linear(2 * width + 1, dim)
+
+    def sums(self, elements: Tensor, valid: Tensor) -> Sums:
+        """Sum of the elements, and their number; in double precision."""
+        count = valid.sum(dim=1, keepdim=True).double()
+        return elements.sum(dim=1, dtype=torch.float64), count
+
+    def read_out(self, sums: Sums) -> Tensor:
+        """See :class:`Counts`."""
+        first, count = sums
+        moments = [first, first / count.clamp(min=1), count.log1p()]
+        vectors: Tensor = self.out(torch.cat(moments, dim=-1).to(self.empty.dtype))
         return vectors
 
 
