@@ -294,6 +294,19 @@ def test_a_promise_is_by_all_labelled_pairs_each_told_by_what_has_not_seen_it():
         matcher(precision=0.8).fit(left, right, noise)
 
 
+@pytest.mark.parametrize(("count", "others"), [(20, 120), (100, 50)])
+def test_a_promise_is_of_the_links_that_nobody_labelled(count, others, monkeypatch):
+    left, right, pairs = shops(140)
+    known = pairs[pairs["left"].str[1:].astype(int) < count]
+    given = {}
+    name = "vicinal.estimators.match_labels.precision_threshold"
+    monkeypatch.setattr(name, lambda *pairs, **settings: given.update(settings) or 0.5)
+    model = matcher(precision=0.8).fit(left, right, known)
+    links = model.link().merge(known, how="left", on=["left", "right"])
+    assert given == {"level": 0.05, "others": max(50, links["match"].isna().sum())}
+    assert given["others"] == pytest.approx(others, abs=2)
+
+
 def test_rivals_of_labelled_matches_are_none_where_a_row_has_one_partner():
     left, right, pairs = shops()
     matches, other = pairs[pairs["match"] == 1], pairs[pairs["match"] == 0].head(1)

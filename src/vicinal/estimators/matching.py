@@ -29,8 +29,8 @@ from vicinal.estimators.labelled_pairs import (
 )
 from vicinal.estimators.match_answers import MatchAnswers
 from vicinal.estimators.match_files import MatchJournal, matcher_settings, read_matcher, write_matcher
-from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
-from vicinal.estimators.match_linkage import Linkage
+from vicinal.estimators.match_labels import RISK, LabelScorer, correct_hubs, threshold_and_doubt
+from vicinal.estimators.match_linkage import FEW, Linkage
 from vicinal.estimators.match_new_rows import NewRows
 from vicinal.estimators.match_rows import SIDES, MatchColumns, MatchTable, read_tables
 from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index, installed_encoders
@@ -43,13 +43,7 @@ from vicinal.metrics import link_quality
 if TYPE_CHECKING:
     from vicinal.report.summary import Summary
 
-FEW = 200
-"""Labels below which no scorer is learned from them: they are learned from as the estimates are, and beside them."""
-
 _NO_LABELS = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-
-_RISK = 0.05
-"""Of a promise of precision that it is broken."""
 
 MOST_CANDIDATES = 10_000
 """Of a row, at most."""
@@ -216,7 +210,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         """Refuse to promise a precision by matches of which so few are held out that no threshold can show it."""
         if self.precision is None:
             return
-        fewest = math.ceil(math.log(_RISK) / math.log(self.precision))
+        fewest = math.ceil(math.log(RISK) / math.log(self.precision))
         share = held_out / matches if held_out else 1.0 if self._is_crossed else self.validation_fraction
         if held_out < fewest:
             raise ValueError(
@@ -320,7 +314,11 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         self.notes_ += [*notes, note] if note else notes
         self.labelled_, self.validation_ = labelled_rows(labelled), pd.concat(held_out, ignore_index=True)
         probability, truth = (self.validation_[name].to_numpy() for name in ("probability", "match"))
-        self.threshold_, self.doubt_ = threshold_and_doubt(probability, truth, self.precision)
+        unlabelled = np.zeros(0)
+        if self.precision is not None:
+            at, _, chances = self._scored()
+            unlabelled = chances[~self._labelled(at, self.labels_)]
+        self.threshold_, self.doubt_ = threshold_and_doubt(probability, truth, self.precision, unlabelled)
         quality = link_quality(probability >= self.threshold_, truth)
         recall = self.candidate_recall(pd.concat(parts[0]))
         scores = {"precision": quality.precision, "recall": quality.recall, "f1": quality.f1}
