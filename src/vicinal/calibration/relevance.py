@@ -69,7 +69,8 @@ def precision_threshold(
     order = np.argsort(-values, kind="stable")
     ranked, wrong = values[order], np.cumsum(1 - truth[order])
     ends = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True)) + 1  # equal scores are accepted together
-    counts = _counts(ends)
+    steps = np.ceil(_STEP ** np.arange(int(math.log(ends[-1]) / math.log(_STEP)) + 1))
+    counts = np.unique(ends[np.searchsorted(ends, steps)])  # no group of equal scores is cut
     most = partial(_most_wrong, precision=precision, level=level, others=others)
     most_wrong = most(counts)
     likely = scipy.stats.poisson.cdf(most_wrong, _DOUBT * np.cumsum(1 - ranked)[counts - 1]).round(3)
@@ -93,12 +94,6 @@ def _most_wrong(counts: Integers, precision: float, level: float, others: int | 
         passes = chance <= level
         low, high = np.where(passes, wrong, low), np.where(passes, high, wrong - 1)
     return low
-
-
-def _counts(ends: Integers) -> Integers:
-    """Counts of accepted pairs, each larger than the last by a factor, at which no group of equal scores is cut."""
-    steps = _STEP ** np.arange(int(math.log(ends[-1]) / math.log(_STEP)) + 1)
-    return np.unique(ends[np.searchsorted(ends, np.ceil(steps))])
 
 
 def stratified_share(
@@ -146,8 +141,8 @@ def _missing(wrong: Floats, ends: Integers, precision: float, most: Callable[[In
     clean = said & (shares < most(np.array([_MANY]))[0] / _MANY * 0.8)  # nearer to it no number of pairs is sure
     rows = len(wrong)
     if clean.any():
-        count, share = int(ends[clean][-1]), float(shares[clean][-1])
-        more = count
+        more = count = int(ends[clean][-1])
+        share = float(shares[clean][-1])
         while most(np.array([more]))[0] < math.ceil(share * more):
             more = math.ceil(more * 1.02) + 1
         if more > count:
@@ -284,7 +279,7 @@ class RelevanceFilter(nn.Module):
 
 
 def best_f1(scores: ArrayLike, related: ArrayLike) -> float:
-    """The threshold (accepted from there on) of highest F1; halfway to the next score below.
+    """The threshold (accepted from there on) of highest F1; halfway to the next score below, or to 0.
 
     >>> best_f1([0.9, 0.8, 0.3, 0.1], [1, 1, 0, 0])
     0.55
@@ -293,12 +288,7 @@ def best_f1(scores: ArrayLike, related: ArrayLike) -> float:
     truth = check_vector("related", related, size=len(values))
     if not truth.sum() > 0:
         raise ValueError("related: expected at least one pair that is, got none")
-    order = np.argsort(-values, kind="stable")
-    ranked, right = values[order], np.cumsum(truth[order])
-    f1 = 2 * right / (np.arange(1, len(values) + 1) + truth.sum())
-    f1[np.append(ranked[1:] == ranked[:-1], False)] = -1  # equal scores are accepted together
-    best = int(f1.argmax())
-    return float(ranked[best] if best + 1 == len(ranked) else (ranked[best] + ranked[best + 1]) / 2)
+    return _f1_threshold(values, truth, np.ones(len(values)))
 
 
 def f1_thresholds(probabilities: Floats, labels: Floats, weights: Floats | None = None) -> Floats:

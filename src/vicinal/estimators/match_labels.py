@@ -122,10 +122,7 @@ def _reader(
     """A tuned encoder that reads pairs, if it makes the scorer better on pairs that are not inner; and a sentence."""
     at, matches = positions_of(labelled), labelled["match"].to_numpy()
     if len(matches) < _FEWEST_READ or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
-        return (
-            None,
-            f"no pair was read: tuning takes {_FEWEST_READ} labelled pairs of both kinds, got {len(matches)}",
-        )
+        return None, f"no pair was read: tuning takes {_FEWEST_READ} labelled pairs of both kinds, got {len(matches)}"
     log(f"tuning an encoder that reads pairs, by {int(inner.sum())} of them")
     names = {name: settings[name] for name in ("tune", "minutes", "plan", "random_state", "cache_dir")}
     names["encoder"] = installed_encoders(settings["encoders"])["text"]
