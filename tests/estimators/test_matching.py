@@ -278,6 +278,14 @@ def test_a_scorer_counts_as_much_as_the_estimates(fitted):
     np.testing.assert_allclose(log_odds(model._chances(at)), mean, atol=1e-6)
 
 
+def test_links_obey_labels_whatever_the_scorer_says():
+    left, right, pairs = shops()
+    denied = (pairs["left"] == "a5") & (pairs["right"] == 1005)
+    model = matcher().fit(left, right, pairs.assign(match=pairs["match"].where(~denied, 0)))
+    assert model.predict_proba([("a5", 1005)])[0, 1] > model.threshold_
+    assert ("a5", 1005) not in set(zip(model.link()["left"], model.link()["right"], strict=True))
+
+
 def test_a_promise_without_labels_is_refused_with_the_number_that_would_do():
     left, right, _ = shops(40)
     with pytest.raises(ValueError, match=r"^precision: expected some 59 labelled pairs that match, .* takes 59 held"):

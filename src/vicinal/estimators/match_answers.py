@@ -99,7 +99,7 @@ class MatchAnswers:
 
         def make() -> tuple[Ids, Floats, Floats]:
             at, odds, chances = self.linkage_.candidates(self.tables_)
-            chances = self._chances(at) if self.learned_ is not None else self._as_labelled(at, chances)
+            chances = self._as_labelled(at, chances if self.learned_ is None else self._chances(at))
             order = np.argsort(-chances, kind="stable")
             return at[order], odds[order] / math.log(2), chances[order]
 
