@@ -52,6 +52,25 @@ def test_a_threshold_passes_the_exact_binomial_test():
     assert precision_threshold(scores, related, 0.8) < threshold < precision_threshold(scores, related, 0.95)
 
 
+def test_a_promise_of_other_pairs_passes_fishers_test_and_is_broken_as_seldom_as_it_says():
+    random = np.random.default_rng(3)
+    scores, related = draw(random, 4000)
+    threshold = precision_threshold(scores, related, 0.9, others=50)
+    accepted = scores >= threshold
+    wrong = (1 - related[accepted]).sum()
+    pairs = [[wrong, accepted.sum() - wrong], [6, 44]]  # one more is wrong than may be
+    assert scipy.stats.fisher_exact(pairs, "less").pvalue <= 0.05
+    of_all = precision_threshold(scores, related, 0.9)
+    assert precision_threshold(scores, related, 0.9, others=10**7) == of_all < threshold
+    broken = {None: 0, 20: 0}
+    for _ in range(100):
+        known, (fresh, right) = draw(random), draw(random, 1000)
+        for others in broken:
+            threshold = precision_threshold(*known, 0.95, others=others)
+            broken[others] += right[fresh >= threshold][:20].mean() < 0.95
+    assert broken[20] < min(9, broken[None])  # 5 are expected at most; more than 8 have a chance of 6 %
+
+
 def test_the_first_failure_ends_the_sequence():
     related = np.repeat([1, 0, 1], [400, 60, 5000])  # all but 30 are right, and yet
     scores = 1 - 1e-5 * np.arange(len(related))

@@ -95,16 +95,17 @@ def test_the_order_of_rows_does_not_matter_where_random_pairs_tell(monkeypatch):
 
 DOUBTFUL = [0.95] * 10 + [0.45] * 30
 
-LOOKS = [  # 20 pairs are named; then, and then; log odds by weights; matches at the end, if there is a sign
-    ([0.9] * 15, [0.9] * 15, 1.0, 15),
-    ([0.9] * 15, [0.9] * 15, -1.0, None),
-    ([0.9] * 15, [0.4] * 70, 1.0, None),
-    ([0.1] * 90, [], 1.0, None),
+LOOKS = [  # 20 pairs are named; then, and then; log odds by weights; labels; matches at the end, if there is a sign
+    ([0.9] * 15, [0.9] * 15, 1.0, 0, 15),
+    ([0.9] * 15, [0.9] * 15, 1.0, 20, 15),
+    ([0.9] * 15, [0.9] * 15, -1.0, 0, None),
+    ([0.9] * 15, [0.4] * 70, 1.0, 0, None),
+    ([0.1] * 90, [], 1.0, 0, None),
 ]
 
 
-@pytest.mark.parametrize(("second", "third", "odds", "matches"), LOOKS)
-def test_a_second_look_is_taken_where_a_part_is_named(second, third, odds, matches, monkeypatch):
+@pytest.mark.parametrize(("second", "third", "odds", "labels", "matches"), LOOKS)
+def test_a_second_look_is_taken_where_a_part_is_named(second, third, odds, labels, matches, monkeypatch):
     model = fitted(*two_tables(0, *FEW))
     linkage, rate = model.linkage_, model.linkage_.rate
     chances = [np.pad(each, (0, 90 - len(each))) for each in ([0.95] * 20 + [0.3] * 70, second, third)]
@@ -122,21 +123,24 @@ def test_a_second_look_is_taken_where_a_part_is_named(second, third, odds, match
         ("start", lambda self, tables: -3.0),
     ):
         monkeypatch.setattr(f"vicinal.estimators.match_linkage.Linkage.{name}", method)
-    linkage._look_again(model.tables_, np.zeros((90, 2), dtype=int), (), 0)
+    linkage._look_again(model.tables_, np.zeros((90, 2), dtype=int), ((), [1.0] * labels), 0)
     np.testing.assert_array_equal(starts[0], [1] * 20 + [0] * 70)
     assert len(starts) == (2 if second[0] > 0.5 else 1)
     assert linkage.rate == (rate if matches is None else pytest.approx(matches / 42))
-    assert linkage.is_sure == (matches is None)
+    assert linkage.is_sure == (matches is None or labels == 20)
 
 
-def test_a_second_look_is_taken_where_there_is_no_sign_of_what_was_refined(monkeypatch):
-    looks = []
+@pytest.mark.parametrize(("count", "few", "again"), [(0, 200, 1), (25, 200, 1), (25, 25, 0)])
+def test_a_second_look_is_taken_where_there_is_no_sign_of_what_was_refined(count, few, again, monkeypatch):
+    looks, answers = [], labelled(range(count), 1) if count else None
     monkeypatch.setattr("vicinal.estimators.match_linkage.Linkage._look_again", lambda *each: looks.append(each))
-    fitted(*two_tables(0, *SOME))
+    monkeypatch.setattr("vicinal.estimators.match_linkage.FEW", few)
+    fitted(*two_tables(0, *SOME), answers)
     assert not looks
-    monkeypatch.setattr("vicinal.estimators.match_linkage._NAMED", 2.0)
-    fitted(*two_tables(0, *SOME))
-    assert len(looks) == 1
+    are_named = "vicinal.estimators.match_linkage.Linkage._are_named"  # labels check probabilities, not their number
+    monkeypatch.setattr(are_named, lambda self, tables, share=0.0: False)
+    fitted(*two_tables(0, *SOME), answers)
+    assert len(looks) == again
 
 
 def test_nothing_is_learned_beyond_weights_that_leave_nothing_open_and_that_labels_agree_with(monkeypatch):

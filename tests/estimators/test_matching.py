@@ -278,6 +278,14 @@ def test_a_scorer_counts_as_much_as_the_estimates(fitted):
     np.testing.assert_allclose(log_odds(model._chances(at)), mean, atol=1e-6)
 
 
+def test_links_obey_labels_whatever_the_scorer_says():
+    left, right, pairs = shops()
+    denied = (pairs["left"] == "a5") & (pairs["right"] == 1005)
+    model = matcher().fit(left, right, pairs.assign(match=pairs["match"].where(~denied, 0)))
+    assert model.predict_proba([("a5", 1005)])[0, 1] > model.threshold_
+    assert ("a5", 1005) not in set(zip(model.link()["left"], model.link()["right"], strict=True))
+
+
 def test_a_promise_without_labels_is_refused_with_the_number_that_would_do():
     left, right, _ = shops(40)
     with pytest.raises(ValueError, match=r"^precision: expected some 59 labelled pairs that match, .* takes 59 held"):
@@ -292,6 +300,19 @@ def test_a_promise_is_by_all_labelled_pairs_each_told_by_what_has_not_seen_it():
     noise = pairs.assign(match=np.random.default_rng(0).permutation(pairs["match"]))
     with pytest.raises(ValueError, match=r"^precision: expected .*; ask for less or give more pairs"):
         matcher(precision=0.8).fit(left, right, noise)
+
+
+@pytest.mark.parametrize(("count", "others"), [(20, 120), (100, 50)])
+def test_a_promise_is_of_the_links_that_nobody_labelled(count, others, monkeypatch):
+    left, right, pairs = shops(140)
+    known = pairs[pairs["left"].str[1:].astype(int) < count]
+    given = {}
+    name = "vicinal.estimators.match_labels.precision_threshold"
+    monkeypatch.setattr(name, lambda *pairs, **settings: given.update(settings) or 0.5)
+    model = matcher(precision=0.8).fit(left, right, known)
+    links = model.link().merge(known, how="left", on=["left", "right"])
+    assert given == {"level": 0.05, "others": max(50, links["match"].isna().sum())}
+    assert given["others"] == pytest.approx(others, abs=2)
 
 
 def test_rivals_of_labelled_matches_are_none_where_a_row_has_one_partner():

@@ -99,7 +99,7 @@ class MatchAnswers:
 
         def make() -> tuple[Ids, Floats, Floats]:
             at, odds, chances = self.linkage_.candidates(self.tables_)
-            chances = self._chances(at) if self.learned_ is not None else self._as_labelled(at, chances)
+            chances = self._as_labelled(at, chances if self.learned_ is None else self._chances(at))
             order = np.argsort(-chances, kind="stable")
             return at[order], odds[order] / math.log(2), chances[order]
 
@@ -124,9 +124,8 @@ class MatchAnswers:
 
     def _named_first(self, at: Ids, **columns: Any) -> pd.DataFrame:
         """Pairs of things ``[n, 2]`` by the ids of their first rows."""
-        return self._named(
-            np.stack([self.tables_.left.first[at[:, 0]], self.tables_.right.first[at[:, 1]]], 1), **columns
-        )
+        sides = zip((self.tables_.left, self.tables_.right), at.T, strict=True)
+        return self._named(np.stack([table.first[part] for table, part in sides], 1), **columns)
 
     def _named_things(self, at: Ids, **columns: Floats) -> pd.DataFrame:
         """Pairs of things ``[n, 2]`` by the ids of all their rows."""

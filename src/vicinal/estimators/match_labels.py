@@ -33,6 +33,9 @@ TEMPERATURES = (0.02, 0.05, 0.1)
 _WRONG = 0.02
 """Share of the matches that lie below the band of doubt, and of wrong links above it, on validation pairs."""
 
+RISK, _LINKS = 0.05, 50
+"""Of a promise of precision that it is broken, and links that it is made of, at least: of few a single one decides."""
+
 
 @dataclass
 class LabelScorer:
@@ -119,10 +122,7 @@ def _reader(
     """A tuned encoder that reads pairs, if it makes the scorer better on pairs that are not inner; and a sentence."""
     at, matches = positions_of(labelled), labelled["match"].to_numpy()
     if len(matches) < _FEWEST_READ or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
-        return (
-            None,
-            f"no pair was read: tuning takes {_FEWEST_READ} labelled pairs of both kinds, got {len(matches)}",
-        )
+        return None, f"no pair was read: tuning takes {_FEWEST_READ} labelled pairs of both kinds, got {len(matches)}"
     log(f"tuning an encoder that reads pairs, by {int(inner.sum())} of them")
     names = {name: settings[name] for name in ("tune", "minutes", "plan", "random_state", "cache_dir")}
     names["encoder"] = installed_encoders(settings["encoders"])["text"]
@@ -139,15 +139,21 @@ def _reader(
     return None, f"pairs are not read as texts: {said}"
 
 
-def threshold_and_doubt(chances: Floats, truth: Ids, precision: float | None) -> tuple[float, tuple[float, float]]:
+def threshold_and_doubt(
+    chances: Floats, truth: Ids, precision: float | None, others: Floats
+) -> tuple[float, tuple[float, float]]:
     """The probability of the best F1, or that a precision is promised from, and the band in which a person should look.
 
     Args:
         chances: probabilities of pairs that nothing was learned from, ``[n]``.
         truth: 0 or 1 of each.
         precision: see :class:`vicinal.estimators.RowMatcher`.
+        others: probabilities of those that nobody labelled, ``[m]``: of the links among them it is promised.
     """
-    threshold = best_f1(chances, truth) if precision is None else precision_threshold(chances, truth, precision)
+    threshold, count = 0.0 if precision else best_f1(chances, truth), -1
+    while precision and count != (links := max(_LINKS, int((others >= threshold).sum()))):
+        lowest = precision_threshold(chances, truth, precision, level=RISK, others=links)
+        threshold, count = max(threshold, lowest), links  # from a higher one there are fewer links
     falling = np.argsort(-chances, kind="stable")
     wrong = np.cumsum(1 - truth[falling]) / np.arange(1, len(truth) + 1)
     clean = np.flatnonzero(wrong <= _WRONG)

@@ -71,8 +71,9 @@ _DISTINCT, _SEVERAL = 0.8, 5
 """Different codes for each filled cell, from which on rows have codes of their own, and links that tell whether these
 agree: with more of them different than not, told probabilities were too high by .06 to .99 on three of three sets."""
 
-_CHECKED = 20
-"""Labels from which on probabilities count as checked."""
+_CHECKED, FEW = 20, 200
+"""Labels from which on probabilities count as checked, and below which no scorer is learned from them: they are learned
+from as the estimates are, and beside them."""
 
 
 class Linkage(LinkageModel):
@@ -99,7 +100,8 @@ class Linkage(LinkageModel):
         if is_enough and not self._are_clear(tables, pairs, chances, labels):
             log("learning from probable pairs")
             self._refine(tables, pairs, chances, labels, seed)
-        if not self._doubt(tables, labels) and self.refinement is not None:
+        has_sign = self._doubt(tables, labels) and (len(labels[1]) >= FEW or self._are_named(tables))
+        if not has_sign and self.refinement is not None:
             self._look_again(tables, pairs, labels, seed)
         same = self._are_equal(self._candidate_levels(tables))
         learned = self.refinement is not None and len(labels[1]) > 0  # so that labels are why there is no sign
@@ -246,7 +248,7 @@ class Linkage(LinkageModel):
             last = named.sum()
             self._refine(tables, pairs, named, labels, seed)
         if self.expected(tables) >= FEWEST / 2 and self._doubt(tables, labels):
-            self.is_sure = False
+            self.is_sure &= len(labels[1]) >= _CHECKED
             at = pairs[self._scored(tables)[2] >= 0.5]
             if len(at) and np.median(self.ratios(tables, at)) + self.start(tables) > 0:
                 return
@@ -255,15 +257,18 @@ class Linkage(LinkageModel):
 
     def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> bool:
         """Whether the probabilities name the matches that they expect: whether anything is linked."""
-        chances = self._scored(tables)[2]
-        expected, named = float(chances.sum()), float(chances[chances >= 0.5].sum())
         checked = len(labels[1]) >= _CHECKED
-        self.is_sure = checked or (named >= _SURE * expected and not self.among)
-        self.has_sign = checked or (expected >= 1 and named >= _NAMED * expected)
+        self.is_sure = checked or (self._are_named(tables, _SURE) and not self.among)
+        self.has_sign = checked or self._are_named(tables)
         if not checked and max(self._alone_deciding(tables).values(), default=0) > _ONE:
-            self.has_sign &= expected >= FEWEST and self._are_alike(tables)
+            self.has_sign &= self._scored(tables)[2].sum() >= FEWEST and self._are_alike(tables)
         self.has_sign &= checked or self._closes(tables)
         return self.has_sign
+
+    def _are_named(self, tables: MatchedTables, share: float = _NAMED) -> bool:
+        """Whether candidates that match rather than not make this share of the matches that are expected."""
+        chances = self._scored(tables)[2]
+        return bool(chances.sum() >= 1 and chances[chances >= 0.5].sum() >= share * chances.sum())
 
     def _named(self, tables: MatchedTables) -> tuple[Ids, Floats]:
         """The candidates ``[n, 2]`` that match rather than not, and their probabilities."""

@@ -29,8 +29,8 @@ from vicinal.estimators.labelled_pairs import (
 )
 from vicinal.estimators.match_answers import MatchAnswers
 from vicinal.estimators.match_files import MatchJournal, matcher_settings, read_matcher, write_matcher
-from vicinal.estimators.match_labels import LabelScorer, correct_hubs, threshold_and_doubt
-from vicinal.estimators.match_linkage import Linkage
+from vicinal.estimators.match_labels import RISK, LabelScorer, correct_hubs, threshold_and_doubt
+from vicinal.estimators.match_linkage import FEW, Linkage
 from vicinal.estimators.match_new_rows import NewRows
 from vicinal.estimators.match_rows import SIDES, MatchColumns, MatchTable, read_tables
 from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index, installed_encoders
@@ -42,14 +42,6 @@ from vicinal.metrics import link_quality
 
 if TYPE_CHECKING:
     from vicinal.report.summary import Summary
-
-FEW = 200
-"""Labels below which no scorer is learned from them: they are learned from as the estimates are, and beside them."""
-
-_NO_LABELS = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-
-_RISK = 0.05
-"""Of a promise of precision that it is broken."""
 
 MOST_CANDIDATES = 10_000
 """Of a row, at most."""
@@ -77,9 +69,9 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         n_candidates: rows of the right table that each left row is compared with.
         links: "one-to-one", "one-to-many" (a left row may have several right ones), "1:3" (three at most, or as many
             as stands there) or "many-to-many" (also "many").
-        precision: share of links that must be right, with 95 % confidence for pairs like the labelled ones (see
-            :func:`vicinal.calibration.precision_threshold`), each of which is told by a scorer of the other folds; that
-            is proved of a fold by itself, and measured of all together. None: the threshold with the best F1.
+        precision: share of the links nobody labelled that must be right, with 95 % confidence for pairs like the
+            labelled ones (see :func:`vicinal.calibration.precision_threshold`), each told by a scorer of other folds;
+            proved of a fold by itself, and measured of all together. None: the threshold with the best F1.
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
             words and letters only. None: the pretrained ones that are installed; of texts with 200 labels or more, and
             at most 20,000 rows of a table, else words and letters.
@@ -216,7 +208,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         """Refuse to promise a precision by matches of which so few are held out that no threshold can show it."""
         if self.precision is None:
             return
-        fewest = math.ceil(math.log(_RISK) / math.log(self.precision))
+        fewest = math.ceil(math.log(RISK) / math.log(self.precision))
         share = held_out / matches if held_out else 1.0 if self._is_crossed else self.validation_fraction
         if held_out < fewest:
             raise ValueError(
@@ -254,7 +246,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
     def _fit_labels(self, labelled: pd.DataFrame | None, chosen: pd.DataFrame | None, log: Log) -> None:
         """Probabilities by what is labelled: by estimates alone, beside few labels, or by a scorer."""
         if labelled is None:
-            self.notes_ += self._estimate(_NO_LABELS, log)
+            self.notes_ += self._estimate((np.zeros((0, 2), dtype=np.int64), np.zeros(0)), log)
             return
         parts = self._parts(labelled, chosen)
         lack, both = lack_of_labels(parts), pd.concat(parts[0])
@@ -320,11 +312,15 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         self.notes_ += [*notes, note] if note else notes
         self.labelled_, self.validation_ = labelled_rows(labelled), pd.concat(held_out, ignore_index=True)
         probability, truth = (self.validation_[name].to_numpy() for name in ("probability", "match"))
-        self.threshold_, self.doubt_ = threshold_and_doubt(probability, truth, self.precision)
+        unlabelled = np.zeros(0)
+        if self.precision is not None:
+            at, _, chances = self._scored()
+            unlabelled = chances[~self._labelled(at, self.labels_)]
+        self.threshold_, self.doubt_ = threshold_and_doubt(probability, truth, self.precision, unlabelled)
         quality = link_quality(probability >= self.threshold_, truth)
         recall = self.candidate_recall(pd.concat(parts[0]))
         scores = {"precision": quality.precision, "recall": quality.recall, "f1": quality.f1}
-        self.scores_ = {**scores, **{f"recall at {k}": share for k, share in recall.items()}}
+        self.scores_ = scores | {f"recall at {k}": share for k, share in recall.items()}
 
     def _closed(self, labelled: pd.DataFrame) -> pd.DataFrame:
         pairs, notes = closed_pairs(self.tables_, labelled, self.labels_, self.n_candidates)
