@@ -96,6 +96,19 @@ def test_a_column_may_be_two_of_the_other_table():
     assert two.isna().tolist() == [False, True] + [False] * 198
 
 
+def test_a_column_may_be_three_of_the_other_table():
+    random = np.random.default_rng(0)
+    title, first, last = (
+        [f"{part}{'abcdefghijklmnop'[n]}" for n in random.integers(0, 16, 200)] for part in ("ti", "ann", "son")
+    )
+    left = pd.DataFrame({"Name": [f"{c}, {a} {b}" for a, b, c in zip(title, first, last, strict=True)]})
+    right = pd.DataFrame({"title": title, "ship": "white star", "given names": first, "surname": last})
+    right.loc[0, "given names"] = None
+    same = same_columns(left, right)
+    assert same == {("Name",): ("title", "given names", "surname")}
+    assert with_same_columns(left, right, same)[1]["Name"][0] == f"{title[0]} {last[0]}"
+
+
 def test_numbers_of_parts_are_the_same_with_and_without_marks():
     numbers = [f"{'abc'[n % 3]}x-{1000 + 7 * n}-{'kl'[n % 2]}" for n in range(60)]
     left = pd.DataFrame({"no": numbers, "text": [f"bolt {n % 9} steel" for n in range(60)]})

@@ -64,6 +64,8 @@ def test_links_are_right(case):
     assert len(links & right) >= 0.95 * both
     assert len(links - right) <= 0.1 * both
     assert model.linkage_.expected(model.tables_) == pytest.approx(both, rel=0.15)
+    count = model.linkage_.candidates(model.tables_)[2].sum()  # as precision and recall are told by
+    assert any(note.startswith(f"{count:.0f} matches are expected") for note in model.notes_)
     assert (model.linkage_.refinement is not None) == (both == SOME[0])
 
 

@@ -323,10 +323,9 @@ class Linkage(LinkageModel):
         return apart
 
     def _sentences(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> list[str]:
-        notes = [
-            f"{self.expected(tables):.0f} matches are expected; their probabilities are estimates, checked by "
-            + (f"{len(labels[1])} label" + "s" * (len(labels[1]) > 1) if len(labels[1]) else "no label")
-        ]
+        count = self.candidates(tables)[2].sum()  # of pairs that links may name, as beside them
+        checked = f"{len(labels[1])} label" + "s" * (len(labels[1]) > 1) if len(labels[1]) else "no label"
+        notes = [f"{count:.0f} matches are expected; their probabilities are estimates, checked by {checked}"]
         linked = "only equal rows are" if tables.is_single else "none is"
         if not self.has_sign and not self._closes(tables):
             return [f"no sign of duplicates: rows that resemble one row do not resemble each other; {linked} linked"]

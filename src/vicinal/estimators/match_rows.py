@@ -15,7 +15,7 @@ from torch import Tensor
 from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cell_reading import read_column
-from vicinal.data.column_form import is_written_gap
+from vicinal.data.column_form import SPAN, ColumnForm, is_written_gap
 from vicinal.data.form import TableForm
 from vicinal.data.same_columns import (
     same_columns,
@@ -207,11 +207,13 @@ def _judged(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
     """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
-    form, read = TableForm.of(_judged(frame)), {}
-    for name, one in form.columns.items():
+    forms, read = dict[str, ColumnForm](), {}
+    for name, one in TableForm.of(_judged(frame)).columns.items():
+        if one.sign == SPAN:  # beside spans of days there are days
+            one = one.model_copy(update={"kind": "date", "sign": "", "typical": {}})
         if one.kind in ("parts", "worded", "scale", "list"):  # numbers among words, and words, are compared as texts
             continue
-        cells, typed = read_column(one, frame[name]), frame[name]
+        cells, typed, forms[name] = read_column(one, frame[name]), frame[name], one
         odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))
         odd[odd] = [not is_written_gap(cell) for cell in typed[odd].tolist()]
         if not odd.any():
@@ -219,7 +221,7 @@ def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
         elif one.kind == "date":
             codes, days = pd.factorize(cells)
             read[name] = typed.where(odd, np.array([*map(shown_text, days), ""], dtype=object)[codes])
-    return form.of_columns(read), frame.assign(**read)
+    return TableForm(columns={name: forms[name] for name in read}), frame.assign(**read)
 
 
 def _text(cell: Any) -> str | None:
