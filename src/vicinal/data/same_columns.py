@@ -216,16 +216,11 @@ def with_points_apart(table: pd.DataFrame, whole: Collection[str]) -> pd.DataFra
     return table
 
 
-def with_same_columns(
-    left: pd.DataFrame, right: pd.DataFrame, same: dict[tuple[str, ...], tuple[str, ...]]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both tables with one name for the same columns, that of the left table, or that of one that is several there."""
-    sources = sources_of(same)
-    return with_sources(left, sources[0]), with_sources(right, sources[1])
-
-
 def sources_of(same: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """The columns of the left table, and of the right one, that each column is made from."""
+    """The columns of the left table, and of the right one, that each is made from; the names are those of the left.
+
+    One that is several there is called as in the right table.
+    """
     names = [one[0] if len(one) == 1 else other[0] for one, other in same.items()]
     left, right = (dict(zip(names, map(list, each), strict=True)) for each in (same.keys(), same.values()))
     return left, right

@@ -17,13 +17,7 @@ from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cell_reading import read_column
 from vicinal.data.column_form import SPAN, ColumnForm, is_written_gap
 from vicinal.data.form import TableForm
-from vicinal.data.same_columns import (
-    same_columns,
-    sources_of,
-    with_points_apart,
-    with_same_columns,
-    with_sources,
-)
+from vicinal.data.same_columns import same_columns, sources_of, with_points_apart, with_sources
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import is_list
 from vicinal.estimators.inputs import as_table
@@ -187,7 +181,7 @@ def read_tables(
     if same:
         pairs = ", ".join(f"{' + '.join(one)} = {' + '.join(other)}" for one, other in same.items())
         notes.append(f"compared under two names: {pairs}; to change that, rename or drop columns")
-        frames = list(with_same_columns(frames[0], frames[1], same))
+        frames = [with_sources(*each) for each in zip(frames, sources, strict=True)]
     alone = [[name for name in one if name not in other] for one, other in itertools.permutations(frames, 2)]
     if alone and all(alone):
         only = "; ".join(

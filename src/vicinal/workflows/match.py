@@ -15,7 +15,7 @@ from vicinal.core import check_choice, counted, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import TableForm, read_cells, read_table, write_table
-from vicinal.data.same_columns import same_columns, with_same_columns, with_sources
+from vicinal.data.same_columns import same_columns, with_sources
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
@@ -210,7 +210,7 @@ def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
     frame = with_sources(frame, table.sources)
     same = same_columns(table.frame, frame.drop(columns=name, errors="ignore"))
-    _, frame = with_same_columns(table.frame.head(0), frame, {one: two for one, two in same.items() if len(one) == 1})
+    frame = with_sources(frame, {one[0]: list(two) for one, two in same.items() if len(one) == 1})
     lost = [
         " + ".join(table.sources.get(column, [column]))
         for column in matcher.tables_.features.columns
