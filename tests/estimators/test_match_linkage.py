@@ -287,7 +287,7 @@ def test_unsure_estimates_tell_nothing_above_nine_tenths_and_a_column_that_decid
     assert len(links) >= 40
     sure = probabilities(model)
     model.linkage_.is_sure = False
-    model.tables_.change_scores()
+    model.tables_.forget("scored")
     told = probabilities(model)
     assert max(sure.values()) > 0.95
     assert all(told[pair] == pytest.approx(0.5 + 0.8 * (chance - 0.5)) for pair, chance in sure.items() if chance > 0.5)
@@ -403,7 +403,7 @@ def test_pairs_that_are_no_candidates_have_the_probability_of_candidates():
     outside = [frozenset(pair) not in probabilities(model) for pair in every.to_numpy().tolist()]
     few = model.predict_proba(every)[:, 1]
     model.linkage_.n_candidates = 20  # all of the same weights
-    model.tables_.change_scores()
+    model.tables_.forget("scored")
     assert len(model.scored_candidates()) == 20 * 20
     assert sum(outside) > 250
     np.testing.assert_allclose(np.log(few), np.log(model.predict_proba(every)[:, 1]), atol=0.1)

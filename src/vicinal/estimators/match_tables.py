@@ -200,23 +200,19 @@ class MatchedTables:
     def correct(self, temperature: float | None) -> None:
         """Take this temperature for the hub correction of vectors; None: no correction."""
         self.temperature = temperature
-        self._forget("vectors", "candidates", "levels", "features", "weighed", "scored")
-
-    def change_scores(self) -> None:
-        """Forget the probabilities of candidates, as what scores them changed."""
-        self._forget("scored")
+        self.forget("vectors", "candidates", "levels", "features", "weighed", "scored")
 
     def change(self, number: int, table: MatchTable) -> None:
         """Put another table in the place of one: 0 for the left one, -1 for the right one."""
         self._tables[number] = table
-        self._forget()
+        self.forget()
 
     def close(self) -> None:
         """Let go of what searches the vectors, also outside of this process; it is made anew where it is needed."""
-        self._forget("vectors")
+        self.forget("vectors")
 
-    def _forget(self, *kinds: str) -> None:
-        """Forget what was computed; without kinds all of it."""
+    def forget(self, *kinds: str) -> None:
+        """Forget what was computed; without kinds all of it. Where what scores changed: "scored"."""
         for key in [key for key in self._known if not kinds or key[0] in kinds]:
             value = self._known.pop(key)
             if isinstance(value, Corrected):
