@@ -217,10 +217,7 @@ def with_points_apart(table: pd.DataFrame, whole: Collection[str]) -> pd.DataFra
 
 
 def sources_of(same: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """The columns of the left table, and of the right one, that each is made from; the names are those of the left.
-
-    One that is several there is called as in the right table.
-    """
+    """The columns of the left table, and of the right one, that each is made from, by the name where it is one."""
     names = [one[0] if len(one) == 1 else other[0] for one, other in same.items()]
     left, right = (dict(zip(names, map(list, each), strict=True)) for each in (same.keys(), same.values()))
     return left, right

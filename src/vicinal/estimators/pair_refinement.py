@@ -74,7 +74,7 @@ class Refinement:
             seed: of the trees.
         """
         state = _scales(features[:, alone])
-        standard, place, counts = _distinct(_standard(features[:, alone], state))
+        standard, place, counts = _distinct(_standard(features[:, alone], state))  # many are empty in the same pairs
         trees = _Trees(features, half, seed)
         matches = float(chances.sum())  # of the match weights: pairs that learn from one another would find ever more
         weights = np.ones(len(chances))
@@ -107,10 +107,9 @@ class _Trees:
         every = np.ones(len(half), dtype=bool)
         self.parts = [part if part.any() else every for part in (half == 1, half == 0, every)]
         self.sets = [
-            lightgbm.Dataset(features[part], np.zeros(int(part.sum())), params=self.settings) for part in self.parts
+            lightgbm.Dataset(features[part], np.zeros(int(part.sum())), params=self.settings).construct()
+            for part in self.parts
         ]
-        for each in self.sets:
-            each.construct()
 
     def _grown(self, number: int, targets: Floats, weights: Floats) -> Any:
         import lightgbm
@@ -152,10 +151,7 @@ def _standard(features: Floats, state: dict[str, Floats]) -> Floats:
 
 
 def _distinct(columns: Floats) -> tuple[Floats, Ids, Floats]:
-    """Columns ``[n, F]`` without copies, the place of each among them ``[F]``, and how many each stands for.
-
-    Features of one column of the tables are empty in the same pairs, and many nowhere.
-    """
+    """Columns ``[n, F]`` without copies, the place of each among them ``[F]``, and how many each stands for."""
     places = dict[bytes, int]()
     place = np.array([places.setdefault(column.tobytes(), len(places)) for column in columns.T])
     first = np.unique(place, return_index=True)[1]
