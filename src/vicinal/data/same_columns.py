@@ -235,7 +235,7 @@ def _named(table: pd.DataFrame, names: list[str], name: str) -> pd.DataFrame:
     if len(names) == 1:
         return table.rename(columns={names[0]: name})
     texts = [table[each].map(_shown, na_action="ignore").fillna("") for each in names]
-    joined = texts[0].str.cat(texts[1:], sep=" ").str.split().str.join(" ")
+    joined = texts[0].str.cat(pd.concat(texts[1:], axis=1), sep=" ").str.split().str.join(" ")
     place = list(table.columns).index(names[0])
     table = table.drop(columns=names)
     table.insert(place, name, joined.mask(joined == ""))
