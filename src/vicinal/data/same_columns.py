@@ -180,20 +180,20 @@ def _together(whole: _Column, parts: dict[str, _Column], partner: tuple[str, ...
     """The columns, ``partner`` among them, that have most words in common with one, in the order of their table."""
     single = {name: _common(whole.words, part.words) for name, part in parts.items()}
     likely = sorted((name for name in single if single[name]), key=lambda name: -single[name])[:_LIKELY]
-    likely, found, reached = [name for name in parts if name in (*likely, *partner)], partner, _LEAST - _GAIN
+    likely, chosen, reached = [name for name in parts if name in (*likely, *partner)], partner, _LEAST - _GAIN
     for count in range(2, _MOST + 1):
         joint = {
             names: common
             for names in itertools.combinations(likely, count)
-            if {*found} <= {*names}
+            if {*chosen} <= {*names}
             and (common := _common(whole.words, sum((parts[name].words for name in names), Counter[str]())))
             > max(reached, *(single[name] for name in names)) + _GAIN
         }
         if not joint:
             break
-        found = max(joint, key=lambda names: joint[names])
-        reached = joint[found]
-    return found
+        chosen = max(joint, key=lambda names: joint[names])
+        reached = joint[chosen]
+    return chosen
 
 
 def with_points_apart(table: pd.DataFrame, whole: Collection[str]) -> pd.DataFrame:

@@ -140,7 +140,8 @@ class MatchedTables:
             if encoder is not None:
                 log(f"encoding {len(table.first)} rows")
             table.vectors = both.vectors_of(table.things, table.root)
-        both._known |= {} if is_part else {("side", number): side for number, side in enumerate(sides)}
+        for number, side in enumerate(() if is_part else sides):
+            both.once(("side", number), partial(lambda each: each, side))
         return both
 
     @property
