@@ -38,8 +38,8 @@ from vicinal.linkage.block_recall import estimated_recall
 from vicinal.linkage.blocking import blocked_pairs
 from vicinal.linkage.columns import CodedColumn
 
-MOST, EACH, RECORDS = 30, 3, 1000
-"""Pairs for each left row by all rules, strongest pairs of a row, and rows that come later."""
+MOST, EACH, RECORDS, ADDING = 30, 3, 1000, 60
+"""Pairs for each left row by all rules, strongest pairs of a row, rows that come later, and most seconds for them."""
 
 MATCHED, MOVED, NEW_PHONE, TYPO, EMPTY = 0.8, 0.1, 0.3, 0.15, 0.03
 COLUMNS = ["given_name", "surname", "date_of_birth", "street_number", "street", "suburb", "postcode", "phone"]
@@ -241,10 +241,16 @@ def links(folder: Path) -> dict[str, float]:
 
 
 def added(model: Any, rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, float]:
-    """Milliseconds of a processor for each row that comes, but for the first, and how right their links are."""
+    """Milliseconds of a processor for each row that comes, but for the first, and how right their links are.
+
+    They come until all are there or a minute is over: a matcher that was refined links all rows again.
+    """
     model.add(rows[:1])
-    seconds, found = [], []
+    seconds, found = list[float](), []
     for row in range(1, len(rows)):
+        if sum(seconds) > ADDING:
+            pairs = pairs[pairs["left"].isin(rows["id"].iloc[:row])]
+            break
         begun = time.process_time()
         found.append(model.add(rows[row : row + 1]))
         seconds.append(time.process_time() - begun)

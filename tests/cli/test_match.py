@@ -149,7 +149,13 @@ def test_dedupe_writes_clusters_and_contradictions(shops, capsys, tmp_path):
         int, re.search(r"(\d+) labeled pairs used: (\d+) to learn from, (\d+) held", said).groups()
     )
     assert total == learned + held == len(pd.read_csv(shops / "pairs.csv"))
+    assert "clusters.csv (copies together)" in said
     clusters = pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet").set_index("id")["cluster"]
+    shown = pd.read_csv(tmp_path / "all-dedupe" / "clusters.csv", dtype=str)
+    assert list(shown.columns) == ["id", "cluster", "name"]
+    assert shown["cluster"].astype(int).is_monotonic_increasing
+    names = pd.concat([a, b.rename(columns={"asin": "sku"})]).set_index("sku")["name"]
+    assert (shown["name"] == names[shown["id"].str.removeprefix("'")].to_numpy()).all()
     assert np.mean([clusters[f"0{i}"] == clusters[f"=b{i}"] for i in range(80, 100)]) > 0.85
     contradictions = pd.read_csv(tmp_path / "all-dedupe" / "contradictions.csv")
     assert list(contradictions.columns) == ["left", "right", "cluster", "why"]
@@ -273,6 +279,9 @@ def test_new_rows_are_linked_with_those_of_the_folder(capsys, tmp_path):
     assert after[182] == before[101]
     assert after[183] not in before.tolist()
     assert (after[:-3] == before).all()
+    shown = pd.read_csv(tmp_path / "all-dedupe" / "clusters.csv").set_index("id")
+    assert shown["cluster"].to_dict() == after.to_dict()
+    assert shown["name"][181] == names[3]
     links = pd.read_csv(tmp_path / "all-dedupe" / "links.csv")
     assert links.tail(3)["left name"].isin([names[3], names[100]]).all()
     assert len(RowMatcher.load(tmp_path / "all-dedupe").tables_.left) == 183

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vicinal.data.same_columns import same_columns, with_same_columns
+from vicinal.data.same_columns import same_columns, sources_of, with_sources
 
 
 def people(rows=60, seed=0):
@@ -89,11 +89,25 @@ def test_a_column_may_be_two_of_the_other_table():
     for one, other in ((left, right), (right, left)):
         same = same_columns(one, other)
         assert same == ({("Name",): ("surname", "given")} if one is left else {("surname", "given"): ("Name",)})
-        assert [sorted(each) for each in with_same_columns(one, other, same)] == [["Name", "age"]] * 2
-    two = with_same_columns(left, right, same_columns(left, right))[1]["Name"]
+        tables = [with_sources(*each) for each in zip((one, other), sources_of(same), strict=True)]
+        assert [sorted(each) for each in tables] == [["Name", "age"]] * 2
+    two = with_sources(right, sources_of(same_columns(left, right))[1])["Name"]
     assert two[2] == f"{last[2]} {first[2]}"
     assert two[0] == last[0]
     assert two.isna().tolist() == [False, True] + [False] * 198
+
+
+def test_a_column_may_be_three_of_the_other_table():
+    random = np.random.default_rng(0)
+    title, first, last = (
+        [f"{part}{'abcdefghijklmnop'[n]}" for n in random.integers(0, 16, 200)] for part in ("ti", "ann", "son")
+    )
+    left = pd.DataFrame({"Name": [f"{c}, {a} {b}" for a, b, c in zip(title, first, last, strict=True)]})
+    right = pd.DataFrame({"title": title, "ship": "white star", "given names": first, "surname": last})
+    right.loc[0, "given names"] = None
+    same = same_columns(left, right)
+    assert same == {("Name",): ("title", "given names", "surname")}
+    assert with_sources(right, sources_of(same)[1])["Name"][0] == f"{title[0]} {last[0]}"
 
 
 def test_numbers_of_parts_are_the_same_with_and_without_marks():

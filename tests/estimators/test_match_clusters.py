@@ -79,7 +79,7 @@ def test_a_row_between_two_things_joins_one_of_them(monkeypatch):
     def cluster_of(kind, chances, other):
         model._above = lambda: (np.array(list(chances)), np.ones(len(chances)), np.array(list(chances.values())))
         model._chances = lambda at: np.array([chances.get(tuple(pair), other) for pair in at.tolist()])
-        model.tables_.change_scores()
+        model.tables_.forget("scored")
         return model.clusters(kind)[0].set_index("id")["cluster"]
 
     chances = {(0, 1): 0.99, (2, 3): 0.98, (1, 2): 0.6}

@@ -349,3 +349,13 @@ def test_a_date_with_a_typo_stays_as_it_was_typed():
     born = [next(cell for cell in pair.cells if cell.column == "born") for pair in cells]
     assert [cell.level for cell in born] == ["equal", "edit distance 1"]
     assert born[1].right == right["born"][3]
+
+
+def test_days_beside_spans_of_days_are_compared_as_dates():
+    days = pd.date_range("1950-02-03", periods=60, freq="400D")
+    left = pd.DataFrame({"id": range(60), "name": lamps(60), "shown": days.strftime("%m/%d/%Y")})
+    right = left.assign(name=left["name"] + " x", shown=days.strftime("%d %B %Y"))
+    spans = [f"{day:%Y-%m-%d} - {day + pd.Timedelta(9, 'D'):%Y-%m-%d}" for day in days[::3]]
+    left.loc[::3, "shown"] = right.loc[::3, "shown"] = spans
+    pairs = matcher().fit(left, right).explain(pd.DataFrame({"left": [1, 3], "right": [1, 3]}))
+    assert [cell.level for pair in pairs for cell in pair.cells if cell.column == "shown"] == ["equal"] * 2

@@ -64,6 +64,8 @@ def test_links_are_right(case):
     assert len(links & right) >= 0.95 * both
     assert len(links - right) <= 0.1 * both
     assert model.linkage_.expected(model.tables_) == pytest.approx(both, rel=0.15)
+    count = model.linkage_.candidates(model.tables_)[2].sum()  # as precision and recall are told by
+    assert any(note.startswith(f"{count:.0f} matches are expected") for note in model.notes_)
     assert (model.linkage_.refinement is not None) == (both == SOME[0])
 
 
@@ -289,7 +291,7 @@ def test_unsure_estimates_tell_nothing_above_nine_tenths_and_a_column_that_decid
     assert len(links) >= 40
     sure = probabilities(model)
     model.linkage_.is_sure = False
-    model.tables_.change_scores()
+    model.tables_.forget("scored")
     told = probabilities(model)
     assert max(sure.values()) > 0.95
     assert all(told[pair] == pytest.approx(0.5 + 0.8 * (chance - 0.5)) for pair, chance in sure.items() if chance > 0.5)
@@ -405,7 +407,7 @@ def test_pairs_that_are_no_candidates_have_the_probability_of_candidates():
     outside = [frozenset(pair) not in probabilities(model) for pair in every.to_numpy().tolist()]
     few = model.predict_proba(every)[:, 1]
     model.linkage_.n_candidates = 20  # all of the same weights
-    model.tables_.change_scores()
+    model.tables_.forget("scored")
     assert len(model.scored_candidates()) == 20 * 20
     assert sum(outside) > 250
     np.testing.assert_allclose(np.log(few), np.log(model.predict_proba(every)[:, 1]), atol=0.1)

@@ -52,14 +52,25 @@ def test_a_booster_that_learned_nothing():
 def test_the_linear_model_solves_the_equations_of_soft_labels():
     rng = np.random.default_rng(0)
     rows, targets, weights = rng.normal(size=(300, 3)), rng.uniform(0.01, 0.99, 300), rng.uniform(0.5, 5, 300)
-    state = module._linear(rows, targets, weights)
-    chances = 1 / (1 + np.exp(-(rows @ state["weights"] + state["start"][0])))
-    gap = weights * (chances - targets)  # with a penalty of half the squares of the weights
-    np.testing.assert_allclose(rows.T @ gap + state["weights"], 0, atol=1e-3)
+    penalty = np.array([1.0, 1.0, 1.0, 0.0])
+    point = module._linear(rows, targets, weights, penalty, np.zeros(4))
+    gap = weights * (1 / (1 + np.exp(-(rows @ point[:-1] + point[-1]))) - targets)
+    np.testing.assert_allclose(rows.T @ gap + point[:-1], 0, atol=1e-3)  # a penalty of half the squares of the weights
     assert gap.sum() == pytest.approx(0, abs=1e-3)
-    point = np.append(state["weights"], state["start"])
-    again = module._linear(rows, targets, weights, point + 30)  # far off: full steps of Newton would leave it
-    np.testing.assert_allclose(np.append(again["weights"], again["start"]), point, atol=1e-4)
+    again = module._linear(rows, targets, weights, penalty, point + 30)  # far off: full steps of Newton would leave it
+    np.testing.assert_allclose(again, point, atol=1e-4)
+
+
+def test_copies_of_a_column_are_solved_as_one():
+    rng = np.random.default_rng(0)
+    rows, targets, weights = rng.normal(size=(300, 3)), rng.uniform(0.01, 0.99, 300), np.ones(300)
+    rows = rows[:, [0, 1, 0, 2, 0]]
+    once, place, counts = module._distinct(rows)
+    np.testing.assert_array_equal(once[:, place], rows)
+    assert counts.tolist() == [3, 1, 1]
+    whole = module._linear(rows, targets, weights, np.array([1.0] * 5 + [0.0]), np.zeros(6))
+    point = module._linear(once, targets, weights, np.append(1 / counts, 0.0), np.zeros(4))
+    np.testing.assert_allclose(np.append((point[:-1] / counts)[place], point[-1]), whole, atol=1e-4)
 
 
 def test_empty_cells_have_a_column_of_their_own():
@@ -110,6 +121,8 @@ def test_probabilities_are_found_again_and_those_that_contradict_their_kind_are_
     lines = module._standard(features[:, :4], refined.state) @ refined.state["weights"] + refined.state["start"][0]
     both = 2 / 3 * lines + 1 / 3 * refined.forest.log_odds(features)
     np.testing.assert_allclose(refined.log_odds(features), both)
+    copies = features[:, [0] * 9 + [*range(5)]]
+    assert np.abs(learned(copies, chances)[0].log_odds(copies) - both).max() < 1  # they are penalized less
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])

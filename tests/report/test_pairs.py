@@ -163,7 +163,7 @@ def test_the_page_tells_weights_distribution_clusters_and_what_was_missed():
     assert numbers[1] == ["", "equal", "95 %", "1 in 2500", "+11.2"]
     assert numbers[2][1:] == ["equal", "50 %", "50 %", "0.0"]
     assert "<script" not in page
-    assert "Estimated candidate recall: at most 96 %." in page
+    assert "Estimated candidate recall: at most 96.4 %." in page
     assert "All 99 candidate pairs" in page
     assert re.search(r"12</bdi>.*48</bdi>.*31 %</bdi>.*>4</bdi>", page)
     assert page.index("Expected precision") < page.index("Two estimates disagree") < page.index("<h2>Links")

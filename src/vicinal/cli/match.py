@@ -120,8 +120,8 @@ def dedupe(
 ) -> None:
     """Find the rows of one table that are copies of one another.
 
-    As vicinal match, with clusters.parquet (which rows are one thing) and contradictions.csv (pairs of a cluster that
-    speak against it).
+    As vicinal match, with clusters.csv and .parquet (which rows are one thing) and contradictions.csv (pairs of a
+    cluster that speak against it).
     """
     _run(context, table)
 
@@ -292,7 +292,9 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
         alone, count = record.clusters.get(1, 0), sum(several.values())
         output.print(f"{count:,} clusters of 2 to {max(several):,} rows; {alone:,} rows without a copy")
     output.print(f"matcher {folder}")
-    for name, words in {"links.csv": "", "review.csv": f" ({to_label} pairs to label)", "report.html": ""}.items():
+    files = {"links.csv": "", "clusters.csv": " (copies together)"} if record.clusters else {"links.csv": ""}
+    files |= {"review.csv": f" ({to_label} pairs to label)", "report.html": ""}
+    for name, words in files.items():
         output.print(f"        {folder / name}{words}")
     if not total and to_label and command:
         output.print(

@@ -1,4 +1,4 @@
-"""Which columns of two tables hold the same, though their names differ, or though one table has two for one."""
+"""Which columns of two tables hold the same, though their names differ, or though one table has several for one."""
 
 import itertools
 import re
@@ -32,10 +32,10 @@ _SAME, _PART, _OTHER = 0.3, 0.25, -0.1
 are known words."""
 
 _LEAST, _GAIN = 0.2, 0.1
-"""Words in common, and what names add, from which on two columns are the same; and what a second column has to add."""
+"""Words in common, and what names add, from which on two columns are the same; and what a further column has to add."""
 
-_LIKELY = 6
-"""Columns with most words in common with one, of which two may be that one together."""
+_LIKELY, _MOST = 6, 3
+"""Columns with most words in common with one, of which some may be that one together, and how many at most."""
 
 _LONG, _SHAPE = 6, 0.5
 """Digits of a number from which on it is a key, and what equal numbers of digits count beside equal keys."""
@@ -127,12 +127,12 @@ class _Column:
 
 
 def same_columns(left: pd.DataFrame, right: pd.DataFrame) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """The columns of the left table that those of the right one are, which have another name; one may be two.
+    """The columns of the left table that those of the right one are, which have another name; one may be up to three.
 
     Columns of one name are left as they are. Of the others those are paired first whose names differ in case and marks
     alone, and then those that together have most words in common, and names of one meaning in several languages.
     Numbers are also paired by their distribution, where it is like that of one column alone.
-    Last, a column is paired with two of the other table, if these have more in common with it than one of them.
+    Last, a column is paired with two or three of the other table, if each of these adds words that both have in common.
 
     >>> left = pd.DataFrame({"First Name": ["Ann", "Bo"], "E-Mail": ["a@b.de", "c@d.de"]})
     >>> same_columns(left, pd.DataFrame({"correo": ["a@b.de", "x@y.de"], "first_name": ["Bo", "Ann"]}))
@@ -155,13 +155,13 @@ def same_columns(left: pd.DataFrame, right: pd.DataFrame) -> dict[tuple[str, ...
             if likeness[row, column] >= _LEAST:
                 same[rows[row]] = columns[column]
     order = [name for name in here if name in same]
-    return _with_two({(one,): (same[one],) for one in order}, here, there)
+    return _with_several({(one,): (same[one],) for one in order}, here, there)
 
 
-def _with_two(
+def _with_several(
     same: dict[tuple[str, ...], tuple[str, ...]], here: dict[str, _Column], there: dict[str, _Column]
 ) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """The same columns, where one is two of the other table if these have more words in common with it."""
+    """The same columns, where one is several of the other table if each of these adds words that it has."""
     pairs = list(same.items())
     for whole, parts, side in ((here, there, 0), (there, here, 1)):
         for one, column in whole.items():
@@ -169,19 +169,31 @@ def _with_two(
             if len(partner) > 1 or (column.is_date or column.shape):
                 continue
             taken = {name for pair in pairs for name in pair[1 - side]} - {*partner}
-            single = {name: _common(column.words, parts[name].words) for name in parts if name not in taken}
-            likely = sorted((name for name in single if single[name]), key=lambda name: -single[name])[:_LIKELY]
-            best = single[partner[0]] if partner else 0.0
-            least, two = max(best + _GAIN, _LEAST), tuple[str, ...]()
-            # in the order of the table, as their cells are joined in it
-            for names in itertools.combinations([name for name in parts if name in (*likely, *partner)], 2):
-                joint = _common(column.words, parts[names[0]].words + parts[names[1]].words)
-                if set(partner) <= set(names) and joint > least and joint > max(single[name] for name in names) + _GAIN:
-                    least, two = joint, names
-            if two:
+            several = _together(column, {name: part for name, part in parts.items() if name not in taken}, partner)
+            if len(several) > 1:
                 pairs = [pair for pair in pairs if pair[side] != (one,)]
-                pairs.append(((one,), two) if side == 0 else (two, (one,)))
+                pairs.append(((one,), several) if side == 0 else (several, (one,)))
     return dict(pairs)
+
+
+def _together(whole: _Column, parts: dict[str, _Column], partner: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns, ``partner`` among them, that have most words in common with one, in the order of their table."""
+    single = {name: _common(whole.words, part.words) for name, part in parts.items()}
+    likely = sorted((name for name in single if single[name]), key=lambda name: -single[name])[:_LIKELY]
+    likely, chosen, reached = [name for name in parts if name in (*likely, *partner)], partner, _LEAST - _GAIN
+    for count in range(2, _MOST + 1):
+        joint = {
+            names: common
+            for names in itertools.combinations(likely, count)
+            if {*chosen} <= {*names}
+            and (common := _common(whole.words, sum((parts[name].words for name in names), Counter[str]())))
+            > max(reached, *(single[name] for name in names)) + _GAIN
+        }
+        if not joint:
+            break
+        chosen = max(joint, key=lambda names: joint[names])
+        reached = joint[chosen]
+    return chosen
 
 
 def with_points_apart(table: pd.DataFrame, whole: Collection[str]) -> pd.DataFrame:
@@ -204,23 +216,15 @@ def with_points_apart(table: pd.DataFrame, whole: Collection[str]) -> pd.DataFra
     return table
 
 
-def with_same_columns(
-    left: pd.DataFrame, right: pd.DataFrame, same: dict[tuple[str, ...], tuple[str, ...]]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both tables with one name for the same columns, that of the left table, or that of one that is two there."""
-    sources = sources_of(same)
-    return with_sources(left, sources[0]), with_sources(right, sources[1])
-
-
 def sources_of(same: dict[tuple[str, ...], tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """The columns of the left table, and of the right one, that each column is made from."""
+    """The columns of the left table, and of the right one, that each is made from, by the name where it is one."""
     names = [one[0] if len(one) == 1 else other[0] for one, other in same.items()]
     left, right = (dict(zip(names, map(list, each), strict=True)) for each in (same.keys(), same.values()))
     return left, right
 
 
 def with_sources(table: pd.DataFrame, sources: dict[str, list[str]]) -> pd.DataFrame:
-    """A table with the columns that are made from one or two of its own, where it has them."""
+    """A table with the columns that are made from some of its own, where it has them."""
     for name, names in sources.items():
         if name not in table.columns and set(names) <= set(table.columns):
             table = _named(table, names, name)
@@ -231,7 +235,7 @@ def _named(table: pd.DataFrame, names: list[str], name: str) -> pd.DataFrame:
     if len(names) == 1:
         return table.rename(columns={names[0]: name})
     texts = [table[each].map(_shown, na_action="ignore").fillna("") for each in names]
-    joined = texts[0].str.cat(texts[1], sep=" ").str.strip()
+    joined = texts[0].str.cat(pd.concat(texts[1:], axis=1), sep=" ").str.split().str.join(" ")
     place = list(table.columns).index(names[0])
     table = table.drop(columns=names)
     table.insert(place, name, joined.mask(joined == ""))

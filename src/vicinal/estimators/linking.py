@@ -170,10 +170,9 @@ def pairs_of_rows(at: Ids, left: Ids, right: Ids) -> tuple[Ids, Ids]:
     [[0, 1], [1, 0], [2, 0]]
     """
     orders = [np.argsort(thing, kind="stable") for thing in (left, right)]
-    sizes = [np.bincount(thing)[at[:, side]] for side, thing in enumerate((left, right))]
-    starts = [
-        (np.cumsum(np.bincount(thing)) - np.bincount(thing))[at[:, side]] for side, thing in enumerate((left, right))
-    ]
+    every = [np.bincount(thing) for thing in (left, right)]
+    sizes = [each[at[:, side]] for side, each in enumerate(every)]
+    starts = [(np.cumsum(each) - each)[at[:, side]] for side, each in enumerate(every)]
     whole = sizes[0] * sizes[1] <= _BLOCK
     counts = np.where(whole, sizes[0] * sizes[1], np.maximum(*sizes))
     source = np.repeat(np.arange(len(at)), counts)

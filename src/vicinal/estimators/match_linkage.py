@@ -94,7 +94,7 @@ class Linkage(LinkageModel):
         weighed = "weighed", self.links, self.n_candidates, seed  # which no label changes
         state, notes, chances = tables.once(weighed, lambda: self._weighed(tables, seed))
         vars(self).update(state)
-        tables.change_scores()
+        tables.forget("scored")
         pairs = tables.pairs_both_ways(self.n_candidates)
         is_enough = self.expected(tables) >= FEWEST and not tables.is_large
         if is_enough and not self._are_clear(tables, pairs, chances, labels):
@@ -113,7 +113,7 @@ class Linkage(LinkageModel):
             named = self.candidates(tables)[2] >= 0.5
             if not has_sign or same[named].mean() < _SURE:  # they are no more than what they started from
                 vars(self).update(before)
-                tables.change_scores()
+                tables.forget("scored")
         return notes + self._sentences(tables, labels)
 
     def _weighed(self, tables: MatchedTables, seed: int) -> tuple[dict[str, Any], list[str], Floats]:
@@ -165,7 +165,7 @@ class Linkage(LinkageModel):
 
     def _take(self, fitted: Estimate, tables: MatchedTables) -> None:
         self.weights, self.rate = fitted.weights, fitted.matches / min(tables.counts)
-        tables.change_scores()
+        tables.forget("scored")
 
     def _following(self, tables: MatchedTables, weights: MatchWeights, seed: int) -> dict[str, str]:
         """Columns that are equal wherever another one is, also in pairs that do not match.
@@ -229,7 +229,7 @@ class Linkage(LinkageModel):
         half = (_marks(tables, 0)[pairs[some, 0]] + _marks(tables, 1)[pairs[some, 1]]) % 2
         refined = Refinement.learn(features, self.alone(tables), chances[some], competition, labelled, half, seed)
         self.refinement = refined
-        tables.change_scores()
+        tables.forget("scored")
         if is_whole:
             tables.once(("scored", "log odds"), lambda: refined.log_odds(features))
 
@@ -253,7 +253,7 @@ class Linkage(LinkageModel):
             if len(at) and np.median(self.ratios(tables, at)) + self.start(tables) > 0:
                 return
         vars(self).update(before)
-        tables.change_scores()
+        tables.forget("scored")
 
     def _doubt(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> bool:
         """Whether the probabilities name the matches that they expect: whether anything is linked."""
@@ -328,10 +328,9 @@ class Linkage(LinkageModel):
         return apart
 
     def _sentences(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> list[str]:
-        notes = [
-            f"{self.expected(tables):.0f} matches are expected; their probabilities are estimates, checked by "
-            + (f"{len(labels[1])} label" + "s" * (len(labels[1]) > 1) if len(labels[1]) else "no label")
-        ]
+        count = self.candidates(tables)[2].sum()  # of pairs that links may name, as beside them
+        checked = f"{len(labels[1])} label" + "s" * (len(labels[1]) > 1) if len(labels[1]) else "no label"
+        notes = [f"{count:.0f} matches are expected; their probabilities are estimates, checked by {checked}"]
         linked = "only equal rows are" if tables.is_single else "none is"
         if not self.has_sign and not self._closes(tables):
             return [f"no sign of duplicates: rows that resemble one row do not resemble each other; {linked} linked"]

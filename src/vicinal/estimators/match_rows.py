@@ -15,15 +15,9 @@ from torch import Tensor
 from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cell_reading import read_column
-from vicinal.data.column_form import is_written_gap
+from vicinal.data.column_form import SPAN, ColumnForm, is_written_gap
 from vicinal.data.form import TableForm
-from vicinal.data.same_columns import (
-    same_columns,
-    sources_of,
-    with_points_apart,
-    with_same_columns,
-    with_sources,
-)
+from vicinal.data.same_columns import same_columns, sources_of, with_points_apart, with_sources
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import is_list
 from vicinal.estimators.inputs import as_table
@@ -187,7 +181,7 @@ def read_tables(
     if same:
         pairs = ", ".join(f"{' + '.join(one)} = {' + '.join(other)}" for one, other in same.items())
         notes.append(f"compared under two names: {pairs}; to change that, rename or drop columns")
-        frames = list(with_same_columns(frames[0], frames[1], same))
+        frames = [with_sources(*each) for each in zip(frames, sources, strict=True)]
     alone = [[name for name in one if name not in other] for one, other in itertools.permutations(frames, 2)]
     if alone and all(alone):
         only = "; ".join(
@@ -207,11 +201,13 @@ def _judged(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
     """The form of a table, and its cells; one that is none of its column, as by a typo, stays as it was typed."""
-    form, read = TableForm.of(_judged(frame)), {}
-    for name, one in form.columns.items():
+    forms, read = dict[str, ColumnForm](), {}
+    for name, one in TableForm.of(_judged(frame)).columns.items():
+        if one.sign == SPAN:  # beside spans of days there are days
+            one = one.model_copy(update={"kind": "date", "sign": "", "typical": {}})
         if one.kind in ("parts", "worded", "scale", "list"):  # numbers among words, and words, are compared as texts
             continue
-        cells, typed = read_column(one, frame[name]), frame[name]
+        cells, typed, forms[name] = read_column(one, frame[name]), frame[name], one
         odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))
         odd[odd] = [not is_written_gap(cell) for cell in typed[odd].tolist()]
         if not odd.any():
@@ -219,7 +215,7 @@ def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
         elif one.kind == "date":
             codes, days = pd.factorize(cells)
             read[name] = typed.where(odd, np.array([*map(shown_text, days), ""], dtype=object)[codes])
-    return form.of_columns(read), frame.assign(**read)
+    return TableForm(columns={name: forms[name] for name in read}), frame.assign(**read)
 
 
 def _text(cell: Any) -> str | None:

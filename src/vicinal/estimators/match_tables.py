@@ -201,23 +201,19 @@ class MatchedTables:
     def correct(self, temperature: float | None) -> None:
         """Take this temperature for the hub correction of vectors; None: no correction."""
         self.temperature = temperature
-        self._forget("vectors", "candidates", "levels", "features", "weighed", "scored")
-
-    def change_scores(self) -> None:
-        """Forget the probabilities of candidates, as what scores them changed."""
-        self._forget("scored")
+        self.forget("vectors", "candidates", "levels", "features", "weighed", "scored")
 
     def change(self, number: int, table: MatchTable) -> None:
         """Put another table in the place of one: 0 for the left one, -1 for the right one."""
         self._tables[number] = table
-        self._forget()
+        self.forget()
 
     def close(self) -> None:
         """Let go of what searches the vectors, also outside of this process; it is made anew where it is needed."""
-        self._forget("vectors")
+        self.forget("vectors")
 
-    def _forget(self, *kinds: str) -> None:
-        """Forget what was computed; without kinds all of it."""
+    def forget(self, *kinds: str) -> None:
+        """Forget what was computed; without kinds all of it. Where what scores changed: "scored"."""
         for key in [key for key in self._known if not kinds or key[0] in kinds]:
             value = self._known.pop(key)
             if isinstance(value, Corrected):
@@ -272,10 +268,8 @@ class MatchedTables:
             return make()
         facts = [name, settings, __version__, self.columns.texts, self.columns.numbers]
         digest = hashlib.sha256(json.dumps(facts, default=str).encode())
-        for part in (
-            *(table.row_keys for table in self.tables),
-            *(each.weights for each in self.features.terms.values()),
-        ):
+        terms = self.features.terms.values()
+        for part in (*(table.row_keys for table in self.tables), *(each.weights for each in terms)):
             digest.update(np.ascontiguousarray(part).data)
         path = self.cache_dir / f"{name}-{digest.hexdigest()[:32]}.npy"
         with contextlib.suppress(OSError, ValueError, EOFError):  # none, or damaged
@@ -294,9 +288,8 @@ class MatchedTables:
 
     def _lexical(self, side: int) -> LexicalIndex:
         def make(table: MatchTable) -> LexicalIndex:
-            if ("side", side * (not self.is_single)) in self._known:
-                return LexicalIndex(self._side(side).lexical)
-            return LexicalIndex(self.features.lexical(self.row_texts(table.things)))  # a search needs no more of a side
+            known = self._known.get(("side", side * (not self.is_single)))  # of which a search needs no more
+            return LexicalIndex(known.lexical if known else self.features.lexical(self.row_texts(table.things)))
 
         return self._of("words", side, make)
 
@@ -336,11 +329,9 @@ class MatchedTables:
         return self.once(("candidates", "both ways", k), partial(make, k))
 
     def _nearest_both_ways(self, k: int) -> Ids:
-        sides = [self.candidates(k).ids.numpy()]
-        if not self.is_single:
-            sides.append(fuse(self._searches(1, max(2 * k, _FEWEST)), k).ids.numpy())
         parts = []
-        for side, ids in enumerate(sides):
+        for side in range(2 - self.is_single):
+            ids = self.candidates(k, side=side).ids.numpy()
             rows, place = np.nonzero(ids >= 0)
             parts.append(np.stack([rows, ids[rows, place]][:: -1 if side else 1], axis=1))
         pairs = np.concatenate(parts)
@@ -353,11 +344,11 @@ class MatchedTables:
 
         def make() -> Ids:
             index, blocked = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
-            self.once(("candidates", "rules", k), lambda: index.rules)
+            self._known["candidates", "rules", k] = index.rules
             return np.column_stack([blocked.pairs, blocked.bits.view(np.int32)])
 
         candidates = self.cached("candidates", k, make)
-        self.once(("candidates", "bits", k), lambda: candidates[:, 2].copy().view(np.uint32))
+        self._known["candidates", "bits", k] = candidates[:, 2].copy().view(np.uint32)
         return candidates[:, :2].astype(np.int64)
 
     def reached(self, k: int, chances: Floats) -> float | None:
@@ -387,8 +378,7 @@ class MatchedTables:
         sides, texts = [], list[str]()
         for table in self.tables:
             codes, values = table.cells(name)
-            codes = codes[table.first]
-            sides.append(np.where(codes < 0, -1, codes + len(texts)))
+            sides.append(np.where(codes < 0, -1, codes + len(texts))[table.first])
             texts += values
         return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=name in self.columns.numbers)
 
@@ -397,12 +387,10 @@ class MatchedTables:
 
         Of one table none is compared with itself.
         """
-        count = len(self.tables[-side].first)
-        themselves = (torch.arange(count) if rows is None else rows) if self.is_single else None
+        table, some = self.tables[-side], slice(None) if rows is None else rows
+        themselves = torch.arange(len(table.first))[some] if self.is_single else None
         if kind:
-            vectors = self.tables[-side].vectors
-            vectors = vectors if rows is None else vectors[rows]
-            return self.by_vectors(vectors, k, 1 - side, themselves, corrected=corrected)
+            return self.by_vectors(table.vectors[some], k, 1 - side, themselves, corrected=corrected)
         lexical = self._side(side).lexical
         postings = None if len(self.tables[side - 1].first) <= _ALL else _POSTINGS
         queries = lexical if rows is None else lexical[rows.numpy()]
@@ -423,10 +411,10 @@ class MatchedTables:
             self._of("best", side, lambda _: [Hits(*(part[:, :2].clone() for part in hits)) for hits in best])
         return searches
 
-    def candidates(self, k: int, rows: Tensor | None = None) -> Hits:
-        """The best ``k`` right rows of each left row (None: of all), by words and by vectors, fused."""
-        search = partial(self._searches, 0, max(2 * k, _FEWEST), rows)
-        return self.once(("candidates", k), lambda: fuse(search(), k)) if rows is None else fuse(search(), k)
+    def candidates(self, k: int, rows: Tensor | None = None, side: int = 0) -> Hits:
+        """The best ``k`` rows of the other side for rows of this one (None: all), by words and by vectors, fused."""
+        search = partial(self._searches, side, max(2 * k, _FEWEST), rows)
+        return self.once(("candidates", k, side), lambda: fuse(search(), k)) if rows is None else fuse(search(), k)
 
     # Pairs.
 
@@ -470,12 +458,8 @@ class MatchedTables:
         """Which terms of a column and kind each thing of a side has."""
         if ("side", side) in self._known:
             return self._side(side).terms[key]
-
-        def make() -> Sparse:
-            texts = self.features.column(self.words(self.tables[-side].things), key[0])
-            return presence(self.features.terms[key].counts(texts))
-
-        return self.once(("terms", side, key), make)
+        texts = partial(self.row_texts, self.tables[-side].things, key[0])
+        return self.once(("terms", side, key), lambda: presence(self.features.terms[key].counts(texts())))
 
     def term_cosines(self, key: tuple[str, str], at: Ids) -> tuple[Floats, Ids]:
         """Cosine ``[n]`` of the terms of a column and kind, weighed by how rare they are, and which pairs have some."""
@@ -488,8 +472,8 @@ class MatchedTables:
 
     def vector_cosines(self, at: Ids) -> Floats:
         """Cosines of the vectors of pairs, ``[n]``."""
-        left, right = (torch.from_numpy(at[:, side].copy()) for side in (0, 1))
-        return np.asarray((self.left.vectors[left] * self.right.vectors[right]).sum(dim=1).double().numpy())
+        left, right = (self.tables[-side].vectors[torch.from_numpy(at[:, side].copy())] for side in (0, 1))
+        return np.asarray((left * right).sum(dim=1).double().numpy())
 
     def pair_texts(self, at: Ids) -> list[str]:
         """Both rows of pairs at positions ``[n, 2]`` as one text each."""

@@ -74,24 +74,24 @@ class Refinement:
             seed: of the trees.
         """
         state = _scales(features[:, alone])
-        standard = _standard(features[:, alone], state)
+        standard, place, counts = _distinct(_standard(features[:, alone], state))  # many are empty in the same pairs
         trees = _Trees(features, half, seed)
         matches = float(chances.sum())  # of the match weights: pairs that learn from one another would find ever more
         weights = np.ones(len(chances))
         weights[labels[0]] = LABEL
+        point, penalty = np.zeros(len(counts) + 1), np.append(1 / counts, 0.0)
         for turn in range(ROUNDS):
             targets = chances.copy()
             targets[labels[0]] = labels[1]
-            point = np.append(state["weights"], state["start"]) if turn else None
-            state |= _linear(standard, targets, weights, point)
-            by_lines = standard @ state["weights"] + state["start"][0]
+            point = _linear(standard, targets, weights, penalty, point)
+            by_lines = standard @ point[:-1] + point[-1]
             if turn < ROUNDS - 1:
                 by_trees = trees.across(targets, weights)
             else:
                 forest = trees.on_all(targets, weights)
                 by_trees = forest.log_odds(features)
             chances = competition.chances(_together(by_lines, by_trees), matches)
-        return cls(alone, state, forest)
+        return cls(alone, state | {"weights": (point[:-1] / counts)[place], "start": point[-1:]}, forest)
 
 
 class _Trees:
@@ -107,10 +107,9 @@ class _Trees:
         every = np.ones(len(half), dtype=bool)
         self.parts = [part if part.any() else every for part in (half == 1, half == 0, every)]
         self.sets = [
-            lightgbm.Dataset(features[part], np.zeros(int(part.sum())), params=self.settings) for part in self.parts
+            lightgbm.Dataset(features[part], np.zeros(int(part.sum())), params=self.settings).construct()
+            for part in self.parts
         ]
-        for each in self.sets:
-            each.construct()
 
     def _grown(self, number: int, targets: Floats, weights: Floats) -> Any:
         import lightgbm
@@ -151,8 +150,16 @@ def _standard(features: Floats, state: dict[str, Floats]) -> Floats:
     return np.concatenate([shown, missing.astype(np.float64)], axis=1)
 
 
-def _linear(standard: Floats, targets: Floats, weights: Floats, start: Floats | None = None) -> dict[str, Floats]:
-    r"""Logistic regression of soft labels with a penalty of $\\lVert w \\rVert^2 / 2$, by Newton's method.
+def _distinct(columns: Floats) -> tuple[Floats, Ids, Floats]:
+    """Columns ``[n, F]`` without copies, the place of each among them ``[F]``, and how many each stands for."""
+    places = dict[bytes, int]()
+    place = np.array([places.setdefault(column.tobytes(), len(places)) for column in columns.T])
+    first = np.unique(place, return_index=True)[1]
+    return columns[:, first], place, np.bincount(place).astype(np.float64)
+
+
+def _linear(standard: Floats, targets: Floats, weights: Floats, penalty: Floats, start: Floats) -> Floats:
+    r"""Logistic regression of soft labels with a penalty of $\sum_i p_i w_i^2 / 2$, by Newton's method.
 
     Only pairs whose weight in the second derivatives is above 1e-4 count there: nearly all candidates are surely none.
 
@@ -160,10 +167,10 @@ def _linear(standard: Floats, targets: Floats, weights: Floats, start: Floats | 
         standard: features ``[n, F]``.
         targets: probabilities ``[n]``.
         weights: of the pairs, ``[n]``.
-        start: weights and intercept ``[F + 1]`` to start from; None: zeros.
+        penalty: of weights and intercept ``[F + 1]``; of the sum of k equal weights 1 / k.
+        start: weights and intercept to start from.
     """
     columns = np.column_stack([standard, np.ones(len(standard))])
-    penalty = np.append(np.ones(standard.shape[1]), 0.0)
 
     def loss(point: Floats) -> tuple[float, Floats]:
         odds = columns @ point
@@ -173,9 +180,8 @@ def _linear(standard: Floats, targets: Floats, weights: Floats, start: Floats | 
     def curvature(point: Floats) -> Floats:
         chances = expit(columns @ point)
         curving = weights * chances * (1 - chances)
-        some = curving > _SEEN
-        return np.asarray((columns[some].T * curving[some]) @ columns[some] + np.diag(penalty + _SEEN))
+        some = columns[curving > _SEEN]
+        return np.asarray((some.T * curving[curving > _SEEN]) @ some + np.diag(penalty + _SEEN))
 
-    start = np.zeros(len(penalty)) if start is None else start
-    point = minimize(loss, start, jac=True, hess=curvature, method="trust-exact", options={"gtol": _STEADY}).x
-    return {"weights": point[:-1], "start": point[-1:]}
+    solved = minimize(loss, start, jac=True, hess=curvature, method="trust-exact", options={"gtol": _STEADY})
+    return np.asarray(solved.x)

@@ -182,7 +182,7 @@ def match_findings(record: MatchRecord) -> list[str]:
             f"Candidate recall on labelled matches: {percent(share)} ({record.candidates} candidates per row)."
         )
     elif record.reached is not None:
-        sentences.append(f"Estimated candidate recall: at most {percent(record.reached)}.")
+        sentences.append(f"Estimated candidate recall: at most {number(100 * record.reached, 3)} %.")
     if record.contradictions:
         sentences.append(f"{len(record.contradictions)} pairs contradict their cluster (contradictions.csv).")
     return sentences

@@ -15,7 +15,7 @@ from vicinal.core import check_choice, counted, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import TableForm, read_cells, read_table, write_table
-from vicinal.data.same_columns import same_columns, with_same_columns, with_sources
+from vicinal.data.same_columns import same_columns, with_sources
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
@@ -33,7 +33,7 @@ Log = Callable[[str], None]
 
 LINKS, LINKED, REVIEW = "links.parquet", "links.csv", "review.csv"
 ANSWERED, REPORT = "answered.csv", "report.html"
-CLUSTERS, CONTRADICTIONS = "clusters.parquet", "contradictions.csv"
+CLUSTERS, CLUSTERED, CONTRADICTIONS = "clusters.parquet", "clusters.csv", "contradictions.csv"
 NUMBERS = "row", "number of the row"
 """Names of the column of ids of a table that has none."""
 
@@ -90,7 +90,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     It holds the matcher, ``links.parquet``, ``links.csv`` (with the cells of both rows), ``review.csv`` (the band of
     doubt, or thirty pairs where fewer than 200 are labelled, with an empty column ``match``; labels that are filled in
     there are taken up by the next run, and stand in ``answered.csv`` from then on) and ``report.html``; of one table
-    also ``clusters.parquet`` and ``contradictions.csv``. A killed run goes on with the vectors, the
+    also ``clusters.parquet``, ``clusters.csv`` and ``contradictions.csv``. A killed run goes on with the vectors, the
     candidates and the levels that it has.
 
     Args:
@@ -131,6 +131,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
                 write_table(to_label, stage / REVIEW)
                 if clusters is not None:
                     clusters[0].to_parquet(stage / CLUSTERS, index=False)
+                    write_table(_clustered(matcher, clusters[0]), stage / CLUSTERED)
                     write_table(clusters[1], stage / CONTRADICTIONS)
                 write_match_page(record, stage / REPORT)
                 answered = read_answers(out)  # with labels that came meanwhile
@@ -162,7 +163,7 @@ def add_rows(folder: Path, source: Path, to: str = "left", log: Log = lambda lin
     """Link new rows with those of a match, whose model stays as it is.
 
     The rows and their links are written to the journal of the folder at once: after a kill at any point both are there
-    or neither. ``links.parquet``, ``links.csv`` and ``clusters.parquet`` follow the journal, if need be at the next
+    or neither. ``links.parquet``, ``links.csv`` and the tables of clusters follow the journal, if need be at the next
     call. Rows without ids that were added last are not added again, as a killed call may have done it. Who adds to the
     same folder meanwhile waits. The report and the review tell of the match before.
 
@@ -210,7 +211,7 @@ def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[
         frame.insert(0, name, range(len(table) + 1, len(table) + 1 + len(frame)))
     frame = with_sources(frame, table.sources)
     same = same_columns(table.frame, frame.drop(columns=name, errors="ignore"))
-    _, frame = with_same_columns(table.frame.head(0), frame, {one: two for one, two in same.items() if len(one) == 1})
+    frame = with_sources(frame, {one[0]: list(two) for one, two in same.items() if len(one) == 1})
     lost = [
         " + ".join(table.sources.get(column, [column]))
         for column in matcher.tables_.features.columns
@@ -239,6 +240,7 @@ def _follow_journal(folder: Path, matcher: RowMatcher) -> tuple[pd.DataFrame, pd
             known |= with_new(known, [row for row in change.ids if row not in known], theirs)
         if len(known) > before:
             clusters = pd.DataFrame({"id": known.keys(), "cluster": known.values()})
+            write_table(_clustered(matcher, clusters), folder / CLUSTERED)
             write_table(clusters, folder / CLUSTERS)
     if len(every) > len(old):
         write_table(_with_cells(matcher, every), folder / LINKED)
@@ -325,6 +327,13 @@ def _with_cells(matcher: RowMatcher, pairs: pd.DataFrame) -> pd.DataFrame:
         for side, rows in sides:
             table[f"{side} {column}"] = _written(rows.frame[column]).iloc[at[side]].to_numpy()
     return table
+
+
+def _clustered(matcher: RowMatcher, clusters: pd.DataFrame) -> pd.DataFrame:
+    """The rows with their clusters, those of one thing together."""
+    table, clusters = matcher.tables_.left, clusters.sort_values("cluster", kind="stable", ignore_index=True)
+    rows = table.frame.iloc[table.positions(clusters["id"])].drop(columns=list(clusters), errors="ignore")
+    return pd.concat([clusters, rows.apply(_written).reset_index(drop=True)], axis=1)
 
 
 def _written(cells: "pd.Series[Any]") -> "pd.Series[Any]":
