@@ -377,8 +377,7 @@ def fit_kernel(
     """The kernel of highest penalized marginal likelihood: 40 steps of L-BFGS from :meth:`TableKernel.start`.
 
     With more than 500 rows, these steps use a random 500, 12 more steps a random 1,000, and 12 more all, but at most a
-    random 2,000 in blocks of 1,000.
-    Then b and the noise are corrected by the leave-one-out error of at most 1,000 rows, see :func:`corrected`.
+    random 2,000 in blocks of 1,000. Then b and the noise are :func:`corrected` by at most 1,000 rows.
 
     With groups, the likelihood is the product over parts that hold at most one row of each group, so that nothing is
     learned from a row's own group.
