@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -84,7 +84,7 @@ class TableKernel:
     log_pieces: Tensor
     log_noise: Tensor
     parts: Tensor | None = None
-    likely: "TableKernel | None" = None
+    likely: "TableKernel | None" = field(default=None, kw_only=True)
 
     @classmethod
     def start(cls, columns: int, parts: Tensor | None = None) -> "TableKernel":
