@@ -12,6 +12,7 @@ from references.tables import QUICK, table
 from vicinal.cli import run
 from vicinal.cli.search import print_hits
 from vicinal.estimators import NeighborClassifier, load_model, save_model
+from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.search import Hit
 from vicinal.workflows.explain import Explainer
 
@@ -312,6 +313,19 @@ def test_a_wrong_correction_is_one_sentence_and_changes_nothing(folder, tmp_path
     (tmp_path / "c.csv").write_text(cells)
     assert words in error(capsys, "relabel", folder / "model", tmp_path / "c.csv")
     assert not (folder / "model" / "changes.jsonl").exists()
+
+
+def test_of_a_class_the_cells_that_its_trend_names_stand_first(monkeypatch, tmp_path, capsys):
+    made = FittedModel.error_of_all
+    both = "trees and kernel"
+    monkeypatch.setattr(FittedModel, "error_of_all", lambda one: -1.0 if one.metric == both else made(one))
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(90, 5)), columns=list("abcde"))
+    frame.assign(kind=np.where(frame["e"] > 0, "yes", "no")).to_csv(tmp_path / "t.csv", index=False)
+    assert run(["fit", str(tmp_path / "t.csv"), "--target", "kind", "--no-baselines", "-q"]) == 0
+    heading = next(
+        line for line in printed(capsys, "explain", tmp_path / "t-model", "--id", "7").splitlines() if "adds" in line
+    )
+    assert heading.split(")")[1].split()[0] == "e"
 
 
 def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder, capsys):

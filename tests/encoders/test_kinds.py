@@ -153,6 +153,14 @@ def test_names_that_repeat_and_short_texts_of_which_each_stands_in_many_rows_are
     assert infer_kinds(pd.DataFrame({"to": airports * repeats}))["to"].kind == kind
 
 
+@pytest.mark.parametrize(
+    "code", ["4b3e7c1a-8f2d-4e6b-9a5c-0d1e2f3a{:04x}", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b{:04x}"]
+)
+def test_long_keys_that_repeat_are_categories_not_words(code):
+    found = kind_of([code.format(k % 100) for k in range(270)])
+    assert (found.kind, found.reason) == ("category", "codes, 100 different values")
+
+
 def test_each_row_counts_also_where_rows_have_the_same_text():
     assert kind_of(["a.jpg"] * 18 + ["lost", "gone"]).reason == "paths of images (.jpg)"
     assert kind_of(["a.jpg"] * 17 + ["lost", "gone", "away"]).kind != "image"

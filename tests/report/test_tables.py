@@ -97,11 +97,12 @@ def test_the_verdict_is_honest_both_ways(words, change, clause):
     )
 
 
-def test_the_verdict_of_classes_speaks_of_shares(digits):
-    found = Verdict(200, Doubted(0.83, 0.77, 0.88), "k-NN", 1, Doubted(0.025, -0.03, 0.06))
+@pytest.mark.parametrize(("change", "side"), [(0.025, "2.5 points above"), (-0.01, "1 point below")])
+def test_the_verdict_of_classes_speaks_of_shares(digits, change, side):
+    found = Verdict(200, Doubted(0.83, 0.77, 0.88), "k-NN", 1, Doubted(change, -0.03, 0.06))
     assert verdict_sentence(dataclasses.replace(digits, verdict=found)) == (
         "Accuracy 83 % (95 % CI 77-88) on 200 test rows. "
-        "Error rate 2.5 points above the baseline, k-NN (CI -3 to +6 points: not significant)."
+        f"Error rate {side} the baseline, k-NN (CI -3 to +6 points: not significant)."
     )
 
 

@@ -251,6 +251,16 @@ def test_a_kernel_of_fewer_rows_is_where_more_begin(monkeypatch):
     assert [count for count, _ in calls[2:]] == [20, 40, 60]
 
 
+def test_more_rows_begin_where_fewer_were_most_likely_not_where_b_was_corrected(monkeypatch):
+    _, inputs, pieces, labels, _ = problem(n=60)
+    wrong = TableKernel.start(3).values() - 9  # of a far lower likelihood
+    monkeypatch.setattr(likelihood_module, "FIRST_ROWS", (40,))
+    plain = fit_kernel(inputs, pieces, labels, start=fit_kernel(inputs, pieces, labels, most=40))
+    monkeypatch.setattr(likelihood_module, "corrected", lambda kernel, *rest: TableKernel.of(wrong))
+    begun = fit_kernel(inputs, pieces, labels, start=fit_kernel(inputs, pieces, labels, most=40))
+    torch.testing.assert_close(begun.likely.values(), plain.likely.values(), rtol=0, atol=1e-9)
+
+
 def test_the_first_step_is_the_last_when_the_time_is_over():
     _, inputs, pieces, labels, _ = problem()
     rows, start = known(inputs, pieces, labels, [torch.arange(30)]), TableKernel.start(inputs.shape[1])

@@ -151,9 +151,9 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         unusual = one.nearest > explainer.usual[1]
         output.print(f"Unusual row: {far}. Treat with caution." if unusual else f"{far[0].upper()}{far[1:]}.")
     moved = any(n.adjusted is not None for n in explanation.neighbors)
-    shown = 1 if moved else _CELLS  # adjustments name what matters
-    columns = list(explanation.neighbors[0].row)[:shown] if explanation.neighbors else []
-    trend = explanation.trend
+    trend, cells = explanation.trend, explanation.neighbors[0].row if explanation.neighbors else {}
+    effects = {} if moved or trend is None else trend.columns  # adjustments name what matters
+    columns = sorted(cells, key=lambda name: -abs(effects.get(name, 0.0)))[: 1 if moved else _CELLS]
     near_by = one.near_by if any(len(each) > 1 for each in one.near_by) else ()  # one column is near by itself
     by = ["adjusted by"] if moved else ["near by"] if near_by else []
     lines = [

@@ -170,8 +170,8 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     few = len(distinct) <= max(min(MOST_CATEGORIES, max(2, len(values) // 2)), often_enough)
     if few and (words < 4 or len(values) >= OFTEN * len(distinct)):
         return ColumnKind("category", _count(distinct))
-    short_words = sum(_CODE.fullmatch(str(value)) is not None for value in distinct)
-    if len(distinct) <= min(NAMES, 2 * len(values) // 3) and short_words >= 0.9 * len(distinct):
+    coded = sum(any(one.fullmatch(str(value)) for one in (_CODE, ID_VALUE)) for value in distinct)
+    if len(distinct) <= min(NAMES, 2 * len(values) // 3) and coded >= 0.9 * len(distinct):
         return ColumnKind("category", f"codes, {_count(distinct)}")
     return ColumnKind("text", f"text of {words:.1f} words on average")
 

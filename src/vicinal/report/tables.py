@@ -142,7 +142,8 @@ def _beside(record: FitRecord, verdict: Verdict, change: Doubted) -> str:
     unit = " %" if record.task == "regression" else " points"
     if not math.isfinite(change.value):
         return f"{measure} cannot be compared with {among}."
-    side = f"{signed_percent(abs(change.value)).lstrip('+')}{unit} {'above' if change.value > 0 else 'below'}"
+    size = signed_percent(abs(change.value)).lstrip("+") + unit
+    side = f"{'1 point' if size == '1 points' else size} {'above' if change.value > 0 else 'below'}"
     ends = f"{signed_percent(change.low)} to {signed_percent(change.high)}{unit}"
     if record.task == "regression" and change.value >= TIMES:
         side = f"{change_cell(change.value)} that of"

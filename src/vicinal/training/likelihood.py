@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -72,6 +72,7 @@ class TableKernel:
         log_noise: of $\lambda$, to which 1e-6 is added.
         parts: which of G lengths each column has ``[p]``, where such as the components of a text share one, and p
             in the kernel is G; None: its own.
+        likely: the most likely one, of which b and the noise were :func:`corrected`; None: itself.
 
     >>> TableKernel.start(4).log_lengths.exp()
     tensor([2., 2., 2., 2.], dtype=torch.float64)
@@ -83,6 +84,7 @@ class TableKernel:
     log_pieces: Tensor
     log_noise: Tensor
     parts: Tensor | None = None
+    likely: "TableKernel | None" = field(default=None, kw_only=True)
 
     @classmethod
     def start(cls, columns: int, parts: Tensor | None = None) -> "TableKernel":
@@ -375,8 +377,7 @@ def fit_kernel(
     """The kernel of highest penalized marginal likelihood: 40 steps of L-BFGS from :meth:`TableKernel.start`.
 
     With more than 500 rows, these steps use a random 500, 12 more steps a random 1,000, and 12 more all, but at most a
-    random 2,000 in blocks of 1,000.
-    Then b and the noise are corrected by the leave-one-out error of at most 1,000 rows, see :func:`corrected`.
+    random 2,000 in blocks of 1,000. Then b and the noise are :func:`corrected` by at most 1,000 rows.
 
     With groups, the likelihood is the product over parts that hold at most one row of each group, so that nothing is
     learned from a row's own group.
@@ -391,7 +392,8 @@ def fit_kernel(
             rows would instead suggest that there is no noise.) The learned noise is that of a row of weight 1; the
             units of the weights change nothing else.
         most: rows that the likelihood uses, at most.
-        start: a kernel that was learned from fewer of them with the same seed; its first steps are not taken again.
+        start: a kernel that was learned from fewer of them with the same seed; its first steps are not taken again, and
+            the next begin where it was most likely: where b was corrected, they would end elsewhere.
         lengths: the ``parts`` of a :class:`TableKernel`.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:most]
@@ -405,6 +407,7 @@ def fit_kernel(
         spread = ((chosen - mean).square().movedim(0, -1) * mass[order]).mean(dim=-1).sqrt()
     standard = (labels.double() - mean) / torch.where(spread > 0, spread, 1.0)
     rows = KernelRows(inputs, pieces, standard, mass, unrelated_parts(order[:MOST_LEFT_OUT], groups))
+    start = None if start is None else start.likely or start
     kernel = None if start is None else replace(start, log_noise=start.log_noise - unit.log())
     for count in (*(count for count in FIRST_ROWS if count < len(order) and start is None), len(order)):
         steps, begin = (STEPS, TableKernel.start(inputs.shape[1], lengths)) if kernel is None else (LAST_STEPS, kernel)
@@ -412,5 +415,6 @@ def fit_kernel(
         kernel = most_likely_kernel(replace(rows, parts=parts), begin, steps)
     if kernel is None:
         raise ValueError("labels: expected at least one row, got none")
-    kernel = corrected(kernel, rows)
-    return replace(kernel, log_noise=kernel.log_noise + unit.log())
+    both = corrected(kernel, rows), kernel
+    kernel, likely = (replace(one, log_noise=one.log_noise + unit.log()) for one in both)
+    return replace(kernel, likely=likely)

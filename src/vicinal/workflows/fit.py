@@ -17,9 +17,7 @@ from vicinal.data import Split, duplicates_across, find_duplicates
 from vicinal.data.duplicates import table_fingerprint
 from vicinal.data.splits import no_test, save_splits
 from vicinal.data.target import SEPARATOR
-from vicinal.encoders import (
-    build_table_encoder,
-)
+from vicinal.encoders import build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import expected_memory, planned_encoders
 from vicinal.estimators.importance import knows_columns
@@ -36,12 +34,7 @@ from vicinal.report.figures import most_frequent
 from vicinal.report.records import FitRecord
 from vicinal.version import __version__
 from vicinal.workflows.measured import Measurements
-from vicinal.workflows.measuring import (
-    by_target,
-    fairness_of,
-    measure,
-    out_of_fold_scores,
-)
+from vicinal.workflows.measuring import by_target, fairness_of, measure, out_of_fold_scores
 from vicinal.workflows.opening import (
     OpenTable,
     TableJob,
