@@ -191,12 +191,17 @@ def fit_on_scale(job: FitJob) -> FittedModel:
         kernels = settings["metric"] == "auto" and may_be_kernel(settings)
         if (kernels or settings["metric"] == "kernel") and bool((labels > 0).all()):
             part.encoder.settle(job.seen)  # once for both
-            tried = {}
-            for one in ("none", "log"):
+
+            def fitted(name: str, most: int, start: TableKernel | None = None) -> FittedModel:
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
-                    tried[one] = fit_kernel(replace(part.copied(), codec=on(one, labels)), FIRST_ROWS[-1], few=False)
+                    return fit_kernel(replace(part.copied(), codec=on(name, labels)), most, start, few=False)
+
+            tried = {one: fitted(one, FIRST_ROWS[0]) for one in ("none", "log")}
             name = _scale_of_less_error(tried)
-            kernel = tried.pop(name).chosen_over(*tried.values())
+            kernel = tried.pop(name)
+            if len(train) > FIRST_ROWS[0] and time_left() > 0:
+                kernel = fitted(name, FIRST_ROWS[-1], kernel.learned)
+            kernel = kernel.chosen_over(*tried.values())
     scale = on(name, train)
     return fit_best(replace(job, codec=replace(scale, transform=scale.transform.widened(labels))), kernel)
 
