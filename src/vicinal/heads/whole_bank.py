@@ -87,8 +87,8 @@ class WholeBank:
         vector, line, hidden = self._kernel(queries, identity)
         weights = torch.addmm(self.sums / self.total, vector, self.projected)
         multiplier = (vector @ self.sums - 1) / self.total
-        for at, rows, part in self._parts(hidden):
-            step = self._step(part, rows, weights[at].gather(1, rows))
+        for at, rows, part, inside in self._parts(hidden):
+            step = torch.linalg.solve(inside, weights[at].gather(1, rows))
             weights[at] = (weights[at] - (step[:, None] @ part)[:, 0]).scatter(1, rows, 0.0)
             multiplier[at] -= (step * self.sums[rows]).sum(dim=1) / self.total
         alone = 1 + line.square().sum(dim=1)  # the kernel of a query with itself
@@ -105,9 +105,9 @@ class WholeBank:
         known = labels.double().reshape(len(labels), -1)
         solved = self.projected @ known  # [N, T]
         means = torch.addmm(self.sums @ known / self.total, vector, solved)
-        for at, rows, part in self._parts(hidden):
+        for at, rows, part, inside in self._parts(hidden):
             there = self.sums[rows] / self.total + (part @ vector[at, :, None])[:, :, 0]
-            means[at] -= (self._step(part, rows, there)[:, None] @ solved[rows])[:, 0]
+            means[at] -= (torch.linalg.solve(inside, there)[:, None] @ solved[rows])[:, 0]
         return means.reshape(-1, *labels.shape[1:])
 
     def _kernel(self, queries: Tensor, identity: Identity) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -121,17 +121,12 @@ class WholeBank:
         vector = self.head.covariance(squared_distances(near, self.rows)).addmm_(line, self.line.T)  # [b, N]
         return vector, line, None if allowed is None else ~allowed
 
-    def _parts(self, hidden: Tensor | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Queries ``[q]`` with as many hidden rows each, these ``[q, m]``, and what P says of them ``[q, m, N]``."""
+    def _parts(self, hidden: Tensor | None) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Queries ``[q]`` with as many hidden rows, these ``[q, m]``, P of them and all, and of them ``[q, m, m]``."""
         counts = torch.zeros(0) if hidden is None else hidden.sum(dim=1)
         for count in counts[counts > 0].unique().tolist():
-            for at in (
-                (counts == count).nonzero()[:, 0].split(query_rows(policy().block_entries, count * len(self.rows)))
-            ):
+            step = query_rows(policy().block_entries, count * len(self.rows))
+            for at in (counts == count).nonzero()[:, 0].split(step):
                 rows = hidden[at].nonzero()[:, 1].view(len(at), count)  # type: ignore[index]  # some are hidden
-                yield at, rows, self.projected[rows]
-
-    def _step(self, part: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-        """What hidden rows that have ``weights [q, m]`` are taken out by, $P_{EE}^{-1} w_E$ ``[q, m]``."""
-        inside = part.gather(2, rows[:, None].expand(-1, rows.shape[1], -1))
-        return torch.linalg.solve(inside, weights)
+                part = self.projected[rows]  # [q, m, N]
+                yield at, rows, part, part.gather(2, rows[:, None].expand(-1, count, -1))

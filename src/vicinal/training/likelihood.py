@@ -229,7 +229,7 @@ class KernelRows:
         """What no kernel changes of each part."""
         buffers = Buffers()  # for one part after the other: to allocate a matrix takes as long as half of the work
         each = ((self.inputs[at], self.pieces[at], self.labels[at], self.weights[at]) for at in self.parts)
-        return [RelatedRows(rows, rows @ rows.T, bent @ bent.T, *known, buffers) for rows, bent, *known in each]
+        return [RelatedRows(one, one @ one.T, bent @ bent.T, y, mass, buffers) for one, bent, y, mass in each]
 
 
 class RelatedRows(NamedTuple):
