@@ -124,7 +124,7 @@ class WholeBank:
     def _parts(self, hidden: Tensor | None) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Queries ``[q]`` with as many hidden rows, these ``[q, m]``, P of them and all, and of them ``[q, m, m]``."""
         counts = torch.zeros(0) if hidden is None else hidden.sum(dim=1)
-        for count in counts[counts > 0].unique().tolist():
+        for count in sorted({*counts[counts > 0].tolist()}):
             step = query_rows(policy().block_entries, count * len(self.rows))
             for at in (counts == count).nonzero()[:, 0].split(step):
                 rows = hidden[at].nonzero()[:, 1].view(len(at), count)  # type: ignore[index]  # some are hidden
