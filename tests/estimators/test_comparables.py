@@ -256,6 +256,14 @@ def test_a_readout_that_errs_far_more_is_tried_at_its_first_places_alone(monkeyp
     assert ((Kriging, USUAL[0]) in tried) == (far > 1)
 
 
+def test_of_many_rows_a_tenth_choose_the_readout(monkeypatch):
+    places, name = [], "vicinal.estimators.comparables"
+    monkeypatch.setattr(f"{name}.FEWEST", 8)
+    monkeypatch.setattr(f"{name}.spread", lambda count, most: places.append((count, most)) or spread(count, most))
+    NeighborRegressor(metric="trees").fit(FRAME, Y)
+    assert (len(FRAME), len(FRAME) // 10) in places
+
+
 BOUNDED = [*((metric, "comparables") for metric in METRICS), ("kernel", "rows"), ("trees", "rows")]
 
 

@@ -76,6 +76,19 @@ def test_a_kernel_that_the_scale_was_chosen_by_is_not_learned_again(rows, monkey
     np.testing.assert_array_equal(chosen.predict(frame[120:130]), again.predict(frame[120:130]))
 
 
+@pytest.mark.parametrize(("clear", "more"), [(0.0, [(110, False)]), (1e9, [(110, True)] * 2)])
+def test_of_more_rows_a_scale_that_is_clearly_better_is_learned_on_alone(rows, monkeypatch, clear, more):
+    frame, price = rows
+    asked, learned = [], kernel_metric.fit_kernel
+    monkeypatch.setattr("vicinal.estimators.fitting.FIRST_ROWS", (50, 110))
+    monkeypatch.setattr("vicinal.estimators.fitting.CLEAR", clear)
+    monkeypatch.setattr(
+        kernel_metric, "fit_kernel", lambda *a, **k: asked.append((k["most"], k["start"])) or learned(*a, **k)
+    )
+    NeighborRegressor(metric="kernel", max_neighbors=16, random_state=0).fit(frame[:120], np.exp(price[:120] / 20))
+    assert [(most, start is None) for most, start in asked] == [(50, True)] * 2 + more
+
+
 def gaussian_process(model, x, y, fresh):
     """Its prediction from the kernel of a model for a matrix, in numpy."""
     projector, head, encoder = model.network_.projector, model.network_.head, model.table_encoder.encoders[0]

@@ -22,13 +22,16 @@ def signed(n, noise=0.2, linear=0):
 
 
 def compare(head, queries, bank, weight=None, **identity):
-    whole = WholeBank(head, bank, weight).weights_of(queries, Identity(**identity))
+    predictor, who = WholeBank(head, bank, weight), Identity(**identity)
+    whole = predictor.weights_of(queries, who)
     local = head.local_weights(queries, bank, bank_weight=weight, **identity)
     dense = head.weights(queries, bank, bank_weight=weight, **identity).detach()
     torch.testing.assert_close(whole.weights, dense, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(whole.variance, local.variance.detach(), rtol=1e-9, atol=1e-9)
     labels = rows(5, len(bank), 2)
     torch.testing.assert_close(whole.mean(labels), local.mean(labels).detach(), rtol=1e-9, atol=1e-9)
+    for some in (labels, labels[:, 0]):
+        torch.testing.assert_close(predictor.means_of(queries, some, who), whole.mean(some), rtol=1e-9, atol=1e-9)
     return whole
 
 

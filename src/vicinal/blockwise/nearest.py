@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicinal.blockwise.blocks import Buffers, policy, row_slices
 from vicinal.blockwise.distances import paired_distances
@@ -24,6 +24,9 @@ from vicinal.core.checks import check_matrices
 
 _FEW = 4
 """Up to this many queries, the product with a block is computed with the bank rows first."""
+
+_NARROW = 16
+"""Width up to which zeros are appended: products of fewer columns take up to twice as long."""
 
 _GROUP = 16
 """Columns of a group, whose lowest is found first: few groups hold a candidate."""
@@ -137,6 +140,13 @@ class _Block:
         rows, copy = torch.unique(self.rows, dim=0, return_inverse=True)
         return rows, copy
 
+    @cached_property
+    def terms(self) -> Tensor:
+        """The rows with their squared distances behind them ``[d + 1, B]``, in float32: one product adds both."""
+        rows = nn.functional.pad(self.rows.float(), (0, max(1, _NARROW - self.rows.shape[1])))
+        rows[:, self.rows.shape[1]] = self.norms
+        return rows.T
+
 
 class _Candidates(NamedTuple):
     """Single entries ``[m]``: queries, bank rows, and lower bounds of their squared distances."""
@@ -160,7 +170,8 @@ class _Tile:
         self.length = torch.linalg.vector_norm(self.apart, dim=1)
         self.offset = self.length.square() + 2 * self.apart @ self.center
         self.at = float(torch.linalg.vector_norm(self.center))
-        self.doubled = (-2 * self.apart).float()
+        self.doubled = nn.functional.pad((-2 * self.apart).float(), (0, max(1, _NARROW - dim)))
+        self.doubled[:, dim] = 1.0
         self.share = (3 * dim + 64) * 2.0**-24 + 4 * _ROUNDED[torch.get_float32_matmul_precision()]
         self.fine = (4 * dim + 256) * 2.0**-53
         self.best = queries.new_full((len(queries), k), torch.inf)  # the k lowest of what distances are at most
@@ -184,13 +195,13 @@ class _Tile:
         norm = float(block.norms.amax())
         if not (norm < _HUGE**2 and self.at < _HUGE and float(self.length.amax()) < _HUGE):
             return None
-        rows, few = block.rows.float(), len(self.queries) <= _FEW and block.rows.device.type == "cpu"
-        values = self.buffers.empty("values", len(self.queries), len(rows), rows)  # [r, B]
+        few = len(self.queries) <= _FEW and block.rows.device.type == "cpu"
+        values = self.buffers.empty("values", len(self.queries), len(block.rows), block.norms)  # [r, B]
         if few:  # of one vector the product takes more than twice the time of two
-            products = rows @ self.doubled.expand(max(2, len(values)), -1).contiguous().T
-            torch.add(block.norms, products[:, : len(values)].T, out=values)
+            products = block.terms.T @ self.doubled.expand(max(2, len(values)), -1).contiguous().T
+            values.copy_(products[:, : len(values)].T)
         else:
-            torch.addmm(block.norms, self.doubled, rows.T, out=values)
+            torch.mm(self.doubled, block.terms, out=values)
         return self._select(values, self.offset, self._slack(norm, self.length), block, entries)
 
     def _double(self, block: _Block, entries: ExcludedEntries | None) -> tuple[_Candidates, Tensor] | None:

@@ -142,9 +142,12 @@ def print_plan(plan: "FitPlan", console: "Console", *, whole: bool = True) -> No
             f"{steps['patience']} epochs without improvement (max. {steps['max_epochs']})."
         )
     if plan.memory:
+        from vicinal.estimators.encoder_choice import expected_memory
         from vicinal.workflows.show import size_words
 
-        lines.append(f"Memory: about {size_words(plan.memory)}.")
+        frozen = expected_memory(plan.encoders, tuned=False)
+        more = f", {size_words(plan.memory)} if an encoder is tuned" * (plan.memory > frozen)
+        lines.append(f"Memory: about {size_words(frozen)}{more}.")
     for line in lines:
         console.print(line)
 

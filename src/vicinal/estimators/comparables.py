@@ -44,11 +44,9 @@ SCALES = (0.5, 1.0, 2.0, 4.0)
 NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Noises that are tried; with a trend, much noise leaves most of the prediction to it."""
 
-MOST = 400
-"""Rows that the choice is made on, each predicted from all others."""
-
-MOST_OF_CLASSES = 1500
-"""The same of classes: of a rare one few are among them."""
+FEWEST, MOST, MOST_OF_CLASSES = 400, 2000, 1500
+"""Rows that the choice is made on, each predicted from all others: a tenth of those of numbers, between the first two,
+as of noisy labels few tell scales and noises apart only by luck; of classes, of which some are rare, the third."""
 
 FIRST = 10
 """Rows whose weight is compared."""
@@ -127,7 +125,8 @@ class _Compared:
 
     def __init__(self, model: FittedModel) -> None:
         self.model, self.bank, self.labels = model, model.bank, model.bank_labels().double()
-        self.some = spread(len(self.bank), MOST_OF_CLASSES if model.codec.kind == "classes" else MOST)
+        count = min(max(FEWEST, len(self.bank) // 10), MOST)
+        self.some = spread(len(self.bank), MOST_OF_CLASSES if model.codec.kind == "classes" else count)
         self.mass = self.bank.mass[self.some]
         self.identity = self.bank.identity(**self.bank.who(self.some))
         # of numbers: folds are whole groups

@@ -73,6 +73,9 @@ _FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 GONE = 100.0
 """Ranges beyond what it counts as from which on a number of a row that is added is a gap."""
 
+CLEAR = 1.1
+"""Times the least error of kernels of few rows from which on one on another scale of labels learns from no more."""
+
 SURE = 2.0
 """By how much the log-likelihood of a row must be higher with logarithms of labels for that to be sure."""
 
@@ -191,18 +194,26 @@ def fit_on_scale(job: FitJob) -> FittedModel:
         kernels = settings["metric"] == "auto" and may_be_kernel(settings)
         if (kernels or settings["metric"] == "kernel") and bool((labels > 0).all()):
             part.encoder.settle(job.seen)  # once for both
-            tried = {}
-            for one in ("none", "log"):
+
+            def fitted(name: str, most: int, start: TableKernel | None = None) -> FittedModel:
                 with seeded(), ending_in(time_left() / 4):  # of a limit, so that trees have the rest
-                    tried[one] = fit_kernel(replace(part.copied(), codec=on(one, labels)), FIRST_ROWS[-1], few=False)
-            name = _scale_of_less_error(tried)
+                    return fit_kernel(replace(part.copied(), codec=on(name, labels)), most, start, few=False)
+
+            tried = {one: fitted(one, FIRST_ROWS[0]) for one in ("none", "log")}
+            name, lead = _scale_of_less_error(tried)
+            if len(train) > FIRST_ROWS[0] and time_left() > 0:
+                if lead > CLEAR:
+                    tried[name] = fitted(name, FIRST_ROWS[-1], tried[name].learned)
+                else:
+                    tried = {one: fitted(one, FIRST_ROWS[-1]) for one in tried}
+                    name, _ = _scale_of_less_error(tried)
             kernel = tried.pop(name).chosen_over(*tried.values())
     scale = on(name, train)
     return fit_best(replace(job, codec=replace(scale, transform=scale.transform.widened(labels))), kernel)
 
 
-def _scale_of_less_error(tried: Mapping[str, FittedModel]) -> str:
-    r"""The scale of less squared error of labels, or "log" where these are surely more likely on it.
+def _scale_of_less_error(tried: Mapping[str, FittedModel]) -> tuple[str, float]:
+    r"""The scale of less squared error of labels, or "log" where these are surely more likely; the other's over its.
 
     Of labels over orders of magnitude the few largest make up the squared error, and luck with these decides. All rows
     count in the likelihood of normal errors on a scale g (Box and Cox, 1964), per row
@@ -217,10 +228,10 @@ def _scale_of_less_error(tried: Mapping[str, FittedModel]) -> str:
         log_slope = -labels.log() if name == "log" else torch.zeros_like(labels)
         likely[name] = weighted_mean(log_slope.reshape(len(at), -1).mean(dim=1), mass)
         likely[name] -= math.log(max(weighted_mean(errors, mass), 1e-300)) / 2
-    if tried["none"].codec.targets is None and likely["log"] > likely["none"] + SURE:
-        return "log"
     units = {name: each.error_in_label_units(*left_out[name]) for name, each in tried.items()}
-    return min(units, key=lambda name: units[name])
+    sure = tried["none"].codec.targets is None and likely["log"] > likely["none"] + SURE
+    name, other = ("log", "none") if sure or units["log"] < units["none"] else ("none", "log")
+    return name, units[other] / max(units[name], 1e-300)
 
 
 def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:

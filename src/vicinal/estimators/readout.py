@@ -86,7 +86,7 @@ def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[
 
     Of equally near rows those of lower keys go first, so that it changes nothing where rows stand in the bank.
     """
-    each = _each_weights(head, bank, queries, identity)
+    each = [_weights(one, bank, vectors, some, identity) for one, vectors, some in _each(head, bank, queries)]
     return head.mean_of(*each) if blends(head) else each[0]
 
 
@@ -95,18 +95,20 @@ def local_means(
     head: Kriging, bank: Bank, labels: Tensor, queries: Tensor, identity: Mapping[str, Tensor | None]
 ) -> Tensor:
     """Predictions ``[b]`` or ``[b, T]`` by these weights; of two heads without the weights of both in one matrix."""
-    means = [local.mean(labels) for local in _each_weights(head, bank, queries, identity)]
+    means = list[Tensor]()
+    for one, vectors, some in _each(head, bank, queries):
+        if one.by_one_inverse(len(bank)):
+            means.append(bank.whole(one, vectors).means_of(some, labels, Identity(**identity)))
+        else:
+            means.append(_weights(one, bank, vectors, some, identity).mean(labels))
     return torch.lerp(means[1], means[0], head.share) if blends(head) else means[0]
 
 
-def _each_weights(
-    head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[str, Tensor | None]
-) -> list[KrigingWeights]:
-    """The weights by each head of a mean, or by the head alone."""
+def _each(head: Kriging, bank: Bank, queries: Tensor) -> list[tuple[Kriging, Tensor, Tensor]]:
+    """Each head of a mean, or the head alone, with what it reads of the bank and of queries."""
     if not blends(head):
-        return [_weights(head, bank, bank.vectors, queries, identity)]
-    parts = zip(head.members(), head.parts(bank.vectors), head.parts(queries), strict=True)
-    return [_weights(one, bank, vectors, some, identity) for one, vectors, some in parts]
+        return [(head, bank.vectors, queries)]
+    return list(zip(head.members(), head.parts(bank.vectors), head.parts(queries), strict=True))
 
 
 def _weights(
@@ -128,7 +130,7 @@ def predicted_over(
     head = network.head
     if weighs_locally(head) and head.by_one_inverse(len(bank)):
         whole = WholeBank(head, bank, identity.get("bank_weight"))
-        return whole.weights_of(queries, Identity(**identity)).mean(labels)
+        return whole.means_of(queries, labels, Identity(**identity))
     return network.predict(queries, bank, labels, **identity)
 
 

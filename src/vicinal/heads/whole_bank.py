@@ -1,8 +1,11 @@
 """Signed kriging over all rows of a bank: one inverse serves every query, also where some rows are left out."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.blocks import policy, query_rows
 from vicinal.blockwise.distances import squared_distances
 from vicinal.heads.admissible import Identity, check_bank_weight, check_some
 from vicinal.heads.kriging import Kriging, KrigingWeights
@@ -81,6 +84,34 @@ class WholeBank:
         Raises:
             ValueError: if a query may see no row.
         """
+        vector, line, hidden = self._kernel(queries, identity)
+        weights = torch.addmm(self.sums / self.total, vector, self.projected)
+        multiplier = (vector @ self.sums - 1) / self.total
+        for at, rows, part, inside in self._parts(hidden):
+            step = torch.linalg.solve(inside, weights[at].gather(1, rows))
+            weights[at] = (weights[at] - (step[:, None] @ part)[:, 0]).scatter(1, rows, 0.0)
+            multiplier[at] -= (step * self.sums[rows]).sum(dim=1) / self.total
+        alone = 1 + line.square().sum(dim=1)  # the kernel of a query with itself
+        variance = alone + self.head.noise() - (weights * vector).sum(dim=1) - multiplier
+        return WholeWeights(weights, torch.arange(len(self.rows)).expand_as(weights), variance)
+
+    @torch.no_grad()
+    def means_of(self, queries: Tensor, labels: Tensor, identity: Identity) -> Tensor:
+        """Predictions ``[b]`` or ``[b, T]`` from ``labels [N]`` or ``[N, T]`` by these weights.
+
+        With $P Y$ known a query costs N, and no matrix of weights is made.
+        """
+        vector, _, hidden = self._kernel(queries, identity)
+        known = labels.double().reshape(len(labels), -1)
+        solved = self.projected @ known  # [N, T]
+        means = torch.addmm(self.sums @ known / self.total, vector, solved)
+        for at, rows, part, inside in self._parts(hidden):
+            there = self.sums[rows] / self.total + (part @ vector[at, :, None])[:, :, 0]
+            means[at] -= (torch.linalg.solve(inside, there)[:, None] @ solved[rows])[:, 0]
+        return means.reshape(-1, *labels.shape[1:])
+
+    def _kernel(self, queries: Tensor, identity: Identity) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The kernel of queries with all rows ``[b, N]``, their linear part, and rows that they may not see."""
         if queries.ndim != 2 or queries.shape[1] != self.width:
             raise ValueError(f"queries: expected [b, {self.width}], got {tuple(queries.shape)}")
         near, line = queries.double().tensor_split([self.rows.shape[1]], dim=1)
@@ -88,22 +119,14 @@ class WholeBank:
         allowed = identity.allowed(len(queries), len(self.rows))
         check_some(allowed, len(self.rows))
         vector = self.head.covariance(squared_distances(near, self.rows)).addmm_(line, self.line.T)  # [b, N]
-        weights = torch.addmm(self.sums / self.total, vector, self.projected)
-        multiplier = (vector @ self.sums - 1) / self.total
-        if allowed is not None:
-            multiplier = multiplier - self._without(weights, ~allowed)
-        alone = 1 + line.square().sum(dim=1)  # the kernel of a query with itself
-        variance = alone + self.head.noise() - (weights * vector).sum(dim=1) - multiplier
-        return WholeWeights(weights, torch.arange(len(self.rows)).expand_as(weights), variance)
+        return vector, line, None if allowed is None else ~allowed
 
-    def _without(self, weights: Tensor, hidden: Tensor) -> Tensor:
-        """Take hidden rows ``[b, N]`` out of weights ``[b, N]``, in place; by how much the multipliers fall ``[b]``."""
-        fall = weights.new_zeros(len(weights))
-        for query in hidden.any(dim=1).nonzero()[:, 0].tolist():
-            rows = hidden[query].nonzero()[:, 0]
-            part = self.projected[rows]  # [m, N]
-            step = torch.linalg.solve(part[:, rows], weights[query, rows])
-            weights[query] -= step @ part
-            weights[query, rows] = 0.0
-            fall[query] = self.sums[rows] @ step / self.total
-        return fall
+    def _parts(self, hidden: Tensor | None) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Queries ``[q]`` with as many hidden rows, these ``[q, m]``, P of them and all, and of them ``[q, m, m]``."""
+        counts = torch.zeros(0) if hidden is None else hidden.sum(dim=1)
+        for count in sorted({*counts[counts > 0].tolist()}):
+            step = query_rows(policy().block_entries, count * len(self.rows))
+            for at in (counts == count).nonzero()[:, 0].split(step):
+                rows = hidden[at].nonzero()[:, 1].view(len(at), count)  # type: ignore[index]  # some are hidden
+                part = self.projected[rows]  # [q, m, N]
+                yield at, rows, part, part.gather(2, rows[:, None].expand(-1, count, -1))

@@ -4,12 +4,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch import Tensor, nn
 
+from vicinal.blockwise.blocks import Buffers
 from vicinal.core.checks import check_labels
 from vicinal.core.progress import report, time_left
 
@@ -108,100 +109,85 @@ class TableKernel:
         rest = [self.log_amplitude, self.log_linear, self.log_pieces, self.log_noise]
         return torch.cat([self.log_lengths, torch.stack(rest)])
 
-    def covariance(self, inputs: Tensor, pieces: Tensor) -> Tensor:
-        """The kernel without noise ``[n, n]`` of rows ``[n, p]`` and their piecewise-linear features ``[n, m]``."""
-        linear = self.log_linear + math.log(inputs.shape[1] / len(self.log_lengths))  # a column counts by its part
-        matrix: Tensor = _Covariance.apply(  # type: ignore[no-untyped-call]
-            inputs, pieces, self.lengths_by_column(), self.log_amplitude, linear, self.log_pieces
-        )
-        return matrix
-
-    def with_noise(self, inputs: Tensor, pieces: Tensor, weights: Tensor) -> Tensor:
-        """The covariance plus noise on its diagonal, divided by ``weights [n]``: a row of weight w is a mean of w."""
-        return self.covariance(inputs, pieces) + torch.diag((self.log_noise.exp() + LEAST_NOISE) / weights)
-
-    def penalty(self) -> Tensor:
-        r"""$2 \sum_j (\log \ell_j - m)^2 + 2 (m - \tfrac12 \log p)^2$ with m the mean of $\log \ell_j$.
+    def penalty(self) -> tuple[Tensor, Tensor]:
+        r"""$2 \sum_j (\log \ell_j - m)^2 + 2 (m - \tfrac12 \log p)^2$ with m the mean of $\log \ell_j$, and its slope.
 
         It keeps lengths alike and near sqrt(p); without it, a table of a few hundred rows overfits its many lengths.
         """
-        mean = self.log_lengths.mean()
-        return _PENALTY * ((self.log_lengths - mean).square().sum() + (mean - math.log(len(self.log_lengths)) / 2) ** 2)
+        mean, count = self.log_lengths.mean(), len(self.log_lengths)
+        apart, off = self.log_lengths - mean, mean - math.log(count) / 2
+        return _PENALTY * (apart.square().sum() + off**2), 2 * _PENALTY * (apart + off / count)
 
 
-class _Covariance(torch.autograd.Function):
-    r"""The kernel of all pairs, and its gradient in few passes over as many numbers.
+class Covariance:
+    r"""The kernel of all pairs and the noise of each row, and its slope in few passes over as many numbers.
 
     With $d = \sqrt 3 r$ the first term has the slope $3 b e^{-d} (x_j - x'_j)^2 / \ell_j^2$ in $\log \ell_j$. Sums over
-    pairs of squared differences, and of products of two rows, are products of the slope with the rows.
+    pairs of squared differences are products of the slope with the rows. The noise of a row of weight w, which is a
+    mean of w, is divided by it.
     """
 
-    @staticmethod
-    def forward(
-        ctx: Any, inputs: Tensor, pieces: Tensor, lengths: Tensor, amplitude: Tensor, linear: Tensor, bent: Tensor
-    ) -> Tensor:
-        scaled = inputs * (-lengths).exp()
-        squares = scaled.square().sum(dim=1)
-        distance = torch.addmm(squares[:, None] + squares, scaled, scaled.T, alpha=-2).clamp_(min=1e-30).mul_(3).sqrt_()
-        decay = distance.neg().exp_()
-        b, a, c = amplitude.exp(), linear.exp() / inputs.shape[1], bent.exp()
-        ctx.save_for_backward(inputs, pieces, scaled, distance, decay, b, a, c)
-        matrix = torch.addcmul(decay, decay, distance).mul_(b)
-        matrix.addmm_(inputs, inputs.T, alpha=float(a))
-        return matrix.addmm_(pieces, pieces.T, alpha=float(c))
+    def __init__(self, kernel: TableKernel, rows: "RelatedRows") -> None:
+        self.kernel, self.rows = kernel, rows
+        names = ("distance", "decay", "matrix")
+        self.distance, self.decay, self.matrix = (rows.buffers.like(name, rows.line) for name in names)
+        self.scaled = rows.inputs * (-kernel.lengths_by_column()).exp()
+        squares = self.scaled.square().sum(dim=1)
+        torch.add(squares[:, None], squares, out=self.distance).addmm_(self.scaled, self.scaled.T, alpha=-2)
+        self.distance.clamp_(min=1e-30).mul_(3).sqrt_()
+        torch.neg(self.distance, out=self.decay).exp_()
+        # a column counts by its part
+        values = kernel.log_amplitude, kernel.log_linear - math.log(len(kernel.log_lengths)), kernel.log_pieces
+        self.b, self.a, self.c = (math.exp(value) for value in values)
+        torch.addcmul(self.decay, self.decay, self.distance, out=self.matrix).mul_(self.b)
+        self.matrix.add_(rows.line, alpha=self.a).add_(rows.bent, alpha=self.c)
+        self.matrix.diagonal().add_((kernel.log_noise.exp() + LEAST_NOISE) / rows.weights)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, pieces, scaled, distance, decay, b, a, c = ctx.saved_tensors
-        near = slope * decay  # [n, n]
-        of_amplitude = b * (near.sum() + torch.vdot(near.flatten(), distance.flatten()))
-        of_rows = (near.sum(dim=0) + near.sum(dim=1))[:, None] * scaled - 2 * near @ scaled
-        of_lengths = 3 * b * (of_rows * scaled).sum(dim=0)
-        of_linear, of_pieces = ((rows * (slope @ rows)).sum() for rows in (inputs, pieces))
-        return None, None, of_lengths, of_amplitude, a * of_linear, c * of_pieces
+    def slope(self, by: Tensor) -> Tensor:
+        """Of the sum of entries times ``by [n, n]``, in the kernel's logarithms ``[G + 4]``; may be asked once."""
+        near = self.decay.mul_(by)
+        of_rows = (near.sum(dim=0) + near.sum(dim=1))[:, None] * self.scaled - 2 * near @ self.scaled
+        of_lengths = 3 * self.b * (of_rows * self.scaled).sum(dim=0)
+        if self.kernel.parts is not None:
+            of_lengths = torch.zeros_like(self.kernel.log_lengths).index_add(0, self.kernel.parts, of_lengths)
+        of_amplitude = self.b * (near.sum() + torch.vdot(near.flatten(), self.distance.flatten()))
+        of_line, of_bent = (torch.vdot(by.flatten(), each.flatten()) for each in (self.rows.line, self.rows.bent))
+        of_noise = self.kernel.log_noise.exp() * (by.diagonal() / self.rows.weights).sum()
+        return torch.cat([of_lengths, torch.stack([of_amplitude, self.a * of_line, self.c * of_bent, of_noise])])
 
 
-def negative_log_likelihood(matrix: Tensor, labels: Tensor) -> Tensor:
-    r"""$\tfrac12 y^\top K^{-1} y + \tfrac12 \log\det K + \tfrac n2 \log 2\pi$, differentiable in K.
+def negative_log_likelihood(matrix: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    r"""$\tfrac12 y^\top K^{-1} y + \tfrac12 \log\det K + \tfrac n2 \log 2\pi$, and its slope in K.
 
     Args:
-        matrix: K ``[n, n]``, float64, positive definite.
+        matrix: K ``[n, n]``, float64, positive definite; its memory is used.
         labels: y ``[n]``, or ``[n, T]`` of several targets, which are independent given K: the sum over them.
+
+    Returns:
+        the value, and half of T K^-1 - K^-1 Y Y' K^-1 ``[n, n]``: of an entry above the diagonal with that of its twin
+        below, where it is 0.
 
     Raises:
         torch.linalg.LinAlgError: if K is not positive definite.
 
-    >>> negative_log_likelihood(torch.eye(1), torch.zeros(1))  # log of 2 pi, halved
-    tensor(0.9189)
+    >>> negative_log_likelihood(torch.eye(1, dtype=torch.float64), torch.zeros(1))[0]  # log of 2 pi, halved
+    tensor(0.9189, dtype=torch.float64)
     """
     check_labels(labels, len(matrix))
-    value: Tensor = _Likelihood.apply(matrix, labels)  # type: ignore[no-untyped-call]
-    return value
-
-
-class _Likelihood(torch.autograd.Function):
-    """Value and gradient of one factor: half of T K^-1 - K^-1 Y Y' K^-1."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, labels: Tensor) -> Tensor:
-        columns = labels.reshape(len(labels), -1)  # [n, T]
-        factor, solved, inverse = factored(matrix, columns)
-        if ctx.needs_input_grad[0]:
-            ctx.save_for_backward(torch.addmm(inverse, solved, solved.T, beta=columns.shape[1], alpha=-1) / 2)
-        constant = factor.log().sum() + len(labels) / 2 * math.log(2 * math.pi)
-        value: Tensor = (columns * solved).sum() / 2 + columns.shape[1] * constant
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient * ctx.saved_tensors[0], None
+    columns = labels.double().reshape(len(labels), -1)  # [n, T]
+    factor, solved, slope = factored(matrix, columns)
+    constant = factor.log().sum() + len(labels) / 2 * math.log(2 * math.pi)
+    value = (columns * solved).sum() / 2 + columns.shape[1] * constant
+    slope = slope.addmm_(solved, solved.T, beta=columns.shape[1], alpha=-1).triu_()
+    slope.diagonal().mul_(0.5)
+    return value, slope
 
 
 def factored(matrix: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""Diagonal ``[n]`` of the Cholesky factor of K ``[n, n]``, $K^{-1} Y$ of columns ``[n, T]``, and $K^{-1}$.
 
-    It uses the LAPACK of scipy, which takes two thirds of the time of torch's on many processors.
+    Of the inverse, which takes the memory of K, nothing below the diagonal is to be read. It uses the LAPACK of scipy,
+    which takes two thirds of the time of torch's on many processors.
 
     Raises:
         torch.linalg.LinAlgError: if K is not positive definite.
@@ -213,14 +199,13 @@ def factored(matrix: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     square, sides = matrix.detach().numpy().T, columns.detach().numpy()  # by columns, as LAPACK has it
     factor, solve, invert = get_lapack_funcs(("potrf", "potrs", "potri"), (square, sides))
-    lower, wrong = factor(square, lower=True, clean=False)
+    lower, wrong = factor(square, lower=True, clean=False, overwrite_a=True)
     if wrong:
         sentence = f"matrix: expected one that is positive definite, got one that fails at {wrong}"
         raise torch.linalg.LinAlgError(sentence)  # type: ignore[attr-defined]  # torch has it
     diagonal = torch.from_numpy(lower.diagonal().copy())
     solved = torch.from_numpy(solve(lower, sides, lower=True)[0])
-    half = torch.from_numpy(invert(lower, lower=True, overwrite_c=True)[0])
-    return diagonal, solved, half.tril() + half.tril(-1).T
+    return diagonal, solved, torch.from_numpy(invert(lower, lower=True, overwrite_c=True)[0].T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,17 +226,37 @@ class KernelRows:
     weights: Tensor
     parts: Sequence[Tensor]
 
-    def covariance(self, kernel: TableKernel, part: Tensor) -> Tensor:
-        """The kernel of some rows with their noise ``[n, n]``."""
-        return kernel.with_noise(self.inputs[part], self.pieces[part], self.weights[part])
+    @cached_property
+    def related(self) -> list["RelatedRows"]:
+        """What no kernel changes of each part."""
+        buffers = Buffers()  # for one part after the other: to allocate a matrix takes as long as half of the work
+        each = ((self.inputs[at], self.pieces[at], self.labels[at], self.weights[at]) for at in self.parts)
+        return [RelatedRows(one, one @ one.T, bent @ bent.T, y, mass, buffers) for one, bent, y, mass in each]
 
 
-def objective(kernel: TableKernel, rows: KernelRows) -> Tensor:
-    """The sum of the negative log-likelihoods of all parts plus the penalty: by the kernel's logarithms it is least."""
-    total = kernel.penalty()
-    for part in rows.parts:
-        total = total + negative_log_likelihood(rows.covariance(kernel, part), rows.labels[part])
-    return total
+class RelatedRows(NamedTuple):
+    """Rows of a part: their columns, products of these and of their features, labels, weights, and memory."""
+
+    inputs: Tensor
+    line: Tensor
+    bent: Tensor
+    labels: Tensor
+    weights: Tensor
+    buffers: Buffers
+
+
+def objective(kernel: TableKernel, rows: KernelRows) -> tuple[float, Tensor]:
+    """The sum of the negative log-likelihoods of all parts plus the penalty, and its slope ``[p + 4]``.
+
+    By the kernel's logarithms, in the order of :meth:`TableKernel.values`, it is least.
+    """
+    total, of_lengths = kernel.penalty()
+    slope = nn.functional.pad(of_lengths, (0, 4))
+    for part in rows.related:
+        covariance = Covariance(kernel, part)
+        value, by_entry = negative_log_likelihood(covariance.matrix, part.labels)
+        total, slope = total + value, slope + covariance.slope(by_entry)
+    return float(total), slope
 
 
 def unrelated_parts(rows: Tensor, groups: Tensor | None = None) -> list[Tensor]:
@@ -282,13 +287,11 @@ def most_likely_kernel(rows: KernelRows, start: TableKernel, steps: int = STEPS)
 
     def value_and_grad(values: Any) -> tuple[float, Any]:
         report("kernel", min(next(tries), steps), steps, "steps (or fewer)")
-        point = torch.from_numpy(values.copy()).requires_grad_()
         try:
-            value = objective(TableKernel.of(point, start.parts), rows)
+            value, slope = objective(TableKernel.of(torch.from_numpy(values.copy()), start.parts), rows)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # a step to rows that it cannot tell apart
             return _TOO_FAR, 0.0 * values
-        value.backward()  # type: ignore[no-untyped-call]
-        return float(value.detach()), point.grad.numpy()  # type: ignore[union-attr]
+        return value, slope.numpy()
 
     def stop_in_time(intermediate_result: Any) -> None:
         if time_left() <= 0:
@@ -309,13 +312,12 @@ def left_out_errors(matrix: Tensor, labels: Tensor) -> Tensor:
     so one factorization does for all rows.
 
     Args:
-        matrix: kernel and noise of all pairs ``[n, n]``, float64; at least two rows.
+        matrix: kernel and noise of all pairs ``[n, n]``, float64; at least two rows. Its memory is used.
         labels: ``[n, T]``.
     """
-    inverse = factored(matrix, labels[:, :1])[2]
-    sums = inverse.sum(dim=1)
-    projected = inverse - sums[:, None] * sums / sums.sum()
-    return (projected @ labels) / projected.diagonal()[:, None]
+    _, solved, inverse = factored(matrix, nn.functional.pad(labels, (1, 0), value=1.0))
+    sums, share = solved[:, :1], solved.sum(dim=0) / solved[:, 0].sum()  # of each column in that of ones
+    return (solved[:, 1:] - sums * share[1:]) / (inverse.diagonal()[:, None] - sums * sums / sums.sum())
 
 
 def leave_one_out_error(kernel: TableKernel, rows: KernelRows) -> float:
@@ -324,12 +326,11 @@ def leave_one_out_error(kernel: TableKernel, rows: KernelRows) -> float:
     Parts of one row are left out.
     """
     total, count = 0.0, 0.0
-    for part in rows.parts:
-        if len(part) > 1:
-            mass = rows.weights[part]
-            errors = left_out_errors(rows.covariance(kernel, part), rows.labels[part].reshape(len(part), -1))
-            total += float((errors.square().mean(dim=1) * mass).sum())
-            count += float(mass.sum())
+    for part in rows.related:
+        if (count_of_part := len(part.inputs)) > 1:
+            errors = left_out_errors(Covariance(kernel, part).matrix, part.labels.reshape(count_of_part, -1))
+            total += float((errors.square().mean(dim=1) * part.weights).sum())
+            count += float(part.weights.sum())
     return total / count if count else math.inf
 
 
