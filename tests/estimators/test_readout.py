@@ -10,8 +10,9 @@ import torch
 
 from references.tables import QUICK, table
 from vicinal.cli import run
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, fitting, load_model
 from vicinal.estimators.attention import range_of
+from vicinal.estimators.comparables import SHARE, SURELY
 from vicinal.estimators.readout import NOISES, PARTS, SCALES, choose_kriging
 from vicinal.heads import Kriging
 
@@ -168,13 +169,19 @@ def test_the_error_that_a_choice_has_is_told_by_rows_that_did_not_choose(grouped
     assert choose(Kriging(8), queries, truth, bank, labels, one).optimism == 1
 
 
-@pytest.mark.parametrize(("optimism", "kind"), [(1e-9, "Kriging"), (1e9, "Ensemble")])
-def test_kriging_is_compared_by_its_error_on_rows_that_did_not_choose(optimism, kind, rows, monkeypatch):
-    monkeypatch.setattr(
-        "vicinal.estimators.fitting.choose_kriging", lambda *a, **b: choose_kriging(*a, **b)._replace(optimism=optimism)
+@pytest.mark.parametrize(("answers", "most"), [([False], 30), ([True, False], 60), ([True] * 3, None)])
+def test_attention_of_all_rows_is_taken_only_where_it_is_surely_better_than_few(answers, most, rows, monkeypatch):
+    monkeypatch.setattr(  # attention has chosen among epochs on the same rows
+        fitting, "choose_kriging", lambda *a, **b: choose_kriging(*a, **b)._replace(optimism=1e9)
     )
+    given, left = [], list(answers)
+    monkeypatch.setattr(fitting, "surely_less", lambda *each: given.append(each) or left.pop(0))
     model = NeighborRegressor(**{**BRIEF, "metric": "network", "readout": "auto"}).fit(rows[0], rows[1])
-    assert type(model.network_.head).__name__ == kind
+    assert getattr(model.network_.head, "k", None) == most
+    assert [each[3:] for each in given] == [(SHARE, SURELY)] * len(answers)
+    errors = model.fitted_.honest_errors[0]
+    torch.testing.assert_close(given[-1][most is not None], errors)  # those of attention come first
+    assert not left
 
 
 @pytest.mark.parametrize(

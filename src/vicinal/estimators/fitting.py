@@ -23,8 +23,8 @@ from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.blending import NOWHERE, blended, blended_classes, may_blend, may_share
-from vicinal.estimators.comparables import SHARE, with_fewest_rows
-from vicinal.estimators.fitted import FittedModel, weighted_mean
+from vicinal.estimators.comparables import MANY, SHARE, SURELY, with_fewest_rows
+from vicinal.estimators.fitted import FittedModel, surely_less, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
 from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import Draw, LabelledRows, make_folds
@@ -270,9 +270,10 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
     network = fit_network(job, reach=min(job.reach, HOPELESS * least / codec.unit() ** 2))
     if first is None:
         return network
-    # few rows are held out: a network must gain a share, and more than luck explains
-    better = weighted_mean(*network.held_out_errors()) < (1 - PATIENCE) * least
-    if better and network.surely_below(first):
+    # few rows are held out: a network must gain a share, and more than luck explains, or of texts, images and vectors
+    # signed weights of all rows must, as 30 rows of a network can be read
+    readable = wide and first.few is not None and network.readout == "rows"
+    if (not first.surely_below(network, SHARE, SURELY)) if readable else network.surely_below(first, PATIENCE):
         first, network = network, first
     return first.chosen_over(network)
 
@@ -423,16 +424,21 @@ def _may_choose(codec: LabelCodec, settings: Settings) -> bool:
 
 
 def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> FittedModel:
-    """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose.
+    """Read predictions out by few rows, or by the trained head where ``readout`` lets it and it is surely better.
 
-    An index serves kriging alone.
+    Attention is over all rows, so that no person can read it. An index serves kriging alone.
     """
     compared = settings["readout"] == "auto" and settings["index"] is None and len(model.bank) <= COMPARED
     (head, optimism), tried = _chosen(model, kriging)
     chosen = model.with_head(head)
-    # attention is one readout, kriging the luckiest of many: its error is told as high as on rows that did not choose
-    if compared and model.honest_error() < optimism * chosen.honest_error():
-        chosen = model
+    if compared:
+        # where labels are noise each row more takes a share of it away; folds choose between 30 rows and all
+        more = MANY if settings["max_neighbors"] is None and tried is None else ()
+        some = (model.with_head(one) for one in (head, *map(head.with_rows, more)))
+        # kriging is the luckiest of many readouts, attention of many epochs, unless members are folds
+        luck = 1.0 if tried is None else optimism
+        (errors, mass), each = model.honest_errors, ((one, luck * one.honest_errors[0]) for one in some)
+        chosen = next((one for one, others in each if not surely_less(errors, others, mass, SHARE, SURELY)), model)
     if tried is None:
         return chosen
     return replace(chosen, fold_heads=readouts_by_fold(model, tried, compared=compared))

@@ -11,7 +11,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.comparables import SHARE, SURELY
+from vicinal.estimators.fitted import FittedModel, surely_less
 from vicinal.estimators.readout import MOST, Tried, candidates, errors_of
 from vicinal.heads import Kriging
 from vicinal.heads.folds import FoldMembers
@@ -70,9 +71,10 @@ def readouts_by_fold(model: FittedModel, tried: Tried, *, compared: bool) -> lis
         head, optimism = few.choice()
         heads.append(head)
         if compared:
-            error, mass = others.honest_errors
-            unseen = ~others.bank.in_fold(fold, others.fold_positions(4 * MOST))
+            (error, mass), rows = others.honest_errors, others.fold_positions(4 * MOST)
+            seen = [others.bank.in_fold(one, rows).nonzero()[:, 0] for one in range(folds) if one != fold]
+            at = torch.cat(seen)  # fold by fold, as the errors of kriging were found
             place = [id(one) for one in few.heads].index(id(head))
-            if float((error * mass.to(error))[unseen].sum()) < optimism * float(few.error[place].sum()):
-                heads[-1] = model.network.head
+            each = error[at], optimism * few.error[place] / mass[at], mass[at]
+            heads[-1] = model.network.head if surely_less(*each, SHARE, SURELY) else head
     return heads
