@@ -12,8 +12,8 @@ from references.tables import QUICK, table
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, fitting, load_model
 from vicinal.estimators.attention import range_of
-from vicinal.estimators.comparables import SHARE, SURELY
-from vicinal.estimators.readout import NOISES, PARTS, SCALES, choose_kriging
+from vicinal.estimators.comparables import SHARE
+from vicinal.estimators.readout import NOISES, PARTS, SCALES, USUAL, choose_kriging
 from vicinal.heads import Kriging
 
 FAR = pytest.mark.filterwarnings("ignore::vicinal.core.ExtrapolationWarning")
@@ -131,18 +131,25 @@ def test_scale_and_noise_are_those_of_least_error_on_the_rows_held_out():
     assert clear.k == blurred.k == 16
 
 
+def test_the_luckiest_scale_and_noise_are_not_taken_of_few_rows():
+    generator = torch.Generator().manual_seed(1)
+    bank, queries = (torch.rand(count, 2, generator=generator, dtype=torch.float64) for count in (200, 40))
+    noise = torch.randn(240, generator=generator, dtype=torch.float64)
+    head = choose(Kriging(16), queries, noise[:40], bank, noise[40:]).head
+    unit = float(torch.pdist(bank).median())
+    assert head.log_scale.exp().item() == pytest.approx(USUAL[0] * unit, rel=1e-6)
+    assert head.log_noise.exp().item() == pytest.approx(USUAL[1], rel=1e-6)
+
+
 def test_signed_weights_are_chosen_by_error_alone():
-    generator = torch.Generator().manual_seed(3)
-    bank, queries = (torch.rand(count, 1, generator=generator, dtype=torch.float64) for count in (300, 60))
-    noise = torch.randn(360, generator=generator, dtype=torch.float64)
-    labels, truth = (6 * bank[:, 0]).sin() + noise[:300] / 2, (6 * queries[:, 0]).sin() + noise[300:] / 2
-
-    def error(head):
-        return float((head(queries, bank, labels).detach() - truth).square().mean())
-
-    signed, convex = (choose(Kriging(16, convex=form), queries, truth, bank, labels).head for form in (False, True))
-    convex.convex = False
-    assert error(signed) < 0.99 * error(convex)  # fewer rows would cost more than a hundredth here
+    generator = torch.Generator().manual_seed(1)
+    bank, queries = (torch.rand(count, 2, generator=generator, dtype=torch.float64) for count in (200, 40))
+    noise = torch.randn(240, generator=generator, dtype=torch.float64)
+    labels, truth = noise[40:], noise[:40]
+    signed = choose(Kriging(16, convex=False), queries, truth, bank, labels).head
+    usual = Kriging(16, scale=float(torch.pdist(bank).median()), noise=USUAL[1], convex=False)
+    lucky, others = ((head(queries, bank, labels).detach() - truth).square().mean() for head in (signed, usual))
+    assert lucky < 0.99 * others
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -178,7 +185,7 @@ def test_attention_of_all_rows_is_taken_only_where_it_is_surely_better_than_few(
     monkeypatch.setattr(fitting, "surely_less", lambda *each: given.append(each) or left.pop(0))
     model = NeighborRegressor(**{**BRIEF, "metric": "network", "readout": "auto"}).fit(rows[0], rows[1])
     assert getattr(model.network_.head, "k", None) == most
-    assert [each[3:] for each in given] == [(SHARE, SURELY)] * len(answers)
+    assert [each[3:] for each in given] == [(SHARE,)] * len(answers)
     errors = model.fitted_.honest_errors[0]
     torch.testing.assert_close(given[-1][most is not None], errors)  # those of attention come first
     assert not left

@@ -17,9 +17,6 @@ from vicinal.training.rows import spread
 SHARE = 0.01
 """By how much the error of a simpler readout may be above the least."""
 
-SURELY = 2.0
-"""Standard errors by which all rows must predict better than few of a network, which a person can read, to be taken."""
-
 HANDICAP = 0.05
 """By how much the error of a readout without a trend is told higher where readouts are compared."""
 

@@ -17,7 +17,7 @@ from vicinal.estimators.adaptation import Adaptation, Forecasts
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
-from vicinal.estimators.readout import LARGE, MOST, local_means, local_weights
+from vicinal.estimators.readout import LARGE, MOST, local_means, local_weights, surely_less
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.trials import Trial
 from vicinal.heads.admissible import of_queries_in
@@ -524,14 +524,6 @@ class BankPart(Part[Bank]):
 def weighted_mean(errors: Tensor, mass: Tensor) -> float:
     """Of errors ``[b]`` by weights ``[b]``."""
     return float((errors * mass).sum() / mass.sum())
-
-
-def surely_less(errors: Tensor, others: Tensor, mass: Tensor, share: float = 0.0, sure: float = 1.0) -> bool:
-    """Whether errors ``[b]`` of rows are less than others by more than a share, and so many standard errors of that."""
-    gains, mass = others - errors, mass / mass.sum()
-    gain = (gains * mass).sum()
-    spread_of_rows = ((gains - gain) * mass).square().sum() * len(gains) / max(1, len(gains) - 1)
-    return bool(gain > torch.maximum(sure * spread_of_rows.sqrt(), share * (others * mass).sum()))
 
 
 def check_finite(what: str, values: Tensor) -> None:

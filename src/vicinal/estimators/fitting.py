@@ -23,8 +23,8 @@ from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.blending import NOWHERE, blended, blended_classes, may_blend, may_share
-from vicinal.estimators.comparables import MANY, SHARE, SURELY, with_fewest_rows
-from vicinal.estimators.fitted import FittedModel, surely_less, weighted_mean
+from vicinal.estimators.comparables import MANY, SHARE, with_fewest_rows
+from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
 from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import Draw, LabelledRows, make_folds
@@ -46,7 +46,7 @@ from vicinal.estimators.kernel_metric import (
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.network import activation_of, make_kriging, make_network, training_settings
-from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
+from vicinal.estimators.readout import COMPARED, SURELY, Choice, Tried, choose_kriging, surely_less
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import boosted_network, trend_head
 from vicinal.heads import Kriging
@@ -438,7 +438,7 @@ def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> F
         # kriging is the luckiest of many readouts, attention of many epochs, unless members are folds
         luck = 1.0 if tried is None else optimism
         (errors, mass), each = model.honest_errors, ((one, luck * one.honest_errors[0]) for one in some)
-        chosen = next((one for one, others in each if not surely_less(errors, others, mass, SHARE, SURELY)), model)
+        chosen = next((one for one, others in each if not surely_less(errors, others, mass, SHARE)), model)
     if tried is None:
         return chosen
     return replace(chosen, fold_heads=readouts_by_fold(model, tried, compared=compared))

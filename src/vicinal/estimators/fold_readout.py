@@ -11,9 +11,9 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from vicinal.estimators.comparables import SHARE, SURELY
-from vicinal.estimators.fitted import FittedModel, surely_less
-from vicinal.estimators.readout import MOST, Tried, candidates, errors_of
+from vicinal.estimators.comparables import SHARE
+from vicinal.estimators.fitted import FittedModel
+from vicinal.estimators.readout import MOST, Tried, candidates, errors_of, surely_less
 from vicinal.heads import Kriging
 from vicinal.heads.folds import FoldMembers
 from vicinal.training.rows import spread
@@ -45,10 +45,9 @@ def tried_out_of_fold(model: FittedModel, kriging: Kriging, heads: Sequence[Krig
         known = rows.bank.identity(ids=None, groups=bank.who(at)["groups"]) | {"bank_weight": rows.bank.mass}
         queries, others = members.columns(fold, bank.vectors[at]), (rows.bank.vectors, rows.bank_labels())
         numbers = model.codec.targets is not None
-        each.append(errors_of(parts, queries, labels[at], *others, known, bank.mass[at], numbers=numbers))
+        each.append(errors_of(parts, queries, labels[at], *others, known, bank.mass[at], numbers=numbers)[0])
         codes += [fold] * len(at)
-    error, shares = (torch.cat(some, dim=1) for some in zip(*each, strict=True))
-    return Tried(tried, error, shares, torch.tensor(codes))
+    return Tried(tried, torch.cat(each, dim=1), torch.tensor(codes))
 
 
 @torch.no_grad()
@@ -76,5 +75,5 @@ def readouts_by_fold(model: FittedModel, tried: Tried, *, compared: bool) -> lis
             at = torch.cat(seen)  # fold by fold, as the errors of kriging were found
             place = [id(one) for one in few.heads].index(id(head))
             each = error[at], optimism * few.error[place] / mass[at], mass[at]
-            heads[-1] = model.network.head if surely_less(*each, SHARE, SURELY) else head
+            heads[-1] = model.network.head if surely_less(*each, SHARE) else head
     return heads
