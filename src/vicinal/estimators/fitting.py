@@ -46,7 +46,7 @@ from vicinal.estimators.kernel_metric import (
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.network import activation_of, make_kriging, make_network, training_settings
-from vicinal.estimators.readout import COMPARED, SURELY, Choice, Tried, choose_kriging, surely_less
+from vicinal.estimators.readout import COMPARED, SURELY, Tried, choose_kriging, surely_less
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import boosted_network, trend_head
 from vicinal.heads import Kriging
@@ -429,22 +429,20 @@ def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> F
     Attention is over all rows, so that no person can read it. An index serves kriging alone.
     """
     compared = settings["readout"] == "auto" and settings["index"] is None and len(model.bank) <= COMPARED
-    (head, optimism), tried = _chosen(model, kriging)
+    head, tried = _chosen(model, kriging)
     chosen = model.with_head(head)
     if compared:
         # where labels are noise each row more takes a share of it away; folds choose between 30 rows and all
         more = MANY if settings["max_neighbors"] is None and tried is None else ()
         some = (model.with_head(one) for one in (head, *map(head.with_rows, more)))
-        # kriging is the luckiest of many readouts, attention of many epochs, unless members are folds
-        luck = 1.0 if tried is None else optimism
-        (errors, mass), each = model.honest_errors, ((one, luck * one.honest_errors[0]) for one in some)
-        chosen = next((one for one, others in each if not surely_less(errors, others, mass, SHARE)), model)
+        errors, mass = model.honest_errors
+        chosen = next((one for one in some if not surely_less(errors, one.honest_errors[0], mass, SHARE)), model)
     if tried is None:
         return chosen
     return replace(chosen, fold_heads=readouts_by_fold(model, tried, compared=compared))
 
 
-def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]:
+def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Kriging, Tried | None]:
     """The kriging head with the scale and noise that predict the rows held out, or out of fold, best.
 
     With folds also what it was chosen by.

@@ -67,13 +67,13 @@ def readouts_by_fold(model: FittedModel, tried: Tried, *, compared: bool) -> lis
             left = (~model.bank.in_fold(fold)).nonzero()[:, 0].numpy()
             others = replace(model, bank=model.bank.take(left, cells=False))
         few = tried_out_of_fold(others, tried.heads[0], tried.heads) if apart else tried.without(fold)
-        head, optimism = few.choice()
+        head = few.choice()
         heads.append(head)
         if compared:
             (error, mass), rows = others.honest_errors, others.fold_positions(4 * MOST)
             seen = [others.bank.in_fold(one, rows).nonzero()[:, 0] for one in range(folds) if one != fold]
             at = torch.cat(seen)  # fold by fold, as the errors of kriging were found
             place = [id(one) for one in few.heads].index(id(head))
-            each = error[at], optimism * few.error[place] / mass[at], mass[at]
+            each = error[at], few.error[place] / mass[at], mass[at]
             heads[-1] = model.network.head if surely_less(*each, SHARE) else head
     return heads

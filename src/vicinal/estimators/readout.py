@@ -40,23 +40,6 @@ COMPARED = 1 << 13
 """Rows up to which attention, which reads them all for each member, is compared with kriging, one search for all."""
 
 
-PARTS = 5
-"""Parts of the rows held out; what the others choose for each says how much the choice flatters itself."""
-
-
-class Choice(NamedTuple):
-    """A kriging head whose scale and noise were chosen.
-
-    Attributes:
-        head: with them.
-        optimism: its error on rows that did not choose, divided by that on the rows that did, by cross-fitting: each
-            part of the rows is predicted with what the other parts would choose. Mostly above 1.
-    """
-
-    head: Kriging
-    optimism: float
-
-
 class Tried(NamedTuple):
     """What candidates said of rows by the members that leave out their folds.
 
@@ -75,9 +58,9 @@ class Tried(NamedTuple):
         others = self.codes != fold
         return Tried(self.heads, self.error[:, others], self.codes[others])
 
-    def choice(self) -> Choice:
-        """The best of them by the errors of all rows, and its optimism."""
-        return _choice(self.heads, self.error, parts=self.codes)
+    def choice(self) -> Kriging:
+        """The best of them."""
+        return _best(self.heads, self.error)
 
 
 @torch.no_grad()
@@ -143,7 +126,7 @@ def choose_kriging(
     *,
     numbers: bool = False,
     mass: Tensor,
-) -> Choice:
+) -> Kriging:
     """The kriging head whose scale and noise do best on rows that the metric was not trained on.
 
     The usual one, unless others are surely better: then the one of least error of these. Few rows are held out, and the
@@ -164,31 +147,16 @@ def choose_kriging(
     identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
     tried, mass = candidates(head, bank), mass[at]
     error, _ = errors_of(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
-    groups = {"query_groups": torch.arange(len(queries))} | {n: v for n, v in identity.items() if v is not None}
-    return _choice(tried, error, parts=groups["query_groups"] % PARTS)
+    return _best(tried, error)
 
 
-def _choice(tried: Sequence[Kriging], error: Tensor, *, parts: Tensor) -> Choice:
-    """The best of ``tried`` by errors ``[T, n]`` of rows, and its optimism by the parts ``[n]`` of these."""
-    convex = tried[0].convex
-    best = _best(error, convex=convex)
-    honest = 0.0
-    for part in sorted(set(parts.tolist())):
-        inside = parts == part
-        if inside.all():
-            return Choice(tried[best].eval(), 1.0)
-        honest += float(error[_best(error[:, ~inside], convex=convex), inside].sum())
-    least = float(error[best].sum())
-    return Choice(tried[best].eval(), honest / least if least > 0 else 1.0)
-
-
-def _best(error: Tensor, *, convex: bool) -> int:
-    """Which candidate is taken, by the error ``[T, n]`` of each for each row; the first is the usual one."""
+def _best(tried: Sequence[Kriging], error: Tensor) -> Kriging:
+    """The candidate that is taken, by the error ``[T, n]`` of each for each row; the first is the usual one."""
     total = error.sum(dim=1)
-    if convex:
+    if tried[0].convex:
         sure = [surely_less(one, error[0], torch.ones_like(one)) for one in error]
         total = total.masked_fill(~torch.tensor([True, *sure[1:]]), torch.inf)
-    return int(total.argmin())
+    return tried[int(total.argmin())].eval()
 
 
 def surely_less(errors: Tensor, others: Tensor, mass: Tensor, share: float = 0.0, sure: float = SURELY) -> bool:
