@@ -143,9 +143,9 @@ def test_the_luckiest_scale_and_noise_are_not_taken_of_few_rows():
 
 def test_signed_weights_are_chosen_by_error_alone():
     generator = torch.Generator().manual_seed(1)
-    bank, queries = (torch.rand(count, 2, generator=generator, dtype=torch.float64) for count in (200, 40))
-    noise = torch.randn(240, generator=generator, dtype=torch.float64)
-    labels, truth = noise[40:], noise[:40]
+    bank, queries = (torch.rand(count, 2, generator=generator, dtype=torch.float64) for count in (200, 6))
+    noise = torch.randn(206, generator=generator, dtype=torch.float64)
+    labels, truth = noise[6:], noise[:6]
     signed = choose(Kriging(16, convex=False), queries, truth, bank, labels)
     usual = Kriging(16, scale=float(torch.pdist(bank).median()), noise=USUAL[1], convex=False)
     lucky, others = ((head(queries, bank, labels).detach() - truth).square().mean() for head in (signed, usual))
