@@ -328,6 +328,26 @@ def test_a_network_has_to_be_better_by_more_than_a_twentieth_and_by_more_than_lu
     assert NeighborRegressor(**SETTINGS, readout="rows").fit(frame, y).metric_ == chosen
 
 
+@pytest.mark.parametrize(
+    ("factors", "chosen"),
+    [
+        ([1.005] * 4, "network"),  # 30 rows can be read
+        ([1.1] * 4, "kernel"),
+        ([1.2, 1.2, 0.9, 0.9], "network"),  # worse on the mean, by luck
+    ],
+)
+def test_of_texts_signed_weights_of_all_rows_have_to_be_surely_better_than_30_rows(monkeypatch, factors, chosen):
+    frame = pd.DataFrame({"t": [f"some more words of {i % 70} or {i % 7}" for i in range(150)]})
+    one = torch.ones(4, dtype=torch.float64)
+    errors = {"kernel": one, "network": torch.tensor(factors, dtype=torch.float64)}
+    monkeypatch.setattr(FittedModel, "held_out_errors", lambda self: (errors[self.metric], one))
+    monkeypatch.setattr(FittedModel, "error_of_all", lambda self: 1.0 if self.readout == "dense" else 1.1)
+    monkeypatch.setattr(fitting, "surely_less", lambda *given: False)
+    settings = {**SETTINGS, "max_epochs": 1, "columns": {"t": "text"}, "encoders": {"t": "ngrams"}}
+    model = NeighborRegressor(**settings).fit(frame, rows()[1])
+    assert (model.metric_, model.readout_) == (chosen, "dense" if chosen == "kernel" else "rows")
+
+
 @pytest.mark.parametrize("name", [pytest.param("exact", marks=pytest.mark.slow), "faiss:Flat"])
 def test_a_saved_model_with_an_index_is_of_the_metric_that_was_chosen(monkeypatch, name, tmp_path):
     pytest.importorskip("faiss" if name.startswith("faiss") else "torch")

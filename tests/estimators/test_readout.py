@@ -10,9 +10,10 @@ import torch
 
 from references.tables import QUICK, table
 from vicinal.cli import run
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, fitting, load_model
 from vicinal.estimators.attention import range_of
-from vicinal.estimators.readout import NOISES, PARTS, SCALES, choose_kriging
+from vicinal.estimators.comparables import SHARE
+from vicinal.estimators.readout import USUAL, choose_kriging
 from vicinal.heads import Kriging
 
 FAR = pytest.mark.filterwarnings("ignore::vicinal.core.ExtrapolationWarning")
@@ -123,58 +124,44 @@ def test_scale_and_noise_are_those_of_least_error_on_the_rows_held_out():
     bank, queries = (torch.rand(count, 1, generator=generator, dtype=torch.float64) for count in (400, 100))
     smooth, truth = (6 * bank[:, 0]).sin(), (6 * queries[:, 0]).sin()
     noisy = torch.randn(400, generator=generator, dtype=torch.float64)
-    clear = choose(Kriging(16), queries, truth, bank, smooth).head
-    blurred = choose(Kriging(16), queries, truth + noisy[:100], bank, smooth + 3 * noisy).head
+    clear = choose(Kriging(16), queries, truth, bank, smooth)
+    blurred = choose(Kriging(16), queries, truth + noisy[:100], bank, smooth + 3 * noisy)
     assert clear.log_noise < -4
     assert blurred.log_noise > -2
     assert clear.k == blurred.k == 16
 
 
-def test_signed_weights_are_chosen_by_error_alone():
-    generator = torch.Generator().manual_seed(3)
-    bank, queries = (torch.rand(count, 1, generator=generator, dtype=torch.float64) for count in (300, 60))
-    noise = torch.randn(360, generator=generator, dtype=torch.float64)
-    labels, truth = (6 * bank[:, 0]).sin() + noise[:300] / 2, (6 * queries[:, 0]).sin() + noise[300:] / 2
-
-    def error(head):
-        return float((head(queries, bank, labels).detach() - truth).square().mean())
-
-    signed, convex = (choose(Kriging(16, convex=form), queries, truth, bank, labels).head for form in (False, True))
-    convex.convex = False
-    assert error(signed) < 0.99 * error(convex)  # fewer rows would cost more than a hundredth here
-
-
-@pytest.mark.parametrize("grouped", [False, True])
-def test_the_error_that_a_choice_has_is_told_by_rows_that_did_not_choose(grouped):
-    generator = torch.Generator().manual_seed(5)
-    bank, queries = (torch.rand(count, 2, generator=generator, dtype=torch.float64) for count in (80, 40))
-    labels, truth = (
-        (6 * x[:, 0]).sin() + torch.randn(len(x), generator=generator, dtype=torch.float64) / 4 for x in (bank, queries)
-    )
-    groups = torch.arange(40) // 4
-    identity = {"query_groups": groups, "bank_groups": torch.arange(100, 180)} if grouped else {}
-    choice = choose(Kriging(8, convex=False), queries, truth, bank, labels, identity)
+def test_the_luckiest_scale_and_noise_are_not_taken_of_few_rows():
+    generator = torch.Generator().manual_seed(1)
+    bank, queries = (torch.rand(count, 2, generator=generator, dtype=torch.float64) for count in (200, 40))
+    noise = torch.randn(240, generator=generator, dtype=torch.float64)
+    head = choose(Kriging(16), queries, noise[:40], bank, noise[40:])
     unit = float(torch.pdist(bank).median())
-    heads = [Kriging(8, scale=unit * scale, noise=noise, convex=False) for scale in SCALES for noise in NOISES]
-    with torch.no_grad():
-        errors = torch.stack([(head(queries, bank, labels) - truth).square() for head in heads])
-    parts, crossed = (groups if grouped else torch.arange(40)) % PARTS, 0.0
-    for part in range(PARTS):
-        inside = parts == part
-        crossed += errors[errors[:, ~inside].sum(dim=1).argmin(), inside].sum()
-    assert choice.optimism == pytest.approx(float(crossed / errors.sum(dim=1).min()), rel=1e-9)
-    assert choice.optimism > 1
-    one = {"query_groups": torch.zeros(40, dtype=torch.int64), "bank_groups": torch.arange(100, 180)}
-    assert choose(Kriging(8), queries, truth, bank, labels, one).optimism == 1
+    assert head.log_scale.exp().item() == pytest.approx(USUAL[0] * unit, rel=1e-6)
+    assert head.log_noise.exp().item() == pytest.approx(USUAL[1], rel=1e-6)
 
 
-@pytest.mark.parametrize(("optimism", "kind"), [(1e-9, "Kriging"), (1e9, "Ensemble")])
-def test_kriging_is_compared_by_its_error_on_rows_that_did_not_choose(optimism, kind, rows, monkeypatch):
-    monkeypatch.setattr(
-        "vicinal.estimators.fitting.choose_kriging", lambda *a, **b: choose_kriging(*a, **b)._replace(optimism=optimism)
-    )
+def test_signed_weights_are_chosen_by_error_alone():
+    generator = torch.Generator().manual_seed(1)
+    bank, queries = (torch.rand(count, 2, generator=generator, dtype=torch.float64) for count in (200, 6))
+    noise = torch.randn(206, generator=generator, dtype=torch.float64)
+    labels, truth = noise[6:], noise[:6]
+    signed = choose(Kriging(16, convex=False), queries, truth, bank, labels)
+    usual = Kriging(16, scale=float(torch.pdist(bank).median()), noise=USUAL[1], convex=False)
+    lucky, others = ((head(queries, bank, labels).detach() - truth).square().mean() for head in (signed, usual))
+    assert lucky < 0.99 * others
+
+
+@pytest.mark.parametrize(("answers", "most"), [([False], 30), ([True, False], 60), ([True] * 3, None)])
+def test_attention_of_all_rows_is_taken_only_where_it_is_surely_better_than_few(answers, most, rows, monkeypatch):
+    given, left = [], list(answers)
+    monkeypatch.setattr(fitting, "surely_less", lambda *each: given.append(each) or left.pop(0))
     model = NeighborRegressor(**{**BRIEF, "metric": "network", "readout": "auto"}).fit(rows[0], rows[1])
-    assert type(model.network_.head).__name__ == kind
+    assert getattr(model.network_.head, "k", None) == most
+    assert [each[3:] for each in given] == [(SHARE,)] * len(answers)
+    errors = model.fitted_.honest_errors[0]
+    torch.testing.assert_close(given[-1][most is not None], errors)  # those of attention come first
+    assert not left
 
 
 @pytest.mark.parametrize(

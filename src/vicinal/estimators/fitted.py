@@ -17,7 +17,7 @@ from vicinal.estimators.adaptation import Adaptation, Forecasts
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.indexing import NearBank
 from vicinal.estimators.label_codec import LabelCodec, NumberCodec
-from vicinal.estimators.readout import LARGE, MOST, local_means, local_weights
+from vicinal.estimators.readout import LARGE, MOST, local_means, local_weights, surely_less
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.trials import Trial
 from vicinal.heads.admissible import of_queries_in
@@ -391,17 +391,14 @@ class FittedModel:
             return self.honest_errors
         return self._errors_of(*self.held_out_predictions())
 
-    def surely_below(self, other: Self, *, of_all: bool = False) -> bool:
-        """Whether errors of the rows held out are below those of another model by more than the standard error of that.
+    def surely_below(self, other: Self, share: float = 0.0, sure: float = 1.0, *, of_all: bool = False) -> bool:
+        """Whether errors of the rows held out are :func:`surely_less` than those of another model.
 
         With ``of_all`` errors of rows that are each predicted from all others, see :meth:`error_of_all`.
         """
-        each = [one.errors_of_all() if of_all else one.held_out_errors() for one in (self, other)]
+        each = (one.errors_of_all() if of_all else one.held_out_errors() for one in (self, other))
         (errors, mass), (others, _) = each
-        gains, share = others - errors, mass / mass.sum()
-        gain = (gains * share).sum()
-        spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
-        return bool(gain > spread_of_rows.sqrt())
+        return surely_less(errors, others, mass, share, sure)
 
     def all_left_out(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of rows spread over the bank, each from all others, the bank, and where they stand in it."""

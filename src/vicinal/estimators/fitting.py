@@ -23,7 +23,7 @@ from vicinal.encoders.table import TableInputs
 from vicinal.encoders.tree_columns import LinearColumns, TreeColumns
 from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.blending import NOWHERE, blended, blended_classes, may_blend, may_share
-from vicinal.estimators.comparables import SHARE, with_fewest_rows
+from vicinal.estimators.comparables import MANY, SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
 from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
 from vicinal.estimators.indexing import check_index, with_near
@@ -46,7 +46,7 @@ from vicinal.estimators.kernel_metric import (
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.network import activation_of, make_kriging, make_network, training_settings
-from vicinal.estimators.readout import COMPARED, Choice, Tried, choose_kriging
+from vicinal.estimators.readout import COMPARED, SURELY, Tried, choose_kriging, surely_less
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import boosted_network, trend_head
 from vicinal.heads import Kriging
@@ -281,9 +281,10 @@ def fit_best(job: FitJob, kernel: FittedModel | None = None) -> FittedModel:
     network = fit_network(job, reach=min(job.reach, HOPELESS * least / codec.unit() ** 2))
     if first is None:
         return network
-    # few rows are held out: a network must gain a share, and more than luck explains
-    better = weighted_mean(*network.held_out_errors()) < (1 - PATIENCE) * least
-    if better and network.surely_below(first):
+    # few rows are held out: a network must gain a share, and more than luck explains, or of texts, images and vectors
+    # signed weights of all rows must, as 30 rows of a network can be read
+    readable = wide and first.few is not None and network.readout == "rows"
+    if (not first.surely_below(network, SHARE, SURELY)) if readable else network.surely_below(first, PATIENCE):
         first, network = network, first
     return first.chosen_over(network)
 
@@ -434,22 +435,25 @@ def _may_choose(codec: LabelCodec, settings: Settings) -> bool:
 
 
 def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> FittedModel:
-    """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose.
+    """Read predictions out by few rows, or by the trained head where ``readout`` lets it and it is surely better.
 
-    An index serves kriging alone.
+    Attention is over all rows, so that no person can read it. An index serves kriging alone.
     """
     compared = settings["readout"] == "auto" and settings["index"] is None and len(model.bank) <= COMPARED
-    (head, optimism), tried = _chosen(model, kriging)
+    head, tried = _chosen(model, kriging)
     chosen = model.with_head(head)
-    # attention is one readout, kriging the luckiest of many: its error is told as high as on rows that did not choose
-    if compared and model.honest_error() < optimism * chosen.honest_error():
-        chosen = model
+    if compared:
+        # where labels are noise each row more takes a share of it away; folds choose between 30 rows and all
+        more = MANY if settings["max_neighbors"] is None and tried is None else ()
+        some = (model.with_head(one) for one in (head, *map(head.with_rows, more)))
+        errors, mass = model.honest_errors
+        chosen = next((one for one in some if not surely_less(errors, one.honest_errors[0], mass, SHARE)), model)
     if tried is None:
         return chosen
     return replace(chosen, fold_heads=readouts_by_fold(model, tried, compared=compared))
 
 
-def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Choice, Tried | None]:
+def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Kriging, Tried | None]:
     """The kriging head with the scale and noise that predict the rows held out, or out of fold, best.
 
     With folds also what it was chosen by.

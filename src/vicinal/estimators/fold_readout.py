@@ -11,8 +11,9 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
-from vicinal.estimators.readout import MOST, Tried, candidates, errors_of
+from vicinal.estimators.readout import MOST, Tried, candidates, errors_of, surely_less
 from vicinal.heads import Kriging
 from vicinal.heads.folds import FoldMembers
 from vicinal.training.rows import spread
@@ -44,10 +45,9 @@ def tried_out_of_fold(model: FittedModel, kriging: Kriging, heads: Sequence[Krig
         known = rows.bank.identity(ids=None, groups=bank.who(at)["groups"]) | {"bank_weight": rows.bank.mass}
         queries, others = members.columns(fold, bank.vectors[at]), (rows.bank.vectors, rows.bank_labels())
         numbers = model.codec.targets is not None
-        each.append(errors_of(parts, queries, labels[at], *others, known, bank.mass[at], numbers=numbers))
+        each.append(errors_of(parts, queries, labels[at], *others, known, bank.mass[at], numbers=numbers)[0])
         codes += [fold] * len(at)
-    error, shares = (torch.cat(some, dim=1) for some in zip(*each, strict=True))
-    return Tried(tried, error, shares, torch.tensor(codes))
+    return Tried(tried, torch.cat(each, dim=1), torch.tensor(codes))
 
 
 @torch.no_grad()
@@ -67,12 +67,13 @@ def readouts_by_fold(model: FittedModel, tried: Tried, *, compared: bool) -> lis
             left = (~model.bank.in_fold(fold)).nonzero()[:, 0].numpy()
             others = replace(model, bank=model.bank.take(left, cells=False))
         few = tried_out_of_fold(others, tried.heads[0], tried.heads) if apart else tried.without(fold)
-        head, optimism = few.choice()
+        head = few.choice()
         heads.append(head)
         if compared:
-            error, mass = others.honest_errors
-            unseen = ~others.bank.in_fold(fold, others.fold_positions(4 * MOST))
+            (error, mass), rows = others.honest_errors, others.fold_positions(4 * MOST)
+            seen = [others.bank.in_fold(one, rows).nonzero()[:, 0] for one in range(folds) if one != fold]
+            at = torch.cat(seen)  # fold by fold, as the errors of kriging were found
             place = [id(one) for one in few.heads].index(id(head))
-            if float((error * mass.to(error))[unseen].sum()) < optimism * float(few.error[place].sum()):
-                heads[-1] = model.network.head
+            each = error[at], few.error[place] / mass[at], mass[at]
+            heads[-1] = model.network.head if surely_less(*each, SHARE) else head
     return heads
