@@ -72,7 +72,27 @@ def test_leaves_of_trees_that_have_little_part_in_a_mean_are_not_chosen(monkeypa
     for reach, several in ((1.3 * least, False), (1.5 * least, True)):
         tried.clear()
         boosted_folds(columns, labels, folds, reach=reach)
-        assert (len(tried) > 1) == several
+        assert [given["num_leaves"] for given in tried[:2]] == [8, 31]  # the first alone tell little of the others
+        assert (len(tried) > 2) == several
+
+
+def test_leaves_that_cannot_come_to_the_error_of_others_are_given_up(monkeypatch):
+    """And 1,500 rows choose by all folds."""
+    rng, ends, cv = np.random.default_rng(0), [], lightgbm.cv
+    columns, folds = torch.from_numpy(rng.uniform(size=(1500, 4))), torch.arange(1500) % 5
+    labels = 4 * columns.sum(dim=1) + torch.from_numpy(rng.normal(size=1500))  # large trees only follow noise
+    monkeypatch.setattr(trees, "PATIENCE", 1000)
+    monkeypatch.setattr(trees, "ROUNDS", 256)
+
+    def told(settings, data, rounds, *, folds, **more):
+        result = cv(settings, data, rounds, folds=folds, **more)
+        ends.append((len(folds), result["cvbooster"].boosters[0].current_iteration()))
+        return result
+
+    monkeypatch.setattr(lightgbm, "cv", told)
+    boosted_folds(columns, labels, folds)
+    assert {count for count, _ in ends} == {5}
+    assert ends[0][1] == 256 > ends[1][1]
 
 
 def test_leaves_of_many_rows_are_chosen_on_two_folds_and_the_others_boosted_with_what_is_chosen(monkeypatch):

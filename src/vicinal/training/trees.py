@@ -26,7 +26,7 @@ SMALL = (3, 1)
 """Rows of a leaf that are tried where labels are quiet, which larger leaves blur: the second if the first is better."""
 
 _LITTLE = 0.75
-"""Share of the error ``reach`` above which trees have so little part in a mean that their leaves are not chosen."""
+"""Share of the error ``reach`` above which trees of two numbers of leaves have too little part in a mean for more."""
 
 QUIET = 0.2
 """Share of the variance of the labels below which errors are quiet; of classes none are."""
@@ -34,8 +34,11 @@ QUIET = 0.2
 FEW = 10_000
 """Rows up to which these are tried: of more, leaves of 20 rows blur little, and smaller ones take minutes."""
 
-MANY, CHOOSING = 800, 2
-"""Rows from which on leaves are chosen by the errors of so many folds; the others are boosted with what is chosen."""
+MANY, CHOOSING = 4000, 2
+"""Rows from which on leaves are chosen by the errors of so many folds; the others are boosted with what is chosen.
+
+On 1,353 rows two folds took leaves with 14 % more error than those that five take.
+"""
 
 ROUNDS = 2000
 """Trees of a model, at most."""
@@ -204,27 +207,29 @@ class _Target:
             return self._chosen(self.parts)
         with ending_in(time_left() / 2):  # of a limit, so that all folds have the rest
             some = self._chosen(self.parts[:CHOOSING])
-        most = len(some.errors) if self._cannot_reach(some.errors) else self.rounds
-        return some.joined(self._boosted(some.leaves, some.smallest, self.parts[CHOOSING:]), most)
+        most = len(some.errors) if self._cannot_reach(some.errors, self.reach) else self.rounds
+        return some.joined(self._boosted(some.leaves, some.smallest, self.parts[CHOOSING:], self.reach), most)
 
     def _chosen(self, parts: list[_Part]) -> _Tried:
-        best = self._boosted(self.leaves[0], self.smallest, parts)
-        if self._cannot_reach(best.errors) or best.error > _LITTLE * self.reach:
+        best = self._boosted(self.leaves[0], self.smallest, parts, self.reach)
+        if self._cannot_reach(best.errors, self.reach):
             return best
         for before, leaves in itertools.pairwise(self.leaves):
             if best.leaves != before:
                 break
-            best = min(best, self._boosted(leaves, self.smallest, parts), key=lambda one: one.error)
+            best = min(best, self._boosted(leaves, self.smallest, parts, best.error), key=lambda one: one.error)
+            if best.error > _LITTLE * self.reach:
+                return best
         quiet = best.error < QUIET * self.variance and self.count <= FEW
         for smallest in SMALL if quiet else ():
-            other = self._boosted(best.leaves, smallest, parts)
+            other = self._boosted(best.leaves, smallest, parts, best.error)
             if other.error >= best.error:
                 break
             best = other
         return best
 
-    def _cannot_reach(self, errors: Sequence[float]) -> bool:
-        """Whether all the trees there may be will not bring these errors down to ``reach``.
+    def _cannot_reach(self, errors: Sequence[float], reach: float) -> bool:
+        """Whether all the trees there may be will not bring these errors down to ``reach``, so far the least of others.
 
         Later trees gain less: from twice as many trees errors fall by no larger share than from the last doubling.
         """
@@ -232,9 +237,9 @@ class _Target:
         if count < _FIRST_TREES or count & (count - 1):
             return False
         gain = errors[-1] / errors[count // 2 - 1]
-        return errors[-1] * math.pow(gain, math.log2(self.rounds / count)) > self.reach
+        return errors[-1] * math.pow(gain, math.log2(self.rounds / count)) > reach
 
-    def _boosted(self, leaves: int, smallest: int, parts: list[_Part]) -> _Tried:
+    def _boosted(self, leaves: int, smallest: int, parts: list[_Part], reach: float) -> _Tried:
         import lightgbm
 
         errors = list[float]()  # those that cv gives end at the least
@@ -242,7 +247,7 @@ class _Target:
         def tell(state: Any) -> None:
             errors.append(state.evaluation_result_list[0][2])
             report("trees", state.iteration + 1, self.rounds, f"trees of {leaves} leaves (or fewer)")
-            if time_left() <= 0 or self._cannot_reach(errors):
+            if time_left() <= 0 or self._cannot_reach(errors, reach):
                 raise lightgbm.callback.EarlyStopException(state.iteration, state.evaluation_result_list)
 
         stop: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False), tell]
