@@ -106,16 +106,17 @@ def test_one_alone_is_taken_where_it_errs_far_less_or_can_be_read(monkeypatch, o
 
 
 @pytest.mark.parametrize(
-    ("rows", "of_30", "few"),
+    ("rows", "enough", "few"),
     [
-        ((10, 10), 1.0, (10, 10)),
-        ((10, 30), 1.0, (10, 20)),
-        ((30, 30), 1.0, (15, 15)),
-        ((120, 30), 1.009, (15, 15)),
-        ((120, 30), 1.011, (90, 30)),
+        ((10, 10), 0, (10, 10)),
+        ((10, 30), 0, (10, 20)),
+        ((30, 30), 60, (15, 15)),
+        ((120, 30), 0, (15, 15)),
+        ((120, 30), 60, (30, 30)),
+        ((120, 30), 120, (90, 30)),
     ],
 )
-def test_both_together_read_30_rows_or_as_many_as_one_of_them_where_that_is_better(monkeypatch, rows, of_30, few):
+def test_both_together_read_30_rows_or_up_to_as_many_as_one_where_that_is_better(monkeypatch, rows, enough, few):
     frame, y = bends()
     of = dict(zip(("trees", "kernel"), rows, strict=True))
 
@@ -123,7 +124,7 @@ def test_both_together_read_30_rows_or_as_many_as_one_of_them_where_that_is_bett
         if self.metric in of:
             self.network.head.k = of[self.metric]
             return 1.0
-        return of_30 if sum(head.k for head in self.network.head.members()) <= 30 else 1.0
+        return 1.0 if sum(head.k for head in self.network.head.members()) >= enough else 1.011
 
     monkeypatch.setattr(FittedModel, "error_of_all", error)
     model = NeighborRegressor(**SETTINGS).fit(frame, y)
@@ -145,6 +146,26 @@ def test_few_rows_of_both_predict_where_all_rows_of_the_kernel_are_little_better
     model = NeighborRegressor(**SETTINGS).fit(frame, y)
     assert (model.metric_, model.readout_) == ("trees and kernel", readout)
     assert model.fitted_.few is None
+
+
+@pytest.mark.parametrize(("enough", "most"), [(30, 30), (60, 60), (61, 120)])
+def test_signed_weights_of_few_rows_predict_where_more_are_little_better(monkeypatch, tmp_path, enough, most):
+    frame, y = bends()
+    monkeypatch.setattr(fitting, "_with_trend", lambda model, *more: model)
+
+    def error(self):
+        if self.metric != "trees and kernel":
+            return 0.9 if self.metric == "kernel" else 1.0
+        looked_at = sum(head.looked_at(len(self.bank)) for head in self.network.head.members())
+        return 0.9 if looked_at >= enough else 0.91
+
+    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    model = NeighborRegressor(**SETTINGS).fit(frame, y)
+    assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
+    new = bends(5, 1)[0]
+    assert max(len(one.neighbors) + one.other_count for one in model.explain(new, 9)) <= most
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
 
 
 @pytest.mark.parametrize(("of_kernel", "trends"), [(0.9, 1), (1.1, 1), (2.2, 0)])

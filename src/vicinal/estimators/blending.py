@@ -31,8 +31,8 @@ rows, whose errors tell more surely which one is better, 1 to 4,096."""
 LEAST = 0.1
 """Share below which the other one is taken alone, and that rows have of their slope at least, of classes."""
 
-FEW = 30
-"""Rows that make the whole prediction, unless more make a better one."""
+ROWS = (30, 60, 120)
+"""Rows that make the whole prediction, more where these make a better one."""
 
 NOWHERE = 1e-9, 1e30
 """Scale and noise of a kernel in which no row is near any other, so that a trend is all that is read."""
@@ -107,7 +107,7 @@ def _share(trees: FittedModel, kernel: FittedModel) -> float:
 
 
 def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
-    """The mean of both over 30 rows, and over more if one of them takes more."""
+    """The mean of both over 30 rows, then 60 and 120 if one of them takes as many; by signed weights then over all."""
     share = _share(trees, kernel)
     heads = [one.network.head for one in (trees, kernel) if weighs_locally(one.network.head)]
     hidden = kernel.readout == "dense" and trees.error_of_all() < kernel.error_of_all()
@@ -118,8 +118,13 @@ def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
     if not isinstance(kernel.network.projector, TrendProjector | KernelProjector):
         return
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
-    for few in _of_few(heads):
-        yield _mean(trees, kernel, few, share, optimism)
+    mean = _mean(trees, kernel, heads, share, optimism)
+    head: Any = mean.network.head
+    for rows in ROWS:
+        if rows <= max(ROWS[0], *(one.k for one in heads)):
+            yield mean.with_head(head.with_rows(rows).eval())
+    if not head.convex:
+        yield mean
 
 
 def _mean(
@@ -141,17 +146,6 @@ def _tried(model: FittedModel, begin: float, settings: Mapping[str, Any]) -> Fit
     unit = model.codec.unit() ** 2
     history = TrainingHistory([model.error_of_all() / unit], [model.honest_error() / unit])
     return model.with_facts(history=history, trials=(model.trial(time.perf_counter() - begin, settings["tune"]),))
-
-
-def _of_few(heads: Sequence[Kriging]) -> Iterator[list[Kriging]]:
-    """Heads that together read at most 30 rows, then as many as one of them does; of signed weights they read all."""
-    if not all(head.convex for head in heads):
-        yield list(heads)
-        return
-    least, most = sorted(head.k for head in heads)
-    for rows in sorted({FEW, max(FEW, most)}):
-        fewer = min(least, rows // 2)
-        yield [head.with_rows(min(head.k, rows - fewer if head.k == most else fewer)) for head in heads]
 
 
 def _side_by_side(one: Bank, other: Bank) -> Bank:

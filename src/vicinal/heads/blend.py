@@ -67,6 +67,13 @@ class Blend(Comparables):
         )
         return head
 
+    def with_rows(self, k: int) -> "Blend":
+        """The same mean over so many rows at most, of which the head that reads fewer has half at most."""
+        least, most = sorted(one.k for one in self.members())
+        fewer = min(least, k // 2)
+        heads = [one.with_rows(min(one.k, k - fewer if one.k == most else fewer)) for one in self.members()]
+        return Blend(heads, self.widths, float(self.share)).double()
+
     def rescale(self, factor: Tensor, offset: Tensor) -> None:
         """See :meth:`Comparables.rescale`."""
         for one in self.members():

@@ -273,9 +273,10 @@ class Kriging(nn.Module):
         return head
 
     def with_rows(self, k: int) -> Self:
-        """The same head over so many rows."""
+        """The same head over so many rows at most, whatever the bank."""
         head = copy.deepcopy(self)
         head.k = check_integer("k", k)
+        head.whole_up_to = min(head.whole_up_to, k)
         return head
 
     def with_trend(self, local: KrigingWeights, queries: Tensor, bank: Tensor) -> KrigingWeights:
