@@ -280,14 +280,27 @@ def pixels_of(file):
     return ((np.asarray(square, dtype=np.float32) / 255 - 0.45) / 0.25).transpose(2, 0, 1).copy()
 
 
-def test_sets_of_categories_each_count_for_trees_and_kernels():
+def test_sets_of_categories_each_count_for_trees_and_kernels(monkeypatch):
     words = [f"w{place}" for place in range(40)]
     frame = pd.DataFrame({"tags": [words[place : place + 3] for place in range(38)] * 2})
+
+    def built(name):
+        return build_table_encoder({"tags": "set"}, encoders={"tags": name}).fit(frame)
+
+    def read_by_kernel(encoder):
+        return make_kernel_network(dict(NeighborRegressor().get_params()), encoder).projector.columns
+
     for name in ("moments", "categories"):
-        encoder = build_table_encoder({"tags": "set"}, encoders={"tags": name}).fit(frame)
+        encoder = built(name)
         assert encoder.encoders[0].name == "counts:categories"
         assert len(TreeColumns(encoder).names) == 81
-        assert make_kernel_network(dict(NeighborRegressor().get_params()), encoder).projector.in_dim == 81
-    asked = build_table_encoder({"tags": "set"}, encoders={"tags": "moments:categories"}).fit(frame)
+        columns = read_by_kernel(encoder)(torch.eye(81, dtype=torch.float64))
+        torch.testing.assert_close(columns, torch.eye(81, dtype=torch.float64))
+    monkeypatch.setattr("vicinal.encoders.set_columns.MOST_COUNTS", 80)
+    assert len(TreeColumns(encoder).names) == 30
+    asked = built("moments:categories")
     assert asked.encoders[0].name == "moments:categories"
     assert len(TreeColumns(asked).names) == 30
+    monkeypatch.setattr("vicinal.encoders.set_columns.MOST_WORDS", 2)
+    frame = pd.DataFrame({"tags": [["rare", "a", "b"], ["a", "b"], ["b", "a"]] * 2 + [["x", "a", "b"]]})
+    assert built("counts:categories").encoders[0].elements.levels == [["a", "b"]]

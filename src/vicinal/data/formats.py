@@ -247,9 +247,9 @@ def delimiter_of(path: Path, encoding: str, usual: str) -> str:
         usual: the delimiter that its name suggests, taken unless another fits better.
     """
     sample = _sample(path, encoding)
-    found = {one: (*_cut_by(one, sample), one == usual) for one in DELIMITERS}
-    best = max(found, key=lambda one: found[one])
-    return best if found[best][0] or not sample.strip() else _by_blanks(sample) or best
+    fits = {one: (*_cut_by(one, sample), one == usual) for one in DELIMITERS}
+    best = max(fits, key=lambda one: fits[one])
+    return best if fits[best][0] or not sample.strip() else _by_blanks(sample) or best
 
 
 def _by_blanks(sample: str) -> str | None:

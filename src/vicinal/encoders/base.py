@@ -89,8 +89,13 @@ class ColumnEncoder(nn.Module, abc.ABC):
         return []
 
     @property
+    def counts(self) -> bool:
+        """Whether its vectors count things, each of which says something: a kernel reads them as they are."""
+        return False
+
+    @property
     def most(self) -> int:
-        """Numbers of its vectors that a kernel and trees read; of wider ones, that many principal components."""
+        """Numbers of its vectors that trees and, unless they count, kernels read; of wider ones, so many components."""
         return 30
 
     def fit(self, frame: pd.DataFrame) -> Self:

@@ -24,8 +24,8 @@ from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_
 WIDTH = 64
 """Of the vectors of sets, where their encoder is trained."""
 
-MOST_COUNTS = 256
-"""Numbers of a set of categories that a kernel and trees read; beyond, that many principal components."""
+MOST_WORDS, MOST_COUNTS = 512, 256
+"""Different words of a column of sets that count each, and numbers of such a set up to which trees read all of them."""
 
 CHUNK = 4096
 """Elements of one set that are read at a time, where its encoder adds."""
@@ -125,9 +125,14 @@ class SetColumnEncoder(ColumnEncoder):
         return self._fitted()[1].dim
 
     @property
+    def counts(self) -> bool:
+        """See :class:`ColumnEncoder`."""
+        return self.name == "counts:categories"
+
+    @property
     def most(self) -> int:
-        """See :class:`ColumnEncoder`: each different category counts."""
-        return MOST_COUNTS if self.name == "counts:categories" else super().most
+        """See :class:`ColumnEncoder`: each of a few different categories counts."""
+        return MOST_COUNTS if self.counts and self.dim <= MOST_COUNTS else super().most
 
     @property
     def frozen(self) -> bool:
@@ -166,7 +171,11 @@ class SetColumnEncoder(ColumnEncoder):
         where = f"{short_text(column)} (a set of {plural(self.element_kind)})"
         element = check_encoder(DEFAULTS[self.element_kind] if element is None else element, self.element_kind, where)
         self.name = f"{'counts' if default and element == 'categories' else sets}:{element}"
-        self.compose(make_encoder(element, column, self.element_kind).fit(cells))
+        if element == "categories":  # the most frequent ones have a slot
+            known = make_encoder(element, column, "category", largest=MOST_WORDS)
+            self.compose(known.fit(cells.iloc[places.values.numpy()]))
+        else:
+            self.compose(make_encoder(element, column, self.element_kind).fit(cells))
         return self.hold() if self.is_held else self
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> SetInputs:

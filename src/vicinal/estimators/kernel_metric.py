@@ -93,7 +93,8 @@ def _parts(encoder: TableEncoder) -> Iterator[_Part]:
                 for _, names in itertools.groupby(part.entries)
             )
         else:
-            yield _Part(part.entries, is_wide(part) or most, part.most * is_wide(part), part.numbers)
+            components = part.most if is_wide(part) and not part.counts else 0
+            yield _Part(part.entries, is_wide(part) or most, components, part.numbers)
 
 
 def may_be_kernel(settings: Mapping[str, Any], *, classes: bool = False) -> bool:
