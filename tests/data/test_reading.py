@@ -323,6 +323,11 @@ def test_however_rows_are_laid_out_their_cells_are_read(tmp_path, name, text, si
     assert frame["rent"].tolist() == [12, 3]
 
 
+def test_aligned_words_are_columns_though_none_is_of_numbers(tmp_path):
+    frame = read_table(write(tmp_path, "town  kind\nRome  flat\nBern  room\nOslo  flat\n", "d.txt"))
+    assert frame["kind"].tolist() == ["flat", "room", "flat"]
+
+
 WHOLE = ["name of it\nAnn B Smith\nBob A Jones\n", "a  text\nso it  is\nwell, yes\n", "x\n1 2\n3 4\n"]
 
 

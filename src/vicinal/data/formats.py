@@ -256,8 +256,9 @@ def _by_blanks(sample: str) -> str | None:
     with suppress(csv.Error):
         header, *rows = [row for row in cell_rows(sample, BLANKS) if row]
         columns = [*zip(*rows, strict=False)][-len(header) :]
-        if len(rows) > 1 < len(header) and {len(row) for row in rows} in ({len(header)}, {len(header) + 1}):
-            return BLANKS if any(2 * sum(map(_is_number, column)) > len(column) for column in columns) else None
+        alike = len(rows) > 1 < len(header) and {len(row) for row in rows} in ({len(header)}, {len(header) + 1})
+        if alike and any(2 * sum(map(_is_number, column)) > len(column) for column in columns):
+            return BLANKS
     names = re.split(r" {2,}", sample.lstrip("\r\n").partition("\n")[0].strip())
     return ALIGNED if 1 < len(names) <= len(aligned_spans(sample.splitlines())) <= len(names) + 1 else None
 

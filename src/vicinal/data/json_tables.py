@@ -102,7 +102,7 @@ def _rows_inside(text: str, prefix: str = "") -> list[Any]:
 
 
 def _feature(feature: Any) -> Any:
-    """A row of a feature in GeoJSON: its properties, and where a point lies.
+    """A row of a feature in GeoJSON: its properties, and where a point lies; other shapes are left out.
 
     >>> _feature({"properties": {"name": "Rome"}, "geometry": {"type": "Point", "coordinates": [12.5, 41.9]}})
     {'name': 'Rome', 'longitude': 12.5, 'latitude': 41.9}

@@ -89,7 +89,7 @@ class Moments(AdditiveSetEncoder):
     family="moments",
     verified="numpy in float64",
 )
-class Counts(AdditiveSetEncoder):
+class Counts(Moments):
     r"""Sum and mean of the elements, and the logarithm of their number.
 
     $[\sum_i x_i, \mathrm{mean}_i x_i, \log(1 + n)]$: of categories, whose vectors are 1 at one place, how many of each
@@ -102,10 +102,6 @@ class Counts(AdditiveSetEncoder):
     >>> Counts(2)(torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]]))
     tensor([[2.0000, 2.0000, 0.5000, 0.5000, 1.6094]], grad_fn=...)
     """
-
-    def __init__(self, width: int, dim: int | None = None) -> None:
-        super().__init__(width, 2 * width + 1 if dim is None else dim)
-        self.out = nn.Identity() if dim is None else nn.Linear(2 * width + 1, dim)
 
     def sums(self, elements: Tensor, valid: Tensor) -> Sums:
         """Sum of the elements, and their number; in double precision."""
