@@ -187,7 +187,10 @@ def _check_numbers(present: pd.Series, numbers: NDArray[np.float64]) -> None:
     for wrong, kind in zip(wrongs, ("a number", "a finite number", most), strict=True):
         if wrong.any():
             wrong = wrong & no_number if (no_number := _no_numbers(present)).any() else wrong
-            refuse_cells(present, wrong, kind, "; correct it, or leave it empty to drop the row")
+            advice = "correct it, or leave it empty to drop the row"
+            if kind == "a number" and 2 * wrong.sum() > len(wrong):
+                advice = "if these are classes, predict this column alone, with --task classification"
+            refuse_cells(present, wrong, kind, f"; {advice}")
 
 
 def _no_numbers(present: pd.Series) -> NDArray[np.bool_]:
