@@ -710,7 +710,7 @@ def other_format(rng, table):
     table.edits.append(lambda data: start)
 
 
-@fault(ERROR, file=True)
+@fault(file=True)
 def other_ending(rng, table):
     table.name = pick(rng, ["rows.xlsx", "rows.json", "rows.txt", "rows", "rows.csv.gz", "rows." + "x" * 200])
 
