@@ -164,6 +164,8 @@ def test_signed_weights_of_few_rows_predict_where_more_are_little_better(monkeyp
     assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
     new = bends(5, 1)[0]
     assert max(len(one.neighbors) + one.other_count for one in model.explain(new, 9)) <= most
+    said, bank, at = model.fitted_.all_left_out()  # from what both say
+    torch.testing.assert_close(said, model.fitted_.left_out(bank, at)[0], rtol=0, atol=1e-9)
     model.save(tmp_path / "m")
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
 

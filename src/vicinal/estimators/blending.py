@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vicinal.encoders.blend_projector import BlendProjector
 from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
@@ -16,6 +17,7 @@ from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import kernel_parts
 from vicinal.estimators.target_transform import TargetTransform
+from vicinal.heads.admissible import Identity
 from vicinal.heads.blend import Blend
 from vicinal.heads.kinds import adjusts, weighs_locally
 from vicinal.heads.kriging import Kriging
@@ -120,11 +122,30 @@ def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
     mean = _mean(trees, kernel, heads, share, optimism)
     head: Any = mean.network.head
-    for rows in ROWS:
-        if rows <= max(ROWS[0], *(one.k for one in heads)):
-            yield mean.with_head(head.with_rows(rows).eval())
-    if not head.convex:
-        yield mean
+    few = [head.with_rows(rows) for rows in ROWS if rows <= max(ROWS[0], *(one.k for one in heads))]
+    tried = few if head.convex else [*few, head]
+    said = [_said(one, [each.members()[place] for each in tried]) for place, one in enumerate((trees, kernel))]
+    for one, first, second in zip(tried, *said, strict=True):
+        model = mean.with_head(one.eval())
+        if not model.codec.transform.by_rows:
+            model.computed.left_out = torch.lerp(second, first, share), mean.bank, kernel.all_left_out()[2]
+        yield model
+
+
+def _said(model: FittedModel, heads: Sequence[Kriging]) -> list[Tensor]:
+    """What a model says of rows left out, read out by each of these heads, which differ by how many rows they read."""
+    said, bank, at = model.all_left_out()
+    known, counts = {model.network.head.k: said}, sorted({head.k for head in heads})
+    fewer = [k for k in counts if k not in known]
+    if heads[0].convex:
+        known |= {head.k: model.with_head(head).all_left_out()[0] for head in heads if head.k in fewer}
+    elif fewer:
+        read = model.network.head.with_rows(fewer[-1])
+        queries, identity = bank.vectors[at].double(), bank.identity(**bank.who(at))
+        positions = read.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
+        rows = bank.vectors, model.bank_labels(), positions, bank.weights
+        known |= zip(fewer, read.means_of_first([min(k, len(bank)) for k in fewer], queries, *rows), strict=True)
+    return [known[head.k] for head in heads]
 
 
 def _mean(
