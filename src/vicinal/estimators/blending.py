@@ -24,6 +24,7 @@ from vicinal.heads.kriging import Kriging
 from vicinal.training import NeighborNetwork
 from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
+from vicinal.training.rows import spread
 from vicinal.training.stacking import stack_scores
 
 POWER, MANY, SURER = 4, 2000, 12
@@ -35,6 +36,9 @@ LEAST = 0.1
 
 ROWS = (30, 60, 120)
 """Rows that make the whole prediction, more where these make a better one."""
+
+FAR, SOME = 1.1, 256
+"""Times the error of all rows above which, on so many rows, no few of them are looked at further."""
 
 NOWHERE = 1e-9, 1e30
 """Scale and noise of a kernel in which no row is near any other, so that a trend is all that is read."""
@@ -123,22 +127,34 @@ def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
     mean = _mean(trees, kernel, heads, share, optimism)
     head: Any = mean.network.head
     few = [head.with_rows(rows) for rows in ROWS if rows <= max(ROWS[0], *(one.k for one in heads))]
-    tried = few if head.convex else [*few, head]
-    said = [_said(one, [each.members()[place] for each in tried]) for place, one in enumerate((trees, kernel))]
-    for one, first, second in zip(tried, *said, strict=True):
-        model = mean.with_head(one.eval())
+    tried, both = few if head.convex else [*few, head], (trees, kernel)
+    if heads[-1].by_one_inverse(len(kernel.bank)) and not mean.codec.transform.by_rows:
+        *fewer, whole = _over(mean, both, tried, spread(len(kernel.all_left_out()[2]), SOME))
+        tried = [head] if min(one.error_of_all() for one in fewer) > FAR * whole.error_of_all() else tried
+    yield from _over(mean, both, tried, slice(None))
+
+
+def _over(
+    mean: FittedModel, both: Sequence[FittedModel], heads: Sequence[Blend], some: Tensor | slice
+) -> Iterator[FittedModel]:
+    """The mean by each of these heads, with what both say of ``some`` of the rows left out."""
+    at = both[1].all_left_out()[2][some]
+    said = [_said(one, [head.members()[place] for head in heads], some) for place, one in enumerate(both)]
+    for head, first, second in zip(heads, *said, strict=True):
+        model = mean.with_head(head.eval())
         if not model.codec.transform.by_rows:
-            model.computed.left_out = torch.lerp(second, first, share), mean.bank, kernel.all_left_out()[2]
+            model.computed.left_out = torch.lerp(second, first, head.share), mean.bank, at
         yield model
 
 
-def _said(model: FittedModel, heads: Sequence[Kriging]) -> list[Tensor]:
-    """What a model says of rows left out, read out by each of these heads, which differ by how many rows they read."""
+def _said(model: FittedModel, heads: Sequence[Kriging], some: Tensor | slice) -> list[Tensor]:
+    """What a model says of ``some`` rows left out by each of these heads, which differ by how many rows they read."""
     said, bank, at = model.all_left_out()
+    said, at = said[some], at[some]
     known, counts = {model.network.head.k: said}, sorted({head.k for head in heads})
     fewer = [k for k in counts if k not in known]
     if heads[0].convex:
-        known |= {head.k: model.with_head(head).all_left_out()[0] for head in heads if head.k in fewer}
+        known |= {head.k: model.with_head(head).left_out(bank, at)[0] for head in heads if head.k in fewer}
     elif fewer:
         read = model.network.head.with_rows(fewer[-1])
         queries, identity = bank.vectors[at].double(), bank.identity(**bank.who(at))
