@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from vicinal.encoders.blend_projector import BlendProjector
-from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
-from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
@@ -19,7 +17,7 @@ from vicinal.estimators.kernel_metric import kernel_parts
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.admissible import Identity
 from vicinal.heads.blend import Blend
-from vicinal.heads.kinds import adjusts, weighs_locally
+from vicinal.heads.kinds import adjusts
 from vicinal.heads.kriging import Kriging
 from vicinal.training import NeighborNetwork
 from vicinal.training.class_kernel import calibrate_scores
@@ -57,9 +55,8 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     """
     if not may_blend(settings):
         return None
-    begin, means = time.perf_counter(), list[FittedModel]()
-    for one in (kernel.few, kernel):
-        means += [] if one is None else _means(trees, one)
+    begin = time.perf_counter()
+    means = [mean for one in (kernel.few, kernel) if one is not None for mean in _means(trees, one)]
     if not means:
         return None
     least = min(one.error_of_all() for one in means)
@@ -81,9 +78,7 @@ def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[s
     """
     begin = time.perf_counter()
     scores, bank, at = kernel.all_left_out()
-    head = trees.network.head
-    if not adjusts(head):
-        raise TypeError(f"trees: expected a trend, got {type(head).__name__}")
+    head: Any = trees.network.head
     sources, known = [head.trend_of(trees.bank.vectors[at]), scores.double()], (kernel.bank_labels()[at], bank.mass[at])
     least = torch.tensor([1e-3, LEAST * calibrate_scores(sources[1], *known).slope])
     slopes, biases, _ = stack_scores(torch.stack(sources), *known, least=least)
@@ -114,20 +109,16 @@ def _share(trees: FittedModel, kernel: FittedModel) -> float:
 
 def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
     """The mean of both over 30 rows, then 60 and 120 if one of them takes as many; by signed weights then over all."""
-    share = _share(trees, kernel)
-    heads = [one.network.head for one in (trees, kernel) if weighs_locally(one.network.head)]
+    share, both = _share(trees, kernel), (trees, kernel)
+    heads: Any = [one.network.head for one in both]
     hidden = kernel.readout == "dense" and trees.error_of_all() < kernel.error_of_all()
     if hidden or not (any(map(adjusts, heads)) and LEAST <= share <= 1 - LEAST):
-        return
-    if not isinstance(trees.network.projector, StackedProjector):
-        return
-    if not isinstance(kernel.network.projector, TrendProjector | KernelProjector):
         return
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
     mean = _mean(trees, kernel, heads, share, optimism)
     head: Any = mean.network.head
     few = [head.with_rows(rows) for rows in ROWS if rows <= max(ROWS[0], *(one.k for one in heads))]
-    tried, both = few if head.convex else [*few, head], (trees, kernel)
+    tried = few if head.convex else [*few, head]
     if heads[-1].by_one_inverse(len(kernel.bank)) and not mean.codec.transform.by_rows:
         *fewer, whole = _over(mean, both, tried, spread(len(kernel.all_left_out()[2]), SOME))
         tried = [head] if min(one.error_of_all() for one in fewer) > FAR * whole.error_of_all() else tried
