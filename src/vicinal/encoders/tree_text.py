@@ -173,12 +173,12 @@ def _trees(blocks: list[dict[str, str]], columns: int) -> list[Tree]:
     of_splits = _numbers(grown, "internal_value", counts), column, thresholds, decisions, children
     cut = [np.split(some, splits.cumsum()[:-1]) for some in of_splits]
     none = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    known = {
-        at: _category_sets(blocks[at], sets[at], cut[2][at][(cut[3][at] & BY_CATEGORY) > 0])
-        for at in np.flatnonzero(sets)
-    }
-    parts = zip(np.split(values, leaves.cumsum()[:-1]), *cut, strict=True)
-    return [Tree(*part, *known.get(at, none)) for at, part in enumerate(parts)]
+    of_sets = [
+        _category_sets(block, some, way[(kind & BY_CATEGORY) > 0]) if some else none
+        for block, some, way, kind in zip(blocks, sets.tolist(), cut[2], cut[3], strict=True)
+    ]
+    parts = zip(np.split(values, leaves.cumsum()[:-1]), *cut, *zip(*of_sets, strict=True), strict=True)
+    return [Tree(*part) for part in parts]
 
 
 def _category_sets(facts: dict[str, str], count: int, thresholds: Floats) -> tuple[Places, Places]:

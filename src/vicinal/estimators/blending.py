@@ -141,18 +141,17 @@ def _over(
 def _said(model: FittedModel, heads: Sequence[Kriging], some: Tensor | slice) -> list[Tensor]:
     """What a model says of ``some`` rows left out by each of these heads, which differ by how many rows they read."""
     said, bank, at = model.all_left_out()
-    said, at = said[some], at[some]
-    known, counts = {model.network.head.k: said}, sorted({head.k for head in heads})
-    fewer = [k for k in counts if k not in known]
-    if heads[0].convex:
-        known |= {head.k: model.with_head(head).left_out(bank, at)[0] for head in heads if head.k in fewer}
+    head: Any = model.network.head
+    at, known, fewer = at[some], {head.k: said[some]}, sorted({one.k for one in heads} - {head.k})
+    if head.convex:
+        known |= {one.k: model.with_head(one).left_out(bank, at)[0] for one in heads if one.k in fewer}
     elif fewer:
-        read = model.network.head.with_rows(fewer[-1])
+        head = head.with_rows(fewer[-1])
         queries, identity = bank.vectors[at].double(), bank.identity(**bank.who(at))
-        positions = read.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
+        positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
         rows = bank.vectors, model.bank_labels(), positions, bank.weights
-        known |= zip(fewer, read.means_of_first([min(k, len(bank)) for k in fewer], queries, *rows), strict=True)
-    return [known[head.k] for head in heads]
+        known |= zip(fewer, head.means_of_first([min(k, len(bank)) for k in fewer], queries, *rows), strict=True)
+    return [known[one.k] for one in heads]
 
 
 def _mean(
