@@ -202,6 +202,6 @@ def _check_children(children: Places, tree: Places, splits: Places) -> None:
     early = inner & (children + first <= np.arange(len(children))[:, None])
     beyond = np.where(inner, children, ~children - 1) >= splits[tree, None]
     leaf = ~children + first + tree[:, None] + len(children)  # a tree has a leaf more than splits
-    found = np.bincount(np.where(inner, children + first, leaf).clip(min=0)[~beyond])
-    if early.any() or beyond.any() or found.max(initial=0) > 1:
+    times = np.bincount(np.where(inner, children + first, leaf).clip(min=0)[~beyond])
+    if early.any() or beyond.any() or times.max(initial=0) > 1:
         raise ValueError("trees: expected each split and leaf below one earlier split, got others")
