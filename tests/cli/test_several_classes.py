@@ -180,7 +180,17 @@ def test_rows_without_a_label_are_not_added_and_other_separators_are_told(folder
     ("cells", "options", "said"),
     [
         ([["a"], "b"] * 10, {}, "row 1, column g: expected a list of classes, as other rows have, got 'b'; say"),
-        ([["a"], [0.5]] * 10, {}, "row 1, column g: expected a list of names of classes, got 0.5 in it"),
+        ([["a"], [b"b"]] * 10, {}, "row 1, column g: expected a list of names of classes, got b'b' in it"),
+        (
+            [[120.0, 80.0], [110.0]] * 9,
+            {},
+            "row 0, column g: expected a number or names of classes, got a list of 2 numbers; put",
+        ),
+        (
+            [[0.5]] * 20,
+            {"task": "regression"},
+            "row 0, column g: expected a number .* got a list of 1 number; put each into",
+        ),
         ([[], []] * 10, {}, "column g: expected at least two classes, .* got none in 20 rows"),
         ([["a"], []] * 10, {}, "column g: expected at least two classes, .* got 'a' in 20 rows"),
         ([["a", "b"]] * 20, {}, "column g: expected at least two classes, and not the same in every row"),

@@ -92,7 +92,11 @@ BAD = {
     "several": ([*PRICES, "n/a", "?"], None, r"^row 17, column price: .* got 'n/a' \(and 1 more such row\)"),
     "infinite": ([1.5, 2.5, -np.inf] * 4, None, r"^row 3, column price: expected a finite number, got -inf"),
     "infinite text": ([*PRICES, "inf"], None, r"^row 17, column price: expected a finite number, got 'inf'"),
-    "texts as numbers": (["a", "b"] * 5, "regression", r"^row 1, column price: expected a number, got 'a'"),
+    "texts as numbers": (
+        ["a", "b"] * 5,
+        "regression",
+        r"^row 1, column price: expected a number, got 'a' \(and 9 more such rows\); if these are classes, predict this",
+    ),
     "wholly missing": (
         [None, np.nan, ""],
         None,

@@ -67,7 +67,7 @@ def test_a_media_file(kind, name, models, tmp_path):
     )
     assert outcome.code in right, outcome.err
     if outcome.code == 2:
-        assert f"error: {column}: expected " in outcome.err or "error: X: expected finite embeddings" in outcome.err
+        assert f"error: {column}: expected " in outcome.err or "error: data: expected finite embeddings" in outcome.err
         assert " in row 4" in outcome.err or "the row at 3" in outcome.err
     else:
         assert np.isfinite([float(line.split(",")[1]) for line in outcome.out.splitlines()[1:]]).all()

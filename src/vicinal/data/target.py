@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import check_choice, short
-from vicinal.core.checks import short_text
+from vicinal.core.checks import counted, short_text
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cells import as_numbers, missing_cells, refuse_cells
 from vicinal.data.column_form import SEPARATORS
@@ -187,7 +187,10 @@ def _check_numbers(present: pd.Series, numbers: NDArray[np.float64]) -> None:
     for wrong, kind in zip(wrongs, ("a number", "a finite number", most), strict=True):
         if wrong.any():
             wrong = wrong & no_number if (no_number := _no_numbers(present)).any() else wrong
-            refuse_cells(present, wrong, kind, "; correct it, or leave it empty to drop the row")
+            advice = "correct it, or leave it empty to drop the row"
+            if kind == "a number" and 2 * wrong.sum() > len(wrong):
+                advice = "if these are classes, predict this column alone, with --task classification"
+            refuse_cells(present, wrong, kind, f"; {advice}")
 
 
 def _no_numbers(present: pd.Series) -> NDArray[np.bool_]:
@@ -209,11 +212,11 @@ def read_several(column: pd.Series, task: str | None = None, separator: str | No
     ([('sea', 'sun'), (), ('sun',)], ['sea', 'sun'], [True, True, False, True])
     """
     name, keep = short_text(column.name), ~missing_cells(column)
-    if task == "regression":
-        raise ValueError(f"task: expected classification, as column {name} has several classes a row, got regression")
     if separator is not None and not separator.strip():
         raise ValueError(f"separator: expected a sign between classes, such as ';', got {short(separator)}")
     _check_several(name, column[keep], separator)
+    if task == "regression":
+        raise ValueError(f"task: expected classification, as column {name} has several classes a row, got regression")
     rows = [tuple(sorted(set(names))) for names in several_names(column[keep], separator or SEPARATOR)]
     counts = Counter(one for names in rows for one in names)
     if len(counts) < 2 or len(set(rows)) < 2:
@@ -240,6 +243,11 @@ def _check_several(name: str, present: pd.Series, separator: str | None) -> None
         where = f"row {short_text(row)}, column {name}"
         if is_list(cell):
             for one in cell:
+                if isinstance(one, float):
+                    got = f"a list of {counted(len(cell), 'number')}; put each into a column of its own"
+                    raise ValueError(
+                        f"{where}: expected a number or names of classes, got {got}, and predict one of them"
+                    )
                 if not isinstance(one, str | int | np.integer | np.bool_):
                     raise ValueError(f"{where}: expected a list of names of classes, got {short(one)} in it")
         elif isinstance(cell, dict | bytes):
