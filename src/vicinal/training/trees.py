@@ -233,7 +233,7 @@ class _Target:
         """Whether all the trees there may be will not bring these errors down to ``reach``, so far the least of others.
 
         Later trees gain less: from twice as many trees errors fall by no larger share than from the last doubling. With
-        ``slowing`` each doubling gains less than the one before by as much as the last did: of 57 tables it gave up no
+        ``slowing`` each doubling gains less than the one before by as much as the last did: of 53 splits it gave up no
         number of leaves that had less error in the end, in two thirds of the time.
         """
         count = len(errors)
