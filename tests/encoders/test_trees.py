@@ -130,6 +130,9 @@ WRONG = {
     "no such column": lambda text: re.sub(r"split_feature=\d", "split_feature=7", text, count=1),
     "a child above": lambda text: re.sub(r"left_child=\d+", "left_child=0", text, count=1),
     "a leaf that is not there": lambda text: re.sub(r"right_child=(.*?) -\d+", r"right_child=\1 -99", text, count=1),
+    "a leaf of two splits": lambda text: re.sub(
+        r"right_child=(.*?)(-\d+) (.*?)-\d+", r"right_child=\1\2 \3\2", text, count=1
+    ),
     "fewer leaves": lambda text: re.sub(r"leaf_value=\S+ ", "leaf_value=", text, count=1),
     "no number": lambda text: re.sub(r"leaf_value=\S+", "leaf_value=nan", text, count=1),
     "linear leaves": lambda text: text.replace("is_linear=0", "is_linear=1", 1),

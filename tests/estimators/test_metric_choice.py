@@ -13,6 +13,7 @@ from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, fitting, load_model, metric_choice
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
+from vicinal.heads import Kriging
 from vicinal.report.summary import ModelSettings
 from vicinal.training.class_kernel import calibrate_scores
 
@@ -164,8 +165,26 @@ def test_signed_weights_of_few_rows_predict_where_more_are_little_better(monkeyp
     assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
     new = bends(5, 1)[0]
     assert max(len(one.neighbors) + one.other_count for one in model.explain(new, 9)) <= most
+    said, bank, at = model.fitted_.all_left_out()  # from what both say
+    torch.testing.assert_close(said, model.fitted_.left_out(bank, at)[0], rtol=0, atol=1e-9)
     model.save(tmp_path / "m")
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
+
+
+@pytest.mark.parametrize(("of_few", "looks"), [(1.05, 2), (1.2, 1)])
+def test_few_rows_of_signed_weights_that_err_far_more_on_some_are_not_looked_at_on_all(monkeypatch, of_few, looks):
+    frame, y = bends()
+    means, calls = Kriging.means_of_first, []
+    monkeypatch.setattr(fitting, "_with_trend", lambda model, *more: model)
+    monkeypatch.setattr(Kriging, "means_of_first", lambda *given: calls.append(given) or means(*given))
+
+    def error(self):
+        of_both = 1.0 if self.network.head.k > 120 else of_few
+        return {"trees": 1.1, "kernel": 1.0}.get(self.metric, of_both)
+
+    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    assert NeighborRegressor(**SETTINGS).fit(frame, y).metric_ == "trees and kernel"
+    assert len(calls) == looks
 
 
 @pytest.mark.parametrize(("of_kernel", "trends"), [(0.9, 1), (1.1, 1), (2.2, 0)])

@@ -205,6 +205,22 @@ def test_weights_sum_to_1_whatever_the_rows(seed, k, n, convex, copies):
         assert (prediction <= labels.max() + 1e-12).all()
 
 
+@pytest.mark.parametrize("targets", [(), (2,)])
+def test_one_factor_gives_the_means_of_fewer_rows(targets):
+    queries, bank, _ = drawn(3)
+    labels, weight = torch.randn(30, *targets, dtype=FLOAT), torch.rand(30, dtype=FLOAT) + 0.5
+    known = {
+        "query_groups": torch.arange(4) // 3,
+        "bank_groups": (torch.arange(30) >= 20).long(),
+        "bank_weight": weight,
+    }
+    heads = {k: Kriging(k, noise=0.1, convex=False, linear=1).double() for k in (1, 7, 14)}
+    positions = heads[14].nearest(queries, bank, Identity(**known))  # of the last query there are 10
+    means = heads[14].means_of_first([*heads], queries, bank, labels, positions, weight)
+    for one, head in zip(means, heads.values(), strict=True):
+        torch.testing.assert_close(one, head(queries, bank, labels, **known).detach(), rtol=0, atol=1e-10)
+
+
 def test_copies_of_a_row_share_the_weight_that_it_has_alone():
     queries, bank, _ = drawn(6, n=12)
     copied = torch.cat([bank, bank[:1].expand(4, -1)])

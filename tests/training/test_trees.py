@@ -1,5 +1,8 @@
 """Boosted folds: how small leaves may be."""
 
+import contextlib
+from types import SimpleNamespace
+
 import lightgbm
 import numpy as np
 import pytest
@@ -93,6 +96,25 @@ def test_leaves_that_cannot_come_to_the_error_of_others_are_given_up(monkeypatch
     boosted_folds(columns, labels, folds)
     assert {count for count, _ in ends} == {5}
     assert ends[0][1] == 256 > ends[1][1]
+
+
+@pytest.mark.parametrize(("least", "trees_of_31"), [(1.01, 64), (0.97, 200)])
+def test_leaves_whose_trees_gain_less_each_time_are_given_up_where_they_will_not_do(monkeypatch, least, trees_of_31):
+    counts = {}
+
+    def cv(settings, *more, callbacks, **known):
+        leaves = settings["num_leaves"]
+        with contextlib.suppress(lightgbm.callback.EarlyStopException):
+            for counts[leaves] in range(1, 201):
+                error = 1.0 if leaves == 8 else least + 1 / counts[leaves]
+                callbacks[-1](
+                    SimpleNamespace(iteration=counts[leaves], evaluation_result_list=[("", "l2", error, False)])
+                )
+        return {"cvbooster": SimpleNamespace(boosters=[SimpleNamespace(model_to_string=lambda **known: "")])}
+
+    monkeypatch.setattr(lightgbm, "cv", cv)
+    boosted_folds(torch.rand(50, 1), torch.rand(50), torch.arange(50) % 5)
+    assert (counts[8], counts[31]) == (200, trees_of_31)
 
 
 def test_leaves_of_many_rows_are_chosen_on_two_folds_and_the_others_boosted_with_what_is_chosen(monkeypatch):

@@ -16,7 +16,7 @@ _LEFT, _GAPS, _ZERO_IS_GAP = 0b10, 0b1000, 0b100
 _CELLS = 1 << 19
 """Splits times rows that are decided together, in bytes that the cache of a processor holds."""
 
-_FEW = 256
+_FEW = 32
 """Rows up to which what columns add is summed by one call for many trees."""
 
 

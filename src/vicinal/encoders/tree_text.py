@@ -1,6 +1,7 @@
 """Boosted trees as LightGBM writes them: texts that are read, checked and written anew before anything runs them."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def read_trees(text: str, columns: int, models: int = 1) -> list[Tree]:
             raise ValueError(f"trees: expected {name}={value}, got {facts.get(name, 'none')!s:.40}")
     if not 0 < len(blocks) <= models * MOST_TREES:
         raise ValueError(f"trees: expected 1 to {models * MOST_TREES} trees, got {len(blocks)}")
-    return [_tree(_facts(block), columns) for block in blocks]
+    return _trees([_facts(block) for block in blocks], columns)
 
 
 def written(trees: list[Tree], columns: int) -> str:
@@ -128,67 +129,79 @@ def _facts(block: str) -> dict[str, str]:
     return {name: value for name, value in pairs}
 
 
-def _numbers(facts: dict[str, str], name: str, count: int, kind: type = np.float64, *, ends: bool = False) -> Any:
-    """The ``count`` finite numbers of a line; with ``ends`` they may be infinite, as where only gaps go elsewhere.
+def _numbers(
+    blocks: list[dict[str, str]], name: str, counts: Places, kind: type = np.float64, *, ends: bool = False
+) -> Any:
+    """The finite numbers of a line of all blocks, ``counts`` of each; infinite with ``ends``, where only gaps go on.
 
     Raises:
         ValueError: for others.
     """
+    lines = [block.get(name, "").split() for block in blocks]
     values: np.ndarray
     try:
-        values = np.array([*map(int if kind is np.int64 else float, facts.get(name, "").split())], dtype=kind)
+        values = np.array([*map(int if kind is np.int64 else float, chain.from_iterable(lines))], dtype=kind)
     except (ValueError, OverflowError):
-        raise ValueError(f"trees: expected numbers in {name}, got {facts[name]!r:.40}") from None
+        raise ValueError(f"trees: expected numbers in {name}, got others") from None
     good = kind is np.int64 or (not np.isnan(values).any() if ends else np.isfinite(values).all())
-    if len(values) != count or not good:
-        raise ValueError(f"trees: expected {count} finite numbers in {name}, got {len(values)}")
+    if [*map(len, lines)] != counts.tolist() or not good:
+        raise ValueError(f"trees: expected a finite number in {name} for each leaf or split, got others")
     return values
 
 
-def _tree(facts: dict[str, str], columns: int) -> Tree:
-    count = int(_numbers(facts, "num_leaves", 1, np.int64)[0])
-    if not 0 < count <= MOST_LEAVES or facts.get("is_linear") != "0":
-        raise ValueError(f"trees: expected constant leaves, 1 to {MOST_LEAVES} a tree, got {count}")
-    values, splits = _numbers(facts, "leaf_value", count), count - 1
-    if not splits:
-        nothing = np.zeros(0, dtype=np.int64)
-        return Tree(values, np.zeros(0), nothing, np.zeros(0), nothing, np.zeros((0, 2), np.int64), nothing, nothing)
-    column, decisions = (_numbers(facts, name, splits, np.int64) for name in ("split_feature", "decision_type"))
-    if column.min() < 0 or column.max() >= columns:
-        raise ValueError(f"trees: expected columns 0 to {columns - 1} in split_feature, got {column.max()}")
-    thresholds = _numbers(facts, "threshold", splits, ends=True)
-    sets = _category_sets(facts, decisions, thresholds)
-    children = np.stack([_numbers(facts, name, splits, np.int64) for name in ("left_child", "right_child")], axis=1)
-    _check_children(children, count)
-    return Tree(values, _numbers(facts, "internal_value", splits), column, thresholds, decisions, children, *sets)
+def _trees(blocks: list[dict[str, str]], columns: int) -> list[Tree]:
+    """The trees of some blocks, read together: of thousands each line by itself takes longer than its numbers."""
+    each = np.ones(len(blocks), dtype=np.int64)
+    leaves, sets = (_numbers(blocks, name, each, np.int64) for name in ("num_leaves", "num_cat"))
+    if leaves.min() < 1 or leaves.max() > MOST_LEAVES or {block.get("is_linear") for block in blocks} != {"0"}:
+        raise ValueError(f"trees: expected constant leaves, 1 to {MOST_LEAVES} a tree, got others")
+    values, splits = _numbers(blocks, "leaf_value", leaves), leaves - 1
+    grown, counts = [block for block, some in zip(blocks, splits, strict=True) if some], splits[splits > 0]
+    names = "split_feature", "decision_type", "left_child", "right_child"
+    column, decisions, *sides = (_numbers(grown, name, counts, np.int64) for name in names)
+    if (column < 0).any() or (column >= columns).any():
+        raise ValueError(f"trees: expected columns 0 to {columns - 1} in split_feature, got others")
+    thresholds = _numbers(grown, "threshold", counts, ends=True)
+    children, tree = np.stack(sides, axis=1), np.repeat(np.arange(len(blocks)), splits)  # of a split
+    _check_children(children, tree, splits)
+    by_category = (decisions & BY_CATEGORY) > 0
+    if (decisions & ~_KNOWN_BITS).any():
+        raise ValueError("trees: expected decisions by numbers or categories, got others")
+    there = np.bincount(tree[by_category], minlength=len(blocks))
+    if (sets < 0).any() or (sets > splits).any() or ((sets > 0) != (there > 0)).any():
+        raise ValueError("trees: expected num_cat to count decisions by categories, got others")
+    of_splits = _numbers(grown, "internal_value", counts), column, thresholds, decisions, children
+    cut = [np.split(some, splits.cumsum()[:-1]) for some in of_splits]
+    none = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    of_sets = [
+        _category_sets(block, some, way[(kind & BY_CATEGORY) > 0]) if some else none
+        for block, some, way, kind in zip(blocks, sets.tolist(), cut[2], cut[3], strict=True)
+    ]
+    parts = zip(np.split(values, leaves.cumsum()[:-1]), *cut, *zip(*of_sets, strict=True), strict=True)
+    return [Tree(*part) for part in parts]
 
 
-def _category_sets(facts: dict[str, str], decisions: Places, thresholds: Floats) -> tuple[Places, Places]:
-    """Ends and words of the sets of categories.
+def _category_sets(facts: dict[str, str], count: int, thresholds: Floats) -> tuple[Places, Places]:
+    """Ends and words of the sets of categories that splits with these thresholds go by.
 
     Raises:
         ValueError: for decisions by sets that are not there.
     """
-    if (decisions & ~_KNOWN_BITS).any():
-        raise ValueError("trees: expected decisions by numbers or categories, got others")
-    count = int(_numbers(facts, "num_cat", 1, np.int64)[0])
-    by_category = (decisions & BY_CATEGORY) > 0
-    if count < 0 or count > len(decisions) or (count == 0) == by_category.any():
-        raise ValueError(f"trees: expected num_cat to count decisions by categories, got {count}")
-    if not count:
-        return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    ends: Places = _numbers(facts, "cat_boundaries", count + 1, np.int64)
-    words: Places = _numbers(facts, "cat_threshold", int(ends[-1]), np.int64)
-    places = np.nan_to_num(thresholds[by_category])
+    ends: Places = _numbers([facts], "cat_boundaries", np.array([count + 1]), np.int64)
+    words: Places = _numbers([facts], "cat_threshold", ends[-1:], np.int64)
+    places = np.nan_to_num(thresholds)
     whole = ends[0] == 0 and (np.diff(ends) > 0).all() and (words >= 0).all() and (words < 1 << 32).all()
     if not whole or (places != places.round()).any() or places.min() < 0 or places.max() >= count:
         raise ValueError("trees: expected sets of categories that are there, got others")
     return ends, words
 
 
-def _check_children(children: Places, leaves: int) -> None:
-    """Raise ValueError for children that are not there once each, or stand above their parents."""
-    below, ends = children[children >= 0], ~children[children < 0]
-    early = (children >= 0) & (children <= np.arange(len(children))[:, None])
-    if early.any() or sorted(below) != list(range(1, len(children))) or sorted(ends) != list(range(leaves)):
+def _check_children(children: Places, tree: Places, splits: Places) -> None:
+    """Raise ValueError for children of the splits of trees that are not there once each, or above their parents."""
+    inner, first = children >= 0, (splits.cumsum() - splits)[tree, None]
+    early = inner & (children + first <= np.arange(len(children))[:, None])
+    beyond = np.where(inner, children, ~children - 1) >= splits[tree, None]
+    leaf = ~children + first + tree[:, None] + len(children)  # a tree has a leaf more than splits
+    times = np.bincount(np.where(inner, children + first, leaf).clip(min=0)[~beyond])
+    if early.any() or beyond.any() or times.max(initial=0) > 1:
         raise ValueError("trees: expected each split and leaf below one earlier split, got others")

@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vicinal.encoders.blend_projector import BlendProjector
-from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
-from vicinal.encoders.stacked_projector import StackedProjector
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import kernel_parts
 from vicinal.estimators.target_transform import TargetTransform
+from vicinal.heads.admissible import Identity
 from vicinal.heads.blend import Blend
-from vicinal.heads.kinds import adjusts, weighs_locally
+from vicinal.heads.kinds import adjusts
 from vicinal.heads.kriging import Kriging
 from vicinal.training import NeighborNetwork
 from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.history import TrainingHistory
+from vicinal.training.rows import spread
 from vicinal.training.stacking import stack_scores
 
 POWER, MANY, SURER = 4, 2000, 12
@@ -33,6 +34,9 @@ LEAST = 0.1
 
 ROWS = (30, 60, 120)
 """Rows that make the whole prediction, more where these make a better one."""
+
+FAR, SOME = 1.1, 256
+"""Times the error of all rows above which, on so many rows, no few of them are looked at further."""
 
 NOWHERE = 1e-9, 1e30
 """Scale and noise of a kernel in which no row is near any other, so that a trend is all that is read."""
@@ -51,9 +55,8 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     """
     if not may_blend(settings):
         return None
-    begin, means = time.perf_counter(), list[FittedModel]()
-    for one in (kernel.few, kernel):
-        means += [] if one is None else _means(trees, one)
+    begin = time.perf_counter()
+    means = [mean for one in (kernel.few, kernel) if one is not None for mean in _means(trees, one)]
     if not means:
         return None
     least = min(one.error_of_all() for one in means)
@@ -75,9 +78,7 @@ def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[s
     """
     begin = time.perf_counter()
     scores, bank, at = kernel.all_left_out()
-    head = trees.network.head
-    if not adjusts(head):
-        raise TypeError(f"trees: expected a trend, got {type(head).__name__}")
+    head: Any = trees.network.head
     sources, known = [head.trend_of(trees.bank.vectors[at]), scores.double()], (kernel.bank_labels()[at], bank.mass[at])
     least = torch.tensor([1e-3, LEAST * calibrate_scores(sources[1], *known).slope])
     slopes, biases, _ = stack_scores(torch.stack(sources), *known, least=least)
@@ -108,23 +109,49 @@ def _share(trees: FittedModel, kernel: FittedModel) -> float:
 
 def _means(trees: FittedModel, kernel: FittedModel) -> Iterator[FittedModel]:
     """The mean of both over 30 rows, then 60 and 120 if one of them takes as many; by signed weights then over all."""
-    share = _share(trees, kernel)
-    heads = [one.network.head for one in (trees, kernel) if weighs_locally(one.network.head)]
+    share, both = _share(trees, kernel), (trees, kernel)
+    heads: Any = [one.network.head for one in both]
     hidden = kernel.readout == "dense" and trees.error_of_all() < kernel.error_of_all()
     if hidden or not (any(map(adjusts, heads)) and LEAST <= share <= 1 - LEAST):
-        return
-    if not isinstance(trees.network.projector, StackedProjector):
-        return
-    if not isinstance(kernel.network.projector, TrendProjector | KernelProjector):
         return
     optimism = share * trees.optimism + (1 - share) * kernel.optimism
     mean = _mean(trees, kernel, heads, share, optimism)
     head: Any = mean.network.head
-    for rows in ROWS:
-        if rows <= max(ROWS[0], *(one.k for one in heads)):
-            yield mean.with_head(head.with_rows(rows).eval())
-    if not head.convex:
-        yield mean
+    few = [head.with_rows(rows) for rows in ROWS if rows <= max(ROWS[0], *(one.k for one in heads))]
+    tried = few if head.convex else [*few, head]
+    if heads[-1].by_one_inverse(len(kernel.bank)) and not mean.codec.transform.by_rows:
+        *fewer, whole = _over(mean, both, tried, spread(len(kernel.all_left_out()[2]), SOME))
+        tried = [head] if min(one.error_of_all() for one in fewer) > FAR * whole.error_of_all() else tried
+    yield from _over(mean, both, tried, slice(None))
+
+
+def _over(
+    mean: FittedModel, both: Sequence[FittedModel], heads: Sequence[Blend], some: Tensor | slice
+) -> Iterator[FittedModel]:
+    """The mean by each of these heads, with what both say of ``some`` of the rows left out."""
+    at = both[1].all_left_out()[2][some]
+    said = [_said(one, [head.members()[place] for head in heads], some) for place, one in enumerate(both)]
+    for head, first, second in zip(heads, *said, strict=True):
+        model = mean.with_head(head.eval())
+        if not model.codec.transform.by_rows:
+            model.computed.left_out = torch.lerp(second, first, head.share), mean.bank, at
+        yield model
+
+
+def _said(model: FittedModel, heads: Sequence[Kriging], some: Tensor | slice) -> list[Tensor]:
+    """What a model says of ``some`` rows left out by each of these heads, which differ by how many rows they read."""
+    said, bank, at = model.all_left_out()
+    head: Any = model.network.head
+    at, known, fewer = at[some], {head.k: said[some]}, sorted({one.k for one in heads} - {head.k})
+    if head.convex:
+        known |= {one.k: model.with_head(one).left_out(bank, at)[0] for one in heads if one.k in fewer}
+    elif fewer:
+        head = head.with_rows(fewer[-1])
+        queries, identity = bank.vectors[at].double(), bank.identity(**bank.who(at))
+        positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
+        rows = bank.vectors, model.bank_labels(), positions, bank.weights
+        known |= zip(fewer, head.means_of_first([min(k, len(bank)) for k in fewer], queries, *rows), strict=True)
+    return [known[one.k] for one in heads]
 
 
 def _mean(

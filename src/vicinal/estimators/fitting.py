@@ -76,6 +76,9 @@ GONE = 100.0
 CLEAR = 1.1
 """Times the least error of kernels of few rows from which on one on another scale of labels learns from no more."""
 
+PROBED = 60
+"""Rows that read out a kernel of the fewest rows over many, which tells on which scale labels are predicted better."""
+
 SURE = 2.0
 """By how much the log-likelihood of a row must be higher with logarithms of labels for that to be sure."""
 
@@ -504,7 +507,8 @@ def _learned_kernel(
     rows, codec, encoder, settings = job.rows, job.codec, job.encoder, job.settings
     classes = codec.kind == "classes"
     train, index = torch.from_numpy(rows.held_out.train), settings["index"]
-    k = settings["max_neighbors"] or kernel_neighbors(len(rows), classes=classes)
+    probe = not classes and most <= FIRST_ROWS[0] and len(rows) > WHOLE  # two of which tell the scale of labels
+    k = settings["max_neighbors"] or (PROBED if probe else kernel_neighbors(len(rows), classes=classes))
     by = settings | {"metric": "kernel", "max_neighbors": k}
     may = classes or settings["readout"] != "rows"  # of numbers these are few
     whole = WHOLE if may and settings["max_neighbors"] is None and index is None else 0

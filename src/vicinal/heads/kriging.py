@@ -379,6 +379,37 @@ class Kriging(nn.Module):
         weights, variances = zip(*solved, strict=True)
         return self.with_trend(KrigingWeights(torch.cat(weights), positions, torch.cat(variances)), queries, bank)
 
+    @torch.no_grad()
+    def means_of_first(
+        self,
+        counts: Sequence[int],
+        queries: Tensor,
+        bank: Tensor,
+        labels: Tensor,
+        positions: Tensor,
+        bank_weight: Tensor | None = None,
+    ) -> Tensor:
+        r"""Predictions ``[c, b]`` or ``[c, b, T]`` by signed weights of so many of the first rows at ``positions``.
+
+        One factor $M = L L^\top$ serves all counts, as that of the first rows is a corner of it. With $u, v, z = L^{-1}
+        (c, 1, Y)$ and sums over the first rows $\hat y = \sum u z - \mu \sum v z$, $\mu = (\sum u v - 1) / \sum v^2$.
+        """
+        scale, means = self.log_scale.exp(), []
+        known = labels.double().reshape(len(labels), -1)
+        for some in neighborhoods(queries, bank, positions, scale, self.linear, bank_weight):
+            matrix, vector = self.system(some.near, some.between, some.products, some.weight)
+            there = some.known.to(vector)
+            matrix = matrix * there[:, :, None] * there[:, None, :] + torch.diag_embed(1 - there)
+            sides = torch.cat([torch.stack([vector, there], dim=2), known[positions[some.part]]], dim=2)
+            sides *= there[:, :, None]
+            solved = torch.linalg.solve_triangular(
+                torch.linalg.cholesky_ex(matrix).L, sides, upper=False
+            )  # [b, k, 2 + T]
+            of_vector, of_ones = ((solved[:, :, [one]] * solved[:, :, 1:]).cumsum(dim=1) for one in (0, 1))
+            multiplier = (of_vector[:, :, :1] - 1) / of_ones[:, :, :1]
+            means.append((of_vector - multiplier * of_ones)[:, [count - 1 for count in counts], 1:])
+        return torch.cat(means).movedim(1, 0).reshape(len(counts), -1, *labels.shape[1:])
+
     def local_weights(
         self,
         queries: Tensor,
