@@ -1036,6 +1036,16 @@ def test_words_between_marks_are_sets_and_said(mark):
     assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
 
 
+def test_sets_of_many_words_may_have_some_that_are_rare():
+    """As films have languages: most are spoken in many of them, a third in one, and some always come first."""
+    usual = [f"{one}, {other}" for one in LANGUAGES for other in LANGUAGES if one != other]
+    form = form_of([*usual, *(f"rare{chr(97 + n)}, {LANGUAGES[n]}" for n in range(20)), *LANGUAGES])
+    assert (form.kind, form.around) == ("list", ",")
+
+
+LANGUAGES = [f"{first}{last}" for first in "abcdefgh" for last in "mnopqrs"]
+
+
 @pytest.mark.parametrize(
     "cells",
     [
