@@ -117,7 +117,7 @@ def _feature(feature: Any) -> Any:
     if not isinstance(feature, dict) or not isinstance(feature.get("properties"), dict):
         return feature
     shape = feature.get("geometry")
-    corners = [shape.get("coordinates") if isinstance(shape, dict) else None]
+    corners: list[Any] = [shape.get("coordinates") if isinstance(shape, dict) else None]
     for _ in range(_SHAPE_LEVELS):
         lists = [each for each in corners if isinstance(each, list) and each]
         corners = [corner for each in lists for corner in (each if isinstance(each[0], list) else [each])]

@@ -124,7 +124,7 @@ def noise_sentence(model: FittedModel) -> str:
         return ""
     share = (trial.out_of_fold / trial.constant) ** 2
     said = f"out of fold, errors have {100 * min(share, 1):.0f} % of their variance"
-    return f"Labels are mostly noise here ({said}): {rows} rows share each prediction." if share > NOISY else ""
+    return f"Labels are mostly noise here ({said}): up to {rows} rows share each prediction." if share > NOISY else ""
 
 
 def _cost(one: Candidate) -> float:
