@@ -949,15 +949,22 @@ def test_words_beside_some_numbers_are_left_out_and_named():
     assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
 
 
+def test_decimals_after_one_word_are_numbers():
+    form = form_of([f"pH {n / 10:.1f}" for n in range(60, 80)])
+    assert (form.kind, form.beside) == ("number", ("ph #",))
+
+
 @pytest.mark.parametrize(
     "cells",
     [
         [f"{n} {street} St" for n in range(5) for street in ("Main", "Oak", "Elm")],
         [f"Store {n}" for n in range(20)],
+        [f"Python 3.{n}" for n in range(20)],
+        [f"B{n / 100:.2f}" for n in range(101, 130)],
         [*map(str, range(11)), *(f"{n} shared baths" for n in range(12))],
         [*map(str, range(12)), "3 red", "4 blue"],
     ],
-    ids=["addresses", "names", "words beside most", "words in single rows"],
+    ids=["addresses", "names", "versions", "rooms", "words beside most", "words in single rows"],
 )
 def test_words_that_tell_rows_apart_stay(cells):
     form = form_of(cells)
@@ -1034,6 +1041,16 @@ def test_words_between_marks_are_sets_and_said(mark):
     new = form.read(pd.DataFrame({"x": [f"New{mark}Price", "n/a", ["Price"]]}))["x"].tolist()
     assert new == [["New", "Price"], None, ["Price"]]
     assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+
+
+def test_sets_of_many_words_may_have_some_that_are_rare():
+    """As films have languages: most are spoken in many of them, a third in one, and some always come first."""
+    usual = [f"{one}, {other}" for one in LANGUAGES for other in LANGUAGES if one != other]
+    form = form_of([*usual, *(f"rare{chr(97 + n)}, {LANGUAGES[n]}" for n in range(20)), *LANGUAGES])
+    assert (form.kind, form.around) == ("list", ",")
+
+
+LANGUAGES = [f"{first}{last}" for first in "abcdefgh" for last in "mnopqrs"]
 
 
 @pytest.mark.parametrize(
@@ -1145,6 +1162,7 @@ SCALES = {
     "grades": {"C": 0, "B-": 1, "B": 2, "A+": 3},
     "numbers explained": {"1 - very bad": 1, "2": 2, "3": 3, "5 - very good": 5},
     "in brackets": {"very bad (1)": 1, "bad (2)": 2, "good (4)": 4},
+    "years": {"Less than a year": 1, "1 to 2 years": 1.5, "3-4 years": 3.5, "5 to 9 years": 7, "10 or more years": 10},
     "ages": {"Under 18": 18, "18-24": 21, "25 to 34": 29.5, "35-49": 42, "50 or older": 50},
     "incomes": {"< $20k": 20e3, "$20k - $40k": 30e3, "$40k - $60k": 50e3, "60,000 to 99,999": 79999.5},
 }

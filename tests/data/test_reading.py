@@ -226,6 +226,40 @@ def test_cells_that_are_merged_below_one_another_are_all_as_the_first(tmp_path):
     assert frame["Note"].tolist() == ["a", "b", "b", "b", "c"]
 
 
+def test_names_of_wide_groups_stand_before_those_below_them(tmp_path):
+    """Few cells of such a row are filled, so that it looks like a title, and a last name may have none below."""
+    book = openpyxl.Workbook()
+    years = ["2001", "2006", "2011"]
+    top = ["Town", None, "Rent", None, None, "Price", None, None, "Change"]
+    for row in (["Title"], top, ["Name", "Type", *years, *years], ["A", "x", *range(7)], ["B", "y", *range(7)]):
+        book.active.append(row)
+    book.save(tmp_path / "d.xlsx")
+    frame, lines = said(tmp_path / "d.xlsx")
+    groups = [f"{name} {year}" for name in ("Rent", "Price") for year in years]
+    assert frame.columns.tolist() == ["Town Name", "Town Type", *groups, "Change"]
+    assert lines == ["d.xlsx: skipped 1 row before the header"]
+    assert frame["Change"].tolist() == [6, 6]
+
+
+SHAPES = {
+    "Polygon": [[[0, 0], [4, 0], [4, 2], [0, 2], [0, 0]]],
+    "MultiPolygon": [[[[0, 0], [4, 0], [0, 0]]], [[[1, 1], [3, 2], [1, 1]]]],
+    "LineString": [[0, 0], [4, 2], [1, 1]],
+    "MultiPoint": [[0, 2], [4, 0]],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_on_a_map_lie_at_the_middle_of_their_box(tmp_path, shape):
+    geometries = [{"type": shape, "coordinates": SHAPES[shape]}, {"type": "Point", "coordinates": [7, 8]}]
+    empty = [{"type": shape, "coordinates": value} for value in ([], [[]], [["a", 1]], 3, [[[[[1, 2]]]]])]
+    features = [{"type": "Feature", "properties": {"a": 1}, "geometry": each} for each in (*geometries, *empty)]
+    frame, lines = said(write(tmp_path, json.dumps({"type": "FeatureCollection", "features": features}), "d.geojson"))
+    assert frame[["longitude", "latitude"]][:2].to_numpy().tolist() == [[2, 1], [7, 8]]
+    assert frame["longitude"][2:].isna().all()
+    assert lines == ["d.geojson: longitude and latitude of lines and areas are those of the middle of their box"]
+
+
 OBJECTS = {
     "JSON": ['{"a": {"b": 1}, "c": ["x", "y"]}', " ", '{"a": {"b": 3}}'],
     "Python": ["{'a': {'b': 1}, 'c': ['x', 'y']}", "", "{'a': {'b': 3}}"],

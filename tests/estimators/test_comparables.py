@@ -14,7 +14,7 @@ from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, load_model
 from vicinal.estimators.calibrating import calibrating_rows, calibrating_units
-from vicinal.estimators.comparables import NOISY, START, USUAL
+from vicinal.estimators.comparables import NOISY, START, USUAL, noise_sentence
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.readout import errors_of
 from vicinal.heads import Kriging
@@ -122,7 +122,8 @@ def test_it_says_what_adjusts_the_label_of_a_row(model):
     one = model.explain(NEW[:1], 3)[0]
     words = one.sentence("house")
     assert words.startswith(f"{one.prediction:.4g} from ")
-    assert "houses like this one: row " in words
+    signed = any(one.weight < 0 for one in one.neighbors)
+    assert ("houses: row " if signed else "houses like this one: row ") in words
     assert f"had {one.neighbors[0].label:.4g}, " in words
     assert f"counts {100 * one.neighbors[0].weight:.0f} %" in words
     assert " -> " in str(one)
@@ -236,6 +237,11 @@ def test_the_fewest_rows_are_taken_that_do_nearly_as_well():
     noisy = NeighborRegressor(metric="trees").fit(x, 0.2 * x[:, 0] + rng.normal(size=150))
     assert noisy.honest_error() > NOISY * np.var(noisy.bank_.labels.numpy())
     assert noisy.network_.head.k > USUAL[1] or noisy.readout_ == "comparables"
+    many = noisy.fitted_.with_head(noisy.network_.head.with_rows(60))
+    assert re.match(r"Labels are mostly noise here \(out of fold, errors have \d+ % of their", noise_sentence(many))
+    assert noise_sentence(many).endswith(": up to 60 rows share each prediction.")
+    assert not noise_sentence(plain.fitted_.with_head(plain.network_.head.with_rows(60)))
+    assert not noise_sentence(noisy.fitted_.with_head(noisy.network_.head.with_rows(30)))
     asked = NeighborRegressor(metric="trees", readout="rows", max_neighbors=7).fit(x, x[:, 0])
     assert (asked.readout_, asked.network_.head.k) == ("rows", 7)
     assert asked.explain(x[:1], 9)[0].trend is None

@@ -307,6 +307,18 @@ def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
         load_model(tmp_path / "m")
 
 
+@pytest.mark.parametrize(("shift", "below"), [(0, False), (0.5, True), (-1, True)])
+def test_intervals_of_counts_end_at_0(shift, below):
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(120, 2))
+    y = draw.poisson(np.exp(x[:, 0] - 1)) + shift
+    model = NeighborRegressor(metric="kernel", target_transform="none").fit(x, y)
+    low, high = model.predict_interval(x, 0.9).T
+    said = model.predict(x)
+    assert ((low <= said) & (said <= high)).all()
+    assert (low < np.minimum(said, 0)).any() == below
+
+
 @pytest.mark.slow
 def test_intervals_cover():
     frame, price = houses(500, seed=3)

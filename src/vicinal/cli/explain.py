@@ -113,6 +113,8 @@ def explain(
 def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
     if sentence := explainer.model.target_transform_.sentence:
         output.print(f"{sentence[0].upper()}{sentence[1:]}.")
+    if sentence := explainer.noise:
+        output.print(sentence)
     for one in rows:
         _print_explained(one, explainer)
     explanations = [one.explanation for one in rows]

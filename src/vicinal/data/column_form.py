@@ -39,6 +39,9 @@ MOST_GAPS = 6
 MOST_BESIDE = 16
 """Different words, at most, that stand beside numbers of a column; a compass has as many."""
 
+MOST_OF_SETS = 512
+"""Different words of a column of sets, at most: as many as count each."""
+
 SEPARATORS = (";", "|", ",", " / ", " + ", " & ")
 """Marks between the words of a set."""
 

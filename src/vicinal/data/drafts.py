@@ -16,6 +16,7 @@ from vicinal.data.cell_reading import read_column, split
 from vicinal.data.column_form import (
     CLOCK,
     MOST_GAPS,
+    MOST_OF_SETS,
     MOST_WORDS,
     SEPARATORS,
     ColumnForm,
@@ -26,7 +27,6 @@ from vicinal.data.column_form import (
 from vicinal.data.date_drafts import (
     DOUBT,
     FEWEST_READ,
-    MOST_ODD,
     compact_dates,
     date_draft,
     date_form,
@@ -216,14 +216,15 @@ def _is_stopwatch(plain: Sequence[str]) -> bool:
 def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None) -> ColumnForm | None:
     """Of texts that are sets of a few words, such as the answers "Price; Quality" or the genres "Action|Drama".
 
-    As sets they have fewer words than they have different cells, each of them in several rows. Commas also stand in
-    sentences and addresses, whose parts keep their places: between them most words stand first here and later there.
+    As sets they have fewer words than they have different cells, nine of ten of them in several rows. Commas also stand
+    in sentences and addresses, whose parts keep their places: of words in several of these cells, most stand first here
+    and later there.
     """
     first = {plain_text(text) for text in texts[: 20 * MOST_WORDS]} - GAPS
     for mark in SEPARATORS:
         if FEWEST_READ * sum(mark in cell for cell in first) < max(1, len(first)):
             continue
-        if len({part for cell in first for part in split(cell, mark)}) > MOST_WORDS:
+        if len({part for cell in first for part in split(cell, mark)}) > MOST_OF_SETS:
             continue
         words: Counter[str] = Counter()
         often = rows_of(column)
@@ -232,20 +233,21 @@ def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None
         for cell, count in often.items():
             words.update(dict.fromkeys(split(cell, mark), count))
         letters = all(any(map(str.isalpha, word)) for word in words)
-        few = letters and len(words) < min(len(often), MOST_WORDS) and words.total() >= OFTEN * len(words)
-        few = few and sum(count < OFTEN for count in words.values()) <= MOST_ODD * len(words)
+        few = letters and len(words) < min(len(often), MOST_OF_SETS) and words.total() >= OFTEN * len(words)
+        few = few and 10 * sum(count for count in words.values() if count < OFTEN) <= words.total()
         if kind == "set" or (few and (mark != "," or _moves(often))):
             return ColumnForm(kind="list", around=mark)
     return None
 
 
 def _moves(cells: Iterable[str]) -> bool:
-    """Whether most words between commas stand first in some of these cells and later in others."""
-    places: dict[str, set[bool]] = {}
+    """Whether most words of several of these cells stand first between commas in some and later in others."""
+    places: dict[str, list[bool]] = {}
     for cell in cells:
         for place, word in enumerate(split(cell, ",")):
-            places.setdefault(word, set()).add(place > 0)
-    return 2 * sum(len(each) > 1 for each in places.values()) > len(places)
+            places.setdefault(word, []).append(place > 0)
+    several = [len(set(each)) > 1 for each in places.values() if len(each) > 1]
+    return 2 * sum(several) > len(several)
 
 
 def why_text(column: "pd.Series[Any]") -> str:

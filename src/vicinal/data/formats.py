@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import itertools
 import re
 import zipfile
 from collections import Counter
@@ -343,22 +344,37 @@ def header_place(rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
         return 0, []
     filled = (3 * sum(bool(cell.strip()) for cell in row) > width <= len(row) + 1 for row in rows)
     first = next((place for place, full in enumerate(filled) if full), 0)
-    if len(rows) < first + 3 or all(cell.strip() for cell in rows[first][1:]):
-        return first, []
-    names = [cell.strip() for cell in rows[first + 1]]
-    follow = [cell for row in rows[first + 2 : first + 4] for cell in row]  # the first may be one of units
-    numbers = [cell for cell in names if _is_number(cell)]
-    years = [str(1900 + place) for place in range(200)]
-    named = not numbers or (numbers[0] in years and numbers == years[years.index(numbers[0]) :][: len(numbers)])
-    if len(names) != width or not named or not any(map(_is_number, follow)):
-        return first, []
-    if len(set(names) - {""}) == width:
-        return first + 1, []
-    above: list[str] = []
-    for cell in rows[first]:  # a merged name is above all cells up to the next one
-        above.append(cell.strip() or (above[-1] if above else ""))
-    whole = set(zip(above, names, strict=False))
-    return (first + 1, above) if len(whole) == width and ("", "") not in whole else (first, [])
+    repeated = any(count > 1 for name, count in Counter(rows[first]).items() if name.strip())
+    tops = [first - 1] * (first > 0 and repeated)  # names of a few wide groups have the look of a title
+    for top in [*tops, *[first] * (not all(cell.strip() for cell in rows[first][1:]))]:
+        if len(rows) < top + 3:
+            continue
+        padded = [[*row, *[""] * (width - len(row))] for row in rows[top : top + 2]]
+        names = [cell.strip() for cell in padded[1]]
+        follow = [cell for row in rows[top + 2 : top + 4] for cell in row]  # the first may be one of units
+        if len(names) != width or not _are_names(names) or not any(map(_is_number, follow)):
+            continue
+        if len(set(names) - {""}) == width:
+            return top + 1, []
+        above: list[str] = []
+        for cell in padded[0]:  # a merged name is above all cells up to the next one
+            above.append(cell.strip() or (above[-1] if above else ""))
+        whole = set(zip(above, names, strict=False))
+        if len(whole) == width and ("", "") not in whole:
+            return top + 1, above
+    return first, []
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    """Whether cells may be names: without numbers, or with years in equal steps, of one group or of each."""
+    numbers = [cell for cell in cells if _is_number(cell)]
+    if not all(re.fullmatch("(19|20)[0-9][0-9]", cell) for cell in numbers):
+        return False
+    years = sorted({int(cell) for cell in numbers})
+    steps = {later - year for year, later in itertools.pairwise(years)}
+    even = steps <= {1} or (len(steps) == 1 and len(years) > 2)
+    groups = len(numbers) // len(years) if len(years) > 1 else 1
+    return even and numbers == groups * [*map(str, years)]
 
 
 def full_names(names: Sequence[str], above: Sequence[str] = ()) -> list[str]:

@@ -18,6 +18,11 @@ from vicinal.encoders.kinds import is_file, read_list
 MOST_PARTS = 100
 """Columns, at most, that the objects in the texts of one column become."""
 
+_SHAPE = re.compile(r'"type":\s*"(Multi)?(LineString|Polygon)"|"type":\s*"MultiPoint"')
+
+_SHAPE_LEVELS = 3
+"""Of lists in those of a shape's corners: parts, rings, corners."""
+
 DEEPEST = 16
 """A row of JSON with more levels of lists and objects is refused."""
 
@@ -32,6 +37,8 @@ def read_json(path: Path, log: Log) -> pd.DataFrame:
     if start != "[":
         whole = text.strip().count("\n") == 0 or "\n{" in text
         if start == "{" and (rows := _rows_inside(text, prefix)):
+            if '"FeatureCollection"' in text and _SHAPE.search(text):
+                log(f"{path.name}: longitude and latitude of lines and areas are those of the middle of their box")
             return pd.DataFrame([_flat(row) for row in _checked(rows, prefix, text)])
         if start == "{" and whole:
             return pd.DataFrame(list(json_rows(path, log)))
@@ -102,16 +109,21 @@ def _rows_inside(text: str, prefix: str = "") -> list[Any]:
 
 
 def _feature(feature: Any) -> Any:
-    """A row of a feature in GeoJSON: its properties, and where a point lies; other shapes are left out.
+    """A row of a feature in GeoJSON: its properties, and the place of a point, or of the middle of another shape's box.
 
     >>> _feature({"properties": {"name": "Rome"}, "geometry": {"type": "Point", "coordinates": [12.5, 41.9]}})
     {'name': 'Rome', 'longitude': 12.5, 'latitude': 41.9}
     """
     if not isinstance(feature, dict) or not isinstance(feature.get("properties"), dict):
         return feature
-    place = feature.get("geometry")
-    point = place.get("coordinates") if isinstance(place, dict) and place.get("type") == "Point" else None
-    return feature["properties"] | dict(zip(("longitude", "latitude"), point or (), strict=False))
+    shape = feature.get("geometry")
+    corners: list[Any] = [shape.get("coordinates") if isinstance(shape, dict) else None]
+    for _ in range(_SHAPE_LEVELS):
+        lists = [each for each in corners if isinstance(each, list) and each]
+        corners = [corner for each in lists for corner in (each if isinstance(each[0], list) else [each])]
+    places = [each[:2] for each in corners if len(each) > 1 and all(isinstance(one, int | float) for one in each[:2])]
+    middle = ((min(each) + max(each)) / 2 for each in zip(*places, strict=True))
+    return feature["properties"] | dict(zip(("longitude", "latitude"), middle, strict=False))
 
 
 def json_rows(path: Path, log: Log) -> Iterator[dict[str, Any]]:

@@ -59,10 +59,12 @@ def without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str]
     """The texts without words that stand beside numbers or dates, such as "ono" beside prices, and these words.
 
     Most numbers must be without, and some of the words in several rows: "12 Main St" is an address, "Store 12" a name.
-    Dates, years and measures may all be among words: "valid until 31.12.2024", "built 1974", "3 days ago".
+    Dates, years, measures and numbers of as many decimals may all be among words: "until 31.12.2024", "built 1974",
+    "3 days ago", "pH 7.0".
     """
-    first = [each[1] for text in plain[:FEWEST_READ] if (each := words_beside(text)) is not None]
-    days = 2 * sum(map(_is_unmistakable, first)) > FEWEST_READ
+    first = [each for text in plain[:FEWEST_READ] if (each := words_beside(text)) is not None]
+    days = 2 * sum(_is_unmistakable(each) for _, each in first) > FEWEST_READ
+    days |= len(plain) >= FEWEST_READ and _alike_decimals(plain[:FEWEST_READ]) and _alike_decimals(plain)
     if not (days or mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
         return plain, ()
     plain, notes = _without_notes(plain)
@@ -171,6 +173,12 @@ def without_odd(
     if not few or (not dates and any(map(_HAS_DIGIT.search, odd))):
         return plain, ()
     return [text for text in plain if text not in odd], tuple(sorted(often))
+
+
+def _alike_decimals(texts: Iterable[str]) -> bool:
+    """Whether texts are numbers of as many decimals after one word and a blank: pH 7.0, but not Python 3.10."""
+    alike = {re.sub("(?<= )-?[0-9]+[.]|[0-9]", "0", text) for text in texts}
+    return len(alike) == 1 and re.fullmatch(r"[^\d\s]+[.:]? 00+", alike.pop()) is not None
 
 
 def _is_unmistakable(text: str) -> bool:

@@ -75,6 +75,7 @@ _RANGE = re.compile(
     r"(?:between|from|von|de|entre)? ?(?P<low>[^a-z]*[0-9].*?) ?(?:-|~|\.\.+|\b(?:to|bis|and|und|\u00e0|a|et|y)\b) ?"
     r"(?P<high>\S.*)"
 )
+_ONE = re.compile(r"(?<!half )\b(?:an?|ein(?:em|er)?|un) (?=(?:year|month|week|day|hour|jahr|monat|woche|an|mois)\b)")
 _NUMBERED = re.compile(
     r"(?P<first>[0-9]{1,2})(?: ?[-=:.)(] ?(?P<then>[^\d)]*)\)?)?|(?P<before>\D+?) ?[(\[](?P<last>[0-9]{1,2})[)\]]"
 )
@@ -89,6 +90,10 @@ def steps_of(words: Collection[str]) -> tuple[dict[str, float], tuple[str, ...]]
     ({'disagree': 0.0, 'neutral': 1.0, 'agree': 2.0}, ("don't know",))
     >>> steps_of(["18-24", "25-34", "35 to 64", "65 or older"])[0]
     {'18-24': 21.0, '25-34': 29.5, '35 to 64': 49.5, '65 or older': 65.0}
+    >>> steps_of(["2 to 3 years", "less than a year", "3 to 5 years", "1 to 2 years", "half a year"])[0]
+    {}
+    >>> steps_of(["2 to 3 years", "less than a year", "3 to 5 years", "1 to 2 years"])[0]["less than a year"]
+    1.0
     >>> steps_of(["1 = very bad", "2", "3 = very good"])[0], steps_of(["store 1", "store 2", "store 3"])[0]
     ({'1 = very bad': 1.0, '2': 2.0, '3 = very good': 3.0}, {})
     """
@@ -175,8 +180,8 @@ def _point(text: str) -> tuple[float, float] | None:
 
 
 def _number(text: str) -> Number | None:
-    """The one number in a text, whatever words are beside it; not a code, such as 007."""
-    parts = words_beside(text.strip())
+    """The one number in a text, whatever words are beside it, as in "under a year"; not a code, such as 007."""
+    parts = words_beside(_ONE.sub("1 ", text.strip()))
     return None if parts is None or re.match(r"0\d", parts[1]) else number_of(parts[1])
 
 

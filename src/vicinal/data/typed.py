@@ -116,13 +116,13 @@ def _lines(
 def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Callable[[str], None]) -> pd.DataFrame:
     first = list(itertools.islice(lines, _FIRST))
     before, above = header_place([["" if cell is None else str(cell) for cell in line] for line in first])
-    if before:
-        log(f"{name}: skipped {counted(before, 'row')} before the header")
+    if before > bool(above):
+        log(f"{name}: skipped {counted(before - bool(above), 'row')} before the header")
     lines = itertools.chain(first[before:], lines)
     header = next(lines, None)
     if header is None:
         raise ValueError(f"{name}: expected a header and rows, got an empty sheet")
-    width = max(place + 1 for place, cell in enumerate(header) if cell is not None)
+    width = max(len(above), *(place + 1 for place, cell in enumerate(header) if cell is not None))
     rows: list[tuple[Any, ...]] = []
     beyond: dict[int, Any] = {}
     size = 0
@@ -136,8 +136,8 @@ def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Ca
             f"{name}: expected as many cells in each row as in the header, got more than {width} in row "
             f"{next(iter(beyond))}; give each column a name"
         )
-    names = full_names(["" if cell is None else str(cell) for cell in header[:width]], above)
-    named = [each or f"column {place}" for place, each in enumerate(names, start=1)]
+    names = ["" if place >= len(header) or header[place] is None else str(header[place]) for place in range(width)]
+    named = [each or f"column {place}" for place, each in enumerate(full_names(names, above), start=1)]
     frame, left_out = without_totals(pd.DataFrame(rows, columns=named, dtype=object))
     notes = [f"cells beside the table: {listed(beyond.values(), 80)}"] * bool(beyond)
     for what in [left_out] * bool(left_out) + notes:

@@ -111,6 +111,22 @@ def with_fewest_rows(model: FittedModel, trend: Comparables, wished: str, rows: 
     return model.with_head(chosen.head.eval())
 
 
+def noise_sentence(model: FittedModel) -> str:
+    """That labels are mostly noise, where a prediction is therefore of many rows; "" elsewhere."""
+    rows, trial = getattr(model.network.head, "k", 0), next(iter(model.trials), None)
+    if (
+        model.codec.kind != "numbers"
+        or rows not in MANY
+        or trial is None
+        or not trial.out_of_fold
+        or not trial.constant
+    ):
+        return ""
+    share = (trial.out_of_fold / trial.constant) ** 2
+    said = f"out of fold, errors have {100 * min(share, 1):.0f} % of their variance"
+    return f"Labels are mostly noise here ({said}): up to {rows} rows share each prediction." if share > NOISY else ""
+
+
 def _cost(one: Candidate) -> float:
     """The error that a readout is compared by."""
     return one.error * (1 if adjusts(one.head) else 1 + HANDICAP)

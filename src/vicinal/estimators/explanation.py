@@ -17,6 +17,9 @@ _LINES = 10
 _SHOWN, _CARRIED = 3, 0.6
 """Rows that are told of one by one, at least, and the share of the weight of all rows that they carry."""
 
+_MOST_ALIKE = 120
+"""Rows up to which they are said to be like the one that is predicted; of more some are not."""
+
 _REASONS = 2
 """Columns that an adjustment is said to come from."""
 
@@ -369,8 +372,10 @@ def _in_words(explanation: Explanation, unit: str) -> str:
         parts.append(f"the trend by columns, {value}counts {_percent(explanation.trend.weight)}")
     if left and abs(rest) >= 0.005:
         parts.append(f"{left} more count {_percent(rest)}")
-    like = f"{rows} {unit}{'' if rows == 1 else 's'} like this one"
-    return f"{_number(explanation.prediction)} from {like}: {'; '.join(parts)}"
+    signed = any(one.weight < 0 for one in explanation.neighbors)
+    like = "" if rows > _MOST_ALIKE or signed else " like this one"
+    said = f"{_number(explanation.prediction)} from {rows} {unit}{'' if rows == 1 else 's'}"
+    return f"{said}{like}: {'; '.join(parts)}"
 
 
 def _row(one: Neighbor) -> str:

@@ -516,7 +516,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
         identity = self._prediction_identity(len(rows.vectors), ids, groups)
-        return intervals_of(self.fitted_, rows.vectors, identity, coverages, rows.farthest())
+        intervals = intervals_of(self.fitted_, rows.vectors, identity, coverages, rows.farthest())
+        labels = self.bank_.labels
+        if bool(((labels >= 0) & (labels == labels.round())).all()):  # counts; a prediction lies in its interval
+            least = np.minimum(self.predict(rows, **known), 0)[:, None]
+            intervals = {level: np.maximum(ends, least) for level, ends in intervals.items()}
+        return intervals
 
     @once
     def of_target(self, name: str) -> "NeighborRegressor":

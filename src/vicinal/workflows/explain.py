@@ -18,6 +18,7 @@ from vicinal.data.cells import missing_cells
 from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.calibrating import check_calibrates
+from vicinal.estimators.comparables import noise_sentence
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import nearness_by_column
@@ -89,6 +90,7 @@ class Explainer:
     Attributes:
         usual: median and 90 % quantile of the distance from bank rows to their nearest row, or None.
         digits: number of decimals to show predicted numbers with.
+        noise: that labels are mostly noise, if they are; else "".
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class Explainer:
         self.model.check_neighbor_head("explain")
         self.model.root = root
         self.digits = label_digits(self.model.bank_.labels)
-        self.usual = self._usual()
+        self.usual, self.noise = self._usual(), noise_sentence(self.model.fitted_)
 
     def ids(self, ids: Sequence[str]) -> list[Explained]:
         """Explain bank rows, each predicted without itself and its group."""

@@ -19,6 +19,7 @@ from vicinal.data.splits import no_test, save_splits
 from vicinal.data.target import SEPARATOR
 from vicinal.encoders import build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.comparables import noise_sentence
 from vicinal.estimators.encoder_choice import expected_memory, planned_encoders
 from vicinal.estimators.importance import knows_columns
 from vicinal.estimators.loss import predicts_by_default
@@ -305,7 +306,11 @@ def _transform(model: BankedEstimator) -> list[str]:
     chosen &= not hasattr(model, "classes_")
     why = " (a kernel predicts rows better from the others so)" if chosen else ""
     said = [f"{sentence[0].upper()}{sentence[1:]}{why}."] if sentence else []
-    return [*said, *readout_sentences(model.fitted_, settings_of(model))]
+    return [
+        *said,
+        *readout_sentences(model.fitted_, settings_of(model)),
+        *filter(None, [noise_sentence(model.fitted_)]),
+    ]
 
 
 def _forecasts(model: BankedEstimator) -> list[str]:
