@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import references.table_kernel as reference
+from vicinal.encoders.components import Components
 from vicinal.encoders.kernel_projector import KernelProjector
 
 
@@ -44,6 +45,27 @@ def test_products_and_distances_are_those_of_the_kernel():
     np.testing.assert_allclose(((near[:, None] - near) ** 2).sum(-1), 3 * r**2, atol=1e-12)
     want = math.exp(-0.7) / 3 * inputs @ inputs.T + math.exp(0.4) * pieces @ pieces.T
     np.testing.assert_allclose(line @ line.T, want, atol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+def test_distances_of_steps_are_those_of_the_reference_also_beyond_the_ends(weight):
+    projector, x = fitted()
+    if weight != 1:  # numbers that share a length weigh less each
+        projector.components = Components([3], [True], shared=[True])
+        projector.scale = torch.full((3,), weight, dtype=torch.float64)
+        projector.fit(x)
+        projector.scale.fill_(weight)
+        x = x / weight
+    projector.read_steps(x)
+    fresh = 3 * torch.randn(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    rows, others = (projector(part).detach().numpy()[:, : -projector.linear] for part in (x, fresh))
+    assert rows.shape[1] == len(projector.places) == 1 + 2 * 16
+    got = ((rows[:, None] - others) ** 2).sum(axis=2)
+    first, second, lengths = x.numpy(), fresh.numpy(), np.exp([0.1, 1.0, -0.5])
+    steps = [reference.steps_apart(first[:, j], second[:, j], first[:, j]) for j in (0, 2)]
+    near = [steps[0], (first[:, 1, None] - second[:, 1]) ** 2, steps[1]]
+    want = 3 * weight**2 * sum(part / length**2 for part, length in zip(near, lengths, strict=True))
+    np.testing.assert_allclose(got, want, atol=1e-10)
 
 
 def test_the_distance_of_the_kernel_is_that_of_the_vectors_up_to_third_order_and_never_more():

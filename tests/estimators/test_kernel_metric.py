@@ -101,22 +101,48 @@ def gaussian_process(model, x, y, fresh):
     with torch.no_grad():
         noise = float(head.log_noise.exp()) + 1e-6
     kernel = (lengths, 1.0, float(a), float(c))
-    matrix = reference.covariance(train[0], train[0], features[0], features[0], *kernel) + noise * np.eye(len(y))
-    cross = reference.covariance(train[1], train[0], features[1], features[0], *kernel)
+    near = [None, None]
+    if projector.steps is not None:
+        each = range(known.shape[1])
+        near = [[reference.steps_apart(z[:, j], train[0][:, j], known[:, j]) for j in each] for z in train]
+    matrix = reference.covariance(train[0], train[0], features[0], features[0], *kernel, near[0])
+    matrix += noise * np.eye(len(y))
+    cross = reference.covariance(train[1], train[0], features[1], features[0], *kernel, near[1])
     return reference.posterior_mean(matrix, cross, y)
 
 
-def test_dense_of_all_rows_is_the_gaussian_process():
-    rng = np.random.default_rng(0)
-    x, fresh = rng.normal(size=(60, 3)), rng.normal(size=(20, 3)).clip(-2, 2)  # within the bounds of numbers
-    y = np.sin(2 * x[:, 0]) + x[:, 1] + 0.1 * rng.normal(size=60)
-    model = NeighborRegressor(metric="kernel", readout="dense", max_neighbors=100).fit(x, y)
+@pytest.mark.parametrize("jumps", [False, True])
+def test_dense_of_all_rows_is_the_gaussian_process(jumps):
+    rng, n = np.random.default_rng(0), 160 if jumps else 60
+    x, fresh = rng.normal(size=(n, 3)), rng.normal(size=(20, 3)).clip(-2, 2)  # within the bounds of numbers
+    y = np.sin(2 * x[:, 0]) + x[:, 1] + 0.1 * rng.normal(size=n)
+    y = np.sign(x[:, 0] * x[:, 1]) + 0.1 * y if jumps else y
+    model = NeighborRegressor(metric="kernel", readout="dense", max_neighbors=200).fit(x, y)
+    assert model.fitted_.learned.stepped == jumps
     want = gaussian_process(model, x, y, fresh)
     with torch.no_grad():
         bank, queries = (torch.from_numpy(model.embed(part)) for part in (x, fresh))
         exact = model.network_.head(queries, bank, torch.from_numpy(y))
     np.testing.assert_allclose(exact, want, rtol=0, atol=1e-8)
     np.testing.assert_allclose(model.predict(fresh), want, rtol=0, atol=1e-5)  # the bank's vectors are float32
+
+
+@pytest.mark.parametrize("settings", [{"metric": "kernel", "readout": "comparables"}, {"readout": "auto"}], ids=str)
+def test_a_kernel_of_steps_is_saved_and_says_by_which_columns_rows_are_near(settings, tmp_path):
+    rng = np.random.default_rng(0)
+    a, town, b = rng.normal(size=200), rng.choice(["york", "bath"], 200), rng.normal(size=200)
+    frame, y = pd.DataFrame({"a": a, "town": town, "b": b}), np.sign(a * b) + (town == "york")
+    model = NeighborRegressor(**settings).fit(frame, y)
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+    network = again.network_
+    assert any(name.endswith("steps.edges") for name in network.state_dict())
+    if settings.get("metric"):
+        assert kernel_columns(network) == ["town"] * 2 + ["a"] * 16 + ["b"] * 16 + ["a", "b", "town", "town"]
+    wild = pd.concat([frame[:3], frame[:1].assign(a=1e30)])
+    np.testing.assert_allclose(model.predict(wild)[:3], model.predict(frame[:3]), rtol=0, atol=1e-9)
+    assert abs(model.predict(wild)[3]) < 2 * np.ptp(y)
 
 
 def test_a_kernel_divided_by_its_amplitude_predicts_the_same():

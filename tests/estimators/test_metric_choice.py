@@ -15,6 +15,7 @@ from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
 from vicinal.heads import Kriging
 from vicinal.report.summary import ModelSettings
+from vicinal.training import likelihood
 from vicinal.training.class_kernel import calibrate_scores
 
 SETTINGS = {**QUICK, "random_state": 0}
@@ -64,6 +65,7 @@ def bends(count=120, seed=0):
 
 def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(monkeypatch, tmp_path):
     monkeypatch.setattr(fitting, "HOPELESS", np.inf)  # beside a kernel, too, trees are chosen as they are alone
+    monkeypatch.setattr(likelihood, "by_steps", lambda kernel, *known: kernel)  # signed weights of these do better yet
     frame, y = bends()
     auto, trees, kernel = (
         NeighborRegressor(metric=one, **SETTINGS).fit(frame, y) for one in ("auto", "trees", "kernel")
@@ -99,11 +101,18 @@ def test_of_trees_and_a_kernel_that_err_alike_the_mean_is_taken(monkeypatch, tmp
 )
 def test_one_alone_is_taken_where_it_errs_far_less_or_can_be_read(monkeypatch, of_kernel, readout, settings, chosen):
     frame, y = bends()
-    errors = {"trees": 1.0, "kernel": of_kernel, "trees and kernel": 1.0}
+    errors = {"trees": 1.0, "kernel": of_kernel, "trees and kernel": min(1.0, of_kernel)}
     monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
     if readout == "dense":
         monkeypatch.setattr(fitting, "_with_trend", lambda model, *more: model)
     assert NeighborRegressor(**SETTINGS, **settings).fit(frame, y).metric_ == chosen
+
+
+@pytest.mark.parametrize(("of_both", "chosen"), [(0.905, "trees and kernel"), (0.92, "kernel")])
+def test_a_mean_that_errs_more_than_one_alone_is_not_taken(monkeypatch, of_both, chosen):
+    errors = {"trees": 1.0, "kernel": 0.9, "trees and kernel": of_both}
+    monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
+    assert NeighborRegressor(**SETTINGS).fit(*bends()).metric_ == chosen
 
 
 @pytest.mark.parametrize(

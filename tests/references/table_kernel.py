@@ -5,28 +5,35 @@ import math
 import numpy as np
 
 
-def pieces(column, train):
-    """Piecewise-linear features of a column ``[n]`` for 8 bins between quantiles of ``train``, not centered."""
-    edges = np.quantile(train, np.linspace(0, 1, 9))
-    features = np.zeros((len(column), 8))
-    for k in range(8):
+def pieces(column, train, bins=8):
+    """Piecewise-linear features of a column ``[n]`` between so many quantiles of ``train``, not centered."""
+    edges = np.quantile(train, np.linspace(0, 1, bins + 1))
+    features = np.zeros((len(column), bins))
+    for k in range(bins):
         low, high = edges[k], edges[k + 1]
         for i, value in enumerate(column):
             if high == low:
                 continue
             share = (value - low) / (high - low)
             share = max(share, -1.0 if k == 0 else 0.0)
-            share = min(share, 2.0 if k == 7 else 1.0)
-            features[i, k] = (2 * share - 1) / math.sqrt(8)
+            share = min(share, 2.0 if k == bins - 1 else 1.0)
+            features[i, k] = (2 * share - 1) / math.sqrt(bins)
     return features
 
 
-def covariance(x, z, phi, psi, lengths, b, a, c):
-    """Kernel ``[n, m]`` of columns ``x`` and ``z`` with features ``phi`` and ``psi``."""
+def steps_apart(column, other, train):
+    """Squared distances ``[n, m]`` of the features of a column for 16 bins."""
+    first, second = pieces(column, train, 16), pieces(other, train, 16)
+    return ((first[:, None] - second) ** 2).sum(axis=2)
+
+
+def covariance(x, z, phi, psi, lengths, b, a, c, near=None):
+    """Kernel ``[n, m]`` of columns ``x`` and ``z`` with features ``phi`` and ``psi``; of steps by ``near`` (below)."""
     matrix = np.zeros((len(x), len(z)))
+    squares = [(x[:, f, None] - z[:, f]) ** 2 for f in range(x.shape[1])] if near is None else near
     for i in range(len(x)):
         for j in range(len(z)):
-            r = math.sqrt(sum(((x[i, f] - z[j, f]) / lengths[f]) ** 2 for f in range(x.shape[1])))
+            r = math.sqrt(sum(square[i, j] / lengths[f] ** 2 for f, square in enumerate(squares)))
             near = b * (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r)
             matrix[i, j] = near + a / x.shape[1] * (x[i] @ z[j]) + c * (phi[i] @ psi[j])
     return matrix

@@ -22,6 +22,7 @@ from vicinal.training.likelihood import (
     leave_one_out_error,
     most_likely_kernel,
     negative_log_likelihood,
+    noisier,
     objective,
     unrelated_parts,
 )
@@ -77,14 +78,16 @@ def test_kernel_and_objective_equal_numpy(seed):
 
 
 @pytest.mark.parametrize("targets", [1, 3])
-@pytest.mark.parametrize("shared", [None, [0, 1, 1]])
-def test_the_slope_is_that_of_differences(targets, shared):
-    _, inputs, pieces, labels, kernel = problem(n=20)
+@pytest.mark.parametrize(("shared", "stepped"), [(None, False), ([0, 1, 1], False), ([2, *[0] * 16, *[1] * 16], True)])
+def test_the_slope_is_that_of_differences(targets, shared, stepped):
+    x, inputs, pieces, labels, kernel = problem(n=20)
     parts = None if shared is None else torch.tensor(shared)
     labels = torch.stack([labels ** (1 + place) for place in range(targets)], dim=1)
     weights = (torch.arange(20) % 3 + 1.0).double()
     rows = known(inputs, pieces, labels, [torch.arange(13), torch.arange(13, 20)], weights)
-    point = torch.cat([kernel.values()[: 3 if shared is None else 2], kernel.values()[-4:]])
+    if stepped:
+        rows = replace(rows, near=KernelProjector(3, range(2)).fit(x).read_steps(x).near(x))
+    point = torch.cat([kernel.values()[: 2 if shared and not stepped else 3], kernel.values()[-4:]])
     slope = objective(TableKernel.of(point, parts), rows)[1]
     for j in range(len(point)):
         step = torch.zeros(len(point), dtype=FLOAT)
@@ -115,6 +118,41 @@ def test_learning_lowers_the_objective_and_ends_where_its_slope_is_small():
     for step in torch.randn(20, 8, generator=torch.Generator().manual_seed(1), dtype=FLOAT):
         inside = (kernel.values() + 0.1 * step).clamp(math.log(1e-6), math.log(1e3))
         assert objective(TableKernel.of(inside), rows)[0] > best - 1e-3
+
+
+@pytest.mark.parametrize("jumps", [True, False])
+def test_distances_are_of_steps_where_labels_jump(jumps, monkeypatch):
+    taken, learned = [], likelihood_module.most_likely_kernel
+    monkeypatch.setattr(
+        likelihood_module, "most_likely_kernel", lambda *known: taken.append(known[-1]) or learned(*known)
+    )
+    x = torch.randn(160, 2, generator=torch.Generator().manual_seed(0), dtype=FLOAT)
+    projector = KernelProjector(2, range(2)).fit(x)
+    inputs, pieces = projector.terms(x)
+    labels = (4 * x).sign().prod(dim=1) if jumps else (2 * x[:, 0]).sin() * x[:, 1]
+    projector.read_steps(x)
+    steps = projector.near(x), torch.tensor(projector.places)
+    kernel = fit_kernel(inputs, pieces, labels, steps=steps)
+    assert kernel.stepped == jumps
+    assert taken == ([40, 12, 40] if jumps else [40, 12])
+    usual = fit_kernel(inputs, pieces, labels)
+    if jumps:  # a start of that kind stays of it
+        assert fit_kernel(inputs, pieces, labels, steps=steps, start=kernel).stepped
+        standard = (labels - labels.mean()) / labels.std(correction=0)
+        rows = known(inputs, pieces, standard, [torch.arange(160)])
+        error = leave_one_out_error(kernel, replace(rows, near=steps[0]))
+        assert error < 0.8 * leave_one_out_error(usual, rows)
+    else:
+        assert torch.equal(kernel.values(), usual.values())
+
+
+def test_noise_rises_tenfold_as_long_as_rows_are_more_likely():
+    _, inputs, pieces, labels, _ = problem(n=60)
+    rows = known(inputs, pieces, labels, [torch.arange(60)])
+    kernel = most_likely_kernel(rows, TableKernel.start(3))
+    assert torch.equal(noisier(kernel, rows).values(), kernel.values())
+    quiet = replace(kernel, log_noise=kernel.log_noise - math.log(1000))
+    torch.testing.assert_close(noisier(quiet, rows).log_noise, kernel.log_noise, rtol=0, atol=1e-9)
 
 
 def test_it_starts_where_it_says():

@@ -13,33 +13,37 @@ from vicinal.encoders.components import Components
 BINS = 8
 """Pieces of a column of numbers, between its quantiles."""
 
+STEPS = 16
+"""The same where distances are of them."""
+
 
 class PiecewiseColumns(nn.Module):
     r"""Columns $x$ and piecewise-linear features $\phi(x)$ of those of numbers, centered.
 
-    For the edges $e_k$ of 8 bins of as many rows each, the features of a number are $(2 v_k - 1)/\sqrt 8$ with
+    For the edges $e_k$ of B = 8 bins of as many rows each, the features of a number are $(2 v_k - 1)/\sqrt B$ with
     $v_k = (x - e_k)/(e_{k+1} - e_k)$ cut to 0 and 1, in the outer bins to -1 and 2.
 
     Args:
         in_dim: p, the width of its input.
         numbers: places of the q columns of numbers in it.
+        bins: B.
 
     Attributes:
-        width: p + 8 q.
+        width: p + B q.
     """
 
-    def __init__(self, in_dim: int, numbers: Sequence[int] = ()) -> None:
+    def __init__(self, in_dim: int, numbers: Sequence[int] = (), bins: int = BINS) -> None:
         super().__init__()
         self.in_dim = check_integer("in_dim", in_dim)
-        self.numbers = list(numbers)
-        self.width = self.in_dim + BINS * len(self.numbers)
-        self.edges: Tensor = nn.Buffer(torch.zeros(len(self.numbers), BINS + 1, dtype=torch.float64))
+        self.numbers, self.bins = list(numbers), bins
+        self.width = self.in_dim + bins * len(self.numbers)
+        self.edges: Tensor = nn.Buffer(torch.zeros(len(self.numbers), bins + 1, dtype=torch.float64))
         self.center: Tensor = nn.Buffer(torch.zeros(self.width, dtype=torch.float64))
 
     @torch.no_grad()
     def fit(self, features: Tensor) -> Self:
         """Take the edges of the bins and the center from training rows ``[n, p]``; gives itself."""
-        levels = torch.linspace(0, 1, BINS + 1, dtype=torch.float64)
+        levels = torch.linspace(0, 1, self.bins + 1, dtype=torch.float64)
         if self.numbers:
             self.edges.copy_(self.columns(features)[:, self.numbers].quantile(levels, dim=0).T)
         self.center.zero_()
@@ -51,22 +55,22 @@ class PiecewiseColumns(nn.Module):
         return features.double()
 
     def terms(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Centered columns ``[b, p]`` and their pieces ``[b, 8 q]``, in float64."""
+        """Centered columns ``[b, p]`` and their pieces ``[b, B q]``, in float64."""
         wide = self.columns(features)
         if not self.numbers:
             return wide - self.center, wide[:, :0]
         low, high = self.edges[:, :-1], self.edges[:, 1:]
         width = high - low
         share = (wide[:, self.numbers, None] - low) / torch.where(width > 0, width, 1.0)  # [b, q, 8]
-        least, most = torch.zeros(BINS).double(), torch.ones(BINS).double()
+        least, most = torch.zeros(self.bins).double(), torch.ones(self.bins).double()
         least[0], most[-1] = -1.0, 2.0
         share = torch.where(width > 0, share.clamp(least.to(share), most.to(share)), 0.5)
-        pieces = (2 * share - 1) / math.sqrt(BINS)
+        pieces = (2 * share - 1) / math.sqrt(self.bins)
         return wide - self.center[: self.in_dim], pieces.flatten(1) - self.center[self.in_dim :]
 
     def by_column(self, names: Sequence[str]) -> list[str]:
         """The name of the column of each of the ``width`` terms, from those ``[p]`` of the input."""
-        return [*names, *(names[place] for place in self.numbers for _ in range(BINS))]
+        return [*names, *(names[place] for place in self.numbers for _ in range(self.bins))]
 
 
 class KernelProjector(PiecewiseColumns):
@@ -83,14 +87,20 @@ class KernelProjector(PiecewiseColumns):
     order in r, and never more; the nearest rows are those by the latter. $\phi$ are those of
     :class:`PiecewiseColumns`.
 
+    After :meth:`read_steps` distances are of steps: $(x_j - x'_j)^2$ of a number gives way to
+    $\|\psi_j - \psi'_j\|^2$ with such features $\psi$ of 16 bins. Beyond a bin that is the absolute difference of
+    ranks (L1), so that labels may jump along a column.
+
     Args:
         in_dim: how many columns there are.
         numbers: places of the columns of numbers among them.
         line: whether the kernel has its two terms of inner products; else only $\sqrt 3\, x / \ell$ is left.
         components: make the columns from its input; None: that is the columns.
+        stepped: places of the columns that may be read by steps; None: ``numbers``.
 
     Attributes:
         linear: how many of the last entries enter by their inner product.
+        steps: the features that distances are of; None: these are of the columns as they are.
         parts: which length each column has ``[in_dim]``, from 0 on: components of one part share it.
 
     >>> projector = KernelProjector(2, [0]).fit(torch.tensor([[-1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
@@ -99,12 +109,19 @@ class KernelProjector(PiecewiseColumns):
     """
 
     def __init__(
-        self, in_dim: int, numbers: Sequence[int] = (), *, line: bool = True, components: Components | None = None
+        self,
+        in_dim: int,
+        numbers: Sequence[int] = (),
+        *,
+        line: bool = True,
+        components: Components | None = None,
+        stepped: Sequence[int] | None = None,
     ) -> None:
         super().__init__(in_dim, numbers if line else ())
         self.linear = self.width if line else 0
-        self.dim = self.in_dim + self.linear
         self.components = components
+        self.stepped = list(numbers if stepped is None else stepped)
+        self.steps: PiecewiseColumns | None = None
         self.parts = list(range(self.in_dim)) if components is None else components.parts()
         if components is not None:
             self.scale: Tensor = nn.Buffer(torch.ones(in_dim, dtype=torch.float64))
@@ -122,6 +139,37 @@ class KernelProjector(PiecewiseColumns):
             self.scale.copy_(torch.where(shared & (total > 0), total.rsqrt(), 1.0))
         return super().fit(features)
 
+    @torch.no_grad()
+    def read_steps(self, features: Tensor | None = None) -> Self:
+        """Take distances of steps, between quantiles of training rows ``[n, p]`` (None: to be loaded); gives itself."""
+        self.steps = PiecewiseColumns(self.in_dim, self.stepped, STEPS)
+        if features is not None:
+            self.steps.fit(self.columns(features))
+        return self
+
+    @property
+    def places(self) -> list[int]:
+        """The column of each entry that distances are of ``[w]``."""
+        if self.steps is None:
+            return list(range(self.in_dim))
+        rest = [place for place in range(self.in_dim) if place not in self.stepped]
+        return rest + [place for place in self.stepped for _ in range(STEPS)]
+
+    @property
+    def dim(self) -> int:
+        """Width of its output."""
+        return len(self.places) + self.linear
+
+    def near(self, features: Tensor) -> Tensor:
+        """What distances are of ``[b, w]``, in units in which all lengths are 1."""
+        if self.steps is None:
+            return self.columns(features) - self.center[: self.in_dim]
+        wide, steps = self.steps.terms(self.columns(features))
+        places = self.places[: len(self.places) - steps.shape[1]]
+        if self.components is not None:
+            steps = steps * self.scale[self.stepped].repeat_interleave(STEPS)
+        return torch.cat([wide[:, places], steps], dim=1)
+
     def columns(self, features: Tensor) -> Tensor:
         """The columns of its input, of wide parts their components."""
         return super().columns(features) if self.components is None else self.components(features) * self.scale
@@ -132,7 +180,7 @@ class KernelProjector(PiecewiseColumns):
         if features.ndim != 2 or features.shape[1] != width:
             raise ValueError(f"features: expected [b, {width}], got {tuple(features.shape)}")
         inputs, pieces = self.terms(features)
-        near = math.sqrt(3) * inputs * (-self.log_lengths).exp()
+        near = math.sqrt(3) * self.near(features) * (-self.log_lengths[self.places]).exp()
         if not self.linear:
             return near
         line = inputs * (self.log_linear / 2).exp() / math.sqrt(self.parts[-1] + 1)
@@ -175,15 +223,16 @@ class TrendProjector(nn.Module):
         super().__init__()
         self.names = list(names)
         self.kernel, self.folds, self.targets, self.trend = kernel, folds, targets, kernel.in_dim
-        self.dim = kernel.in_dim * (1 + targets)
+        self.width = len(kernel.places)
+        self.dim = self.width + kernel.in_dim * targets
         self.slopes: Tensor = nn.Buffer(torch.zeros(folds, kernel.linear, targets, dtype=torch.float64))
         self.base: Tensor = nn.Buffer(torch.zeros(targets, dtype=torch.float64))
         self.unit: Tensor = nn.Buffer(torch.ones(targets, dtype=torch.float64))
 
     def forward(self, features: Tensor, folds: Tensor | None = None) -> Tensor:
         """``[b, dim]``, float64, of ``features [b, p]``; ``folds [b]`` as of trees: -1 for the mean of all."""
-        known, p = self.kernel(features), self.trend
-        near, line, pieces = known[:, :p], known[:, p : 2 * p], known[:, 2 * p :]
+        p, w = self.trend, self.width
+        near, line, pieces = self.kernel(features).tensor_split([w, w + p], dim=1)
         slopes = self.slopes.mean(dim=0)[None]
         if folds is not None:
             slopes = torch.where((folds < 0)[:, None, None], slopes, self.slopes[folds.clamp(min=0)])
@@ -207,8 +256,7 @@ class TrendProjector(nn.Module):
             amplitude: b of the kernel, in variances of the labels.
             weights: how many rows each counts as ``[n]``.
         """
-        known, p = self.kernel(features), self.trend
-        near, line = known[:, :p], known[:, p:]
+        near, line = self.kernel(features).tensor_split([self.width], dim=1)
         distance = torch.cdist(near, near)
         matrix = (1 + distance) * (-distance).exp() + line @ line.T + torch.diag(noise / weights)
         self.unit.copy_(labels.std(dim=0, correction=0) * math.sqrt(amplitude))

@@ -50,8 +50,8 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     Of readouts the one of fewest rows is taken whose error is within a hundredth of the least.
 
     Returns:
-        None where one has nearly all the share, where trees, which few rows make, have less error than a kernel that
-        signed weights of all rows make, and where :func:`may_blend` says no.
+        None where one has nearly all the share, or errs 2 % less than the mean; where trees, which few rows make, have
+        less error than a kernel that signed weights of all rows make; and where :func:`may_blend` says no.
     """
     if not may_blend(settings):
         return None
@@ -59,9 +59,9 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
     means = [mean for one in (kernel.few, kernel) if one is not None for mean in _means(trees, one)]
     if not means:
         return None
-    least = min(one.error_of_all() for one in means)
+    least, alone = (min(one.error_of_all() for one in some) for some in (means, (trees, kernel)))
     model = next(one for one in means if one.error_of_all() <= (1 + SHARE) * least)
-    return _tried(model, begin, settings)
+    return _tried(model, begin, settings) if model.error_of_all() <= (1 + SHARE) ** 2 * alone else None
 
 
 def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel:

@@ -522,7 +522,8 @@ def _learned_kernel(
     if by_loss:
         fit_class_network(*learning, **options)
     else:
-        learned = fit_kernel_network(*learning, **options, most=most, start=start)
+        options |= {"most": most, "start": start, "steps": not classes and len(rows) <= WHOLE}
+        learned = fit_kernel_network(*learning, **options)
     model = with_banks(network, inputs, job, TrainingHistory([], []), "kernel")
     model = _with_scale(model) if classes else model
     if learned is not None:

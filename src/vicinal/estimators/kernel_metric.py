@@ -112,6 +112,7 @@ def make_kernel_network(
     classes: bool = False,
     whole_up_to: int = 0,
     share_lengths: bool = True,
+    steps: bool = False,
 ) -> NeighborNetwork:
     """Encoder, the projector of a kernel that is not learned yet, and a kriging head over it.
 
@@ -121,6 +122,7 @@ def make_kernel_network(
         classes: the kernel of :mod:`vicinal.training.class_kernel`, else that of :mod:`vicinal.training.likelihood`.
         whole_up_to: see :class:`vicinal.heads.Kriging`.
         share_lengths: False for folders from before wide vectors were components, whose entries had a length each.
+        steps: whether distances are of steps, as :func:`fit_kernel_network` may find.
     """
     parts = list(_parts(encoder))
     widths = [len(part.entries) for part in parts]
@@ -128,12 +130,15 @@ def make_kernel_network(
     plain = [not (one and part.most) for one, part in zip(shared, parts, strict=True)]
     most = [max(part.most, 1) for part in parts]
     components = Components(widths, plain, most, shared) if any(shared) else None
-    numbers, width = list[int](), 0
+    numbers, stepped, width = list[int](), list[int](), 0
     sizes = widths if components is None else components.sizes
     for part, one, size in zip(parts, shared, sizes, strict=True):
-        numbers += [] if one else [width + place for place in part.numbers]
+        stepped += (places := [width + place for place in part.numbers])
+        numbers += [] if one else places
         width += size
-    projector = KernelProjector(width, numbers, line=not classes, components=components)
+    projector = KernelProjector(width, numbers, line=not classes, components=components, stepped=stepped)
+    if steps:
+        projector.read_steps()
     head = make_kriging(settings, projector.linear, whole_up_to)
     if head is None:
         raise ValueError("readout: expected 'dense' or 'rows' for metric='kernel', got 'attention'")
@@ -145,6 +150,9 @@ def fit_kernel_network(
     inputs: RowInputs,
     labels: Tensor,
     groups: Tensor | None,
+    *,
+    steps: bool = False,
+    start: TableKernel | None = None,
     **known: Any,
 ) -> TableKernel:
     """Learn the kernel of a network that :func:`make_kernel_network` made, and give it to projector and head.
@@ -154,13 +162,21 @@ def fit_kernel_network(
         inputs: the training rows, prepared.
         labels: ``[n]``.
         groups: integers of those, or None.
-        known: further arguments of :func:`vicinal.training.likelihood.fit_kernel`.
+        steps: whether distances may be of steps.
+        start: see :func:`vicinal.training.likelihood.fit_kernel`.
+        known: further arguments of that.
     """
     projector, head = kernel_parts(network)
     features = encoded(network.encoder, inputs)
     pieces = projector.fit(features).terms(features)
-    shared = None if projector.components is None else torch.tensor(projector.parts)
-    kernel = fit_kernel(*pieces, labels, groups, lengths=shared, **known)
+    parts = torch.tensor(projector.parts)
+    shared, near = None if projector.components is None else parts, None
+    if projector.stepped and (steps if start is None else start.stepped):
+        projector.read_steps(features)
+        near = projector.near(features), parts[projector.places]
+    kernel = fit_kernel(*pieces, labels, groups, lengths=shared, steps=near, start=start, **known)
+    if not kernel.stepped:
+        projector.steps = None
     take_kernel(projector, head, kernel)
     return kernel
 
@@ -248,12 +264,12 @@ def kernel_columns(network: NeighborNetwork) -> list[str]:
     projector, encoder = network.projector, network.encoder
     if not isinstance(projector, KernelProjector | TrendProjector) or not isinstance(encoder, TableEncoder):
         raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
-    names = _entries(encoder, projector.kernel if isinstance(projector, TrendProjector) else projector)
+    kernel = projector.kernel if isinstance(projector, TrendProjector) else projector
+    names = _entries(encoder, kernel)
+    near = [names[place] for place in kernel.places]
     if isinstance(projector, TrendProjector):
-        return names * (1 + projector.targets)
-    if projector.linear:
-        return [*names, *projector.by_column(names)]
-    return names
+        return near + names * projector.targets
+    return [*near, *projector.by_column(names)] if projector.linear else near
 
 
 def _entries(encoder: TableEncoder, projector: KernelProjector) -> list[str]:
@@ -324,7 +340,7 @@ def take_kernel(projector: KernelProjector, head: Kriging, kernel: TableKernel) 
     """
     amplitude = kernel.log_amplitude.exp()
     noise = (kernel.log_noise.exp() + LEAST_NOISE) / amplitude - LEAST_NOISE  # the head adds as much
-    projector.log_lengths.copy_(kernel.lengths_by_column())
+    projector.log_lengths.copy_(kernel.log_lengths[projector.parts])
     projector.log_linear.copy_(kernel.log_linear - kernel.log_amplitude)
     projector.log_pieces.copy_(kernel.log_pieces - kernel.log_amplitude)
     head.log_scale.fill_(math.log(3) / 2)

@@ -131,6 +131,7 @@ def _empty_kernel(
     names = [name for name in tensor_header(path) if name.startswith("projector.") and ".trees." not in name]
     known: dict[str, Any] = {"whole_up_to": settings["whole_up_to"], "classes": by_loss}
     known["share_lengths"] = any(name.endswith(".scale") for name in names)
+    known["steps"] = any(name.endswith(".steps.edges") for name in names)
     network = make_kernel_network(settings | {"metric": "kernel"}, encoder, **known)
     return network if folds is None else empty_trend_network(network, folds, len(config.targets or "1"))
 
