@@ -95,7 +95,7 @@ BAD = {
     "texts as numbers": (
         ["a", "b"] * 5,
         "regression",
-        r"^row 1, column price: expected a number, got 'a' \(and 9 more such rows\); if these are classes, predict this",
+        r"^row 1, column price: expected a number, got .a. .and 9 more such rows.; if these are classes,",
     ),
     "wholly missing": (
         [None, np.nan, ""],
