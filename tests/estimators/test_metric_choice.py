@@ -168,10 +168,13 @@ def test_signed_weights_of_few_rows_predict_where_more_are_little_better(monkeyp
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
 
 
-@pytest.mark.parametrize(("of_kernel", "trends"), [(0.9, 1), (1.1, 1), (2.2, 0)])
-def test_a_kernel_has_a_trend_only_where_it_may_be_taken(monkeypatch, of_kernel, trends):
+@pytest.mark.parametrize(
+    ("of_trees", "of_kernel", "trends"),
+    [(1.0, 0.9, 1), (1.0, 1.1, 1), (1.0, 2.2, 0), (0.01, 0.022, 1)],  # of so quiet labels each row more may say much
+)
+def test_a_kernel_has_a_trend_only_where_it_may_be_taken(monkeypatch, of_trees, of_kernel, trends):
     frame, y = bends()
-    errors, made, network = {"trees": 1.0, "kernel": of_kernel, "trees and kernel": 1.0}, [], fitting.trend_network
+    errors, made, network = {"trees": of_trees, "kernel": of_kernel, "trees and kernel": 1.0}, [], fitting.trend_network
     monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
     monkeypatch.setattr(fitting, "trend_network", lambda *given: made.append(1) or network(*given))
     model = NeighborRegressor(**SETTINGS).fit(frame, y)
