@@ -196,10 +196,13 @@ def test_few_rows_of_signed_weights_that_err_far_more_on_some_are_not_looked_at_
     assert len(calls) == looks
 
 
-@pytest.mark.parametrize(("of_kernel", "trends"), [(0.9, 1), (1.1, 1), (2.2, 0)])
-def test_a_kernel_has_a_trend_only_where_it_may_be_taken(monkeypatch, of_kernel, trends):
+@pytest.mark.parametrize(
+    ("of_trees", "of_kernel", "trends"),
+    [(1.0, 0.9, 1), (1.0, 1.1, 1), (1.0, 2.2, 0), (0.01, 0.022, 1)],  # of so quiet labels each row more may say much
+)
+def test_a_kernel_has_a_trend_only_where_it_may_be_taken(monkeypatch, of_trees, of_kernel, trends):
     frame, y = bends()
-    errors, made, network = {"trees": 1.0, "kernel": of_kernel, "trees and kernel": 1.0}, [], fitting.trend_network
+    errors, made, network = {"trees": of_trees, "kernel": of_kernel, "trees and kernel": 1.0}, [], fitting.trend_network
     monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
     monkeypatch.setattr(fitting, "trend_network", lambda *given: made.append(1) or network(*given))
     model = NeighborRegressor(**SETTINGS).fit(frame, y)

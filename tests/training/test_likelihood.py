@@ -306,6 +306,18 @@ def test_a_kernel_of_fewer_rows_is_where_more_begin(monkeypatch):
     assert [count for count, _ in calls[2:]] == [20, 40, 60]
 
 
+@pytest.mark.parametrize(("noise", "sizes"), [(0.02, [30, 30]), (0.005, [60])])
+def test_rows_of_quiet_labels_are_in_one_block(monkeypatch, noise, sizes):
+    _, inputs, pieces, labels, _ = problem(n=60)
+    begin, made = replace(TableKernel.start(3), log_noise=torch.tensor(noise, dtype=FLOAT).log()), []
+    monkeypatch.setattr(likelihood_module, "BLOCK", 30)
+    monkeypatch.setattr(
+        likelihood_module, "most_likely_kernel", lambda rows, start, steps: made.extend(map(len, rows.parts)) or start
+    )
+    fit_kernel(inputs, pieces, labels, start=begin)
+    assert made == sizes
+
+
 def test_more_rows_begin_where_fewer_were_most_likely_not_where_b_was_corrected(monkeypatch):
     _, inputs, pieces, labels, _ = problem(n=60)
     wrong = TableKernel.start(3).values() - 9  # of a far lower likelihood
