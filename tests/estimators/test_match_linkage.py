@@ -222,6 +222,22 @@ def test_labels_lower_and_raise_pairs_that_are_like_them(seed):
     assert chances[1].mean() > without.mean() - 0.02
 
 
+def test_labels_that_match_a_row_twice_make_two_matches_of_a_row_probable(tmp_path):
+    left, right = two_tables(1, *SOME)
+    twice = slipped(right[:20], 3).assign(id=[f"s{i}" for i in range(20)])
+    others = [(f"l{i}", f"{side}{i}") for i in range(10, 20) for side in "rs"]
+    answers = labelled(range(10), 1)
+    further = answers.assign(right=answers["right"].str.replace("r", "s"))
+    least = []
+    for each in (further.assign(match=0), further):
+        model = fitted(left, pd.concat([right, twice]), pd.concat([answers, each]).drop_duplicates())
+        least.append(model.predict_proba(others)[:, 1].min())
+    assert least[0] < 0.2 < 0.9 < least[1]
+    assert "left table match 1.60 others on average: one-to-one links one of them, one-to-many all" in model.notes_[-1]
+    model.save(tmp_path / "m")
+    assert RowMatcher.load(tmp_path / "m").linkage_.again == model.linkage_.again
+
+
 def test_labels_that_leave_no_sign_of_matches_are_not_forgotten():
     every = persons(0, 80).assign(id=range(80))
     left = every[:60].assign(id=[f"l{i}" for i in range(60)])

@@ -17,7 +17,6 @@ from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.blocking import block_index
 from vicinal.linkage.cell_forms import compared_cell
 from vicinal.linkage.columns import CodedColumn, Floats, Ids
-from vicinal.linkage.competition import Competition
 
 STRONGEST = 50
 """Candidates of a new row that are weighed, those with the rarest keys in common."""
@@ -65,9 +64,9 @@ class NewRows:
         self.rarity = {name: column.rarity for name, column in self.columns.items()}
         table = tables.left if tables.is_single or number else tables.right
         self.ids = table.ids[table.first].tolist()
-        whole = Competition.of(_NONE, tables.counts, linkage.links, is_single=self.is_single)
-        rows, sides = whole.rows, whole.sides
-        self.competition = replace(whole, rows=(rows[here], rows[there]), sides=(sides[here], sides[there]))
+        whole = linkage.competition(tables, _NONE)
+        rows, again = whole.rows, whole.again
+        self.competition = replace(whole, rows=(rows[here], rows[there]), again=(again[here], again[there]))
         self.start, self.expected = linkage.start(tables), linkage.expected(tables)
         self.index = block_index(Cells(every), single=self.is_single, most=KEYS * self.competition.rows[0])
         self.texts: dict[str, list[str]] = {name: [] for name in self.columns}  # of rows that were put in
