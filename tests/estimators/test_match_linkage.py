@@ -222,6 +222,39 @@ def test_labels_lower_and_raise_pairs_that_are_like_them(seed):
     assert chances[1].mean() > without.mean() - 0.02
 
 
+@pytest.mark.parametrize(("to", "learned"), [("left", False), ("right", True), ("one", False)])
+def test_rows_that_come_are_told_as_if_all_were_linked_again(to, learned, monkeypatch):
+    one, other = two_tables(2, 60, 20)
+    new = one.iloc[[*range(6), *range(62, 68)]]  # half of them match
+    one = one.drop(new.index)
+    tables = {"left": [one, other], "right": [other, one], "one": [pd.concat([one, other], ignore_index=True), None]}
+    monkeypatch.setattr("vicinal.estimators.matching.FEW", 50)
+    pairs = pd.concat([labelled(range(8, 60), 1), labelled(range(9, 60), 0)]).rename(
+        columns={"left": "right", "right": "left"}
+    )
+    pairs.loc[pairs["match"] == 0, "right"] = [f"l{i}" for i in range(8, 59)]
+    model = RowMatcher(encoders={"text": "ngrams" if learned else "none"})
+    model.fit(*tables[to], pairs if learned else None)
+    assert learned == (model.learned_ is not None)
+    assert model.linkage_.refinement is not None
+    monkeypatch.setattr(RowMatcher, "_links_of", None)  # nothing is linked again
+    side = "right" if to == "right" else "left"
+    found = pd.concat([*(model.add(new.iloc[[row]], side) for row in range(6)), model.add(new.iloc[6:], side)])
+    again = model.link()
+    again = again[again[["left", "right"]].isin(new["id"].tolist()).any(axis=1)]
+    chances = [
+        {
+            frozenset(pair): chance
+            for *pair, chance in zip(each["left"], each["right"], each["probability"], strict=True)
+        }
+        for each in (found, again)
+    ]
+    both = chances[0].keys() & chances[1].keys()
+    assert len(both) >= 5
+    assert len(chances[0].keys() | chances[1].keys()) <= len(both) + 1
+    np.testing.assert_allclose([chances[0][pair] for pair in both], [chances[1][pair] for pair in both], atol=0.1)
+
+
 def test_labels_that_match_a_row_twice_make_two_matches_of_a_row_probable(tmp_path):
     left, right = two_tables(1, *SOME)
     twice = slipped(right[:20], 3).assign(id=[f"s{i}" for i in range(20)])

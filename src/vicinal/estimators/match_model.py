@@ -166,10 +166,10 @@ class LinkageModel:
             every = self.competition(tables, np.zeros((0, 2), dtype=np.int64)).possible
         return float(np.log(matches / max(every - matches, 1.0)))
 
-    def log_odds(self, tables: MatchedTables, at: Ids, levels: Ids | None = None) -> Floats:
-        """Of pairs by themselves, without the competition of others, ``[n]``."""
+    def log_odds(self, tables: MatchedTables, at: Ids, levels: Ids | None = None, start: float | None = None) -> Floats:
+        """Of pairs by themselves, without the competition of others, ``[n]``; ``start``: of larger tables."""
         if self.refinement is None:
-            return self.ratios(tables, at, levels) + self.start(tables)
+            return self.ratios(tables, at, levels) + (self.start(tables) if start is None else start)
         return self.refinement.log_odds(self.features(tables, at))
 
     def candidates(self, tables: MatchedTables) -> tuple[Ids, Floats, Floats]:

@@ -196,15 +196,18 @@ class Competition:
             every[side][weak] = self._left_free(side, odds * every[1 - side])[self.pairs[weak, side]]
         return odds, (every[0], every[1])
 
+    def room(self, log_odds: Floats, matches: float) -> list[Floats]:
+        """How free each row of either side is for one more pair, beside all of these with such odds."""
+        odds, free = self.messages(log_odds, matches)
+        return [self._left_free(side, odds * free[1 - side]) for side in (0, 1)]
+
     def _left_free(self, side: int, offers: Floats) -> Floats:
-        """How free each row of a side is for a pair beside all of these."""
         offered = _offered(offers, self.again[side])
         return _free(np.bincount(self.pairs[:, side], offered, self.rows[side]), self.again[side])
 
     def outside(self, pairs: Ids, pair_odds: Floats, log_odds: Floats, matches: float) -> Floats:
         """Probabilities ``[m]`` of other pairs ``[m, 2]`` beside the candidates of such odds."""
-        odds, free = self.messages(log_odds, matches)
         theirs = np.exp(np.clip(pair_odds + self.crowding(matches), -_FAR, _FAR))
-        for side in self.sides:
-            theirs = theirs * self._left_free(side, odds * free[1 - side])[pairs[:, side]]
+        left, right = self.room(log_odds, matches)
+        theirs = theirs * left[pairs[:, 0]] * right[pairs[:, 1]]
         return np.asarray(theirs / (1 + theirs))
