@@ -110,7 +110,7 @@ class NewRows:
         cells = self._cells(more)
         if self.is_single:
             self.put(more)
-        new, other, evidence = self._found(more, cells)
+        new, other, evidence = self._neighbors(more, cells)
         order = np.lexsort((-evidence, new))
         order = order[(other < len(self.ids) - self.is_single * (len(more) - new))[order]]
         order = order[np.arange(len(order)) - np.searchsorted(new[order], new[order]) < STRONGEST]
@@ -119,7 +119,7 @@ class NewRows:
         log_odds, chances = self._scored(more, cells, others, np.stack([new, place.ravel()], axis=1))
         return np.stack([new, other], axis=1), log_odds, chances
 
-    def _found(self, more: MatchTable, cells: dict[str, list[str]]) -> tuple[Ids, Ids, Floats]:
+    def _neighbors(self, more: MatchTable, cells: dict[str, list[str]]) -> tuple[Ids, Ids, Floats]:
         """New rows, those that share rare keys with them, and how rare these are."""
         blocked = self.index.candidates(_alone(self.columns, cells))
         new, other = blocked.pairs.astype(np.int64).T
@@ -202,7 +202,7 @@ class LearnedRows(NewRows):
     def _read(self, more: MatchTable) -> tuple[pd.DataFrame, Tensor]:
         return more.frame, self.tables.vectors_of(more.frame, more.root)
 
-    def _found(self, more: MatchTable, cells: dict[str, list[str]]) -> tuple[Ids, Ids, Floats]:
+    def _neighbors(self, more: MatchTable, cells: dict[str, list[str]]) -> tuple[Ids, Ids, Floats]:
         count = self.linkage.n_candidates
         hits, self.hits = self.tables.nearest(self.side, more, count)
         ids = hits.ids

@@ -1,7 +1,6 @@
 """Two tables side by side: their rows as vectors and words, who is a candidate for whom, and pairs as features."""
 
 import contextlib
-import copy
 import hashlib
 import json
 import uuid
@@ -211,10 +210,11 @@ class MatchedTables:
 
     def as_now(self) -> Self:
         """These tables as they are, whatever comes into them later, with an index of vectors of their own."""
-        self._take_in()
-        known = {key: value for key, value in self._known.items() if key[0] != "vectors"}
-        now = copy.copy(self)
-        now._tables, now._known = list(self._tables), known
+        now = type(self)(self.tables, self.columns, self.encoder, features=self.features)
+        now.temperature = self.temperature
+        for key, value in self._known.items():
+            if key[0] != "vectors":
+                now.once(key, partial(lambda each: each, value))
         return now
 
     def close(self) -> None:
@@ -456,8 +456,8 @@ class MatchedTables:
 
     def best(self, side: int, rows: Ids) -> list[Hits]:
         """The two best rows of the other side for some rows of this one, by each search."""
-        found = [self._best(kind, side, rows) for kind in self._searched]
-        return [Hits(hits.ids[rows], hits.scores[rows]) for hits in found]
+        searches = [self._best(kind, side, rows) for kind in self._searched]
+        return [Hits(hits.ids[rows], hits.scores[rows]) for hits in searches]
 
     def _rivals(self, at: Ids) -> Rivals:
         """The two best rows for each row of pairs; what no search for all rows has found is looked for."""

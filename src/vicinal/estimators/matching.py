@@ -391,8 +391,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         if self.tables_.is_single:
             return {}
         rows, _, chances = self._above()
-        kept = self._allowed(rows, chances)[::-1]
-        return dict(zip(self.tables_.things(rows[kept])[:, 1 + number].tolist(), chances[kept].tolist(), strict=True))
+        links = self._allowed(rows, chances)[::-1]
+        return dict(zip(self.tables_.things(rows[links])[:, 1 + number].tolist(), chances[links].tolist(), strict=True))
 
     def _links_of(self, more: MatchTable, to: str) -> pd.DataFrame:
         """The links of new rows among all."""
