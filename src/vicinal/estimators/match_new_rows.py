@@ -237,10 +237,9 @@ class LearnedRows(NewRows):
             both = {name: np.concatenate(column.sides) for name, column in coded.items()}
             coded = {name: replace(column, sides=(both[name], both[name])) for name, column in coded.items()}
             best = [[Hits(*map(torch.cat, zip(*each, strict=True))) for each in zip(*best, strict=True)]]
-            rows = [rows]
+            tables = [_things(self.table, rows)]
         else:
-            rows = [[each] for each in rows]
-        tables = [_things(self.table, each) for each in rows]
+            tables = [_things(self.table, [each]) for each in rows]
         few = MatchedTables(tables, self.shared, self.tables.encoder, features=self.features)
         few.once(("coded",), lambda: coded)
         for side, hits in enumerate(best):
