@@ -203,7 +203,8 @@ class Competition:
 
     def _left_free(self, side: int, offers: Floats) -> Floats:
         offered = _offered(offers, self.again[side])
-        return _free(np.bincount(self.pairs[:, side], weights=offered, minlength=self.rows[side]), self.again[side])
+        total = np.bincount(self.pairs[:, side], weights=offered, minlength=self.rows[side])
+        return _free(total.astype(np.float64), self.again[side])
 
     def outside(self, pairs: Ids, pair_odds: Floats, log_odds: Floats, matches: float) -> Floats:
         """Probabilities ``[m]`` of other pairs ``[m, 2]`` beside the candidates of such odds."""
